@@ -26,7 +26,7 @@ PRINTS = {
     "docs/guides/testing.md": "['write ada', 'write grace', 'status core'] 3600\n"
     "[('core', 'changed')]\n['ada', 'grace']\nTrue []\nTrue []\n",
     "docs/guides/proving.md": "True\n"
-    "crash_after(1) outside: the world outside is {'disks': ['a', 'a']}; without faults: {'disks': ['a']}\n",
+    "crash_after(1) outside: the outside world is {'disks': ['a', 'a']}; without faults: {'disks': ['a']}\n",
     "docs/guides/network.md": "['ada', 'grace']\n",
     "docs/guides/asyncio.md": "reconciles core ['ada']\n['core']\n",
     "docs/guides/leases.md": "1 False web-1\n[('staff/reports', 'web-1')]\n",

@@ -100,7 +100,7 @@ async def offering(*services: type[ResourceService | OriginService], listen: str
 
 WRONG: dict[str, tuple[Callable[[], Served], str]] = {
     "web server": (lambda: saying(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n"), "it answers in HTTP/1"),
-    "echo": (echoing, "it answers with what is not HTTP/2 (b'PRI * HTTP/2.0"),
+    "echo": (echoing, "its answer is not HTTP/2 (b'PRI * HTTP/2.0"),
     "TLS alert": (lambda: saying(b"\x15\x03\x03\x00\x02\x02\x46"), "it expects TLS: give tls="),
     "another gRPC server": (another_grpc_server, "is not a Headway engine"),
     "Consul's API alone": (lambda: offering(OriginService), "is not a Headway engine"),

@@ -65,7 +65,7 @@ async def test_what_cannot_be_migrated_is_wrong_usage(terminal: Terminal) -> Non
     for app, url, problem in (
         (APP, "sqlite:none.db", "there is no store at sqlite:none.db"),
         (APP, "memory:", "is a new, empty store"),
-        (APP, "none.db", "names no store"),
+        (APP, "none.db", "is not a store URL"),
         ("tests.cli.versioned:unconverted", "sqlite:none.db", "declares no converter"),
         ("tests.cli.versioned:nothing", "sqlite:none.db", "has no 'nothing'"),
         ("", "sqlite:none.db", "--store needs an APP"),

@@ -199,7 +199,7 @@ async def test_wrong_usage_makes_no_store(terminal: Terminal, program: Program) 
     first, _ = program("first_app", FIRST)
     for arguments, said in (
         (("show", "--store", "sqlite:none.db"), "there is no store at sqlite:none.db"),
-        (("diff", first, "--store", "none.db"), "names no store"),
+        (("diff", first, "--store", "none.db"), "is not a store URL"),
         (("diff", "first_app", "--store", "sqlite:none.db"), "write module:attribute"),
         (("show", "--app", first, "--store", "sqlite:none.db"), "give one of them"),
     ):

@@ -56,7 +56,7 @@ def test_forwarder_says_that_it_passes_no_tokens_on_without_tls(start: Started, 
     [
         ([], "give an APP (module:attribute) to run, or --forward ADDRESS of a server to ask"),
         (["tests.cli.served:app", "--forward", "127.0.0.1:1"], "one of the two, not both"),
-        (["--forward", "nowhere"], "--forward: 'nowhere' is no address"),
+        (["--forward", "nowhere"], "--forward: 'nowhere' is not an address"),
         (["--forward", "127.0.0.1:1", "--store", "sqlite:x.db"], "--store goes with an APP"),
         (["--forward", "127.0.0.1:1", "--metrics", "127.0.0.1:0"], "--metrics goes with an APP"),
         (["--forward", "127.0.0.1:1", "--access", "file"], "--access goes with an APP"),

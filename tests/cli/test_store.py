@@ -70,7 +70,7 @@ async def test_no_store_is_made_where_one_is_to_be_read(command: tuple[str], ter
     for url, problem in (
         ("sqlite:none.db", "there is no store at sqlite:none.db"),
         ("memory:", "is a new, empty store"),
-        ("none.db", "names no store"),
+        ("none.db", "is not a store URL"),
     ):
         done = await terminal("store", *command, url, *rest)
         assert done.returncode == 2
@@ -262,15 +262,15 @@ async def test_a_broken_promise_is_named(stores: str, terminal: Terminal) -> Non
     assert done.returncode == 7
     assert (
         "  a_fence_that_is_not_above_is_refused\n"
-        "                   claimed: The same fence again, a lower number or a lower term: FenceLowered, no revision, "
-        "and the fence stays.\n"
-        "                   but: raising to (3, 4) was not refused with FenceLowered\n"
+        "                   claimed: A raise to the same fence, a lower number or a lower term is FenceLowered: it "
+        "makes no revision and leaves the fence as it is.\n"
+        "                   but: a raise to (3, 4) succeeded, expected FenceLowered\n"
     ) in done.stdout
     assert " don't\n" in done.stdout
     done = await terminal("store", "conformance", f"{stores}:lowers", "--only", "not_above", "-o", "json")
     [said] = json.loads(done.stdout)
     assert said["claim"] == "a_fence_that_is_not_above_is_refused"
-    assert said["failure"] == "raising to (3, 4) was not refused with FenceLowered"
+    assert said["failure"] == "a raise to (3, 4) succeeded, expected FenceLowered"
     assert done.returncode == 7
 
 

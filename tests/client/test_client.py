@@ -363,7 +363,7 @@ async def test_many_at_once_lose_nothing(client: Client) -> None:
 async def test_what_is_no_resource_is_not_written(client: Client) -> None:
     """A payload in place of its resource is named, with what makes a resource of it."""
     for call in (client.write, client.apply):
-        with pytest.raises(InvalidArgument, match=r"as made by TYPE\.new\(name, data\), not Note\(text='a'\)"):
+        with pytest.raises(InvalidArgument, match=r"as made by TYPE\.new\(name, data\), got Note\(text='a'\)"):
             await call(cast("Any", Note(text="a")))
 
 

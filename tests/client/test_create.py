@@ -156,5 +156,5 @@ class Older(Losing):
 async def test_a_server_that_does_not_know_creations_is_named(calls: Calls) -> None:
     """It has replaced what was there, and the caller must not believe that the name was free."""
     await calls.write(a_note("one", "theirs"))
-    with pytest.raises(NotHeadway, match=r"does not know create-only writes.*may have replaced"):
+    with pytest.raises(NotHeadway, match=r"does not support create-only writes.*may have replaced"):
         await Client(Older(calls.channel), registry()).create(NOTE.new("one"))

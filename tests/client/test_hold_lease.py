@@ -177,7 +177,7 @@ async def test_a_block_is_cancelled_before_a_lease_that_is_not_renewed_can_be_an
 ) -> None:
     """By the holder's own clock, with a fifth of the ttl left; until then renewing is tried again, and reported."""
     world = World(autojump_clock)
-    with pytest.raises(LeaseLost, match="could not be kept alive in time"):  # noqa: PT012  # likewise
+    with pytest.raises(LeaseLost, match="could not be renewed in time"):  # noqa: PT012  # likewise
         async with world.hold():
             began, world.network.broken = trio.current_time(), fault
             try:
@@ -279,7 +279,7 @@ async def test_who_is_always_answered_late_does_not_keep_the_lease_from_others(
 async def test_a_stalled_holder_knows_that_its_time_has_passed(autojump_clock: MockClock) -> None:
     """Without any task having run: before it does the next thing it can ask, and a late renewal brings nothing back."""
     world = World(autojump_clock)
-    with pytest.raises(LeaseLost, match="could not be kept alive in time"):  # noqa: PT012  # likewise
+    with pytest.raises(LeaseLost, match="could not be renewed in time"):  # noqa: PT012  # likewise
         async with world.hold() as lease:
             assert lease.held
             autojump_clock.jump(TTL * 0.85)

@@ -78,7 +78,7 @@ async def test_a_holder_that_was_stopped_for_longer_than_its_lease_says_so_befor
             await trio.lowlevel.checkpoint()
             went_on = True
 
-    with pytest.raises(LeaseLost, match="could not be kept alive in time"):
+    with pytest.raises(LeaseLost, match="could not be renewed in time"):
         await hold()
     assert not went_on
     assert world.network.calls == [*before, "Release"]

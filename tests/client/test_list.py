@@ -100,7 +100,7 @@ async def test_a_list_that_is_older_than_its_caller_asks_for_is_refused() -> Non
     async with serving(Rights()) as (backend, client):
         here = backend.position.revision
         assert len(await client.list(NOTE, min_revision=here)) == COUNT
-        with pytest.raises(Unavailable, match=f"stands at revision {here}"):
+        with pytest.raises(Unavailable, match=f"the server is at revision {here}"):
             await client.list(NOTE, min_revision=here + 1)
 
 
@@ -156,7 +156,7 @@ async def test_a_list_of_which_nothing_comes_ends(autojump_clock: trio.testing.M
     """After the channel's timeout, however long the whole may take."""
     client = Client(Silent(), registry())
     began = autojump_clock.current_time()
-    with pytest.raises(Unavailable, match=r"nothing more of the list has come in 30.0 s"):
+    with pytest.raises(Unavailable, match=r"timed out: no data of the list for 30.0 s"):
         await client.list(NOTE)
     assert autojump_clock.current_time() - began == pytest.approx(30.0)
 
@@ -165,5 +165,5 @@ async def test_a_list_that_ends_in_the_middle_is_no_list() -> None:
     """What had come is not taken for the whole."""
     channel = Silent()
     channel.ends = True
-    with pytest.raises(Unavailable, match="has ended before all of the list had come"):
+    with pytest.raises(Unavailable, match="ended before the whole list had arrived"):
         await Client(channel, registry()).list(NOTE)

@@ -138,7 +138,7 @@ def test_what_is_no_type_is_refused_by_name(way: str) -> None:
     async def ask() -> None:
         await (asked("Note") if way in ("list", "watch") else asked("Note", "one"))
 
-    with pytest.raises(errors.InvalidArgument, match=r"as app\.type\(\.\.\.\) returned it, not 'Note'"):
+    with pytest.raises(errors.InvalidArgument, match=r"as app\.type\(\.\.\.\) returns it, got 'Note'"):
         trio.run(ask)
 
 
@@ -272,7 +272,7 @@ async def test_a_write_answered_by_half_is_unknown(way: str) -> None:
         client = Client(Failing(reply), registry(), heard := Heard())
         if reply is not None and way == "delete":
             continue
-        with pytest.raises(OutcomeUnknown, match="a write was answered without"):
+        with pytest.raises(OutcomeUnknown, match="the reply to a write has no"):
             await WRITES[way](client)
         assert len(heard.unknowns) == 1
         assert heard.acknowledgements == []
@@ -352,5 +352,5 @@ async def test_fences_are_raised_and_settled_by_a_client_of_their_own(calls: Cal
         await lease.record_checkpoint(first.fence, 9)
     with pytest.raises(Unavailable, match="INTERNAL: why"):
         await LeaseClient(Failing(GRPCError(Status.INTERNAL, "why"))).raise_fence("painter", "here")
-    with pytest.raises(Unavailable, match="without a fence or a position"):
+    with pytest.raises(Unavailable, match="has no fence or no position"):
         await LeaseClient(Failing(None)).raise_fence("painter", "here")

@@ -16,5 +16,5 @@ async def test_it_gives_what_a_write_would_store_and_stores_nothing() -> None:
         assert await engine.client.get(OTHER_ACCOUNT, "ada") is None
         with pytest.raises(InvalidArgument, match="nobody's"):
             await engine.client.validate(OTHER_ACCOUNT.new("eve", Account(login="root")))
-        with pytest.raises(InvalidArgument, match="a client writes resources"):
+        with pytest.raises(InvalidArgument, match="expected a resource, as made by"):
             await engine.client.validate("ada")  # type: ignore[arg-type]

@@ -30,7 +30,7 @@ def test_to_look_first_is_refuted_by_a_call_that_arrives_late(example: Any) -> N
             outside=example.Authority,
             plan="commit_late(3, 30.0)",
         )
-    assert str(caught.value.findings[0]) == "outside: the world outside is ['web.example']; without faults: []"
+    assert str(caught.value.findings[0]) == "outside: the outside world is ['web.example']; without faults: []"
 
 
 @pytest.mark.parametrize("plan", ["crash_after(2)", "commit_late(2, 0.0)", "commit_late(2, 30.0)", "lease_lost(2)"])

@@ -1,5 +1,6 @@
 """HCL: the form of the origin and our own, what both may say, and what is wrong with its place."""
 
+import sys
 import time
 from pathlib import Path
 
@@ -279,3 +280,11 @@ def test_a_heredoc_may_hold_a_long_line() -> None:
     assert data_of(f"text = <<EOT\n{line}\nEOT").text == f"{line}\n"
     # Minutes, were its end looked for from each character.
     assert time.process_time() - began < 5
+
+
+def test_missing_parser_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "headway.manifest._hcl", raising=False)
+    monkeypatch.setitem(sys.modules, "tree_sitter_hcl", None)
+    with pytest.raises(ManifestError, match=r"^app.hcl:1:1: cannot read HCL because .* pip install 'headway\[hcl\]'"):
+        load(ORIGIN, REGISTRY, source="app.hcl", format="HCL")
+    assert load("", REGISTRY) == []

@@ -64,7 +64,7 @@ async def test_what_is_not_whole_counts_on_the_servers_budget(kind: str) -> None
         while it.server.connections:
             await trio.testing.wait_all_tasks_blocked()
         assert budget.taken == 0
-    assert [each.why for each in ended] == ["too much is held of requests that are not whole"]
+    assert [each.why for each in ended] == ["incomplete requests take too much memory"]
 
 
 async def test_a_connection_that_is_lost_is_freed_without_the_collector() -> None:

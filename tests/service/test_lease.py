@@ -91,7 +91,7 @@ async def test_a_term_that_was_never_granted_is_refused(calls: Calls) -> None:
     term = fence.term
     here = calls.revision
     for wrong in (term + 1, term + 2**32, HIGHEST):
-        said = f"fenced: unknown term: term {wrong} of painter was never granted; the highest that was is {term}"
+        said = f"fenced: unknown term: term {wrong} of painter was never granted; the highest granted term is {term}"
         await refused(calls.raise_fence(term=wrong, number=1), Status.FAILED_PRECONDITION, f"{said}: raise in the term")
         unknown = pb.Fence(controller="painter", term=wrong)
         await refused(calls.record_checkpoint(unknown, 1), Status.FAILED_PRECONDITION, said)

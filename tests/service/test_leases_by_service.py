@@ -78,11 +78,11 @@ async def test_loss_to_a_holder_of_the_same_name_says_what_to_do(leases: Leases)
     await refused(
         keep,
         Status.FAILED_PRECONDITION,
-        "staff/accounts is not web-1's in term 1: web-1 holds term 2",
-        "another process is called 'web-1', too: give each process its own name",
+        "web-1 no longer holds staff/accounts in term 1: web-1 holds it in term 2",
+        "another process is also named 'web-1': give each process its own name",
     )
     another = leases.call("KeepAlive", name="staff/accounts", holder="web-2", term=1)
-    assert "its own name" not in await refused(another, Status.FAILED_PRECONDITION, "web-1 holds term 2")
+    assert "its own name" not in await refused(another, Status.FAILED_PRECONDITION, "web-1 holds it in term 2")
 
 
 @pytest.mark.parametrize(

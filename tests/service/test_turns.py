@@ -40,10 +40,11 @@ class Longest(trio.abc.Instrument):
 
 
 class Crowded(trio.abc.Instrument):
-    """The number of turns of the loop in which at least so many steps of the server's calls were made."""
+    """Counts the turns of the loop, and those with at least ``least`` steps of the server's calls."""
 
     def __init__(self, least: int) -> None:
         self.turns = 0
+        self.crowded = 0
         self._least = least
         self._steps = 0
 
@@ -51,7 +52,8 @@ class Crowded(trio.abc.Instrument):
         self._steps += task.name == "rpc call"
 
     def before_io_wait(self, timeout: float) -> None:  # noqa: ARG002 - Trio's
-        self.turns += self._steps >= self._least
+        self.turns += 1
+        self.crowded += self._steps >= self._least
         self._steps = 0
 
 
@@ -216,5 +218,6 @@ async def test_of_many_long_calls_one_goes_on_in_each_turn(calls: Calls, request
         for _ in range(4):
             nursery.start_soon(REQUESTS[request_], calls)
     trio.lowlevel.remove_instrument(crowded)
-    # All of them begin, and end, within a few turns.
-    assert crowded.turns < 15
+    # Several calls meet in a turn when they begin, end, or send at the same time: in about a tenth of the turns. With a
+    # plain checkpoint between slices they meet in about half of them.
+    assert crowded.crowded < crowded.turns / 4

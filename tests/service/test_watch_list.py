@@ -290,7 +290,7 @@ async def test_a_watcher_that_falls_too_far_behind_is_told(calls: Calls) -> None
             await short.write(a_note(f"note-{number}"))
         await refused(anext(items), Status.OUT_OF_RANGE, "too far behind")
     async with short.watch(a_type(), resume_after=seen.message()) as items:
-        await refused(anext(items), Status.OUT_OF_RANGE, "history after revision 0 is gone")
+        await refused(anext(items), Status.OUT_OF_RANGE, "history after revision 0 was compacted")
     assert calls.revision == 0
 
 

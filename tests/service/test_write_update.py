@@ -98,10 +98,10 @@ async def test_a_fence_of_a_term_that_was_never_granted_is_refused(calls: Calls)
     fence = (await calls.raise_fence()).fence
     assert fence is not None
     unknown = pb.Fence(controller=fence.controller, term=fence.term + 1)
-    said = "fenced: unknown term: term 2 of painter was never granted; the highest that was is 1"
+    said = "fenced: unknown term: term 2 of painter was never granted; the highest granted term is 1"
     for borne in (unknown, pb.Fence(controller="other", term=1)):
         for call in (calls.write(a_note("lost"), fence=borne), calls.delete(an_id("lost"), fence=borne)):
-            await refused(call, Status.FAILED_PRECONDITION, said if borne is unknown else "the highest that was is 0")
+            await refused(call, Status.FAILED_PRECONDITION, said if borne is unknown else "highest granted term is 0")
 
 
 @pytest.mark.parametrize(

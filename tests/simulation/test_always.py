@@ -99,4 +99,4 @@ def test_what_comes_by_the_clock_is_told_from_what_never_ends() -> None:
     with pytest.raises(simulation.Refuted) as caught:
         simulation.explore(rollout(at_once=False), hasty, plan="none")
     assert caught.value.findings[0].oracle == "quiet"
-    assert "let the scenario sleep so long" in str(caught.value)
+    assert "let the scenario sleep until" in str(caught.value)

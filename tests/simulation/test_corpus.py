@@ -63,7 +63,7 @@ def test_who_sleeps_past_its_lease_undoes_nothing_of_its_successors(right: bool)
     with pytest.raises(simulation.Refuted) as caught:
         CASES["leader_asleep"].explore(right=False, plan="pause(1, 40.0)")
     assert str(caught.value.findings[0]) == (
-        "again: the world outside was {'core': 'x'}; after a new start it is {'core': 'y'}"
+        "again: the outside world was {'core': 'x'}; after a restart it is {'core': 'y'}"
     )
 
 

@@ -67,10 +67,10 @@ def test_up_to_its_fault_a_run_is_the_same_as_without() -> None:
         ("crash_before(1)", "step 1: write Account ada: killed"),
         ("crash_after(1)", "step 1: write Account ada: killed at 7"),
         ("not_done(1)", "step 1: write Account ada: not done: the connection broke"),
-        ("answer_lost(1)", "step 1: write Account ada: done, but the answer got lost at 7"),
-        ("conflict(1)", "step 1: write Account ada: refused: another writer was first"),
-        ("commit_late(1, 30.0)", "step 1 arrives late, and was refused:"),
-        ("cut_off(1, 40.0)", "step 1: write Account ada: UNAVAILABLE: the process reaches nothing"),
+        ("answer_lost(1)", "step 1: write Account ada: done, but the reply was lost at 7"),
+        ("conflict(1)", "step 1: write Account ada: conflict: another writer was first"),
+        ("commit_late(1, 30.0)", "step 1 arrives late and was rejected:"),
+        ("cut_off(1, 40.0)", "step 1: write Account ada: UNAVAILABLE: the process is cut off"),
     ],
 )
 def test_a_step_meets_its_fault(plan: str, became: str) -> None:
@@ -80,7 +80,7 @@ def test_a_step_meets_its_fault(plan: str, became: str) -> None:
 def test_a_late_commit_lands_where_nobody_has_settled_it_yet() -> None:
     told = _told("commit_late(1, 0.0)")
     late = [line for line in told if "arrives late" in line]
-    assert late == ["step 1 arrives late, and was done"] or "was refused" in late[0]
+    assert late == ["step 1 arrives late and was done"] or "was rejected" in late[0]
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_a_stream_meets_its_fault(plan: str, heard: str) -> None:
 
 
 def test_a_repeated_change_is_told_twice() -> None:
-    line = "p1 hears of Team: core stored at 9"
+    line = "p1 receives Team: core stored at 9"
     assert _told("repeat('staff.Team', 9)").count(line) == _told("none").count(line) + 1
 
 
@@ -139,7 +139,7 @@ def test_a_process_is_killed_at_every_checkpoint_and_comes_to_the_same_end(apart
         plan = simulation.Plan.parse(f"crash_at('p1', {checkpoint})")
         struck = run(setting, plan)
         told = [entry.text for entry in struck.trace.entries if isinstance(entry, Happened)]
-        assert told[told.index(str(plan)) + 1].startswith("p1 was about to go on with: ")
+        assert told[told.index(str(plan)) + 1].startswith("p1 was about to resume the task ")
         assert told[told.index(str(plan)) + 2] == "p1 is killed"
         assert (struck.findings, struck.end) == ((), plain.end), plan
 
@@ -220,14 +220,14 @@ def test_the_report_names_every_fault_at_every_place_and_what_was_left_out_and_w
 
 
 def test_a_fault_that_finds_nothing_to_befall_is_not_told_as_tried() -> None:
-    with pytest.warns(UserWarning, match="not all of the plan"):
+    with pytest.warns(UserWarning, match="the run ended before every fault of the plan"):
         explored = simulation.explore(right, one_team, plan="crash_after(1); not_done(99)")
     assert explored.complete
     assert (explored.tried, explored.planned) == ({"crash_after": 1}, {"crash_after": 1, "not_done": 1})
     assert [line.split(None, 1) for line in str(explored).splitlines()[1:]] == [
         ["crash_after", "1 of 1: 1"],
         ["not_done", "0 of 1"],
-        ["not", "all of it struck: crash_after(1); not_done(99)"],
+        ["some", "faults never struck: crash_after(1); not_done(99)"],
     ]
 
 
@@ -263,7 +263,7 @@ def test_what_is_another_in_each_run_is_told_and_is_no_faults_doing() -> None:
 def test_what_is_another_in_each_run_is_missed_all_the_same() -> None:
     with pytest.raises(simulation.Refuted) as caught:
         simulation.explore(_with_a_secret(wrong=True), one_team)
-    assert str(caught.value).startswith("end state: Account secret is not there; without faults: Account(login=")
+    assert str(caught.value).startswith("end state: Account secret is absent; without faults: Account(login=")
 
 
 def test_what_there_was_no_time_for_is_told() -> None:

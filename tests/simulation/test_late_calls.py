@@ -41,7 +41,7 @@ def test_a_call_that_arrives_when_its_cleanup_is_over_is_found(spent: bool, leak
         return ""
 
     assert [tried(plan) for plan in ("commit_late(2, 0.0)", "commit_late(2, 30.0)")] == ["", ""]
-    found = "outside: the world outside is {'core': ''}; without faults: {}"
+    found = "outside: the outside world is {'core': ''}; without faults: {}"
     assert tried("commit_last(2)") == (found if leaks else "")
 
 
@@ -49,4 +49,4 @@ def test_a_write_that_arrives_last_is_refused_as_it_has_been_settled() -> None:
     result = result_of(right, "commit_last(1)", scenario=members_change, quiet=None)
     told = [str(entry) for entry in result.trace.entries]
     over = next(at for at, line in enumerate(told) if line.startswith("the scenario is over"))
-    assert [line for line in told[over:] if "step 1 arrives late, and was refused" in line]
+    assert [line for line in told[over:] if "step 1 arrives late and was rejected" in line]

@@ -92,7 +92,7 @@ def test_what_never_settles_is_found() -> None:
 
     made = machine(fails)
     write(made)
-    assert found(made).startswith("converges: it is not idle after 1800 s")
+    assert found(made).startswith("converges: the world is not idle after 1800 s")
 
 
 def test_an_invariant_of_ones_own_is_asked() -> None:
@@ -118,12 +118,12 @@ def test_who_writes_by_the_clock_is_found() -> None:
     made = machine(counts)
     write(made)
     made.settle()
-    assert found(made).startswith("quiet: 2 writes within 120 s in which nothing happened")
+    assert found(made).startswith("quiet: 2 writes in 120 s in which nothing happened")
     made = machine(counts, quiet=None)
     write(made)
     made.settle()
     # Where it isn't asked to be quiet, it writes after a new start all the same.
-    assert found(made).startswith("again: 1 writes after a new start")
+    assert found(made).startswith("again: 1 writes after a restart")
 
 
 def test_who_writes_at_every_start_is_found() -> None:
@@ -143,7 +143,7 @@ def test_who_writes_at_every_start_is_found() -> None:
     made = machine(right, app=staticmethod(make))
     write(made)
     made.settle()
-    assert found(made).startswith("again: 1 writes after a new start")
+    assert found(made).startswith("again: 1 writes after a restart")
 
 
 def test_who_waits_for_what_is_gone_is_found() -> None:
@@ -201,7 +201,7 @@ def test_what_is_done_elsewhere_at_every_start_is_found() -> None:
 
     made = machine(makes, lives=lives, outside=Cloud)
     write(made)
-    assert found(made).startswith("again: the world outside was {'disk-1': ''}; after a new start it is")
+    assert found(made).startswith("again: the outside world was {'disk-1': ''}; after a restart it is")
 
 
 def test_what_belongs_to_nobody_is_found() -> None:

@@ -60,7 +60,7 @@ def _reading(*told: int | Committed | Happened) -> list[str]:
 def test_what_is_not_seen_though_nobody_deleted_it_is_found() -> None:
     made, changed = _committed(5, there=True), _committed(7, there=True)
     assert _reading(0, made, 0, 5, changed, 5, 7) == []
-    assert _reading(made, 5, 0, 5) == ["reads: accounts in p1 reads Account ada as not there after it has read it at 5"]
+    assert _reading(made, 5, 0, 5) == ["reads: accounts in p1 reads Account ada as absent after it has read it at 5"]
     assert len(_reading(made, 5, 0, _committed(9, there=False))) == 1
 
 
@@ -133,7 +133,7 @@ def test_what_is_owned_by_nobody_is_found() -> None:
 def test_what_waits_for_what_is_gone_is_found() -> None:
     core, ada = ("accounts", TEAM, CORE), ("accounts", TEAM, ADA)
     (found,) = oracles.left_in_the_queue({core, ada}, {ada}, {})
-    assert str(found).startswith("queue: accounts is to reconcile Team core again, which is not there")
+    assert str(found).startswith("queue: accounts is to reconcile Team core again, which does not exist")
     assert oracles.left_in_the_queue({core}, set(), {(TEAM, CORE): pb.Resource()}) == []
     assert oracles.left_in_the_queue(set(), {core}, {}) == []
 
@@ -149,7 +149,7 @@ def test_ever_new_keys_are_found() -> None:
     assert _found(result(ADA), once) == []
     assert _found(result(CORE, ADA, there=(ADA,)), once) == []
     assert _found(result(CORE, ADA), once) == [
-        "queue: accounts was to reconcile 2 Teams that never were there; without faults: 1"
+        "queue: accounts was to reconcile 2 Teams that never existed; without faults: 1"
     ]
 
 
@@ -168,9 +168,9 @@ def test_another_end_is_found() -> None:
     right = _result({ADA: "one"})
     assert _found(_result({ADA: "one"}), right) == []
     assert _found(_result({ADA: "two"}), right) == ["end state: Account ada is two; without faults: one"]
-    assert _found(_result({}), right) == ["end state: Account ada is not there; without faults: one"]
+    assert _found(_result({}), right) == ["end state: Account ada is absent; without faults: one"]
     assert (
-        "end state: Account grace is more; without faults: not there"
+        "end state: Account grace is more; without faults: absent"
         in _found(_result({ADA: "one", GRACE: "more"}), right)[:1]
     )
 
@@ -183,12 +183,12 @@ def test_where_runs_without_faults_differ_only_what_is_missing_is_found() -> Non
     one, other = _result({ADA: "one"}, outside={"a": ""}), _result({ADA: "two"}, outside={"b": ""})
     assert _found(_result({ADA: "three"}, outside={"c": ""}), one, other) == []
     assert _found(_result({}, outside={"c": "", "d": ""}), one, other) == [
-        "end state: Account ada is not there; without faults: one",
-        "outside: the world outside is {'c': '', 'd': ''}; without faults: {'a': ''}",
+        "end state: Account ada is absent; without faults: one",
+        "outside: the outside world is {'c': '', 'd': ''}; without faults: {'a': ''}",
     ]
     assert oracles.differing([one, other]) == [
         "Account ada is one, or two, without faults",
-        "the world outside is {'a': ''}, or {'b': ''}, without faults",
+        "the outside world is {'a': ''}, or {'b': ''}, without faults",
     ]
     assert oracles.differing([one, one]) == []
 
@@ -201,7 +201,7 @@ def test_where_runs_without_faults_differ_what_they_say_alike_is_compared() -> N
     assert _found(_result({ADA: "key='k-3', ready"}, outside={"db": (3, "k3")}), one, other) == []
     assert _found(_result({ADA: "key='k3', broken"}, outside={"db": (5, "k3")}), one, other) == [
         "end state: Account ada is key='k3', broken; without faults: key='k1', ready",
-        "outside: the world outside is {'db': (5, 'k3')}; without faults: {'db': (3, 'k1')}",
+        "outside: the outside world is {'db': (5, 'k3')}; without faults: {'db': (3, 'k1')}",
     ]
 
 
@@ -232,8 +232,8 @@ def test_what_users_who_wait_see_is_right_too() -> None:
     ]
     twice = _result({ADA: "one"}, {(ADA, "created"): 2, (ADA, "deleted"): 1}, outside=[])
     assert [str(each) for each in oracles.compared(twice, [hasty], [slow], counts=True)] == [
-        "end state: Account ada is one; without faults: not there",
-        "end state: Account grace is not there; without faults: one",
+        "end state: Account ada is one; without faults: absent",
+        "end state: Account grace is absent; without faults: one",
         "counts: Account ada was created twice; without faults: once",
     ]
 
@@ -253,7 +253,7 @@ def test_where_names_differ_what_they_say_is_compared() -> None:
     other = _result({ADA: "x", GRACE: "y"})
     assert _found(_result({CORE: "x", GRACE: "y"}), one, other) == []
     assert _found(_result({CORE: "x", GRACE: "x"}), one, other) == [
-        "end state: there is one Account more that is x; without faults: x, or y"
+        "end state: there is an extra Account that is x; without faults: x, or y"
     ]
     named = _result({ADA: "x", GRACE: "grace"})
     assert _found(_result({CORE: "core", GRACE: "x"}), one, named) == []
@@ -262,5 +262,5 @@ def test_where_names_differ_what_they_say_is_compared() -> None:
 def test_another_world_outside_is_found() -> None:
     assert _found(_result({}, outside=[1]), _result({}, outside=[1])) == []
     assert _found(_result({}, outside=[1, 1]), _result({}, outside=[1])) == [
-        "outside: the world outside is [1, 1]; without faults: [1]"
+        "outside: the outside world is [1, 1]; without faults: [1]"
     ]

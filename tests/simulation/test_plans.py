@@ -39,9 +39,9 @@ def test_a_plan_reads_as_the_line_that_makes_it(found: list[faults.Fault], seed:
     [
         ("crash_aftr(3)", "did you mean 'crash_after'"),
         ("crash_after(3, 4)", "crash_after(step)"),
-        ("crash_after", "a fault with its numbers"),
-        ("crash_after(step=3)", "a fault with its numbers"),
-        ("stall('staff.Team'", "a fault with its numbers"),
+        ("crash_after", "a fault with its arguments"),
+        ("crash_after(step=3)", "a fault with its arguments"),
+        ("stall('staff.Team'", "a fault with its arguments"),
     ],
 )
 def test_a_line_that_is_no_plan_says_what_would_be_right(line: str, said: str) -> None:
@@ -66,7 +66,7 @@ def _trace(*steps: tuple[bool, int], end: bool = True) -> Trace:
             new = headway.resource.pb.Resource()
             trace.add(Committed(0.0, revision, ACCOUNT, ADA, None, new, "accounts", 1))
     if end:
-        trace.add(Happened(0.0, "the scenario is over; no faults from now on"))
+        trace.add(Happened(0.0, "the scenario is over; no more faults"))
         trace.add(Step(0.0, len(steps) + 1, by, "write", ACCOUNT, ADA, True, "done", 99))
     return trace
 
@@ -136,7 +136,7 @@ def test_crashes_at_checkpoints_are_a_sample_and_it_is_said() -> None:
     crashes = [each for each in planned if isinstance(each, faults.CrashAt)]
     assert len(crashes) == 16
     assert crashes[0] == faults.CrashAt("p1", 100)
-    assert len(left_out["there is a crash at a checkpoint near it"]) == 84
+    assert len(left_out["a crash at a nearby checkpoint is tried"]) == 84
 
 
 def test_pairs_are_the_same_each_time_and_never_at_one_place() -> None:

@@ -164,7 +164,7 @@ def test_each_step_of_an_upgrade_is_safe_under_every_fault(before: str, after: s
 def test_an_upgrade_in_one_step_is_refuted() -> None:
     """A program that knows only the former version hears that the teams are gone, and takes their badges away."""
     wrong = found("former", "step 2")
-    assert any("reads Team core as not there after it has read it" in each for each in wrong), wrong
+    assert any("reads Team core as absent after it has read it" in each for each in wrong), wrong
 
 
 def test_a_write_that_is_not_merged_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:

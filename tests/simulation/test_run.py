@@ -37,7 +37,7 @@ def test_what_goes_on_without_an_end_is_found(calls: bool) -> None:
 
     result = result_of(goes_on, most=50)
     what = "calls" if calls else "reconciles"
-    assert [str(each) for each in result.findings] == [f"converges: there have been 50 {what}, and there is no end"]
+    assert [str(each) for each in result.findings] == [f"converges: still busy after 50 {what}"]
 
 
 def test_what_goes_on_while_no_time_passes_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -47,7 +47,7 @@ def test_what_goes_on_while_no_time_passes_is_found(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(_run, "_TASK_STEPS", 20_000)
     assert [str(each) for each in result_of(spins).findings] == [
-        "converges: tasks have gone on 20000 times while no time passed, and there is no end"
+        "converges: tasks have run 20000 steps while no time passed, and there is no end"
     ]
 
 

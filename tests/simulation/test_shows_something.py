@@ -51,15 +51,15 @@ def test_a_scenario_in_which_nothing_happens_is_refused() -> None:
     async def nothing(world: simulation.World) -> None:
         await world.wait_idle()
 
-    with pytest.raises(headway.errors.DeclarationError, match="makes no controller do anything"):
+    with pytest.raises(headway.errors.DeclarationError, match="gives no controller anything to do"):
         simulation.explore(twice, nothing, outside=Cloud)
 
 
 def test_a_plan_that_strikes_nothing_is_told() -> None:
-    with pytest.warns(UserWarning, match=r"not all of the plan 'crash_after\(99\)' struck"):
+    with pytest.warns(UserWarning, match=r"every fault of the plan 'crash_after\(99\)' struck"):
         explored = simulation.explore(twice, in_haste, outside=Cloud, plan="crash_after(99)")
     assert [str(plan) for plan in explored.unmet] == ["crash_after(99)"]
-    assert "not all of it struck: crash_after(99)" in str(explored)
+    assert "some faults never struck: crash_after(99)" in str(explored)
 
 
 def test_what_the_world_outside_raises_is_in_the_story() -> None:
@@ -129,8 +129,8 @@ def test_a_dead_process_hears_nothing() -> None:
     result = run(Setting(app=twice, scenario=in_haste, outside=Cloud), plan)
     told = [str(entry) for entry in result.trace.entries]
     at = told.index("** p1 is killed **")
-    heard = next(line for line in told[at:] if "p1 hears of Team" in line)
-    assert heard.startswith("p1 hears of Team: the end of a snapshot")
+    heard = next(line for line in told[at:] if "p1 receives Team" in line)
+    assert heard.startswith("p1 receives Team: the end of a snapshot")
 
 
 def test_a_killed_process_reaches_the_world_outside_by_no_plain_method_either() -> None:

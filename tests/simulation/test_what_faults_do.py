@@ -149,7 +149,7 @@ def test_a_process_that_starts_is_one_that_can_be_killed() -> None:
 
 def test_a_restored_store_is_another_one_that_has_what_it_had() -> None:
     result = told("restore(2, 4)")
-    assert result.trace.steps[1].outcome == "done, but the answer got lost"
+    assert result.trace.steps[1].outcome == "done, but the reply was lost"
     made = [each.revision for each in result.trace.commits if (each.key[2], each.what) == ("ada", "created")]
     assert len(made) == 2
     assert made[1] > 1000

@@ -270,7 +270,7 @@ def test_a_call_outside_that_arrives_after_the_cleanup_changes_nothing() -> None
     machine.write("b", [])
     machine.sleep(5.0)
     outcomes = [step.outcome for step in machine.world.trace.steps[begun:]]
-    assert outcomes == ["done", "on its way: nobody waits for the answer any more", "done"]
+    assert outcomes == ["done", "on its way: the caller has timed out", "done"]
     machine.delete("b")
     machine.sleep(20.0)
     machine.the_contract_holds()

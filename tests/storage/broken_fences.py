@@ -74,7 +74,7 @@ class SettlesWhateverItIsTold(KeptMemory):
     async def record_checkpoint(self, fence: Fence, revision: int) -> None:
         await trio.lowlevel.checkpoint()
         self._check_fence(fence)
-        self._settled[fence.controller, fence.member] = revision
+        self._checkpoints[fence.controller, fence.member] = revision
 
 
 class SettlesForAnybody(KeptMemory):
@@ -85,7 +85,7 @@ class SettlesForAnybody(KeptMemory):
 
 class SettlesByRaising(KeptMemory):
     async def raise_fence(self, controller: str, member: str, term: int, number: int) -> Raised:
-        self._settled.pop((controller, member), None)
+        self._checkpoints.pop((controller, member), None)
         return await super().raise_fence(controller, member, term, number)
 
 

@@ -192,7 +192,7 @@ class SnapshotsThenFindsItsTail(KeptMemory):
         if resume_after is None:
             await trio.lowlevel.checkpoint()
             made._cursor = Cursor(made._cursor.log, 0, self._log.head)
-            made._told = self._log.head
+            made._announced = self._log.head
         return made
 
 

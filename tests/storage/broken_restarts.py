@@ -66,7 +66,7 @@ class ForgetsFences(KeptMemory):
 class ForgetsWhatIsSettled(KeptMemory):
     def open_again(self) -> None:
         super().open_again()
-        self._settled.clear()
+        self._checkpoints.clear()
 
 
 class ForgetsLeases(KeptMemory):

@@ -113,7 +113,7 @@ async def test_a_failure_is_a_verdict_and_the_next_check_goes_on(autojump_clock:
     assert [(each.claim, each.failure) for each in said[:2]] == [("holds", ""), ("fails", "it does not hold")]
     assert said[2].failure.startswith("KeyError: 'missing' (in ")
     assert "test_conformance.py" in said[2].failure
-    assert said[3].failure == "the check was not done after 7 s: the store has left somebody waiting"
+    assert said[3].failure == "the check timed out after 7 s: the store has left a task waiting"
     assert said[3].seconds >= 7
     assert autojump_clock.current_time() < 8
     with pytest.raises(AssertionError, match="fails: it does not hold"):

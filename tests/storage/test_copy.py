@@ -253,7 +253,7 @@ async def test_a_source_that_is_written_to_is_found_out() -> None:
     await fill(source, 510)
     error = await refused(FailedPrecondition, copy_store(source, target), "copying what is written to")
 
-    assert "was written to meanwhile" in str(error)
+    assert "was written to during the copy" in str(error)
     assert UNFINISHED_KIND in await target.kinds()
 
 
@@ -288,8 +288,8 @@ class Adopting(KeptMemory):
 @pytest.mark.parametrize(
     ("target", "problem"),
     [
-        (Forgetful, "conformance.Thing default/default/n0042 is not in the copy as it is"),
-        (Adopting, "owns 0 in the copy, and 1 where it was copied from"),
+        (Forgetful, "conformance.Thing default/default/n0042 differs between the copy and its source"),
+        (Adopting, "owns 0 resources in the copy, and 1 in its source"),
     ],
 )
 async def test_both_are_compared_in_the_end(target: type[KeptMemory], problem: str) -> None:

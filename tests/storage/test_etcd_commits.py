@@ -33,7 +33,7 @@ from tests.storage.etcd_kit import failing, is_write, lagging, primed, rigged
         (Status.RESOURCE_EXHAUSTED, "etcdserver: too many requests", Unavailable, "too many requests"),
         (Status.UNAVAILABLE, "etcdserver: no leader", Unavailable, "no leader"),
         (Status.PERMISSION_DENIED, "etcdserver: permission denied", StoreUnusable, "refuses this user"),
-        (Status.UNIMPLEMENTED, "Method not found", StoreUnusable, "no etcd"),
+        (Status.UNIMPLEMENTED, "Method not found", StoreUnusable, "not an etcd"),
     ],
 )
 async def test_a_refused_commit_has_done_nothing(
@@ -311,7 +311,7 @@ async def test_a_commit_of_too_many_operations_is_not_sent() -> None:
         many = [putting(thing(f"n{number:03}")) for number in range(128)]
         raised = await refused(InvalidArgument, rig.store.commit(many), "a commit of 128 resources")
         assert "needs 129 operations" in str(raised)
-        assert "takes 128 in one transaction" in str(raised)
+        assert "accepts 128 in one transaction" in str(raised)
         assert "max_txn_ops=129" in str(raised)
         # An owner's index takes an operation, too.
         owned = [putting(thing(f"n{number:03}", owner_uid="o")) for number in range(64)]

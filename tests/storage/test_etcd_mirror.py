@@ -178,15 +178,15 @@ SEEN = Position("store", "a", revision_of(7))
 @pytest.mark.parametrize(
     ("store_id", "timeline", "head", "says"),
     [
-        ("other", TIMELINE, HEAD, "id was store and is other"),
-        (None, TIMELINE, HEAD, "is gone"),
+        ("other", TIMELINE, HEAD, "expected store id store, got other"),
+        (None, TIMELINE, HEAD, "got none"),
         ("store", None, HEAD, "anchor"),
-        ("store", TIMELINE, None, "head is gone"),
+        ("store", TIMELINE, None, "head key is missing"),
         (
             "store",
             Timeline(((revision_of(3), "a"),)),
             HEAD._replace(revision=revision_of(6, 127)),
-            f"stands at revision {revision_of(6, 127)}",
+            f"is at revision {revision_of(6, 127)}",
         ),
         ("store", Timeline(((revision_of(3), "a"), (revision_of(7), "c"))), HEAD, "not in this history"),
         ("store", Timeline(((revision_of(3), "x"), (revision_of(8), "b"))), HEAD, "not in this history"),

@@ -163,7 +163,7 @@ async def test_a_changed_scope_leaves_no_ghosts(reopened: Reopened) -> None:
         await engine.client.write(FIRST.new("core", First()))
     said = (
         "staff.v1.Team: expected the scope NAMESPACE as stored, got CLUSTER; "
-        "keep Scope.NAMESPACE, or delete all resources of the type with the former program first"
+        "keep Scope.NAMESPACE, or delete all resources of the type with the older program first"
     )
     assert await refused(reopened(), WIDE) == [said]
 

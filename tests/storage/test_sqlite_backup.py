@@ -123,7 +123,7 @@ async def test_what_cannot_be_backed_up_is_said_by_name(tmp_path: Path) -> None:
     await filled(tmp_path / "other.db")
     (tmp_path / "text").write_text("Dear diary, " * 100)
     for url, file, kind, message in (
-        ("memory:", "b", InvalidArgument, r"'memory:' names no store in a file; write \"sqlite:PATH\""),
+        ("memory:", "b", InvalidArgument, r"'memory:' is not a store in a file; write \"sqlite:PATH\""),
         (f"sqlite:{tmp_path}/none.db", "b", StoreUnusable, "none.db: store not found"),
         (f"sqlite:{tmp_path}/text", "b", StoreUnusable, "text is not a Headway store"),
         (f"sqlite:{tmp_path}/a.db", "a.db", InvalidArgument, "is the store itself"),

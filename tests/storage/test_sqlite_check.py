@@ -158,5 +158,5 @@ async def test_what_is_no_store_cannot_be_checked(tmp_path: Path) -> None:
     }.items():
         with pytest.raises(StoreUnusable, match=message):
             await check_store(f"sqlite:{tmp_path}/{name}")
-    with pytest.raises(InvalidArgument, match="'memory:' names no store in a file"):
+    with pytest.raises(InvalidArgument, match="'memory:' is not a store in a file"):
         await check_store("memory:")

@@ -312,5 +312,7 @@ def test_a_history_says_how_many_violations_it_has_and_shows_twenty() -> None:
 
 def test_what_is_no_fact_is_refused_with_what_would_be() -> None:
     """A line of another file is not taken for nothing."""
-    with pytest.raises(ValueError, match="'\\[\"Other\",1\\]' is no fact of a history: its first value is one of Wat"):
+    with pytest.raises(
+        ValueError, match="'\\[\"Other\",1\\]' is not a fact of a history: its first value must be one of Wat"
+    ):
         read_fact('["Other",1]')

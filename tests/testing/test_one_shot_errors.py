@@ -72,10 +72,10 @@ async def test_what_is_to_be_reconciled_must_be_of_the_managed_type(autojump_clo
         wrong: list[Any] = [staff.account.id("core"), staff.account.new("ada", Account()), 7]
         for given in wrong:
             with pytest.raises(
-                headway.errors.InvalidArgument, match=r"is no staff\.v1\.Team: give its name, its id or the"
+                headway.errors.InvalidArgument, match=r"is not a staff\.v1\.Team: pass its name, its id or the"
             ):
                 await shot.reconcile(given)
-        with pytest.raises(headway.errors.InvalidArgument, match="attempt is 0; the first one is 1"):
+        with pytest.raises(headway.errors.InvalidArgument, match="attempt is 0; it must be >= 1"):
             await shot.reconcile("core", attempt=0)
 
 

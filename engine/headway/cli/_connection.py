@@ -87,7 +87,7 @@ async def open_connection(target: Target) -> AsyncIterator[Connection]:
             client = Client(channel, registry, token=target.token)
             yield Connection(registry, client, description, channel, metadata)
     except InvalidArgument as error:
-        if "is no address" in str(error):
+        if "is not an address" in str(error):
             raise Usage(f"--server: {error}") from error
         raise
 

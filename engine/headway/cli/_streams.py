@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-import select
 import sys
 from typing import Any
+
+from headway._standard_error import Output
 
 # Characters that are written at once: in UTF-8 at most the 4,096 bytes for which a pipe that is ready has room.
 _AT_ONCE = 1024
@@ -43,8 +44,7 @@ class Lasting:
         self._stream = stream
         self._number = number
         self._lost = 0
-        self._ready = select.poll()
-        self._ready.register(number, select.POLLOUT)
+        self._output = Output(number)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
@@ -57,27 +57,27 @@ class Lasting:
             raise TypeError(f"expected str, got {type(given).__name__}")
         try:
             for at in range(0, len(text), _AT_ONCE):
-                if not self._ready.poll(0):
+                if not (self._tells_lost() and self._takes(text[at : at + _AT_ONCE])):
                     self._lost += max(text.count("\n", at), 1)
                     break
-                if self._lost:
-                    lost, self._lost = self._lost, 0
-                    self._stream.write(f"{lost} lines of output were lost, because nothing read them\n")
-                    self._stream.flush()
-                    if not self._ready.poll(0):
-                        self._lost = max(text.count("\n", at), 1)
-                        break
-                self._stream.write(text[at : at + _AT_ONCE])
-                self._stream.flush()
         except OSError:
             self._lose()
         return len(text)
+
+    def _tells_lost(self) -> bool:
+        if self._lost and self._takes(f"{self._lost} lines of output were lost, because nothing read them\n"):
+            self._lost = 0
+        return not self._lost
+
+    def _takes(self, text: str) -> bool:
+        return self._output.write(text.encode(self._stream.encoding or "utf-8", "replace"))
 
     def flush(self) -> None:
         """Do nothing: what is written is flushed at once."""
 
     def _lose(self) -> None:
-        # The stream still holds some text. It is flushed to the null device when the process ends.
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, self._number)
         os.close(null)
+        self._output.close()
+        self._output = Output(self._number)

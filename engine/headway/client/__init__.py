@@ -1,7 +1,7 @@
-"""The seam: resources as user code wants them, over any channel.
+"""The client: typed resources over any channel.
 
-Everything handed out is the caller's own (C9); everything handed in is copied before it leaves. Open
-`_client.py` first.
+Whatever a client returns belongs to the caller, who may modify it (C9). Whatever a caller passes in is copied before it
+is sent. To read the code, start with `_client.py`.
 """
 
 from headway.client._client import Client as Client

@@ -1,4 +1,4 @@
-"""What a client is given, checked and put into the form of the wire; and the one word of a server that is checked."""
+"""Checks and conversions of a client's arguments, and a check of the server's position."""
 
 from __future__ import annotations
 
@@ -11,38 +11,41 @@ from headway.resource import Resource, ResourceId, ResourceType, Scope, pb, posi
 
 
 def milliseconds(seconds: object) -> int:
-    """Of a ``progress_interval``."""
+    """Check a ``progress_interval`` and return it in milliseconds."""
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds <= 3600:
-        raise InvalidArgument(f"progress_interval {seconds!r} must be from 0 to 3600 seconds")
+        raise InvalidArgument(f"progress_interval must be from 0 to 3600 seconds, not {seconds!r}")
     return math.ceil(seconds * 1000)
 
 
 def check_resource(given: object) -> None:
-    """Raise for what a client can't write."""
+    """Raise InvalidArgument if the argument is not a resource."""
     if not isinstance(given, Resource):
-        raise InvalidArgument(f"a client writes resources, as made by TYPE.new(name, data), not {given!r:.120}")
+        raise InvalidArgument(f"expected a resource, as made by TYPE.new(name, data), got {given!r:.120}")
 
 
 def check_position(given: pb.Position | None, min_revision: int) -> None:
-    """Don't believe a server that doesn't know of ``min_revision``, or whose word for it isn't there."""
+    """Raise Unavailable if a server's reply is older than ``min_revision``, or has no position.
+
+    A server that doesn't know ``min_revision`` ignores it.
+    """
     at = position(given)
     if min_revision and (at is None or at.revision < min_revision):
-        stands = "doesn't say where it stands" if at is None else f"stands at revision {at.revision}"
-        raise Unavailable(f"the server {stands}, and min_revision is {min_revision}")
+        stands = "did not report its revision" if at is None else f"is at revision {at.revision}"
+        raise Unavailable(f"the server {stands}, below min_revision {min_revision}")
 
 
 def check_type(given: object) -> None:
-    """Raise for what is no type."""
+    """Raise InvalidArgument if the argument is not a resource type."""
     if not isinstance(given, ResourceType):
-        raise InvalidArgument(f"a client reads whole resources of a type, as app.type(...) returned it, not {given!r}")
+        raise InvalidArgument(f"expected a resource type, as app.type(...) returns it, got {given!r}")
 
 
 def check_conditions(conditions: object) -> None:
-    """Raise for what is no list of conditions."""
+    """Raise InvalidArgument if the argument is not a list of conditions."""
     if not isinstance(conditions, Sequence) or not all(isinstance(each, pb.Condition) for each in conditions):
         raise InvalidArgument(f"conditions must be a list, such as [headway.Condition(...)], not {conditions!r:.120}")
     for each in conditions:
-        # Of the numbers that a bool is, 0 is UNKNOWN.
+        # A bool is an int, and as a state False would mean UNKNOWN.
         if isinstance(each.state, bool):
             raise InvalidArgument(
                 f"condition {each.type!r}: state {each.state} must be a headway.ConditionState, such as TRUE or FALSE"
@@ -50,7 +53,7 @@ def check_conditions(conditions: object) -> None:
 
 
 def tenancy_within(type: ResourceType[Any], partition: str, namespace: str) -> pb.Tenancy:
-    """The units of a List or WatchList that the type's scope has."""
+    """Return the tenancy of a List or WatchList, without the units that the type's scope lacks."""
     check_type(type)
     return pb.Tenancy(
         partition="" if type.scope is Scope.CLUSTER else partition,
@@ -59,7 +62,11 @@ def tenancy_within(type: ResourceType[Any], partition: str, namespace: str) -> p
 
 
 def id_of(type: ResourceType[Any], id: str | ResourceId, partition: str, namespace: str) -> ResourceId:
-    """The id that a name, or an id, says."""
+    """Return the id for a name or an id.
+
+    Raises:
+        InvalidArgument: the id is of another kind than the type.
+    """
     check_type(type)
     if isinstance(id, str):
         return type.id(id, partition=partition, namespace=namespace)

@@ -54,12 +54,13 @@ _APPLY_ATTEMPTS = 8
 
 
 class Client:
-    """Reads and writes resources.
+    """A client that reads and writes resources.
 
-    What it returns is yours to change; what you give it is copied. Every call raises a `HeadwayError`:
-    InvalidArgument, NotFound, Conflict, FailedPrecondition, PermissionDenied, Fenced when it had no effect and
-    never will have; OutcomeUnknown for a write that may or may not have happened; Unavailable when it may be tried
-    again.
+    Arguments are copied, and you may modify results. A failed call raises a `HeadwayError`:
+
+    * InvalidArgument, NotFound, Conflict, FailedPrecondition, PermissionDenied or Fenced if it had no effect;
+    * OutcomeUnknown if it is a write that may or may not have happened;
+    * Unavailable if it can be tried again.
     """
 
     def __init__(
@@ -79,7 +80,7 @@ class Client:
 
     @property
     def leases(self) -> LeaseClient:
-        """Leases, by the same channel and as the same caller: see `hold_lease`."""
+        """A client for leases on the same channel, with the same token. See `hold_lease`."""
         return LeaseClient(self._channel, metadata=self._metadata)
 
     async def get(
@@ -91,10 +92,7 @@ class Client:
         namespace: str = "",
         min_revision: int = 0,
     ) -> Resource[T] | None:
-        """The resource as the store has it now, or None. ``id`` is a name, or an id (with a uid only that one).
-
-        ``min_revision`` is as for `read`.
-        """
+        """Return the stored resource, or None if it is not found. It takes the same arguments as `read`."""
         try:
             return await self.read(type, id, partition=partition, namespace=namespace, min_revision=min_revision)
         except NotFound:
@@ -109,16 +107,16 @@ class Client:
         namespace: str = "",
         min_revision: int = 0,
     ) -> Resource[T]:
-        """The resource as the store has it now. Raises NotFound when there is none.
+        """Return the stored resource, or raise NotFound. ``id`` is a name or an id; a uid in it must match.
 
-        A server that stands below ``min_revision`` doesn't answer from what it has: that is Unavailable.
+        Raises Unavailable if the server's store is at a lower revision than ``min_revision``.
         """
         wanted = id_of(type, id, partition, namespace)
         request = pb.ReadRequest(id=wanted.message(), min_revision=min_revision)
         reply = await self._call("Read", request, pb.ReadResponse)
         check_position(reply.position, min_revision)
         if reply.resource is None:
-            raise NotFound(f"{wanted} is not there")
+            raise NotFound(f"{wanted} not found")
         return type.view(reply.resource)
 
     async def list(
@@ -131,12 +129,12 @@ class Client:
         filter: str = "",
         min_revision: int = 0,
     ) -> builtins.list[Resource[T]]:
-        """All resources of a type, in order of partition, namespace and name; ``*`` is any.
+        """Return all resources of a type, sorted by partition, namespace and name. ``*`` matches any unit.
 
-        ``filter`` is of the metadata: ``"colour=red, size!=big, urgent, !done"`` lets through what meets all terms.
-        ``min_revision`` is as for `read`. The list is of one revision. Over a network it comes in pieces, as the
-        beginning of a watch does; a caller who may list and not watch gets it as one reply, of at most 64 MiB, and
-        reads a larger one by `pages`.
+        ``filter`` selects by metadata: a resource must match all terms of ``"color=red, size!=big, urgent, !done"``.
+        ``min_revision`` is as for `read`. The list is of one revision. Over a network it is streamed, like the snapshot
+        of a watch. A caller without permission to watch receives it as one reply of at most 64 MiB; use `pages` for
+        larger lists.
         """
         check_type(type)
         request = pb.ListRequest(
@@ -171,8 +169,10 @@ class Client:
         name_prefix: str = "",
         filter: str = "",
     ) -> AsyncIterator[builtins.list[Resource[T]]]:
-        """``async for page in client.pages(TEAM): ...``: as `list`, in lists of up to ``size``, each read when it is
-        wanted. What is there all the while comes exactly once; what comes or goes meanwhile may come or not.
+        """Iterate over all resources in pages of up to ``size``: ``async for page in client.pages(TEAM): ...``
+
+        Each page is read on demand. A resource that exists throughout appears exactly once; one that is created or
+        deleted during the iteration may appear or not.
         """
         check_type(type)
         request = pb.ListRequest(
@@ -190,9 +190,9 @@ class Client:
             request.page_token = reply.next_page_token
 
     async def list_by_owner(self, owner: Resource[Any] | ResourceId) -> builtins.list[Resource[Any]]:
-        """Everything that this incarnation owns, of every registered type. The id must have a uid.
+        """Return the resources of all registered types that this incarnation owns. The id must have a uid.
 
-        What is stored as a version that is not registered here is read as one that is, if the server can convert it.
+        A resource in an unregistered version is read in a registered one, if the server can convert it.
         """
         id = owner.id if isinstance(owner, Resource) else owner
         reply = await self._call("ListByOwner", pb.ListByOwnerRequest(owner=id.message()), pb.ListByOwnerResponse)
@@ -201,17 +201,17 @@ class Client:
     async def write(self, resource: Resource[T]) -> Resource[T]:
         """Store the resource and return it as stored.
 
-        One that has been read carries its version and is stored only if that is still the stored one (Conflict
-        otherwise). A new one is created, or replaces what bears its name.
+        A resource that was read carries its version. If the stored version has changed since, Conflict is raised. A new
+        resource is created, or replaces the one of the same name.
         """
         check_resource(resource)
         return await self._write(resource.type, resource.message())
 
     async def create(self, resource: Resource[T]) -> Resource[T]:
-        """Store a new resource and return it as stored. Raises AlreadyExists when its name is taken.
+        """Store a new resource and return it as stored. Raise AlreadyExists if its name is taken.
 
-        Of several callers who create one name, one succeeds. A creation whose outcome is unknown is sent again, up to
-        three times within some seconds, and recognized; a controller's client leaves that to its run.
+        If several callers create the same name, one succeeds. If the outcome is unknown, the creation is repeated up to
+        three times within a few seconds, without a duplicate. A controller's client leaves that to its run.
         """
         check_resource(resource)
 
@@ -221,10 +221,10 @@ class Client:
         return await create(resource, send, repeats=isinstance(self._writes, PlainWrites))
 
     async def apply(self, resource: Resource[T]) -> Resource[T]:
-        """Make the stored resource have this data and metadata (and, if new, this owner); write only if it differs.
+        """Give the stored resource this data and metadata, and this owner if it is new. Write only if it differs.
 
-        What the type's mutate hook fills in is no difference: of such a type the server is asked first.
-        Finalizers and the deletion mark are left alone unless the given metadata has them.
+        Defaults from the type's mutate hook don't count as a difference; for such a type the server is asked first.
+        Finalizers and the deletion mark stay as they are unless the given metadata has them.
         """
         check_resource(resource)
         type, wanted = resource.type, resource.message()
@@ -238,9 +238,9 @@ class Client:
         raise Conflict(f"{resource.id} kept being changed by others while it was applied")
 
     async def apply_over(self, current: Resource[T] | None, wanted: Resource[T]) -> Resource[T]:
-        """As `apply`, against a ``current`` state the caller has just read; Conflict when it isn't any more."""
+        """Apply over a ``current`` state that the caller has just read. Raise Conflict if it has changed since."""
         type, message = wanted.type, wanted.message()
-        # What the wanted resource was read with is no part of what is wanted.
+        # The version and status that came with the wanted resource must not be written.
         message.version, message.status = "", {}
         if current is None:
             return await self._write(type, message)
@@ -257,29 +257,28 @@ class Client:
         return await self._write(type, message)
 
     async def validate(self, resource: Resource[T]) -> Resource[T]:
-        """The resource as `write` would store it, with the server's defaults. Nothing is stored.
+        """Return the resource as `write` would store it, with the server's defaults. Nothing is stored.
 
-        Raises what `write` would, as far as that can be said without its place in the store: whether another
-        version is there, or who owns it, only writing can tell.
+        Raises the errors of `write`, except those that depend on the stored resource, such as its version or owner.
         """
         check_resource(resource)
         request = pb.MutateAndValidateRequest(resource=resource.message())
         reply = await self._call("MutateAndValidate", request, pb.MutateAndValidateResponse)
         if reply.resource is None:
-            raise Unavailable("a server answered without the resource that it was asked about")
+            raise Unavailable("the server's reply to a validation has no resource")
         return resource.type.view(reply.resource)
 
     async def write_status(
         self, resource: Resource[T], key: str, conditions: builtins.list[pb.Condition], *, observed_generation: str = ""
     ) -> Resource[T]:
-        """Replace the status under ``key`` (by custom the controller's name), and return the resource as stored.
+        """Replace the status under ``key`` (usually the controller's name), and return the resource as stored.
 
-        What is stored already makes no commit and wakes nobody. ``observed_generation`` is that of ``resource``
-        unless given. Other writers of the resource don't matter; NotFound when this incarnation is gone.
+        An equal status makes no commit and no event. ``observed_generation`` defaults to the resource's generation.
+        Concurrent writes don't cause a Conflict. Raises NotFound if this incarnation has been deleted.
         """
         check_resource(resource)
         check_conditions(conditions)
-        # Whether it differs is for the server to say: what `resource` was read with may be overwritten by now.
+        # Only the server can compare: the status in `resource` may be outdated.
         status = pb.Status(
             observed_generation=observed_generation or resource.generation,
             conditions=[copy_message(condition) for condition in conditions],
@@ -291,18 +290,16 @@ class Client:
         return await self._stored(resource.type, reply.resource, reply.position, status_key=key)
 
     async def delete(self, resource: Resource[Any] | ResourceId, *, version: str = "") -> Resource[Any] | None:
-        """Delete. What isn't there is deleted already; with a uid only that incarnation is deleted.
+        """Delete a resource. With a uid, only that incarnation is deleted. A missing resource is not an error.
 
-        Returns None when it is gone, or the resource, marked for deletion, when finalizers hold it. With a
-        ``version`` only that one is deleted (Conflict otherwise).
+        Returns None if it is deleted, or the resource, marked for deletion, if it has finalizers. With a ``version``,
+        Conflict is raised if the stored version is another one.
         """
         given = resource.id if isinstance(resource, Resource) else resource
         if not isinstance(given, ResourceId):
-            raise InvalidArgument(
-                f"a client deletes resources, or what an id says, not {resource!r:.120}: give it an id"
-            )
+            raise InvalidArgument(f"delete() expects a Resource or a ResourceId, not {resource!r:.120}")
         type = resource.type if isinstance(resource, Resource) else self._registry.resolve(given.type)
-        # Whole, as the server makes it: what is told of the write is told under this key.
+        # Fill in the defaults as the server does: the write is acknowledged under this key.
         id = type.id(given.name, partition=given.partition, namespace=given.namespace, uid=given.uid)
         request = pb.DeleteRequest(
             id=id.message(), version=version, fence=self._writes.fence, store_id=self._writes.store_id
@@ -326,11 +323,12 @@ class Client:
         resume_after: Position | None = None,
         progress_interval: float | None = None,
     ) -> WatchStream[T]:
-        """``async with client.watch(TEAM) as events: async for event in events: ...``
+        """Watch a type: ``async with client.watch(TEAM) as events: async for event in events: ...``
 
-        What is there, a SnapshotEnd, then every change in order. With ``resume_after`` only the changes after it.
-        How far the store stands while nothing of this type changes is told as Progress, at most every
-        ``progress_interval`` seconds; unless given, over a network every second, in the process at once.
+        The watch yields the existing resources, a SnapshotEnd, and then every change in order. With ``resume_after`` it
+        yields only the changes after that position. While other types change, Progress reports the store's position,
+        at most every ``progress_interval`` seconds. By default that is every second over a network and immediately
+        within the process.
         """
         if progress_interval is None:
             progress_interval = 0.0 if self._channel.knows_outcomes else 1.0
@@ -358,7 +356,7 @@ class Client:
         self, type: ResourceType[T], stored: pb.Resource | None, at: pb.Position | None, *, status_key: str = ""
     ) -> Resource[T]:
         if stored is None or stored.id is None:
-            raise self._unknown(OutcomeUnknown("a write was answered without the resource"))
+            raise self._unknown(OutcomeUnknown("the reply to a write has no resource"))
         at_position = self._acknowledged_at(at)
         self._writes.acknowledged(Acknowledged(type, resource_key(stored), stored, at_position, status_key))
         await self._writes.wait_shown(type, at_position.revision)
@@ -367,7 +365,7 @@ class Client:
     def _acknowledged_at(self, message: pb.Position | None) -> Position:
         at = position(message)
         if at is None:
-            text = "a write was answered without a position, so nobody can tell what is newer: not a Headway server"
+            text = "the reply to a write has no position, so it can't be ordered: the server is not a Headway server"
             raise self._unknown(OutcomeUnknown(text))
         return at
 
@@ -394,7 +392,7 @@ class Client:
                 self._writes.unknown(None)
             raise
         except BaseException:
-            # A channel promises nothing but GRPCErrors: after anything else nobody knows.
+            # A channel raises only GRPCErrors. After any other exception the outcome is unknown.
             if write:
                 self._writes.unknown(None)
             raise

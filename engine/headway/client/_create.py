@@ -1,4 +1,4 @@
-"""Creations: sent again while their outcome is unknown, and told from other writers' by a token."""
+"""Creation of resources. While the outcome is unknown, a creation is repeated; a token identifies it."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from headway.resource import Payload, Resource, new_create_token, uid_ending
 T = TypeVar("T", bound=Payload)
 
 WAITS = (0.1, 0.5, 2.0)
-"""Seconds before each further attempt."""
+"""The seconds to wait before each further attempt."""
 
 
 async def create(resource: Resource[T], send: Callable[[str], Awaitable[Resource[T]]], *, repeats: bool) -> Resource[T]:
-    """Send a creation, with a token, until its outcome is known.
+    """Send a creation with a token until its outcome is known, and return the stored resource.
 
-    ``repeats`` is False for a client whose owner finds out by itself how its writes ended.
+    ``repeats`` is False for a client whose owner resolves unknown outcomes itself.
     """
     if resource.version:
         raise InvalidArgument(
@@ -38,7 +38,7 @@ async def create(resource: Resource[T], send: Callable[[str], Awaitable[Resource
         except Unavailable as error:
             if lost is None:
                 raise
-            # This attempt has done nothing. One before it may have.
+            # This attempt had no effect, but an earlier one may have had.
             lost = OutcomeUnknown(f"{lost}; sent again: {error}")
         else:
             _check_created(resource, stored, token)
@@ -48,9 +48,9 @@ async def create(resource: Resource[T], send: Callable[[str], Awaitable[Resource
 
 
 def _check_created(resource: Resource[T], stored: Resource[T], token: str) -> None:
-    """Raise if the server has ignored that this was a creation."""
+    """Raise NotHeadway if the server treated the creation as a plain write."""
     if not stored.uid.endswith(uid_ending(token, resource.type.kind, stored.id.key)):
         raise NotHeadway(
-            f"the server does not know create-only writes. It has stored {stored.id}, and may have replaced what had "
-            "the name before; use a server of the same version as this client"
+            f"the server does not support create-only writes. It has stored {stored.id}, and may have replaced an "
+            "existing resource of that name; use a server of the same version as this client"
         )

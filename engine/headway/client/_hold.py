@@ -1,4 +1,4 @@
-"""Holding a lease: take it, keep it alive, stop what needs it before it can be another's, give it back (C7)."""
+"""Holding a lease: acquire it, renew it, cancel the block that needs it before it expires, and release it (C7)."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from headway.errors import HeadwayError, LeaseLost, RemoteError
 from headway.events import LeaseAwaited, LeaseDelayed, LeaseEnded, LeaseTaken, Report, ignore
 
 _WAIT = 15.0
-"""Seconds for which the server is asked to wait for a lease that another holds."""
+"""The seconds that the server is asked to wait for a lease with another holder."""
 
 _FIRST_RETRY, _LONGEST_RETRY = 0.1, 5.0
 _LAST_CALL = 5.0
 
 
 class HeldLease:
-    """A lease that this process holds. Made by `hold_lease`.
+    """A lease that this process holds. Use `hold_lease` to get one.
 
     Attributes:
-        name: of the lease.
-        holder: this process.
+        name: the name of the lease.
+        holder: the name of this holder.
     """
 
     def __init__(self, name: str, holder: str, term: LeaseTerm, pauses: Pauses) -> None:
@@ -40,27 +40,27 @@ class HeldLease:
         self._term = term
         self._pauses = pauses
         self._why: LeaseLost | None = None
-        # The block that needs the lease. Trio ends it at the deadline, whatever the task that renews is doing.
+        # The scope of the block that needs the lease. Trio cancels it at the deadline even if the renewal task hangs.
         self._block = trio.CancelScope(deadline=term.until)
 
     @property
     def term(self) -> int:
-        """The lease's term, higher than any before: for what is done outside of the store, so that it can compare."""
+        """The lease's term, which is higher than all earlier ones. External systems can use it as a fencing token."""
         return self._term.number
 
     @property
     def held(self) -> bool:
-        """Whether the lease is surely held, by this process' monotonic clock."""
+        """True if the lease is certainly held, by this process's monotonic clock."""
         return self._term.is_held(trio.current_time())
 
     @property
     def until(self) -> float:
-        """Up to when it is surely held unless it is renewed, by Trio's clock; in the past when that time is over."""
+        """The time, by Trio's clock, until which the lease is certainly held without another renewal."""
         return self._term.until
 
     @property
     def remaining(self) -> float:
-        """Seconds for which it is surely held unless it is renewed; 0 when it is lost."""
+        """The number of seconds until `until`, or 0 if the lease is lost."""
         return max(0.0, self._term.until - trio.current_time()) if self.held else 0.0
 
     def _kept(self, sent_at: float) -> None:
@@ -77,22 +77,31 @@ class HeldLease:
 async def hold_lease(
     leases: LeaseClient, name: str, *, holder: str, ttl: float = 15.0, report: Report = ignore
 ) -> AsyncIterator[HeldLease]:
-    """``async with hold_lease(client.leases, "staff/reports", holder="web-1") as lease: ...``
+    """Hold a lease while the block runs::
 
-    Waits until the lease is free, takes it, and keeps it alive while the block runs. When it is lost, or can't be
-    renewed in time, the block is cancelled, with a fifth of ``ttl`` left in which to end before the lease can be
-    another's, and LeaseLost is raised. Where Python's garbage collector has stopped the process for more than a tenth
-    of ``ttl``, twice that is left, and up to half of ``ttl``. At the end, however it comes, the lease is given back.
+        async with hold_lease(client.leases, "staff/reports", holder="web-1") as lease:
+            ...
+
+    Waits until the lease is free, acquires it, and renews it while the block runs. The lease is released at the end of
+    the block, even after an error.
+
+    If the lease is lost or can't be renewed in time, the block is canceled and LeaseLost is raised. The block then has
+    a fifth of ``ttl`` to finish before another process can acquire the lease. If a garbage collection pause was longer
+    than a tenth of ``ttl``, the block has twice that pause instead, up to half of ``ttl``.
+
+    While the server can't be reached, attempts to acquire the lease are repeated without a limit. Other errors, such as
+    InvalidArgument and PermissionDenied, are raised immediately.
 
     Args:
-        name: as the lease's service has it: of a controller, or anything else.
-        holder: who holds it; a name that no other process has. A process that is started again under its former name
-            takes over at once what that still holds, in a higher term.
-        ttl: seconds after which the lease of a holder that has died is free, from 1 to 3,600.
-        report: is told of waiting, of the term, and of renewals that fail.
+        leases: the client of the lease service, `Client.leases`.
+        name: the name of the lease: a controller's name or any other.
+        holder: the name of the holder, which no other process has. A process that restarts under the same name
+            immediately takes over the lease, in a higher term.
+        ttl: how long, from 1 to 3,600 seconds, the lease of a crashed holder blocks others.
+        report: called with events when waiting, when a term begins and ends, and when a request fails.
 
-    What can't be reached is tried again for as long as it takes; InvalidArgument, PermissionDenied and the like are
-    raised at once.
+    Raises:
+        LeaseLost: the lease was lost or could not be renewed in time.
     """
     check_trio("headway.hold_lease")
     report = safe_report(report)
@@ -102,7 +111,7 @@ async def hold_lease(
             await _release(leases, lease, min(_LAST_CALL, ttl / 3))
             raise _not_renewed(lease)
         report(LeaseTaken(name, holder, lease.term))
-        # While the block ends, under a shield perhaps, the lease is still needed: renewals end only after it.
+        # The lease is needed until the block has ended, which may take time under a shield. Renew it until then.
         renewing = trio.CancelScope(shield=True)
         try:
             async with trio.open_nursery() as nursery:
@@ -113,7 +122,7 @@ async def hold_lease(
                 finally:
                     renewing.cancel()
         except BaseExceptionGroup as group:
-            # The block's error comes out as it went in, not wrapped in this nursery.
+            # Raise the block's own error without this nursery's group.
             if len(group.exceptions) != 1:
                 raise
             raise group.exceptions[0] from group.exceptions[0].__cause__
@@ -145,17 +154,17 @@ async def _taken(
     while True:
         sent_at = trio.current_time()
         try:
-            # Who doesn't know yet that it is another's is told so at once.
+            # The first attempt does not block: it returns immediately if another holder has the lease.
             wait = _WAIT if told else 0.0
             answer = await leases.acquire(name, holder, ttl, attempt=attempt, wait=wait, patience=min(ttl, _WAIT))
         except RemoteError as error:
-            # It may have been granted. The next request is of the same attempt and begins a higher term; should this
-            # one arrive after that term is in use, the server refuses it.
+            # The lease may have been granted. The next request repeats this attempt and begins a higher term. If this
+            # request arrives late, when that term is in use, the server rejects it.
             delay = retry * random.uniform(0.5, 1)
             report(LeaseDelayed(name, error, delay))
             await trio.sleep(delay)
             retry, late = min(retry * 2, _LONGEST_RETRY), False
-            # Who holds it is told again when there is an answer again.
+            # Report the holder again after the next reply.
             told = ""
             continue
         retry = _FIRST_RETRY
@@ -164,8 +173,8 @@ async def _taken(
                 if await _lasts(leases, name, holder, answer.term):
                     return LeaseTerm(answer.term, ttl, math.inf)
                 continue
-            # What was waited for the answer is lost of the ttl. After much of it, ask again: that is answered at once.
-            # Where it isn't, asking for ever would only keep others from the lease.
+            # The time spent waiting for the reply counts against the ttl. If it was long, ask once more, because this
+            # time the reply comes immediately. If it doesn't, don't ask forever: that would only block other holders.
             if late or trio.current_time() - sent_at < ttl / 3:
                 return LeaseTerm(answer.term, ttl, sent_at, pauses.longest)
             late = True
@@ -178,8 +187,11 @@ async def _taken(
 
 
 async def _lasts(leases: LeaseClient, name: str, holder: str, term: int) -> bool:
-    """Renew a lease for the first time, from which on it lasts; False if a block of the loop has outlived its ttl."""
-    # Shielded: a lease that lasts, and that nobody knows of, would never be given back.
+    """Renew a lasting lease. After this first renewal it doesn't expire.
+
+    Return False if it has already expired, because the event loop was blocked for longer than its ttl.
+    """
+    # Shielded, because a lasting lease that is lost track of would never be released.
     with trio.CancelScope(shield=True):
         try:
             await leases.keep_alive(name, holder, term)
@@ -191,11 +203,11 @@ async def _lasts(leases: LeaseClient, name: str, holder: str, term: int) -> bool
 async def _renew(leases: LeaseClient, lease: HeldLease, scope: trio.CancelScope, report: Report) -> None:
     ttl = lease._term.ttl
     with scope:
-        # At different times, so that the many leases of a process don't all come at once.
+        # With jitter, so that a process's many leases are not all renewed at once.
         delay = ttl / 3 * random.uniform(0.7, 1)
         while lease.held:
             await trio.sleep(delay)
-            # A process that was stopped for longer has lost it. To renew it would only keep others from the lease.
+            # If the process was stopped for too long, the lease is lost. Renewing it would only block other holders.
             if not lease.held:
                 break
             sent_at = trio.current_time()
@@ -212,19 +224,19 @@ async def _renew(leases: LeaseClient, lease: HeldLease, scope: trio.CancelScope,
 
 
 async def _give_up(leases: LeaseClient, name: str, holder: str, ttl: float, attempt: str) -> None:
-    """End the term that a request without an answer may have begun. Otherwise others would wait for a whole ttl."""
+    """End the term that a request without a reply may have begun. Otherwise others would wait for a whole ttl."""
     with trio.move_on_after(min(_LAST_CALL, ttl / 3), shield=True), contextlib.suppress(HeadwayError):
-        # The term of that request is not known. This one has a higher term, or tells that another holds the lease.
+        # The term of that request is unknown. This request begins a higher term, or fails if there is another holder.
         answer = await leases.acquire(name, holder, ttl, attempt=attempt)
         if answer.acquired:
             await leases.release(name, holder, answer.term)
 
 
 async def _release(leases: LeaseClient, lease: HeldLease, timeout: float) -> None:
-    # Without it the lease runs out; with it others needn't wait for that.
+    # If the release fails, the lease expires. Releasing it saves other holders that wait.
     with trio.CancelScope(shield=True), contextlib.suppress(HeadwayError):
         await leases.release(lease.name, lease.holder, lease.term, timeout=timeout)
 
 
 def _not_renewed(lease: HeldLease) -> LeaseLost:
-    return LeaseLost(f"term {lease.term} of {lease.name} could not be kept alive in time")
+    return LeaseLost(f"term {lease.term} of {lease.name} could not be renewed in time")

@@ -1,4 +1,4 @@
-"""Long lists of results, made without holding up the rest of the process."""
+"""Building long lists without blocking the event loop."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 TURN = 1000
-"""Results that are made between two checkpoints: a millisecond or two."""
+"""The number of results to make between two checkpoints, which takes a millisecond or two."""
 
 
 async def in_turns(make: Callable[[T], R], of: Sequence[T]) -> list[R]:
-    """Return what ``make`` returns for each, with a checkpoint now and then."""
+    """Return a list of ``make(each)``, with a checkpoint after every ``TURN`` results."""
     made: list[R] = []
     for begin in range(0, len(of), TURN):
         if begin:

@@ -1,4 +1,4 @@
-"""The lease service's client: leases, and the fence of a run."""
+"""The client of the lease service: leases, and the fences of controllers' runs."""
 
 from __future__ import annotations
 
@@ -22,12 +22,14 @@ Reply = TypeVar("Reply")
 
 
 class RunFence(NamedTuple):
-    """A raised fence: what a run's writes carry, the commit that raised it, and what its predecessor owed nothing of.
+    """A raised fence.
 
     Attributes:
-        fence: for Write, WriteStatus and Delete.
-        position: of the commit: a run's starting revision, or what its keys wait for after a settling.
-        checkpoint: up to this revision the predecessor owed nothing; without one, that of the fence's first raise.
+        fence: the fence that the run's writes carry.
+        position: the position of the commit that raised the fence. A run starts from it; after a write with an unknown
+            outcome, the affected keys wait for it.
+        checkpoint: the last recorded revision: the previous run owed nothing up to it. Without a record, the revision
+            of the commit that first raised the fence.
     """
 
     fence: pb.Fence
@@ -36,13 +38,13 @@ class RunFence(NamedTuple):
 
 
 class LeaseAnswer(NamedTuple):
-    """How a request for a lease has ended.
+    """The reply to a request for a lease.
 
     Attributes:
-        acquired: whether the caller holds it now.
-        holder: who holds it.
-        term: in which term.
-        retry_after: when it is another's, seconds before which it does not run out.
+        acquired: True if the caller now holds the lease.
+        holder: the name of the holder.
+        term: the holder's term.
+        retry_after: if another holder has the lease, it doesn't expire within this many seconds.
     """
 
     acquired: bool
@@ -52,7 +54,7 @@ class LeaseAnswer(NamedTuple):
 
 
 class LeaseInfo(NamedTuple):
-    """A lease that is held. ``expires_in`` are the seconds that are left of its ``ttl``, unless it is renewed."""
+    """A lease that is held. It expires in ``expires_in`` seconds unless it is renewed."""
 
     name: str
     holder: str
@@ -63,11 +65,12 @@ class LeaseInfo(NamedTuple):
 
 
 class LeaseClient:
-    """Takes leases and raises fences by a channel. Every call raises Unavailable when it isn't answered in time.
+    """A client that acquires leases and raises fences. Every call raises Unavailable if it times out.
 
     Args:
-        metadata: sent with each request.
-        timeout: seconds for an answer.
+        channel: the channel to the lease service.
+        metadata: the metadata of each request.
+        timeout: the timeout of a call in seconds.
     """
 
     def __init__(self, channel: Channel, *, metadata: Metadata | None = None, timeout: float = 10.0) -> None:
@@ -77,29 +80,35 @@ class LeaseClient:
 
     @property
     def settles(self) -> bool:
-        """True if a call that is cancelled has done nothing, as inside the process."""
+        """True if a canceled call certainly had no effect, as within the process."""
         return self._channel.knows_outcomes
 
     @property
     def lasting(self) -> bool:
-        """True if a lease that `hold_lease` takes doesn't run out by time.
+        """True if a lease acquired by `hold_lease` doesn't expire.
 
-        This process has the store alone and listens nowhere, so that no other process could take the lease.
+        That is so if this process owns the store and accepts no connections. No other process can then acquire the
+        lease.
         """
         return bool(getattr(self._channel, "lasting_leases", False))
 
     async def acquire(
         self, name: str, holder: str, ttl: float, *, attempt: str = "", wait: float = 0.0, patience: float = 0.0
     ) -> LeaseAnswer:
-        """Take a lease for ``ttl`` seconds, or say who holds it. `hold_lease` does all that belongs to it.
+        """Acquire a lease for ``ttl`` seconds, or return its current holder.
+
+        Most programs should use `hold_lease`, which also renews and releases the lease.
 
         Args:
-            attempt: a text that no other request for this lease has but the repetitions of this one. A request that
-                wasn't answered may be sent again. Each answer has a higher term, and only the highest counts. A
-                repetition that arrives when the term is in use is refused. Empty: no request repeats another.
-            wait: seconds, up to 20, for which the server may wait for another holder to leave.
-            patience: seconds more for the answer. A request that is given up and sent again ends the term of its former
-                answer, should that be on its way.
+            name: the name of the lease.
+            holder: the name of the caller, which no other process has.
+            ttl: the seconds until the lease expires, unless it is renewed.
+            attempt: a text that is unique to this request and its repetitions. A request without a reply may be
+                repeated. Each repetition that succeeds begins a higher term, and only the highest is valid. A late
+                repetition is rejected once the term is in use. If empty, the request can't be repeated.
+            wait: the seconds, up to 20, that the server may wait for another holder to release the lease.
+            patience: extra seconds to wait for the reply. Repeating a request too early ends the term that the server
+                may have just granted.
         """
         request = lease_pb.AcquireRequest(
             name=name,
@@ -113,34 +122,40 @@ class LeaseClient:
         return LeaseAnswer(reply.acquired, reply.holder, reply.term, reply.retry_after_ms / 1000)
 
     async def keep_alive(self, name: str, holder: str, term: int, *, timeout: float = math.inf) -> None:
-        """Have a whole ttl from now on. Raises LeaseLost when the term has ended."""
+        """Renew a lease for another ttl.
+
+        Raises:
+            LeaseLost: the term has ended.
+        """
         request = lease_pb.KeepAliveRequest(name=name, holder=holder, term=term)
         await self._call("KeepAlive", request, lease_pb.KeepAliveResponse, min(timeout, self._timeout))
 
     async def release(self, name: str, holder: str, term: int, *, timeout: float = math.inf) -> None:
-        """Give a lease back before it runs out. No error when it has ended already."""
+        """Release a lease before it expires. If the term has already ended, do nothing."""
         request = lease_pb.ReleaseRequest(name=name, holder=holder, term=term)
         await self._call("Release", request, lease_pb.ReleaseResponse, min(timeout, self._timeout))
 
     async def list(self, name_prefix: str = "") -> builtins.list[LeaseInfo]:
-        """The leases that are held and whose names begin so, in order of name."""
+        """Return the held leases whose names begin with the prefix, sorted by name."""
         request = lease_pb.ListRequest(name_prefix=name_prefix)
         reply = await self._call("List", request, lease_pb.ListResponse, self._timeout)
         return [_info(each) for each in reply.leases]
 
     async def raise_fence(self, controller: str, member: str, *, term: int = 0, number: int = 0) -> RunFence:
-        """Raise the fence by a commit; term 0: one above the stored term. Raises Fenced when another is higher, or
-        when its lease is held in another term.
+        """Raise a controller's fence by a commit. With term 0, the new term is one above the stored one.
+
+        Raises:
+            Fenced: the stored fence is higher, or the lease is held in another term.
         """
         request = lease_pb.RaiseRequest(controller=controller, member=member, term=term, number=number)
         reply = await self._call("Raise", request, lease_pb.RaiseResponse, self._timeout)
         raised_at = position(reply.position)
         if reply.fence is None or raised_at is None:
-            raise Unavailable("Raise answered without a fence or a position")
+            raise Unavailable("the reply to Raise has no fence or no position")
         return RunFence(reply.fence, raised_at, reply.settled_revision)
 
     async def record_checkpoint(self, fence: pb.Fence, revision: int) -> None:
-        """Note beside the fence that its controller owes nothing up to ``revision``."""
+        """Store a checkpoint with the fence: its controller owes nothing up to ``revision``."""
         request = lease_pb.RecordSettledRequest(fence=fence, revision=revision)
         await self._call("RecordSettled", request, lease_pb.RecordSettledResponse, self._timeout)
 
@@ -155,7 +170,7 @@ class LeaseClient:
 
 def _milliseconds(field: str, seconds: float) -> int:
     if not 0 <= seconds <= 2**31 / 1000:
-        raise InvalidArgument(f"{field} must be a number of seconds, not {seconds!r}")
+        raise InvalidArgument(f"{field} must be from 0 to {2**31 // 1000} seconds, not {seconds!r}")
     return math.ceil(seconds * 1000)
 
 

@@ -1,31 +1,34 @@
-"""What the holder of a lease knows of its term, by its own clock alone. Pure.
+"""A lease's term from its holder's side, by the holder's own clock. No I/O.
 
-The holder's time begins before the request that took or renewed the lease was sent, the server's when it was answered;
-so, while both clocks run alike, the holder's ends first. What is cut off of it (`SURE`) is for clocks that don't, and
-for what the holder does to end in. A process whose garbage collector stops it for long needs more of it.
+The holder counts its ttl from the moment before it sent the request, and the server from the moment of the reply. If
+both clocks run at the same rate, the holder's ttl therefore ends first. The holder gives up a further part of the ttl
+(all above `SURE`). It allows for clocks that run at different rates, and leaves the holder time to stop its work. A
+process with long garbage collection pauses needs a larger part.
 """
 
 from __future__ import annotations
 
 SURE = 0.8
-"""The part of a ttl for which a holder counts on its lease."""
+"""The fraction of the ttl during which a holder relies on its lease."""
 
 
 def counted(ttl: float, pause: float) -> float:
-    """Return for how many seconds of a ttl a holder counts on its lease, where the process may pause for ``pause``.
+    """Return the number of seconds that a holder can rely on its lease, if its process may pause for ``pause``.
 
-    One pause may come before the holder hears that its time is over, and another one while it ends. At least half of
-    the ttl stays: with less there would be no time to renew the lease.
+    One pause may delay the holder's deadline, and another one its shutdown. The result is at least half of the ttl,
+    because with less there would be no time to renew the lease.
     """
     return min(ttl * SURE, max(ttl / 2, ttl - 2 * pause))
 
 
 class LeaseTerm:
-    """A term, from its holder's side. Every time is a reading of one monotonic clock, in seconds.
+    """A term, from its holder's side. All times are readings of the same monotonic clock, in seconds.
 
     Attributes:
-        until: up to when the lease is surely held.
-        lost: it is not held any more, and in this term never will be.
+        number: the number of the term.
+        ttl: the ttl of the lease.
+        until: the time until which the lease is certainly held.
+        lost: True if the lease is lost. A lost term is never held again.
     """
 
     __slots__ = ("lost", "number", "ttl", "until")
@@ -37,11 +40,11 @@ class LeaseTerm:
         self.lost = False
 
     def is_held(self, now: float) -> bool:
-        """Whether the lease is surely held. Once it was not, it never is again."""
+        """Return True if the lease is certainly held. Once it has returned False, it never returns True again."""
         self.lost = self.lost or now >= self.until
         return not self.lost
 
     def kept(self, sent_at: float, now: float, pause: float = 0.0) -> None:
-        """A renewal that was sent at that time has been granted. One that comes too late changes nothing."""
+        """Extend the term after a renewal sent at ``sent_at``. If the lease is already lost, do nothing."""
         if self.is_held(now):
             self.until = max(self.until, sent_at + counted(self.ttl, pause))

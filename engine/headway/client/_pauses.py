@@ -1,4 +1,4 @@
-"""How long Python's garbage collector has stopped this process, for those whose time goes on meanwhile."""
+"""Measurement of garbage collection pauses. A lease expires even while the collector stops its holder."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ import trio
 
 
 class Pauses:
-    """The collector's pauses since somebody in this run of Trio began to measure them, by Trio's clock.
+    """The garbage collector's pauses in this run of Trio, measured by Trio's clock.
 
     Attributes:
-        longest: seconds of the longest one.
+        longest: the longest pause, in seconds.
+        users: the number of blocks that measure.
     """
 
     def __init__(self, clock: trio.abc.Clock) -> None:
@@ -23,11 +24,11 @@ class Pauses:
         self._began: float | None = None
 
     def __call__(self, phase: str, info: Mapping[str, int]) -> None:  # noqa: ARG002  # see `gc.callbacks`
-        """Note the beginning or the end of a collection."""
+        """Record the start or the end of a collection."""
         if phase == "start":
             self._began = self._clock.current_time()
         elif self._began is not None:
-            # A collection in any thread stops all of them.
+            # A collection in any thread stops all threads.
             self.longest = max(self.longest, self._clock.current_time() - self._began)
             self._began = None
 
@@ -37,7 +38,7 @@ _PAUSES: trio.lowlevel.RunVar[Pauses] = trio.lowlevel.RunVar("pauses of the garb
 
 @contextmanager
 def measured_pauses() -> Iterator[Pauses]:
-    """Measure the collector's pauses in the block. All blocks of one run of Trio share what was measured."""
+    """Measure the collector's pauses during the block. All blocks in one run of Trio share the measurements."""
     try:
         pauses = _PAUSES.get()
     except LookupError:

@@ -1,4 +1,4 @@
-"""A channel's errors as Headway's: whose fault, and what to do next."""
+"""The translation of a channel's errors into Headway's."""
 
 from __future__ import annotations
 
@@ -41,13 +41,14 @@ _KNOWN: dict[Status, type[HeadwayError]] = {
 
 
 def client_error(error: GRPCError, *, write: bool = False, knows_outcomes: bool = False) -> HeadwayError:
-    """The typed error for a failed call.
+    """Return the typed error for a failed call.
 
-    A status that a service gives only before it has done anything means that a write did not happen; with any
-    other one it may have happened, and that is OutcomeUnknown. UNAVAILABLE is such a status where the channel
-    ``knows_outcomes``, or the service says that nothing was written; else it also stands, over a network, for a reply
-    that was lost. INTERNAL is one where the service says so, as when a hook has failed. Where a channel says that
-    nobody has begun with the call, it is definite whatever the status.
+    For a write that is OutcomeUnknown, unless the write certainly had no effect. It had none in these cases:
+
+    * The channel raised `rpc.NotBegun`, whatever the status.
+    * The service gives the status only before it has done anything, for example INVALID_ARGUMENT.
+    * The status is UNAVAILABLE and the channel ``knows_outcomes``. Otherwise the reply may have been lost.
+    * The status is UNAVAILABLE or INTERNAL, and the service says that nothing was written, as after a failed hook.
     """
     message = error.message or error.status.name
     if isinstance(error, rpc.ChannelClosed):
@@ -72,7 +73,7 @@ def client_error(error: GRPCError, *, write: bool = False, knows_outcomes: bool 
     if error.status is Status.UNIMPLEMENTED:
         where = f"the server at {error.where}" if isinstance(error, rpc.NotServed) else "the server"
         return NotHeadway(
-            f"{where} is not a Headway engine, or is behind a proxy that doesn't know the method: it answers "
+            f"{where} is not a Headway engine, or is behind a proxy that doesn't forward the method: it answered "
             f"{message!r}; give the address of a Headway engine"
         )
     known = _KNOWN.get(error.status)

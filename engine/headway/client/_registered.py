@@ -1,4 +1,4 @@
-"""Resources of an answer that does not say in which version of its kind the caller knows them."""
+"""Conversion of a reply's resources to the versions that are registered here."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 async def in_registered_versions(
     client: Client, registry: Registry, messages: Sequence[pb.Resource]
 ) -> list[Resource[Any]]:
-    """Return the resources as registered types, without those for which there is no way."""
+    """Return the resources as registered types, without those that can't be converted."""
     found: list[Resource[Any]] = []
     for number, message in enumerate(messages, 1):
         made = await _in_registered_version(client, registry, message)
@@ -30,7 +30,7 @@ async def in_registered_versions(
 
 
 async def _in_registered_version(client: Client, registry: Registry, message: pb.Resource) -> Resource[Any] | None:
-    """Return the resource as a registered type, which may take another call; None where there is no way."""
+    """Return the resource as a registered type, or None if it can't be converted. It may take another call."""
     id = resource_id(message.id)
     if id.type in registry:
         return registry.resolve(id.type).view(message)
@@ -39,6 +39,6 @@ async def _in_registered_version(client: Client, registry: Registry, message: pb
             try:
                 return await client.get(type, id._replace(type=type.name))
             except (InvalidArgument, PermissionDenied):
-                # No converter leads there, or this caller may not read that version.
+                # The server can't convert to that version, or the caller may not read it.
                 continue
     return None

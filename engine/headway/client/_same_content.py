@@ -1,4 +1,4 @@
-"""Whether a resource that is to be written says what is stored already."""
+"""The comparison of a resource to be written with the stored one."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ Validate = Callable[[Resource[Any]], Awaitable[Resource[Any]]]
 
 
 async def stored_already(validate: Validate, type: ResourceType[Any], stored: pb.Resource, wanted: pb.Resource) -> bool:
-    """Return True if a write of what is wanted would change nothing, also by what the type's mutate hook makes of it.
+    """Return True if writing the wanted resource would change nothing.
 
-    ``validate`` asks the server for that, only where the two differ as they are and the type has such a hook.
+    If the two differ and the type has a mutate hook, ``validate`` asks the server for the result of the hook, and that
+    is compared.
     """
     if same_content(type, stored, wanted):
         return True
@@ -23,18 +24,21 @@ async def stored_already(validate: Validate, type: ResourceType[Any], stored: pb
     try:
         filled = await validate(type.view(wanted))
     except HeadwayError:
-        # Whatever is wrong, the write that follows says it, and says whether it had an effect.
+        # The write that follows reports the error, and whether it had an effect.
         return False
     return same_content(type, stored, filled.message())
 
 
 def same_content(type: ResourceType[Any], stored: pb.Resource, wanted: pb.Resource) -> bool:
-    """Return True if a write of what is wanted would change nothing. An owner without a uid is the stored one."""
+    """Return True if writing the wanted resource would change nothing.
+
+    An owner without a uid matches the stored owner of that name.
+    """
     if stored.metadata != wanted.metadata:
         return False
     if not same_owner(wanted.owner, stored.owner):
         return False
     if stored.data == wanted.data:
         return True
-    # The same message may have other bytes (the order of a map): compare what they mean.
+    # Equal messages may differ in their bytes, for example in the order of a map.
     return equal(type.view(stored).data, type.view(wanted).data)

@@ -1,4 +1,4 @@
-"""A list over a network: the snapshot of a watch, which is of one revision and never one large message."""
+"""Listing over a network, by the snapshot of a watch. It is of one revision, and is not one large message."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from headway.rpc import Channel
 from headway.service import WATCH_LIST, metadata_terms
 from headway.storage import in_order
 
-# A caller who may list and not watch, a server that has no watches, and a channel that can't decode them.
+# The caller may list but not watch, the server has no watches, or the channel can't decode them.
 _NO_WATCH = (Status.PERMISSION_DENIED, Status.UNIMPLEMENTED)
 
 
 class Snapshot(NamedTuple):
-    """What was there at ``position``, in order of key."""
+    """The resources that existed at ``position``, sorted by key."""
 
     resources: list[pb.Resource]
     position: Position
@@ -29,10 +29,12 @@ class Snapshot(NamedTuple):
 async def read_snapshot(
     channel: Channel, request: pb.ListRequest, metadata: Mapping[str, str] | None
 ) -> Snapshot | None:
-    """Return what an unpaged List would answer with, or None where the caller can't watch: then List has to do.
+    """Return the reply of an unpaged List, or None if the caller can't watch and has to call List.
 
-    It may take as long as it needs. Raises GRPCError of status DEADLINE_EXCEEDED when nothing has come for the
-    channel's timeout.
+    A large list may take as long as it needs.
+
+    Raises:
+        GRPCError: the call failed. The status is DEADLINE_EXCEEDED if nothing arrived for the channel's timeout.
     """
     terms = metadata_terms(request.metadata_filter)
     patience: float = getattr(channel, "timeout", math.inf)
@@ -48,14 +50,14 @@ async def read_snapshot(
                     item = await anext(items, None)
                 if scope.cancelled_caught:
                     raise GRPCError(
-                        Status.DEADLINE_EXCEEDED, f"{WATCH_LIST}: nothing more of the list has come in {patience} s"
+                        Status.DEADLINE_EXCEEDED, f"{WATCH_LIST} timed out: no data of the list for {patience} s"
                     )
                 if isinstance(item, SnapshotChunk):
                     resources += [each for each in item.resources if all(term(each.metadata) for term in terms)]
                 elif isinstance(item, EndOfSnapshot):
                     break
                 elif item is None:
-                    raise GRPCError(Status.UNAVAILABLE, f"{WATCH_LIST} has ended before all of the list had come")
+                    raise GRPCError(Status.UNAVAILABLE, f"{WATCH_LIST} ended before the whole list had arrived")
     except GRPCError as error:
         if error.status in _NO_WATCH:
             return None

@@ -1,4 +1,4 @@
-"""Waiting for a resource to be as one wants it, by a watch of its name."""
+"""Functions that wait until a resource meets a condition, by watching its name."""
 
 from __future__ import annotations
 
@@ -23,11 +23,16 @@ async def until(
     partition: str = "",
     namespace: str = "",
 ) -> Resource[T] | None:
-    """Wait until ``holds(resource)`` is true, and return the resource for which it was (None: there is none).
+    """Wait until ``holds(resource)`` returns True, and return that resource, or None if it did not exist::
 
-    ``holds`` is asked of what is there first, and then of every change; it must not wait. Put it under a deadline:
-    ``with trio.fail_after(10): await headway.until(client, TEAM, "core", ...)``. Raises Unavailable when the server
-    goes away.
+        with trio.fail_after(10):
+            await headway.until(client, TEAM, "core", lambda team: team is not None)
+
+    ``holds`` is a synchronous function. It is called with the current state and then after every change, with None if
+    the resource does not exist. There is no built-in timeout.
+
+    Raises:
+        Unavailable: the connection to the server was lost.
     """
     check_plain("until", holds, 1, "a resource", "headway.until(client, TEAM, 'core', lambda team: team is not None)")
     wanted = type.id(id, partition=partition, namespace=namespace) if isinstance(id, str) else id
@@ -35,14 +40,14 @@ async def until(
         try:
             return await _watched(client, type, wanted, holds)
         except HistoryCompacted:
-            # Too slow for the changes; what is there now says it as well.
+            # This reader fell too far behind. Start again from the current state.
             continue
 
 
 async def until_gone(
     client: Client, type: ResourceType[T], id: str | ResourceId, *, partition: str = "", namespace: str = ""
 ) -> None:
-    """Wait until there is no such resource; with a uid in the id, until that incarnation is gone."""
+    """Wait until the resource does not exist. With a uid in the id, wait until that incarnation is deleted."""
     uid = "" if isinstance(id, str) else id.uid
     await until(
         client,
@@ -65,9 +70,9 @@ async def until_condition(
     partition: str = "",
     namespace: str = "",
 ) -> Resource[T]:
-    """Wait until the resource has a condition of this type in this state, written for its present generation.
+    """Wait until the resource has this condition in this state, observed at its current generation, and return it.
 
-    ``key`` is whose status it must be in (by custom a controller's name); anybody's unless given.
+    ``key`` names the status that must have the condition, usually a controller's name. By default any status may.
     """
     found = await until(
         client,
@@ -82,7 +87,7 @@ async def until_condition(
 
 
 def has_condition(resource: Resource[T], condition: str, state: ConditionState, key: str = "") -> bool:
-    """Whether a condition was written for the resource as it is now."""
+    """Return True if the resource has this condition in this state, observed at its current generation."""
     return any(
         each.type == condition and each.state == state
         for written_by, status in resource.status.items()
@@ -96,7 +101,7 @@ def _holds(holds: Callable[[Resource[T] | None], bool], current: Resource[T] | N
     given: object = answer
     problem = None if isinstance(given, bool) else answer_problem(given)
     if problem:
-        # It would be true at once, whatever the resource is like.
+        # Such an answer would count as true whatever the state of the resource.
         raise DeclarationError(f"until: {problem}")
     return answer
 
@@ -117,4 +122,4 @@ async def _watched(
                 current = event.resource if isinstance(event, Upserted) else None
             if complete and _holds(holds, current):
                 return current
-    raise Unavailable(f"the watch of {id} has ended")
+    raise Unavailable(f"the server ended the watch of {id}")

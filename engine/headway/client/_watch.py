@@ -1,4 +1,4 @@
-"""A watch as user code reads it: one event at a time, with resources of its own."""
+"""The events of a watch, and the stream of them that user code reads."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ T = TypeVar("T", bound=Payload)
 
 @dataclass(frozen=True, slots=True)
 class Upserted(Generic[T]):
-    """A resource as it was found (before SnapshotEnd) or has just been stored."""
+    """A resource that existed when the watch began (before SnapshotEnd), or that has been stored since."""
 
     resource: Resource[T]
     revision: int
@@ -27,7 +27,7 @@ class Upserted(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Deleted(Generic[T]):
-    """A resource as it was before ``revision`` deleted it."""
+    """A resource that was deleted at ``revision``, in its last state."""
 
     resource: Resource[T]
     revision: int
@@ -35,14 +35,14 @@ class Deleted(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class SnapshotEnd:
-    """Everything that was there at ``position`` has been said."""
+    """The end of the snapshot: everything that existed at ``position`` has been yielded."""
 
     position: Position
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """There is nothing more to say up to ``position``."""
+    """A report that all changes up to ``position`` have been yielded."""
 
     position: Position
 
@@ -51,9 +51,9 @@ Event = Upserted[T] | Deleted[T] | SnapshotEnd | Progress
 
 
 class WatchStream(Generic[T]):
-    """``async with client.watch(TEAM) as events: async for event in events: ...``
+    """A watch, returned by `Client.watch`: ``async with client.watch(TEAM) as events: async for event in events: ...``
 
-    Raises HistoryCompacted when the reader has fallen too far behind: open a new watch.
+    Reading raises HistoryCompacted if the reader has fallen too far behind. Open a new watch then.
     """
 
     def __init__(self, type: ResourceType[T], items: AbstractAsyncContextManager[AsyncIterator[Any]]) -> None:
@@ -79,7 +79,7 @@ class WatchStream(Generic[T]):
 
     async def __anext__(self) -> Event[T]:
         if self._items is None:
-            raise RuntimeError("a watch is read inside `async with client.watch(...) as events:`")
+            raise RuntimeError("the watch is not open: read it inside `async with client.watch(...) as events:`")
         while not self._ready:
             try:
                 self._feed(await self._items.__anext__())

@@ -1,4 +1,4 @@
-"""How a client's writes go out, and who hears of their outcome."""
+"""The interface between a client's writes and their owner, such as a controller's run."""
 
 from __future__ import annotations
 
@@ -10,12 +10,15 @@ from headway.resource import Key, Position, ResourceType, pb
 
 
 class Acknowledged(NamedTuple):
-    """The answer to a write. A WriteStatus and a Delete may have found it so already, at another writer's revision.
+    """The reply to a write.
+
+    A WriteStatus or Delete that had nothing to change was not committed. Its reply may be of another writer's revision.
 
     Attributes:
-        stored: what bears the key at ``position``; None: nothing does.
-        status_key: that of a WriteStatus.
-        deleted: it was a Delete.
+        stored: the resource with this key at ``position``, or None if there is none.
+        position: the store's position in the reply.
+        status_key: the key of the status, if it was a WriteStatus.
+        deleted: True if it was a Delete.
     """
 
     type: ResourceType[Any]
@@ -27,56 +30,56 @@ class Acknowledged(NamedTuple):
 
 
 class Writes(Protocol):
-    """What stands behind the writes of a client. A controller's run fences them and keeps its cache in step (C5)."""
+    """The owner of a client's writes. A controller's run fences them and keeps its cache up to date with them (C5)."""
 
     @property
     def fence(self) -> pb.Fence | None:
-        """What the next write carries."""
+        """The fence that the next write carries, or None."""
         ...
 
     @property
     def store_id(self) -> str:
-        """The store that the writer's view is of: any other one refuses its writes. Empty: whichever it is."""
+        """The id of the store that the writer has read. Any other store rejects its writes. Empty means any store."""
         ...
 
     def acknowledged(self, write: Acknowledged) -> None:
-        """A write was answered. Called before the call returns to its caller, without a checkpoint between."""
+        """Handle the reply to a write. It is called without a checkpoint before the client's method returns."""
         ...
 
     async def wait_shown(self, type: ResourceType[Any], revision: int) -> None:
-        """Return when what the writer caches of other versions of the type's kind shows a write of this revision."""
+        """Wait until the writer's caches of other versions of this kind contain the write of this revision."""
         ...
 
     def unknown(self, error: OutcomeUnknown | None) -> None:
-        """A write may have happened: it failed oddly, or (None) was cancelled half-way."""
+        """Handle a write with an unknown outcome. ``error`` is None after a cancellation or an unexpected exception."""
         ...
 
     def refused(self, fence: pb.Fence | None) -> None:
-        """A write that carried this fence was refused, because the stored one is higher."""
+        """Handle a write that was rejected because the stored fence is higher than this one."""
         ...
 
 
 Allow = Callable[[str, Any], None]
-"""``allow(method, request)`` raises when the client's owner may not make this call."""
+"""A function called as ``allow(method, request)``. It raises if the client's owner may not make this call."""
 
 
 class PlainWrites:
-    """Meets `Writes` for a client that is no controller's: no fence, nobody to tell."""
+    """The `Writes` of a client without a controller: no fence, and no owner to notify."""
 
     fence = None
     store_id = ""
 
     def acknowledged(self, write: Acknowledged) -> None:
-        """Tell nobody."""
+        """Do nothing."""
 
     async def wait_shown(self, type: ResourceType[Any], revision: int) -> None:
-        """Wait for nothing: nothing is cached."""
+        """Return immediately. A plain client has no cache."""
 
     def unknown(self, error: OutcomeUnknown | None) -> None:
-        """Tell nobody; the caller gets the error."""
+        """Do nothing. The caller gets the error."""
 
     def refused(self, fence: pb.Fence | None) -> None:
-        """Tell nobody; likewise."""
+        """Do nothing. The caller gets the error, Fenced."""
 
 
 def _meets_the_protocol() -> Writes:

@@ -47,7 +47,7 @@ def load(
     problems = Problems(source)
     resources: list[Resource[Any]] = []
     places: dict[tuple[Kind, Key], Place] = {}
-    for node in _documents(text, format or format_of(text), problems):
+    for node in _documents(text, format or format_of(text), source, problems):
         resource = read_document(node, registry, problems)
         if resource is None:
             continue
@@ -60,14 +60,17 @@ def load(
     return resources
 
 
-def _documents(text: str, format: Format, problems: Problems) -> list[Node]:
+def _documents(text: str, format: Format, source: str, problems: Problems) -> list[Node]:
     if format == "JSON":
         from headway.manifest._json import read_json
 
         return read_json(text, problems)
     if format == "HCL":
-        from headway.manifest._hcl import read_hcl
-
+        try:
+            from headway.manifest._hcl import read_hcl
+        except ModuleNotFoundError as error:
+            missing = f"cannot read HCL because {error.name} is not installed: pip install 'headway[hcl]'"
+            raise ManifestError([Problem(source, 1, 1, "", missing)]) from error
         return read_hcl(text, problems)
     from headway.manifest._yaml import read_yaml
 

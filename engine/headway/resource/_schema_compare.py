@@ -43,7 +43,7 @@ class _Comparison:
                 "",
                 0,
                 f"expected the scope {was} as stored, got {now}",
-                f"keep Scope.{was}, or delete all resources of the type with the former program first",
+                f"keep Scope.{was}, or delete all resources of the type with the older program first",
             )
         yield from self._message("", stored.message, declared.message)
 

@@ -1,7 +1,8 @@
-"""gRPC on Trio for anyone: channels and servers, inside a process and over a network.
+"""gRPC on Trio: channels and servers, inside a process and over a network.
 
-Nothing here knows what a resource is; services bring how they encode what they stream. asyncio, which carries
-grpclib, does not leave this room. Open `_channel.py` first, then `_server.py` and `_remote.py`.
+This package knows nothing about resources. Each service brings the encoders and decoders of its streams. grpclib needs
+asyncio's interfaces; they are not visible outside this package. To read the code, start with `_channel.py`, then
+`_server.py` and `_remote.py`.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -53,8 +54,8 @@ if TYPE_CHECKING:
     from headway.rpc._tls import client_tls as client_tls
     from headway.rpc._tls import server_tls as server_tls
 
-# What needs asyncio, h2 and ssl is loaded when it is first asked for: an engine that stays in its process does
-# without, and `import headway` is light.
+# Modules that need asyncio, h2 and ssl are imported on first use. An engine that uses no network never loads them, and
+# `import headway` stays fast.
 _LATER = {
     "DescribedFiles": "_described",
     "Duplex": "_remote",
@@ -81,6 +82,6 @@ def __getattr__(name: str) -> Any:
 
     from headway.rpc._private_names import check_network
 
-    # First: what a module needs as it is loaded would else be reported as missing without a word on what to do.
+    # Check before importing. Otherwise a missing dependency is reported without a hint on how to install it.
     check_network()
     return getattr(import_module(f"{__name__}.{module}"), name)

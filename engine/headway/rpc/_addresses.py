@@ -1,4 +1,4 @@
-"""Addresses of servers: ``127.0.0.1:9000``, ``[::1]:9000``, ``host:9000``, ``unix:/run/headway.sock``. Pure."""
+"""Addresses of servers: ``127.0.0.1:9000``, ``[::1]:9000``, ``host:9000``, ``unix:/run/headway.sock``. No I/O."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from headway.errors import InvalidArgument
 
 
 class Address(NamedTuple):
-    """Where a server listens: a path, or a host and a port."""
+    """The address of a server: a path, or a host and a port."""
 
     host: str
     port: int
@@ -23,18 +23,22 @@ class Address(NamedTuple):
 
 
 def is_loopback(host: str) -> bool:
-    """Return True if only this machine can be meant by the host: a loopback address, or the name ``localhost``."""
+    """Return True if the host is certainly this machine: a loopback address, or the name ``localhost``."""
     if host == "localhost":
         return True
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
-        # Another name may mean any address, and another one tomorrow.
+        # Any other name may resolve to any address, and to a different one tomorrow.
         return False
 
 
 def address(text: str) -> Address:
-    """Read one address. Raises InvalidArgument that shows the right forms."""
+    """Parse one address.
+
+    Raises:
+        InvalidArgument: the text is not an address. The message shows the valid forms.
+    """
     if text.startswith("unix:"):
         path = text.removeprefix("unix:").removeprefix("//")
         if path:
@@ -45,15 +49,15 @@ def address(text: str) -> Address:
         host = host[1:-1]
     if colon and host and (bracketed or ":" not in host) and port.isascii() and port.isdigit() and int(port) < 1 << 16:
         return Address(host, int(port), "")
-    raise InvalidArgument(f"{text!r} is no address; write '127.0.0.1:9000', '[::1]:9000' or 'unix:/path/to/socket'")
+    raise InvalidArgument(f"{text!r} is not an address; write '127.0.0.1:9000', '[::1]:9000' or 'unix:/path/to/socket'")
 
 
 def named(peer: object) -> str:
-    """Return the address of an accepted socket as text."""
+    """Return the address of a socket's peer as text."""
     return str(Address(peer[0], peer[1], "")) if isinstance(peer, tuple) else "a Unix socket"
 
 
 def addresses(text: str | Iterable[str]) -> list[Address]:
-    """Read addresses, separated by commas where they are one string."""
+    """Parse several addresses. A string holds them separated by commas."""
     parts = text.split(",") if isinstance(text, str) else text
     return [address(part.strip()) for part in parts]

@@ -1,4 +1,4 @@
-"""The choice of connections that a server keeps, within limits in all, for each peer, and for handshakes. Pure."""
+"""The choice of connections that a server keeps, within limits in total, per peer, and for handshakes. No I/O."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from headway.rpc._limits import Limits
 T = TypeVar("T")
 
 LOCAL = ""
-"""The peer of every Unix socket. It has no limit of its own: the permissions of the socket's file decide."""
+"""The peer of every Unix socket. There is no limit per peer: the permissions of the socket's file decide."""
 
-# The part of all connections that one peer may have at most, so that others are admitted too.
+# The largest share of all connections that one peer may have, so that others are admitted too.
 _SHARE = 3 / 4
 
 
 def peer_of(address: object) -> str:
-    """Return the peer of an accepted socket's address: a host, or the /64 network of an IPv6 host."""
+    """Return the peer for the address of an accepted socket: an IPv4 host, or the /64 network of an IPv6 host."""
     if not isinstance(address, tuple):
         return LOCAL
     host = str(address[0]).partition("%")[0]
@@ -29,18 +29,21 @@ def peer_of(address: object) -> str:
     if isinstance(given, ipaddress.IPv6Address):
         if given.ipv4_mapped is not None:
             return str(given.ipv4_mapped)
-        # A host of such a network can use every address in it.
+        # A host in a /64 network can use all of its addresses.
         return str(ipaddress.IPv6Network((int(given) >> 64 << 64, 64)))
     return str(given)
 
 
 class Visitor:
-    """One connection, from its acceptance to its loss.
+    """A connection, from its acceptance to its loss.
 
     Attributes:
-        peer: as `peer_of` names it.
-        since: the time of its acceptance.
-        end: closes the connection at once, and is called with the reason. The server sets it.
+        peer: the peer, as returned by `peer_of`.
+        since: the time when it was accepted.
+        end: called with the reason to close the connection at once. The server sets it.
+        settled: True if the handshake is finished.
+        has_called: True if the visitor has begun a call before.
+        calls: the number of open calls.
     """
 
     __slots__ = ("calls", "end", "has_called", "peer", "settled", "since")
@@ -55,19 +58,19 @@ class Visitor:
 
 
 class Ranked:
-    """Visitors in the order of their addition, in all and by peer, and the peers by their number of visitors."""
+    """Visitors in order of their addition, in total and by peer, and peers by their number of visitors."""
 
     def __init__(self) -> None:
         self._all: dict[Visitor, None] = {}
         self._of_peer: dict[str, dict[Visitor, None]] = {}
-        # Invariant: a peer with n visitors is in the class n. There are few classes: n of them need n²/2 visitors.
+        # Invariant: a peer with n visitors is in class n. There are few classes, because n classes need n²/2 visitors.
         self._by_count: dict[int, dict[str, None]] = {}
 
     def __len__(self) -> int:
         return len(self._all)
 
     def count(self, peer: str) -> int:
-        """Return how many visitors the peer has."""
+        """Return the number of visitors of the peer."""
         return len(self._of_peer.get(peer, ()))
 
     def add(self, visitor: Visitor) -> None:
@@ -91,11 +94,11 @@ class Ranked:
             del self._of_peer[visitor.peer]
 
     def oldest(self, peer: str | None = None) -> Visitor | None:
-        """Return the visitor that was added first: of all, or of one peer."""
+        """Return the visitor that was added first, in total or of one peer."""
         return _first(self._all if peer is None else self._of_peer.get(peer, {}))
 
     def oldest_of_largest(self) -> Visitor | None:
-        """Return the visitor that was added first by the peer that has the most."""
+        """Return the first visitor of the peer with the most visitors."""
         if not self._by_count:
             return None
         peer = _first(self._by_count[max(self._by_count)])
@@ -118,11 +121,11 @@ class Admission:
     """The rules that admit a new connection, and that close another one in its favor.
 
     A connection with an open call is never closed. The others are closed in this order: first connections without any
-    call so far, the oldest first; then idle ones, the longest idle first. The peer with the most loses one.
+    call so far, the oldest first; then idle ones, the longest idle first. The peer with the most connections loses one.
 
     Attributes:
-        connections: the most connections at once.
-        of_peer: the most connections at once of one peer.
+        connections: the maximum number of connections.
+        of_peer: the maximum number of connections of one peer.
     """
 
     def __init__(self, limits: Limits, descriptors: int | None = None) -> None:
@@ -137,9 +140,9 @@ class Admission:
         return self._count
 
     def enter(self, visitor: Visitor, *, scarce: bool = False) -> str:
-        """Admit a visitor and return an empty text, or return the reason why it is refused.
+        """Admit a visitor and return an empty string, or return the reason why it is refused.
 
-        With ``scarce`` another connection must be closed for it. This calls ``end`` of each visitor that it closes.
+        With ``scarce``, another connection must be closed for it. The ``end`` of each closed visitor is called.
         """
         peer = visitor.peer
         if peer != LOCAL:
@@ -167,26 +170,26 @@ class Admission:
         return self._dismiss(self._unproven.oldest_of_largest() or self._idle.oldest_of_largest(), why)
 
     def settle(self, visitor: Visitor) -> None:
-        """Note that the visitor has finished its handshake."""
+        """Record that the visitor has finished its handshake."""
         visitor.settled = True
         self._handshaking.remove(visitor)
 
     def begin_call(self, visitor: Visitor) -> None:
-        """Note that the visitor has begun a call."""
+        """Record that the visitor has begun a call."""
         visitor.calls += 1
         if visitor.calls == 1:
             (self._idle if visitor.has_called else self._unproven).remove(visitor)
             visitor.has_called = True
 
     def end_call(self, visitor: Visitor) -> None:
-        """Note that a call of the visitor has ended."""
+        """Record that a call of the visitor has ended."""
         visitor.calls -= 1
-        # It is negative once the visitor has left: its calls end later.
+        # The number is negative if the visitor has left, because its calls end later.
         if visitor.calls == 0:
             self._idle.add(visitor)
 
     def leave(self, visitor: Visitor) -> None:
-        """Note that the visitor is gone. A second note changes nothing."""
+        """Record that the visitor has left. A second call has no effect."""
         if visitor.calls < 0:
             return
         visitor.calls = -1 << 62
@@ -199,11 +202,11 @@ class Admission:
 
     @property
     def next_late(self) -> Visitor | None:
-        """The visitor that has been in its handshake for the longest time."""
+        """The visitor that has been in its handshake for the longest time, or None."""
         return self._handshaking.oldest()
 
     def end_late(self, before: float, why: str) -> None:
-        """Close the connections that are still in their handshake and were accepted at that time or earlier."""
+        """Close the connections that were accepted at ``before`` or earlier and are still in their handshake."""
         while (late := self._handshaking.oldest()) is not None and late.since <= before:
             self._dismiss(late, why)
 

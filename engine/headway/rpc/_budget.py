@@ -1,4 +1,4 @@
-"""How much of requests that are not whole yet is kept, and which one is given up when it is too much. Pure."""
+"""A budget for memory that peers make this process hold. Over the limit, the largest holder is dropped. No I/O."""
 
 from __future__ import annotations
 
@@ -6,22 +6,24 @@ from typing import Protocol
 
 
 class Holder(Protocol):
-    """What keeps bytes of one request."""
+    """An object that holds bytes and is charged to a `Budget`."""
 
     def refuse(self) -> None:
-        """Forget them, and tell `Budget.held` that there are none any more."""
+        """Free the bytes, and report that to `Budget.held`."""
         ...
 
 
 class Budget:
-    """A bound on what is held together, within another one if there is one: a connection's within its server's.
+    """A limit on the bytes held by all holders together.
 
-    Over it, the largest is given up, and of those of about one size the oldest: small requests get through beside any
-    number of large ones that never end.
+    A budget may be part of another one: a connection's budget is part of its server's.
+
+    Over the limit, the largest holder is refused, and among holders of similar size the oldest. Small requests
+    therefore succeed even among any number of large requests that never end.
 
     Attributes:
-        taken: bytes held now.
-        holders: how many hold some.
+        taken: the number of bytes held.
+        holders: the number of holders with at least one byte.
     """
 
     __slots__ = ("_by_size", "_limit", "_within", "holders", "taken")
@@ -31,15 +33,15 @@ class Budget:
         self.holders = 0
         self._limit = limit
         self._within = within
-        # Invariant: who holds n > 0 bytes is in the class n.bit_length(), so that finding the largest is no search.
+        # Invariant: a holder of n > 0 bytes is in class n.bit_length(). So the largest is found without a search.
         self._by_size: dict[int, dict[Holder, None]] = {}
 
     def is_crowded(self, here: int, in_all: int) -> bool:
-        """Return True if at least ``here`` hold some of this budget and ``in_all`` of the one that it is within."""
+        """Return True if this budget has at least ``here`` holders, and the enclosing budget at least ``in_all``."""
         return self.holders >= here and self._within is not None and self._within.holders >= in_all
 
     def held(self, holder: Holder, before: int, now: int) -> None:
-        """``holder`` held ``before`` bytes and holds ``now``. May make it, or others, refuse."""
+        """Record that ``holder`` held ``before`` bytes and now holds ``now``. It or others may be refused for it."""
         self.taken += now - before
         self.holders += (now > 0) - (before > 0)
         left, joined = before.bit_length(), now.bit_length()

@@ -1,4 +1,4 @@
-"""The calls of one server connection: each a Trio task of its own, from its headers to its trailers."""
+"""The calls of one server connection. Each runs as a Trio task, from its headers to its trailers."""
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ STOPPING = "the server is stopping"
 
 
 class Call:
-    """One call that is being answered."""
+    """A call in progress."""
 
     __slots__ = ("error", "scope", "stream")
 
     def __init__(self) -> None:
         self.scope = trio.CancelScope()
         self.stream: ServerStream | None = None
-        # What the client is told when the scope's deadline has passed.
+        # The status sent to the client if the scope's deadline passes.
         self.error: GRPCError | None = None
 
     def end(self, error: GRPCError, at: float = -math.inf) -> None:
-        """End with this status, at that time by Trio's clock unless it ends before."""
+        """End the call with this error at the given time of Trio's clock, unless it ends earlier."""
         if at < self.scope.deadline:
             self.error = error
             self.scope.deadline = at
 
 
 class Calls(AbstractHandler):
-    """grpclib's handler of a connection. What it is told, it is told from within `data_received`."""
+    """The calls of one connection, as grpclib's handler. grpclib calls its methods from within `data_received`."""
 
     def __init__(
         self,
@@ -73,24 +73,24 @@ class Calls(AbstractHandler):
         return bool(self._calls)
 
     def accept(self, stream: Stream, headers: Any, release_stream: Callable[[], None]) -> None:
-        """A request's headers have come."""
+        """Start a call whose headers have arrived."""
         assert isinstance(stream, Http2Stream)
         call = self._calls[stream] = Call()
         self._nursery.start_soon(self._answer, call, stream, headers, release_stream, name="rpc call")
 
     def cancel(self, stream: Stream) -> None:
-        """The client has cancelled the call."""
+        """Cancel a call that the client has canceled."""
         call = self._calls.get(stream)  # type: ignore[call-overload]
         if call is not None:
             call.scope.cancel()
 
     def close(self) -> None:
-        """The connection is gone."""
+        """Cancel all calls because the connection is lost."""
         for call in self._calls.values():
             call.scope.cancel()
 
     def stop(self, *, unary: bool = False) -> None:
-        """Accept no further call and end those that stream; with ``unary``, all."""
+        """Accept no more calls and end the streaming calls, or all calls if ``unary`` is true."""
         self._stopping = True
         for call in self._calls.values():
             if unary or (call.stream is not None and call.stream.streaming):
@@ -100,7 +100,7 @@ class Calls(AbstractHandler):
         try:
             await self._checked(call, stream, headers)
         except (StreamTerminatedError, ProtocolError):
-            # The client, or the connection, went while it was being answered.
+            # The client ended the call, or the connection was lost.
             pass
         except Exception as error:  # noqa: BLE001  # one call must not end the others of the server
             self._report("HTTP/2", error)
@@ -108,7 +108,7 @@ class Calls(AbstractHandler):
         finally:
             del self._calls[stream]
             stream.buffer.close()
-            # Each refers to the other. What a request held would stay in memory until Python's collector came by.
+            # Break the reference cycle. Otherwise the request stays in memory until Python's garbage collector runs.
             call.stream = None
             stream.buffer.refused = None
             release()
@@ -116,7 +116,7 @@ class Calls(AbstractHandler):
 
     async def _checked(self, call: Call, stream: Http2Stream, headers: list[tuple[str, str]]) -> None:
         if not stream.writable:
-            # It was reset before its task began.
+            # The stream was reset before this task began.
             return
         given = dict(headers)
         wrong = _wrong_request(given)
@@ -161,7 +161,7 @@ class Calls(AbstractHandler):
     async def _handled(
         self, call: Call, handler: Handler, stream: ServerStream, deadline: Deadline | None
     ) -> GRPCError | None:
-        """Run the handler; the error that the client is to see."""
+        """Run the handler. Return the error to send to the client, or None if it succeeded."""
         call.stream = stream
         if deadline is not None:
             late = GRPCError(Status.DEADLINE_EXCEEDED, "the deadline has passed")
@@ -173,27 +173,27 @@ class Calls(AbstractHandler):
         except GRPCError as error:
             if isinstance(error, HandlerFault):
                 self._report(stream.path, error.cause)
-            # Its frames hold the request, and it would be held by one of them until Python's collector came by.
+            # The traceback's frames hold the request and the error itself: a cycle until the garbage collector runs.
             return error.with_traceback(None)
         except (StreamTerminatedError, ProtocolError):
             raise
-        except Exception as error:  # noqa: BLE001  # whatever a handler raises is reported and told as UNKNOWN
+        except Exception as error:  # noqa: BLE001  # whatever a handler raises is reported and sent as UNKNOWN
             self._report(stream.path, error)
             return GRPCError(Status.UNKNOWN, "Internal Server Error")
         if call.error is not None and trio.current_time() >= call.scope.deadline:
             return call.error
-        return GRPCError(Status.CANCELLED, "the call was cancelled")
+        return GRPCError(Status.CANCELLED, "the call was canceled")
 
 
-async def _nobody(_: Any) -> None:
-    """Never called."""
+async def _never_called(_: Any) -> None:
+    """Stand in for a missing handler."""
 
 
-_NO_HANDLER = Handler(_nobody, Cardinality.UNARY_UNARY, object, object)
+_NO_HANDLER = Handler(_never_called, Cardinality.UNARY_UNARY, object, object)
 
 
 def _wrong_request(headers: dict[str, str]) -> str | None:
-    """The HTTP status that a request which is not gRPC's gets."""
+    """Return the HTTP status for rejecting a request that is not gRPC, or None if it is gRPC."""
     if headers.get(":method") != "POST":
         return "405"
     if headers.get("content-type") not in _CONTENT_TYPES:

@@ -1,4 +1,4 @@
-"""What a channel is: unary calls and server streams by method path, whatever carries them."""
+"""The channel protocol: unary calls and server streams by method path, independent of the transport."""
 
 from __future__ import annotations
 
@@ -12,36 +12,37 @@ Reply = TypeVar("Reply")
 
 
 class Lagging(Exception):
-    """Raised by a reader inside a stream's block, to leave it: the server lags. See `Channel.stream`."""
+    """The server of a stream lags behind the others. A reader raises it to leave the block of `Channel.stream`."""
 
 
 class Channel(Protocol):
-    """A way to call services. Every failure is a ``grpclib.GRPCError`` with the status the service gave; a `NotBegun`
-    where it is certain that nothing has been done.
+    """A way to call services.
 
-    Attributes:
-        knows_outcomes: whether a call that is cancelled or fails has certainly had no effect unless it said
-            otherwise. True in process, where cancellation is delivered only when the outcome is known; over a
-            network an error may hide a success.
+    A failed call raises ``grpclib.GRPCError`` with the service's status, or its subclass `NotBegun` if the call
+    certainly had no effect.
     """
 
     @property
     def knows_outcomes(self) -> bool:
-        """See above."""
+        """True if a call that failed or was canceled certainly had no effect, unless its error says otherwise.
+
+        It is True within a process, where a call is canceled only when its outcome is known. Over a network it is
+        False: a call that succeeded may end with an error.
+        """
         ...
 
     async def unary(
         self, path: str, request: object, reply_type: type[Reply], *, metadata: Metadata | None = None
     ) -> Reply:
-        """One request, one reply."""
+        """Send a request, wait for the reply and return it."""
         ...
 
     def stream(
         self, path: str, request: object, *, metadata: Metadata | None = None
     ) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
-        """One request, many replies. Leaving the block ends the stream.
+        """Send a request and iterate over the replies. Leaving the block ends the stream.
 
-        Left by `Lagging`, which goes on outwards, a channel that has several servers opens its next streams at
-        another one, for a time.
+        If the block raises `Lagging`, a channel with several servers opens its next streams at another server for a
+        while. The exception still propagates.
         """
         ...

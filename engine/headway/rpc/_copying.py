@@ -1,4 +1,4 @@
-"""A channel whose callers may change what they get and go on changing what they gave."""
+"""A channel that copies, so that callers may modify replies, and requests that they have sent."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ Reply = TypeVar("Reply")
 
 
 class CopyingChannel:
-    """Calls through another channel with copies of requests, and answers with copies of what comes back.
+    """A wrapper around a channel that copies requests and replies.
 
-    ``copy`` makes them, of messages and of what streams yield alike.
+    ``copy`` is called with messages and with the items of streams.
     """
 
     def __init__(self, channel: Channel, copy: Callable[[Any], Any]) -> None:
@@ -23,13 +23,13 @@ class CopyingChannel:
 
     @property
     def knows_outcomes(self) -> bool:
-        """As the channel beneath."""
+        """The value of the inner channel."""
         return self._channel.knows_outcomes
 
     async def unary(
         self, path: str, request: object, reply_type: type[Reply], *, metadata: Metadata | None = None
     ) -> Reply:
-        """Call with a copy and return a copy."""
+        """Call a unary method with a copy of the request, and return a copy of the reply."""
         reply: Reply = self._copy(await self._channel.unary(path, self._copy(request), reply_type, metadata=metadata))
         return reply
 
@@ -41,7 +41,7 @@ class CopyingChannel:
     def stream(
         self, path: str, request: object, *, metadata: Metadata | None = None
     ) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
-        """Open a stream of copies."""
+        """Open a server stream with a copy of the request. It yields copies."""
         return self._stream(path, request, metadata)
 
 

@@ -1,4 +1,4 @@
-"""Descriptors of .proto files, found by the names of the files and by the full names in them."""
+"""Descriptors of .proto files, indexed by file name and by the full names that the files define."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from headway.resource import decode, field, message
 
 @message(name="google.protobuf.FileDescriptorSet")
 class DescriptorSet:
-    """The output of protoc's --descriptor_set_out. Each file is kept as bytes, because reflection sends bytes."""
+    """The output of protoc's --descriptor_set_out. Each file stays encoded, because reflection sends bytes."""
 
     file: list[bytes] = field(1)
 
@@ -32,7 +32,7 @@ class Named:
 
 @message(name="google.protobuf.MethodDescriptorProto")
 class Method:
-    """The name of a method. A service in a list of services is no more either."""
+    """The name of a method. The same message, with only a name, stands for a service in a list of services."""
 
     name: str = field(1)
 
@@ -58,17 +58,17 @@ class File:
 
 
 class DescribedFiles:
-    """Files, which may import each other and the files of ``beneath``.
+    """A set of described files, which may import each other and the files of ``beneath``.
 
     Attributes:
-        symbols: the name of the file of each full name. Those in ``beneath`` are not among them.
+        symbols: the name of the file that defines each full name, without those in ``beneath``.
     """
 
     def __init__(self, files: Iterable[bytes], beneath: DescribedFiles | None = None) -> None:
         self._beneath = beneath
         self._files: dict[str, tuple[bytes, list[str]]] = {}
         self.symbols: dict[str, str] = {}
-        # By the name of the file: it, and all that it imports. They are asked for again and again.
+        # A cache: for each file name, the file and everything that it imports.
         self._answers: dict[str, list[bytes]] = {}
         for data in files:
             file = decode(File, data)
@@ -78,11 +78,11 @@ class DescribedFiles:
 
     @classmethod
     def of_set(cls, descriptors: bytes) -> DescribedFiles:
-        """Return the files of a set, as protoc writes it."""
+        """Return the files of a descriptor set, as protoc writes it."""
         return cls(decode(DescriptorSet, descriptors).file)
 
     def file(self, name: str) -> list[bytes] | None:
-        """Return a file and all that it imports; None if there is none of this name."""
+        """Return a file and everything that it imports, or None if no file has this name."""
         if self._file(name) is None:
             return None
         answer = self._answers.get(name)
@@ -91,7 +91,7 @@ class DescribedFiles:
         return answer
 
     def containing(self, symbol: str) -> list[bytes] | None:
-        """Return the file of a full name and all that it imports; None if no file has it."""
+        """Return the file that defines a full name, and everything that it imports, or None if none defines it."""
         name = self.symbols.get(symbol)
         if name is not None:
             return self.file(name)

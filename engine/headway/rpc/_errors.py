@@ -1,7 +1,7 @@
-"""How a channel says that a failed call certainly had no effect.
+"""The errors of a channel. Some of them mean that the call certainly had no effect.
 
-Anything else that a call fails with says nothing of that: a status may come from a proxy, or stand for a reply that was
-lost after the call had been done.
+After any other error the outcome of the call is unknown: the status may come from a proxy, or the reply may have been
+lost after the server had handled the call.
 """
 
 from __future__ import annotations
@@ -10,32 +10,32 @@ from grpclib import GRPCError
 from grpclib.const import Status
 
 NOT_BEGUN = "headway-not-begun"
-"""A trailer of our servers: no handler has been given the request, so that nothing of the call has been done."""
+"""The trailer by which our servers say that no handler received the request, so the call had no effect."""
 
 MESSAGE_LIMIT = "headway-message-limit"
-"""Beside it, where the request was larger than this many bytes."""
+"""The trailer that is added if the request was too large. Its value is the limit in bytes."""
 
 
 class NotBegun(GRPCError):
-    """A call failed before anybody began with it: nothing of it has been done, nor will be."""
+    """The call failed before a server began to handle it. It has no effect, now or later."""
 
 
 class ChannelClosed(NotBegun):
-    """The block that opened the channel has ended."""
+    """The channel is closed, because the block that opened it has ended."""
 
     def __init__(self) -> None:
         super().__init__(Status.UNAVAILABLE, "the block that opened this channel has ended")
 
 
 class NotHttp2(NotBegun):
-    """None of a channel's addresses has ever been a gRPC server's: each answers in another protocol."""
+    """No address of the channel has ever answered as a gRPC server. Each speaks another protocol."""
 
 
 class NotServed(NotBegun):
-    """The server doesn't know the method that was called.
+    """The server does not have the method that was called.
 
     Attributes:
-        where: the server's address.
+        where: the address of the server.
     """
 
     def __init__(self, message: str | None, where: str) -> None:
@@ -44,11 +44,11 @@ class NotServed(NotBegun):
 
 
 class NotGrpc(GRPCError):
-    """A web server refuses the call by itself: what answers is no gRPC server, and nothing was passed on to one."""
+    """A web server rejected the call itself. It is not a gRPC server, and it passed nothing on to one."""
 
 
 class TooLarge(NotBegun):
-    """A request is larger than its server takes; it was refused before it was read, or sent."""
+    """The request is larger than the server accepts. It was rejected before it was sent, or before it was read."""
 
     def __init__(self, size: int, limit: int) -> None:
         text = f"the request is a message of {size} bytes; the server takes {limit} at most"
@@ -58,7 +58,7 @@ class TooLarge(NotBegun):
 
 
 class Oversized(GRPCError):
-    """A message that is being received is larger than the limit of who receives it."""
+    """The message being received is larger than the receiver's limit."""
 
     def __init__(self, size: int, limit: int) -> None:
         super().__init__(Status.RESOURCE_EXHAUSTED, f"a message of {size} bytes is larger than the limit of {limit}")

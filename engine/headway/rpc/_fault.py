@@ -1,4 +1,4 @@
-"""A handler's answer to a failure of its own, which the operator hears of."""
+"""The error of a handler that failed unexpectedly, and whose failure is reported to the operator."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from grpclib.const import Status
 
 
 class HandlerFault(GRPCError):
-    """The answer INTERNAL with this message to the caller of a method; ``cause`` is reported as HandlerFailed."""
+    """An INTERNAL error. The caller receives the message, and ``cause`` is reported as `HandlerFailed`."""
 
     def __init__(self, message: str, cause: BaseException) -> None:
         super().__init__(Status.INTERNAL, message)

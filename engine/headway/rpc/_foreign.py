@@ -1,11 +1,11 @@
-"""What answers at an address that is not a gRPC server's, as far as its first bytes tell. Pure."""
+"""Recognition of servers that don't speak HTTP/2, by their first bytes or a failed TLS handshake. No I/O."""
 
 from __future__ import annotations
 
 import ssl
 
 FIRST_BYTES = 16
-"""How many of a server's first bytes are looked at."""
+"""The number of bytes to check at the beginning of a server's output."""
 
 EXPECTS_TLS = "it expects TLS: give tls=headway.rpc.client_tls(...)"
 
@@ -17,36 +17,39 @@ ASKS_FOR_A_CERTIFICATE = (
 _FRAME_HEAD = 9
 _SETTINGS, _GOAWAY = 4, 7
 TLS_RECORDS = (b"\x15\x03", b"\x16\x03")
-# A proxy says so of a server behind it that is starting, busy or failing. 501 and 505 are about HTTP itself.
+# A proxy answers with these if the server behind it is starting, busy or failing. 501 and 505 are about HTTP itself.
 _PASSING = (b"408", b"429", b"500", b"502", b"503", b"504")
 _NOT_TLS = ("WRONG_VERSION_NUMBER", "UNKNOWN_PROTOCOL", "HTTP_REQUEST", "RECORD_LAYER_FAILURE")
 _NOT_FOR_HTTP2 = ("TLSV1_ALERT_NO_APPLICATION_PROTOCOL", "NO_APPLICATION_PROTOCOL")
 
 
 def foreign_answer(first: bytes) -> str | None:
-    """Say what speaks there instead of HTTP/2; None for HTTP/2, and for what may pass."""
+    """Return a description of the protocol that is spoken instead of HTTP/2, or None.
+
+    None means HTTP/2, an unknown protocol so far, or a temporary failure.
+    """
     if first.startswith(b"HTTP/"):
         if first[9:12] in _PASSING or len(first) < 12:
             return None
-        return "it answers in HTTP/1, as a web server does, or a proxy that doesn't pass HTTP/2 on"
+        return "it answers in HTTP/1, as a web server does, or a proxy that doesn't forward HTTP/2"
     if first.startswith(TLS_RECORDS):
         return EXPECTS_TLS
     if len(first) < _FRAME_HEAD or (first[3] in (_SETTINGS, _GOAWAY) and not any(first[5:9])):
         return None
-    return f"it answers with what is not HTTP/2 ({first!r})"
+    return f"its answer is not HTTP/2 ({first!r})"
 
 
 def foreign_handshake(error: BaseException) -> str | None:
-    """Say what a failed TLS handshake tells of the server; None where another one may succeed."""
+    """Return why the server of a failed TLS handshake can't be used, or None if another attempt may succeed."""
     if not isinstance(error, ssl.SSLError):
         return None
     if error.reason in _NOT_TLS:
         return "it does not speak TLS: leave tls out"
-    return "it speaks TLS, and no HTTP/2 beneath" if error.reason in _NOT_FOR_HTTP2 else None
+    return "it speaks TLS, but not HTTP/2" if error.reason in _NOT_FOR_HTTP2 else None
 
 
 def certificate_refused(error: BaseException) -> str | None:
-    """Say why the server's certificate was refused, and what to do; None if the error is not about one."""
+    """Return why the server's certificate was rejected and what to do, or None if the error is about something else."""
     if not isinstance(error, ssl.SSLCertVerificationError):
         return None
     why = error.verify_message.rstrip(".")
@@ -64,7 +67,7 @@ def certificate_refused(error: BaseException) -> str | None:
     return f"its certificate is not valid here ({why}): replace the server's certificate"
 
 
-# OpenSSL's numbers of why a certificate is refused (X509_V_ERR_…).
+# OpenSSL's codes for the reasons why a certificate is rejected (X509_V_ERR_…).
 _NOT_YET_VALID, _EXPIRED = 9, 10
 _UNKNOWN_AUTHORITY = (18, 19, 20, 21)
 _OTHER_NAME = (62, 64)

@@ -1,8 +1,8 @@
-"""A server that answers by asking another one: calls go through as they are, whatever they mean.
+"""A server that forwards every call to another server (the upstream), unchanged.
 
-Neither services nor messages are known here. Bytes are passed on as they come, and only as fast as who gets them
-reads, so that a call takes no more memory than its two windows. What the upstream says is what the client hears. Of
-a call that the upstream may have begun nothing is said that could be taken for "it was not done".
+The forwarder knows neither services nor messages. It forwards bytes as they arrive, and only as fast as the receiver
+reads, so that a call takes no more memory than its two windows. The client gets the upstream's response as it is. If
+the upstream may have begun a call, the client is never led to believe that the call had no effect.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ Report = Callable[[str, BaseException], None]
 Headers = list[tuple[str, str]]
 
 UPSTREAM_LIMITS = dataclasses.replace(CHANNEL_LIMITS, stream_window=256 * KIB)
-"""What a forwarder accepts from its upstream. A message is as large as the client takes it: none is held here."""
+"""The limits of a forwarder on its upstream. The client limits the size of messages, because none are held here."""
 
-# What belongs to one connection, or is said anew for the next.
+# Headers that belong to one connection, or that are set again for the next one.
 _OURS = frozenset(
     (
         "te",
@@ -55,40 +55,41 @@ _OURS = frozenset(
 )
 _HOPS = "x-headway-hops"
 _MOST_HOPS = 8
-# How often a call that the upstream certainly has not begun is sent again.
+# How often a call is sent in all, if each time the upstream certainly has not begun to handle it.
 _ATTEMPTS = 3
 _PREFIX = 5
-# Seconds for which little of a request waits for more of it, where the upstream takes no more small frames.
+# How many seconds a small part of a request waits for more, if the upstream accepts no more small frames.
 _PATIENCE = 1.0
 
 
 class Forwarder:
-    """Answers every call by making the same one over the connections of a pool."""
+    """A handler that answers every call by making the same call over the connections of a pool."""
 
     def __init__(self, pool: Pool, plain_text: Address | None = None) -> None:
         self._pool = pool
-        # Another host that is asked over plain TCP, to which no token is passed on.
+        # A remote host that is reached over plain TCP. No token is forwarded to it.
         self._plain_text = plain_text
 
     async def answer(self, stream: ServerStream) -> None:
-        """A handler for whatever is called."""
+        """Forward a call and its response."""
         headers = _request_headers(stream.headers)
         if self._plain_text is not None and has_secret(headers):
-            remedy = "set the forwarder up with TLS towards its server (--forward-tls), or with --forward-insecure"
+            remedy = "configure the forwarder with TLS to its server (--forward-tls), or with --forward-insecure"
             raise GRPCError(Status.FAILED_PRECONDITION, readable("a token", self._plain_text, remedy))
-        # Unless the answer shows that it is a stream, in `_pass_data`.
+        # Assume a unary call. `_pass_data` changes that if the response turns out to be a stream.
         stream.streaming = False
         deadline = None
         if stream.deadline is not None:
             deadline = trio.current_time() + stream.deadline.time_remaining()
         request = stream.http2.buffer
-        # Of most calls the request has come with the headers, and goes on with them.
+        # Usually the request has arrived with the headers. It is then forwarded together with them.
         first = await request.take() if request.ready else b""
         whole = request.finished
         for attempt in range(1, _ATTEMPTS + 1):
             try:
                 async with self._pool.open_call() as call:
-                    # Invariant: without it our trailers say that nothing of the call has been done.
+                    # Invariant: it is set before anything is sent. While it is False, our trailers say that the call
+                    # had no effect.
                     stream.begun = True
                     await call.begin_raw(stream.path, headers, first, deadline, end=whole)
                     request.done(len(first))
@@ -104,7 +105,7 @@ class Forwarder:
 
 
 async def _pass_both(stream: ServerStream, call: RemoteCall) -> None:
-    """Pass on the rest of the request, and meanwhile the reply; who has the reply needs no more of the request."""
+    """Forward the rest of the request and the response concurrently. The end of the response ends both."""
     failure: Exception | None = None
 
     async def pass_request() -> None:
@@ -115,10 +116,10 @@ async def _pass_both(stream: ServerStream, call: RemoteCall) -> None:
                 stream.http2.buffer.done(len(data))
             await call.stream.end()
         except (StreamTerminatedError, ProtocolError):
-            # One of the two has gone: who passes the reply on sees it too.
+            # The client or the upstream has gone. Forwarding the response notices it too.
             return
         except GRPCError as error:
-            # Some of the request was thrown away here: what the upstream has of it must not look like all of it.
+            # Part of the request was discarded here. The upstream must not take its part for the whole request.
             failure = error
             nursery.cancel_scope.cancel()
 
@@ -127,7 +128,8 @@ async def _pass_both(stream: ServerStream, call: RemoteCall) -> None:
         try:
             await _pass_reply(stream, call)
         except Unsent:
-            # What has been passed on is gone. The client is told, as we were, that nothing of the call has been begun.
+            # The forwarded part of the request can't be sent again. The client learns, as we did, that the call has
+            # not begun.
             stream.http2.abandon(ErrorCodes.REFUSED_STREAM)
         except (GRPCError, StreamTerminatedError, ProtocolError) as error:
             failure = error
@@ -137,7 +139,10 @@ async def _pass_both(stream: ServerStream, call: RemoteCall) -> None:
 
 
 async def _worth_sending(stream: ServerStream, call: RemoteCall) -> bytes:
-    """Return some of the request. Little of it waits for more while the upstream would end the connection for it."""
+    """Wait for a part of the request and return it.
+
+    If the upstream would end the connection because of one more small frame, wait for more data.
+    """
     request = stream.http2.buffer
     data = await request.take()
     while data and len(data) < LITTLE and not request.finished and not call.is_solvent:
@@ -147,7 +152,12 @@ async def _worth_sending(stream: ServerStream, call: RemoteCall) -> bytes:
 
 
 async def _pass_reply(stream: ServerStream, call: RemoteCall) -> None:
-    """Raises a GRPCError for what the upstream didn't say, StreamTerminatedError when the client has gone."""
+    """Forward the response.
+
+    Raises:
+        GRPCError: the upstream sent no complete gRPC response.
+        StreamTerminatedError: the client has gone.
+    """
     head = await call.head()
     headers = [(":status", "200"), *_passed(head)]
     if any(name == "grpc-status" for name, _ in head):
@@ -156,13 +166,13 @@ async def _pass_reply(stream: ServerStream, call: RemoteCall) -> None:
         answer = call.stream.buffer
         data = await call.data() if answer.ready else None
         if data and answer.finished and call.stream.trailers is not None and stream.http2.hold(headers, data):
-            # All of it is there: it goes out in one write.
+            # The whole response has arrived. It is sent in one write.
             data = b""
         else:
             await stream.send_headers(headers)
         await _pass_data(stream, call, data)
         await stream.send_headers(_passed(call.trailers()), end=True)
-    # What the client still wanted to send is of no use now.
+    # Anything that the client still sends is useless.
     stream.http2.abandon(ErrorCodes.NO_ERROR)
 
 
@@ -184,7 +194,7 @@ def _passed(headers: Iterable[tuple[str, str]]) -> Headers:
 
 
 def _request_headers(headers: Headers) -> Headers:
-    """Those that the upstream gets. Servers that forward to each other would do so for ever: they count."""
+    """Return the headers to forward, with the number of hops, so that servers can't forward in a circle forever."""
     hops = next((value for name, value in headers if name == _HOPS), "")
     passed = int(hops) + 1 if hops.isascii() and hops.isdigit() and len(hops) < _MOST_HOPS else 1
     if passed > _MOST_HOPS:
@@ -209,33 +219,39 @@ async def open_forwarder(
     notify: Callable[[object], None] = events.ignore,
     insecure: bool = False,
 ) -> AsyncIterator[Server]:
-    """``async with open_forwarder("10.0.0.1:9000,10.0.0.2:9000", ["127.0.0.1:9000"]) as server: server.addresses``
+    """Open a server that forwards every call, of any service, to other servers::
 
-    A server that answers every call, of whatever service, by what another server answers: streams, metadata,
-    deadlines, cancellation and statuses go through. Nothing is connected before the first call. When the upstream
-    can't be reached, or the connection to it is lost, the status is UNAVAILABLE, and says which address that is; a
-    write whose reply is lost between the two is thus as unknown to a client as one whose reply is lost on its own way.
+        async with open_forwarder("10.0.0.1:9000,10.0.0.2:9000", ["127.0.0.1:9000"]) as server:
+            print(server.addresses)
+
+    Streams, metadata, deadlines, cancellation and statuses are forwarded. The first call makes the first connection.
+    If the upstream can't be reached or the connection to it is lost, the call fails with UNAVAILABLE and a message with
+    the address. The outcome of a write is then unknown to the client, as after a lost connection of its own.
 
     Args:
-        endpoints: the servers to ask; any of them serves, and the next one is asked when one fails.
-        listen: addresses; port 0 takes a free one.
-        upstream_tls: for the TCP addresses among ``endpoints``, as `client_tls` makes it.
-        server_name: the name that their certificates must have, if it isn't the endpoint's host.
-        tls: for the TCP addresses among ``listen``, as `server_tls` makes it.
-        limits: what clients are held to.
-        grace: seconds that calls have to finish when the block ends; streams end at once.
-        connect_timeout: seconds for a connection to one endpoint.
-        report, notify: as of `open_server`.
-        insecure: pass tokens on to other hosts over plain TCP, too. Otherwise a call that bears one is refused with
-            FAILED_PRECONDITION where the server that is asked is another host, and ``upstream_tls`` is not given.
+        endpoints: the addresses of the upstream servers. Any of them can answer any call; if one fails, the next is
+            used.
+        listen: the addresses. Port 0 picks a free port.
+        upstream_tls: the context for the TCP addresses among ``endpoints``, such as `client_tls` makes.
+        server_name: the name in the upstream servers' certificates, if it differs from the endpoint's host.
+        tls: the context for the TCP addresses among ``listen``, such as `server_tls` makes.
+        limits: the limits on clients.
+        grace: the seconds that calls get to finish when the block ends. Streams end at once.
+        connect_timeout: the timeout in seconds of connecting to one endpoint.
+        report: as for `open_server`.
+        notify: as for `open_server`.
+        insecure: allow forwarding tokens to other hosts over plain TCP. Otherwise a call with a token is rejected with
+            FAILED_PRECONDITION if an endpoint is another host and ``upstream_tls`` is not given.
 
-    Raises InvalidArgument for an address that is none, OSError for one that can't be had.
+    Raises:
+        InvalidArgument: an address is invalid.
+        OSError: an address cannot be bound.
     """
     wanted = addresses(endpoints)
     plain_text = None if insecure else plain_text_host(wanted, upstream_tls)
 
     def failed(path: str, error: BaseException) -> None:
-        # Nothing is carried before the server is there.
+        # No connection is made before the server exists.
         server.report(path, error)
 
     async def closing(_: Carrier) -> None:

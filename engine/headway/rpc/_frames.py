@@ -1,4 +1,4 @@
-"""Cuts what a peer sends into frames, and holds the peer to what it may send that carries nothing. Pure."""
+"""The frames that a peer sends: a cutter, and an account that limits frames without content. No I/O."""
 
 from __future__ import annotations
 
@@ -8,30 +8,32 @@ _HEADER = 9
 _PREFACE = 24
 _DATA, _HEADERS, _SETTINGS, _PING, _CONTINUATION = 0, 1, 4, 6, 9
 _ACK, _END_HEADERS = 0x1, 0x4
-# Bytes of a header block that cost as much as one more frame: to decode a full one takes milliseconds.
+# Every this many bytes of a header block cost as much as one more frame. Decoding a block of full size takes
+# milliseconds.
 _DECODED = 256
-# What a TLS record that changes the keys costs, in frames: it takes longer than most of them.
+# The cost of a TLS record that changes the keys, in frames. It takes longer than most frames.
 _NEW_KEYS = 8
-# What traffic pays back, in frames: a frame with a message or with headers as much as `_MOST`, a smaller one less.
+# The refund for traffic, in frames: one for every `_WORTH` bytes of content, and at most `_MOST` for each frame.
+# Headers are refunded with `_MOST`.
 _MOST, _WORTH = 4.0, 16
 LITTLE = _WORTH
-"""Bytes of content that pay for their frame."""
-# What a client lets a server charge its connection for frames that carry nothing: half of what a server takes before it
-# ends the connection, and with it the calls of everybody else on it.
+"""The bytes of content whose refund covers the cost of their frame."""
+# The debt for frames without content that a client allows itself on one connection. It is half of what a server accepts
+# before it ends the connection, and with it all other calls on it.
 _OWED = Rate(2500, 100)
 
 
 class FrameTooLarge(Exception):
-    """A frame is announced as larger than this end has said that it accepts."""
+    """A frame's header announces a larger frame than this end accepts."""
 
 
 class FrameCutter:
-    """Gives out what has arrived one whole frame at a time, so that a long read can be handled in parts.
+    """A buffer that returns what has arrived one complete frame at a time, so that a long read can be handled in parts.
 
     Args:
-        most: bytes of the largest frame that is accepted. A larger one is refused by its header; h2 would first hold
-            all of it.
-        preface: whether the peer begins with HTTP/2's preface, as clients do.
+        most: the size in bytes of the largest accepted frame. A larger one is rejected when its header arrives; h2
+            would first hold all of it.
+        preface: True if the peer begins with HTTP/2's preface, as clients do.
     """
 
     __slots__ = ("_at", "_data", "_most", "_preface")
@@ -49,22 +51,26 @@ class FrameCutter:
 
     @property
     def left(self) -> int:
-        """Bytes that have not been given out."""
+        """The number of bytes that have not been returned yet."""
         return len(self._data) - self._at
 
     def clear(self) -> None:
-        """Forget everything that has not been given out."""
+        """Discard everything that has not been returned yet."""
         self._data, self._at = b"", 0
 
     def preface(self) -> bytes:
-        """Return what has arrived of the preface, which may come in pieces. Call it before `next`."""
+        """Return the part of the preface that has arrived. It may come in pieces. Call this before `next`."""
         begin = self._at
         self._at = min(begin + self._preface, len(self._data))
         self._preface -= self._at - begin
         return self._data[begin : self._at]
 
     def next(self) -> bytes | None:
-        """Return the next whole frame, or None if it has not arrived yet. Raises FrameTooLarge."""
+        """Return the next complete frame, or None if it has not arrived yet.
+
+        Raises:
+            FrameTooLarge: the frame is larger than ``most``.
+        """
         data, at = self._data, self._at
         left = len(data) - at
         if left < _HEADER:
@@ -79,26 +85,27 @@ class FrameCutter:
             return None
         self._at = at + size
         if self._at == len(data):
-            # Nothing of it is left: a connection that goes silent must not keep all of its last read.
+            # Free the buffer, so that an idle connection doesn't keep all of its last read.
             self.clear()
         return data[at : at + size]
 
     def _keep_part(self) -> None:
-        """Keep the part of a frame alone, and not the read that it came in, of which it may be the last byte."""
+        """Keep only the incomplete frame, and free the rest of the read. The frame may be its last byte alone."""
         if self._at:
             self._data, self._at = self._data[self._at :], 0
 
 
 class FrameAccount:
-    """What one peer may still send. Frames cost; calls and their bytes pay back.
+    """The account of what one peer may still send. Frames are charged; calls and their bytes are refunds.
 
-    Each kind of frame has an `Allowance`. Traffic renews the one of pings, since stock gRPC clients measure a
-    connection with a ping whenever they have received something. It pays back into the one of all other frames, so
-    that a connection which carries calls never runs out, however long it lives. An answer pays back a reset, too: a
-    stream that was answered may be canceled.
+    Each kind of frame has an `Allowance`:
+
+    * Pings: refilled by traffic, because stock gRPC clients ping after each received message to measure the connection.
+    * Other frames: refunded by traffic, so that a connection in use never exceeds its allowance, however long it lives.
+    * Resets: refunded by each response, because a stream that was answered may be canceled.
 
     Attributes:
-        block: bytes of the header block that has begun and not ended.
+        block: the bytes of the incomplete header block.
     """
 
     def __init__(self, limits: Limits, now: float, *, client_side: bool) -> None:
@@ -107,14 +114,18 @@ class FrameAccount:
         self._settings = Allowance(limits.settings, now)
         self._others = Allowance(limits.others, now)
         self._client_side = client_side
-        # Huffman's code makes a header longer at the worst by so much.
+        # In the worst case, Huffman coding makes a header four times as long.
         self._most_headers = 4 * limits.header_size
         self.block = 0
-        # What the other end charges this one.
+        # An estimate of what the other end charges this one.
         self._owed = Allowance(_OWED, now)
 
     def receive(self, frame: bytes, now: float) -> None:
-        """Charge for a frame before it is handled. Raises Flooded when the peer has sent too many of its kind."""
+        """Charge for a frame before it is handled.
+
+        Raises:
+            Flooded: the peer has sent too many frames of this kind.
+        """
         kind, flags, length = frame[3], frame[4], len(frame) - _HEADER
         if kind == _DATA:
             if not (self._client_side and length):
@@ -134,43 +145,47 @@ class FrameAccount:
         self.block += length
         if self.block > self._most_headers:
             raise Flooded(f"header block of more than {self._most_headers} bytes")
-        # What a server answers may be long because of another caller who shares the connection.
+        # A client charges for no length: other callers on the connection may be the cause of long responses.
         self._others.spend(now, "frames without content", 1 if self._client_side else 1 + length / _DECODED)
         if flags & _END_HEADERS:
             self.block = 0
             self._owed.earn(_MOST)
 
     def receive_empty_records(self, count: int, now: float) -> None:
-        """Charge for TLS records without content, such as those that change the keys. Raises Flooded."""
+        """Charge for TLS records without content, such as those that change the keys.
+
+        Raises:
+            Flooded: there were too many.
+        """
         self._others.spend(now, "TLS records without content", count * _NEW_KEYS)
 
     def reset(self, now: float) -> None:
-        """Charge for a stream that the peer has reset, or that this end had to reset because of what the peer sent.
+        """Charge for a stream that the peer has reset, or that this end had to reset because of the peer.
 
-        A frame that resets a stream once more costs as others do: some clients answer so to each frame that was on its
-        way when they canceled the stream.
+        Another RST_STREAM for the same stream is charged like any other frame. Some clients send one for each frame
+        that was in flight when they canceled the stream.
         """
         self._resets.spend(now, "resets")
 
     def took(self, size: int) -> None:
-        """Pay back for content that a call has received."""
+        """Refund for content that a call has received."""
         self._others.earn(min(size / _WORTH, _MOST))
 
     def is_solvent(self, now: float) -> bool:
-        """Return True if a server would take more from this client that carries nothing."""
+        """Return True if the server should accept more frames without content from this client."""
         return self._owed.left(now) > 0
 
     def owe(self, now: float, size: int = 0) -> None:
-        """Note what a server charges for a frame without content from this client, with so many bytes of headers."""
+        """Record the server's charge for a frame without content from this client, with ``size`` bytes of headers."""
         self._owed.charge(now, 1 + size / _DECODED)
 
     def sent_headers(self) -> None:
-        """Pay back for headers that this end has sent: its answer, or a call of its own."""
+        """Refund for headers that this end has sent: a response, or a call of its own."""
         self._pings.renew()
         self._resets.earn(1)
         self._others.earn(_MOST)
 
     def sent_data(self, size: int) -> None:
-        """Pay back for content that this end has sent. A peer whose windows make it tiny earns little."""
+        """Refund for content that this end has sent. A peer whose small windows make it tiny earns little."""
         self._pings.renew()
         self._others.earn(min(size / _WORTH, _MOST))

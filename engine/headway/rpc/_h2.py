@@ -1,4 +1,4 @@
-"""h2's state machine and hpack's decoder with bounds that they don't have."""
+"""h2's state machine and hpack's decoder, with limits that they lack."""
 
 from __future__ import annotations
 
@@ -11,19 +11,20 @@ from hpack import Decoder, HPACKDecodingError
 
 from headway.rpc._frames import LITTLE, FrameAccount
 
-# To the least size that the table has had, and to the one that it has now (RFC 7541, section 4.2).
+# To the smallest size that the table had since the last block, and to its current size (RFC 7541, section 4.2).
 _RESIZES = 2
 
 
 class BoundedDecoder(Decoder):
-    """hpack's decoder, which takes no more resizes of its table than a block may have. It would take ten thousand,
-    a microsecond each.
+    """hpack's decoder with a limit on the resizes of its table in one header block.
+
+    hpack alone would accept ten thousand resizes of a microsecond each.
     """
 
     _resizes = 0
 
     def decode(self, data: bytes, raw: bool = False) -> Any:
-        """hpack's."""
+        """Decode a header block."""
         self._resizes = 0
         return super().decode(data, raw)
 
@@ -35,22 +36,22 @@ class BoundedDecoder(Decoder):
 
 
 def _ignore(headers: object) -> None:  # h2's name
-    """Expect no length. Who reads the request does."""
+    """Ignore content-length. The processor checks it."""
 
 
 class CountingH2(H2Connection):
-    """h2's state machine, which tells the peer's account of each frame that carries an answer or a call."""
+    """h2's state machine. It records in the peer's account each frame that it sends."""
 
     account: FrameAccount
 
     def _begin_new_stream(self, stream_id: int, allowed_ids: Any) -> Any:
-        """h2's. Its streams leave content-length alone: a wrong one would end the connection with all of its calls."""
+        """Begin a stream that ignores content-length. In h2, a wrong one ends the connection and all of its calls."""
         stream = super()._begin_new_stream(stream_id, allowed_ids)
         stream._initialize_content_length = _ignore  # type: ignore[method-assign]
         return stream
 
     def send_headers(self, stream_id: int, headers: Any, end_stream: bool = False, *priority: Any, **more: Any) -> None:
-        """h2's."""
+        """Send headers, and record them in the account."""
         before = len(self._data_to_send)
         super().send_headers(stream_id, headers, end_stream, *priority, **more)
         self.account.sent_headers()
@@ -58,18 +59,18 @@ class CountingH2(H2Connection):
             self.account.owe(trio.current_time(), len(self._data_to_send) - before)
 
     def send_data(self, stream_id: int, data: Any, end_stream: bool = False, pad_length: int | None = None) -> None:
-        """h2's."""
+        """Send data, and record it in the account."""
         super().send_data(stream_id, data, end_stream, pad_length)
         self.account.sent_data(len(data))
         if len(data) < LITTLE and self.config.client_side:
             self.account.owe(trio.current_time())
 
     def reset_stream(self, stream_id: int, error_code: ErrorCodes | int = 0) -> None:
-        """h2's."""
+        """Reset a stream, and record it in the account."""
         super().reset_stream(stream_id, error_code)
         if self.config.client_side:
             self.account.owe(trio.current_time())
 
     def forget_header_block(self) -> None:
-        """Throw away the frames of a header block that has begun and not ended."""
+        """Discard the frames of an incomplete header block."""
         self.incoming_buffer._headers_buffer.clear()

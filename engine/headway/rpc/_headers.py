@@ -1,7 +1,7 @@
-"""Says what is malformed in the headers that a peer sends (RFC 9113, section 8). Pure.
+"""Validation of the headers that a peer sends (RFC 9113, section 8). No I/O.
 
-h2 has such a check, which ends the whole connection and takes several times as long. Here a malformed request ends its
-own stream alone.
+h2 can validate headers too, but it takes several times as long, and an error ends the whole connection. Here a
+malformed request ends only its own stream.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ Headers = Iterable[tuple[str, str]]
 _REQUEST = frozenset((":method", ":scheme", ":path", ":authority"))
 _RESPONSE = frozenset((":status",))
 _NONE: frozenset[str] = frozenset()
-# They are about one connection, and HTTP/2 has frames for that.
+# HTTP/2 forbids these headers. They describe a connection, and HTTP/2 uses frames for that.
 _OF_CONNECTION = frozenset(("connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"))
-# Most requests have no other names: to find one here is quicker than to match it.
+# The names that most requests have. A lookup here is faster than a match of the pattern.
 _USUAL = frozenset(
     (
         "content-type",
@@ -42,7 +42,7 @@ _DIGITS = re.compile("[0-9]{1,19}")
 
 
 def content_length(headers: Headers) -> int | None:
-    """Return the length of the content that well-formed headers announce, if they do."""
+    """Return the content-length of well-formed headers, or None if they have none."""
     for name, value in headers:
         if name == "content-length":
             return int(value)
@@ -50,7 +50,7 @@ def content_length(headers: Headers) -> int | None:
 
 
 def malformed_request(headers: Headers) -> str | None:
-    """Return what is wrong with a request's headers, or None."""
+    """Return the error in a request's headers, or None if they are well-formed."""
     found, wrong = _checked(headers, _REQUEST)
     if wrong is not None:
         return wrong
@@ -63,18 +63,18 @@ def malformed_request(headers: Headers) -> str | None:
 
 
 def malformed_response(headers: Headers) -> str | None:
-    """Return what is wrong with the headers of an answer, or None."""
+    """Return the error in a response's headers, or None if they are well-formed."""
     found, wrong = _checked(headers, _RESPONSE)
     return wrong or (None if found.get(":status") else ":status is missing or empty")
 
 
 def malformed_trailers(headers: Headers) -> str | None:
-    """Return what is wrong with the headers after a body, or None."""
+    """Return the error in the trailers, or None if they are well-formed."""
     return _checked(headers, _NONE)[1]
 
 
 def _checked(headers: Headers, pseudo: frozenset[str]) -> tuple[dict[str, str], str | None]:
-    """Return the pseudo-headers, and what is wrong with the headers if anything is."""
+    """Return the pseudo-headers, and the error in the headers or None."""
     found: dict[str, str] = {}
     values = []
     regular = False
@@ -91,9 +91,9 @@ def _checked(headers: Headers, pseudo: frozenset[str]) -> tuple[dict[str, str], 
             if not _NAME.fullmatch(name):
                 return found, f"{name[:64]!r} is not a header name in lower case, or not a known pseudo-header"
             if name == "content-length" and (not _DIGITS.fullmatch(value) or found.setdefault(name, value) != value):
-                return found, f"content-length {value[:64]!r} is not a number, or not the only one"
+                return found, f"content-length {value[:64]!r} is not a number, or there are different ones"
             if name in _OF_CONNECTION or (name == "te" and value != "trailers"):
-                return found, f"{name} is not for HTTP/2"
+                return found, f"{name} is not allowed in HTTP/2"
     if _NOT_IN_VALUES.search("".join(values)):
         return found, "a header value contains NUL, CR or LF"
     return found, None

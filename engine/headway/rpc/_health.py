@@ -1,4 +1,4 @@
-"""The standard health service (grpc.health.v1): which services serve, asked once or watched."""
+"""The standard health service (grpc.health.v1), with one-time checks and watches."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ UNKNOWN, SERVING, NOT_SERVING, SERVICE_UNKNOWN = 0, 1, 2, 3
 
 @message(name="grpc.health.v1.HealthCheckRequest")
 class HealthCheckRequest:
-    """The name of a service. An empty one is the whole server."""
+    """The name of a service. An empty name stands for the whole server."""
 
     service: str = field(1)
 
 
 @message(name="grpc.health.v1.HealthCheckResponse")
 class HealthCheckResponse:
-    """One of the numbers above."""
+    """A status: one of the constants above."""
 
-    # An enum on the wire is what an int is.
+    # An enum is encoded like an int.
     status: int = field(1)
 
 
 class Health:
-    """The health of a server. All services serve until `set` or `set_all` says otherwise.
+    """The health of a server. All services serve until `set` or `set_all` changes that.
 
     Args:
-        services: the known names. The empty one is always known.
-        streams: bounds how many watches there are.
+        services: the known names. The empty name is always known.
+        streams: limits the number of watches.
     """
 
     def __init__(self, *services: str, streams: OpenStreams | None = None) -> None:
@@ -49,20 +49,20 @@ class Health:
         self._sent = trio.Event()
 
     def add(self, services: Iterable[str]) -> None:
-        """Know further services. They serve."""
+        """Add services. They serve."""
         for each in services:
             self._statuses.setdefault(each, SERVING)
 
     def set(self, service: str, *, serving: bool) -> None:
-        """Change the status of one service. The empty name is the whole server."""
+        """Set the status of one service. The empty name stands for the whole server."""
         self._set([service], serving)
 
     def set_all(self, *, serving: bool) -> None:
-        """Change the status of every service and of the whole server."""
+        """Set the status of every service and of the whole server."""
         self._set(list(self._statuses), serving)
 
     def end(self) -> None:
-        """Let nothing serve from now on, whatever is set later."""
+        """Set every status to not serving. Later changes are ignored."""
         self.set_all(serving=False)
         self._ended = True
 
@@ -75,13 +75,13 @@ class Health:
         self._changed = trio.Event()
 
     async def wait_sent(self) -> None:
-        """Wait until every watch has sent the last change. Bound it: a client may never read."""
+        """Wait until every watch has sent the last change. Use a timeout, because a client may never read."""
         while self._behind:
             self._sent = trio.Event()
             await self._sent.wait()
 
     def __mapping__(self) -> dict[str, Handler]:
-        """The two methods."""
+        """Return the handlers of the two methods."""
         check, watch = Cardinality.UNARY_UNARY, Cardinality.UNARY_STREAM
         return {
             "/grpc.health.v1.Health/Check": Handler(self._check, check, HealthCheckRequest, HealthCheckResponse),

@@ -1,7 +1,7 @@
-"""grpclib's HTTP/2 for Trio: its streams wait as Trio's tasks, and a peer is held to its limits.
+"""grpclib's HTTP/2 connection and event processor, adapted to Trio and with limits on the peer.
 
-What is extended here is private to grpclib, so that its version is pinned; `tests/rpc/test_private_names.py` fails
-when a name is gone.
+The classes extended here are private to grpclib, so its version is pinned. `tests/rpc/test_private_names.py` fails if
+one of the names used is missing.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ from headway.rpc._sending import HalfOf, WhileOpen, WindowQueue
 from headway.rpc._signal import Signal
 
 _ENDED_AT_ONCE = 16
-# Calls without a request that each connection may have, however many there are on others.
+# The number of calls without a request that each connection may have, even if the server has reached its limit.
 _FAIR_SHARE = 100
 
 
 def _never(_: Callable[[], bool]) -> None:
-    """Run nothing for a connection that is closed: all that is left of it has been asked for."""
+    """Do nothing. It replaces the scheduler of a closed connection, whose remaining work has been scheduled."""
 
 
 class Http2Connection(Connection):
-    """A connection's state and its transport, for Trio's tasks."""
+    """A connection's state and its transport. Trio tasks can wait on it."""
 
     def __init__(
         self, connection: H2Connection, transport: Any, *, config: Any, limits: Limits, budget: Budget | None = None
@@ -61,44 +61,44 @@ class Http2Connection(Connection):
         self.closed = trio.Event()
         self.limits = limits
         self.budget = budget
-        # While what has arrived is looked at, what is to be sent gathers: one write in place of many.
+        # True while incoming frames are handled. Output is collected and sent in one write instead of many.
         self.gathering = False
-        # Whether the peer has said that no more calls may begin.
+        # True if the peer has said that no more calls may begin.
         self.draining = False
 
     @property
     def h2(self) -> CountingH2:
-        """The state machine."""
+        """h2's state machine."""
         return self._connection  # type: ignore[return-value]  # grpclib's class says its base
 
     def create_stream(self, *, stream_id: int | None = None, wrapper: Any = None) -> Http2Stream:  # noqa: ARG002
-        """grpclib's, of our class."""
+        """Create a stream of our own class."""
         return Http2Stream(self, self._connection, self._for_streams, stream_id=stream_id)
 
     def initialize(self) -> None:
-        """grpclib starts its keepalive here, on timers of asyncio; ours is a task (`Http2Protocol`)."""
+        """Do nothing. grpclib would start its keepalive here on asyncio's timers; ours is a task (`Http2Protocol`)."""
 
     def flush(self) -> None:
-        """Send what is to be sent, unless it is being gathered."""
+        """Send pending output, unless it is being collected."""
         if not self.gathering and not self.is_closing():
             super().flush()
 
     def unsent(self) -> int:
-        """Bytes that wait for the peer to read."""
+        """Return the number of bytes that wait for the peer to read."""
         size: int = self._transport.get_write_buffer_size() if hasattr(self, "_transport") else 0
         return size
 
     def close(self) -> None:
-        """Close, and let nobody wait for it any more.
+        """Close the connection and wake all tasks that wait on it with an error.
 
-        A server closes its own half alone, and its client the other one: closed with something unread in it, a
-        socket throws away what it has to send, and the statuses that tell clients to come again would be lost. (Of
-        TLS asyncio's transport does likewise, with its close_notify.)
+        A server closes only its own half and leaves the other half to the client. A socket that is closed with unread
+        input discards its pending output, and the final statuses, which make clients retry, would be lost. (Over TLS,
+        asyncio's transport does the same with its close_notify.)
         """
         if hasattr(self, "_transport") and not self.h2.config.client_side and self._transport.can_write_eof():
-            self._transport = HalfOf(self._transport)  # type: ignore[assignment]  # all that is still called is `close`
+            self._transport = HalfOf(self._transport)  # type: ignore[assignment]  # only `close` is called after this
         super().close()
-        # It refers to the transport, which refers to this.
+        # Break the reference cycle: it refers to the transport, which refers to this connection.
         self._for_streams = None
         self.closed.set()
         error = StreamTerminatedError("Connection closed")
@@ -107,13 +107,13 @@ class Http2Connection(Connection):
 
 
 class Http2Processor(EventsProcessor):
-    """What each event means. The peer's account says when it has sent too many that carry nothing.
+    """The handler of a connection's events. Resets and content are recorded in the peer's account.
 
     Args:
-        later: runs a function soon, and again as long as it returns True, by turns with other connections.
+        later: runs a function soon, and repeats it while it returns True, taking turns with other connections.
 
     Attributes:
-        calls: how many calls the peer has begun.
+        calls: the number of calls that the peer has begun.
     """
 
     connection: Http2Connection
@@ -131,14 +131,16 @@ class Http2Processor(EventsProcessor):
         self._later = later
 
     def close(self, reason: str = "Connection closed") -> None:
-        """Close the connection and end its streams, a few at a time: the ends of a thousand calls would hold up every
-        other connection for a third of a second.
+        """Close the connection and end its streams.
+
+        A server ends a few at a time. Ending a thousand calls at once would block every other connection for a third
+        of a second.
         """
         self.connection.close()
         if not hasattr(self, "processors"):
             return
         del self.processors
-        # It refers to the protocol, which refers to this. Without the cycle both are freed when the connection is lost.
+        # Break the reference cycle with the protocol, so that both are freed as soon as the connection is lost.
         later, self._later = self._later, _never
         streams = list(self.streams.values())
 
@@ -157,12 +159,12 @@ class Http2Processor(EventsProcessor):
             later(end_some)
 
     def process(self, event: Event) -> None:
-        """Handle one event. grpclib ends the connection at one that it doesn't know; HTTP/2 says to ignore it."""
+        """Handle one event. An unknown one is ignored, as HTTP/2 demands; grpclib would end the connection."""
         if event.__class__ in getattr(self, "processors", ()):
             super().process(event)
 
     def process_request_received(self, event: RequestReceived) -> None:
-        """Begin a call, or refuse it in a way that tells the client that nothing of it has been done."""
+        """Begin a call, or refuse it so that the client knows that it had no effect."""
         assert event.stream_id is not None
         headers: list[tuple[str, str]] = event.headers  # type: ignore[assignment]  # they are texts here
         wrong = malformed_request(headers)
@@ -176,14 +178,14 @@ class Http2Processor(EventsProcessor):
             self.connection.h2.reset_stream(event.stream_id, ErrorCodes.REFUSED_STREAM)
             return
         self.calls += 1
-        # hpack's are a kind of tuples that Python's garbage collector looks through for as long as the call is open.
+        # Copy to plain tuples. Python's garbage collector would traverse hpack's subclass while the call is open.
         event.headers = [(name, value) for name, value in event.headers]
         super().process_request_received(event)
         if length is not None:
             self.streams[event.stream_id].announced = length  # type: ignore[attr-defined]  # our `Http2Stream`
 
     def process_response_received(self, event: ResponseReceived) -> None:
-        """grpclib's, for headers that are well-formed."""
+        """Handle a response's headers, or end the stream if they are malformed."""
         assert event.stream_id is not None
         wrong = malformed_response(event.headers)  # type: ignore[arg-type]  # they are texts here
         if wrong is None:
@@ -192,7 +194,7 @@ class Http2Processor(EventsProcessor):
             self._refuse_malformed(event.stream_id, f"malformed headers: {wrong}")
 
     def process_trailers_received(self, event: TrailersReceived) -> None:
-        """grpclib's, for headers that are well-formed."""
+        """Handle trailers, or end the stream if they are malformed."""
         assert event.stream_id is not None
         wrong = malformed_trailers(event.headers)  # type: ignore[arg-type]  # they are texts here
         if wrong is not None:
@@ -201,9 +203,9 @@ class Http2Processor(EventsProcessor):
             super().process_trailers_received(event)
 
     def _has_announced_length(self, stream_id: int, size: int, *, ended: bool) -> bool:
-        """Count ``size`` bytes of content, and return False if they are not as many as the headers have announced.
+        """Count ``size`` bytes of content. End the stream and return False if the total differs from content-length.
 
-        The stream is ended then. A proxy before this server may have taken the rest for another request.
+        A proxy in front of this server may have taken the rest for another request.
         """
         stream = self.streams.get(stream_id)
         if not isinstance(stream, Http2Stream) or stream.announced is None:
@@ -211,12 +213,12 @@ class Http2Processor(EventsProcessor):
         stream.announced -= size
         if stream.announced < 0 or (ended and stream.announced):
             stream.announced = None
-            self._refuse_malformed(stream_id, "the content is not as long as content-length says")
+            self._refuse_malformed(stream_id, "the length of the content differs from content-length")
             return False
         return True
 
     def _refuse_malformed(self, stream_id: int, why: str) -> None:
-        """End the stream alone: others may share the connection, as behind a proxy."""
+        """End only the stream. Other clients may share the connection, for example behind a proxy."""
         self._account.reset(trio.current_time())
         with contextlib.suppress(ProtocolError):
             # The stream may have ended with these very headers.
@@ -227,13 +229,13 @@ class Http2Processor(EventsProcessor):
             self.handler.cancel(stream)
 
     def process_data_received(self, event: DataReceived) -> None:
-        """grpclib's; what a call takes pays back what frames have cost."""
+        """Handle data. Content that a call accepts is refunded to the peer's account."""
         assert event.stream_id is not None
         if not self._has_announced_length(event.stream_id, len(event.data), ended=event.stream_ended is not None):
             self.connection.ack(event.stream_id, event.flow_controlled_length or 0)
             return
         if not event.data:
-            # To who takes from the inbox it would be the end of the request.
+            # An empty chunk in the inbox would mean the end of the request.
             self.connection.ack(event.stream_id, event.flow_controlled_length or 0)
             return
         super().process_data_received(event)
@@ -242,22 +244,22 @@ class Http2Processor(EventsProcessor):
             self._account.took(len(event.data))
 
     def process_window_updated(self, event: WindowUpdated) -> None:
-        """grpclib's, which wakes every stream when the window of the connection opens."""
+        """Wake the streams that can send. grpclib would wake all of them when the connection's window opens."""
         if event.stream_id:
             super().process_window_updated(event)
         else:
             self.connection.window.pass_on()
 
     def process_remote_settings_changed(self, event: RemoteSettingsChanged) -> None:
-        """grpclib's, and wake who waits for the first ones, or for more streams."""
+        """Apply the peer's settings, and wake the tasks that wait for the first settings or for a free stream."""
         super().process_remote_settings_changed(event)
         self.connection.settings_received.set()
         self.connection.stream_close_waiter.set()
 
     def process_connection_terminated(self, event: ConnectionTerminated) -> None:
-        """A GOAWAY: a peer that has nothing against us lets the calls that it has begun finish; so do we.
+        """Handle a GOAWAY. Without an error code, the calls that the peer has begun may finish.
 
-        grpclib, and h2 beneath it, would close at once and lose them.
+        grpclib and h2 would close the connection at once and lose them.
         """
         if event.error_code != ErrorCodes.NO_ERROR:
             super().process_connection_terminated(event)
@@ -268,11 +270,11 @@ class Http2Processor(EventsProcessor):
         for id, stream in list(self.streams.items()):
             if isinstance(stream, Http2Stream) and id > (event.last_stream_id or 0):
                 stream.refused = True
-                stream.__terminated__("the server takes no more calls")
+                stream.__terminated__("the server accepts no more calls")
         self._close_when_drained()
 
     def register(self, stream: Stream) -> Callable[[], None]:
-        """grpclib's; and the last call of a connection that takes no more closes it."""
+        """Register a stream. On a draining connection, releasing the last stream closes the connection."""
         release = super().register(stream)
 
         def release_stream() -> None:
@@ -283,10 +285,10 @@ class Http2Processor(EventsProcessor):
 
     def _close_when_drained(self) -> None:
         if self.connection.draining and not self.streams and not self.connection.is_closing():
-            self.close("the connection takes no more calls")
+            self.close("the connection accepts no more calls")
 
     def process_stream_reset(self, event: StreamReset) -> None:
-        """grpclib's, and remember whether the call was refused before anything of it was done."""
+        """Handle a reset, and record whether the call was refused before it had any effect."""
         self._account.reset(trio.current_time())
         stream = self.streams.get(event.stream_id or 0)
         if isinstance(stream, Http2Stream):

@@ -1,4 +1,4 @@
-"""One call on an HTTP/2 connection: grpclib's stream, which waits as Trio's tasks do."""
+"""grpclib's HTTP/2 stream for one call, adapted to Trio."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from headway.rpc._signal import Signal
 if TYPE_CHECKING:
     from headway.rpc._http2 import Http2Connection
 
-# Bytes of one stream that are sent before others have a turn.
+# The bytes that one stream sends before others get a turn.
 _SENT_AT_ONCE = 128 << 10
 
 
 class Http2Stream(Stream):
-    """One call on a connection. Its coroutines are Trio's."""
+    """A call on a connection. Its methods run in Trio tasks."""
 
-    buffer: Inbox  # type: ignore[assignment]  # what grpclib has there is asyncio's
+    buffer: Inbox  # type: ignore[assignment]  # grpclib's is asyncio's
     connection: Http2Connection
-    window_updated: Signal  # type: ignore[assignment]  # likewise
+    window_updated: Signal  # type: ignore[assignment]  # grpclib's is asyncio's
 
     def __init__(
         self, connection: Http2Connection, h2: H2Connection, transport: Any, *, stream_id: int | None = None
@@ -39,13 +39,13 @@ class Http2Stream(Stream):
         self.headers_received = Signal()  # type: ignore[assignment]
         self.trailers_received = Signal()  # type: ignore[assignment]
         self.refused = False
-        # Bytes of content that are to come, where the request's headers say so.
+        # The bytes of content that are still to come, if the request has a content-length.
         self.announced: int | None = None
-        # Gives the stream back, once it has been opened by us.
+        # Releases the stream. Set if this end has opened it.
         self.release: Callable[[], None] | None = None
 
     def init_stream(self, stream_id: int, connection: Connection) -> None:
-        """grpclib's, with an inbox of our own."""
+        """Initialize the stream with our own inbox."""
         super().init_stream(stream_id, connection)
         budget: Budget | None = getattr(connection, "budget", None)
         self.buffer = Inbox(partial(connection.ack, stream_id), budget)
@@ -53,9 +53,9 @@ class Http2Stream(Stream):
     async def begin(
         self, headers: list[tuple[str, str]], data: bytes, processor: EventsProcessor, *, end: bool = True
     ) -> None:
-        """Open a stream and send its request, or the beginning of one, in one write if it fits.
+        """Open the stream and send a request or the beginning of one, in a single write if it fits.
 
-        grpclib's `send_request` would wake the server once for the headers and again for the message.
+        grpclib's `send_request` would wake the server twice: for the headers and for the message.
         """
         h2 = self._h2_connection
         while True:
@@ -79,13 +79,13 @@ class Http2Stream(Stream):
             await self.send_data(data, end_stream=end)
 
     def fits(self, data: bytes) -> bool:
-        """Whether the peer would take this now, in one frame."""
+        """Return True if the data can be sent now, in one frame."""
         h2, id = self._h2_connection, self.id
         assert id is not None
         return len(data) <= min(h2.local_flow_control_window(id), h2.max_outbound_frame_size)
 
     def hold(self, headers: list[tuple[str, str]], data: bytes) -> bool:
-        """Let headers and a message go out with whatever the connection sends next; False where they don't fit."""
+        """Queue headers and a message for the connection's next write. Return False if they don't fit."""
         if not (self.connection.write_ready.is_set() and self.writable and self.fits(data)):
             return False
         assert self.id is not None
@@ -94,8 +94,9 @@ class Http2Stream(Stream):
         return True
 
     async def send_data(self, data: bytes, end_stream: bool = False) -> None:
-        """Send as much at once as the peer's windows allow, until all is sent. (In place of grpclib's, whose streams
-        all wake whenever the window of their connection opens.)
+        """Send data as the peer's windows allow, until all is sent.
+
+        It replaces grpclib's method, because that wakes all streams whenever the connection's window opens.
         """
         h2, id = self._h2_connection, self.id
         assert id is not None
@@ -122,11 +123,11 @@ class Http2Stream(Stream):
 
     @property
     def writable(self) -> bool:
-        """Whether anything sent now would still reach the peer."""
+        """True if data sent now can still reach the peer."""
         return not self.connection.is_closing() and self.closable
 
     def abandon(self, error_code: ErrorCodes = ErrorCodes.CANCEL) -> bool:
-        """End the stream at once, unless it has ended; whether it had to be."""
+        """Reset the stream unless it has ended. Return True if it was reset."""
         open = self.id is not None and self.writable
         if open:
             self.reset_nowait(error_code)

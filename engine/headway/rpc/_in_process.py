@@ -1,12 +1,12 @@
-"""A channel to grpclib handlers in the same process: nothing is serialised, nothing is copied.
+"""A channel to grpclib handlers in the same process, without serialization or copies.
 
-A handler is a coroutine that takes a stream and calls `recv_message` and `send_message` on it. Here it runs in
-the caller's own task. A unary call simply awaits it. A server stream *drives* it: each `send_message` suspends
-the handler and hands the message to whoever iterates, as an async generator's `yield` would. So there is no
-task, no queue and no copy between the two, a slow reader holds up nobody but its own handler, and a cancelled
-reader cancels the handler at the very await it stands on.
+A handler is a coroutine function that takes a stream and calls `recv_message` and `send_message` on it. Here it runs in
+the caller's own task. A unary call simply awaits it. A server stream *drives* it: each `send_message` suspends the
+handler and passes the message to the iterating reader, like the `yield` of an async generator. So there is no task,
+queue or copy between the two. A slow reader delays only its own handler. Canceling the reader cancels the handler at
+its current await.
 
-A handler that streams must therefore not send from inside a nursery or cancel scope that it opened itself.
+A streaming handler must therefore not send from inside a nursery or cancel scope that it opened itself.
 """
 
 from __future__ import annotations
@@ -24,27 +24,32 @@ from headway.rpc._errors import ChannelClosed
 from headway.rpc._fault import HandlerFault
 
 ANSWER = "answer"
-"""The attribute of a handler of one question and one answer: the handler itself, and the function that answers.
+"""The attribute of a unary handler that holds a pair: the handler itself, and a function from request to reply.
 
-What is wrapped around such a handler may have the attribute, too, but isn't the handler that it names.
+A wrapper around the handler may copy the attribute. The pair then names another handler than the wrapper, and the
+function is not used.
 """
 
 Reply = TypeVar("Reply")
 Reporter = Callable[[str, BaseException], None]
 
-# What grpclib answers when a handler raises something that is no GRPCError: a caller in the process gets the same.
+# grpclib's message when a handler raises an exception other than GRPCError. Callers in the process get the same.
 _UNEXPECTED = "Internal Server Error"
 
 
 def _ignore(path: str, error: BaseException) -> None:
-    """Report to nobody."""
+    """Ignore the report."""
 
 
 class InProcessChannel:
-    """Calls the handlers of ``services`` (objects with grpclib's ``__mapping__``).
+    """A channel to services in this process.
 
-    What a handler sends is handed over as it is: callers must not change it, or must copy it first.
-    ``report(path, error)`` hears of handlers that raised something unexpected. ``lasting_leases``: see `LeaseClient`.
+    Messages are passed without a copy: a caller must not modify a reply, or must copy it first.
+
+    Args:
+        services: objects with grpclib's ``__mapping__``.
+        report: called with the path and the error when a handler raises an unexpected exception.
+        lasting_leases: True if leases held through this channel don't expire. See `LeaseClient.lasting`.
     """
 
     knows_outcomes = True
@@ -59,7 +64,10 @@ class InProcessChannel:
         self._closed = False
 
     def close(self) -> None:
-        """Make every later call fail with ChannelClosed. No call asks: it finds no handler any more."""
+        """Close the channel, so that every later call raises ChannelClosed.
+
+        The handlers are removed: a call that finds its handler needs no check for a closed channel.
+        """
         self._closed = True
         self._handlers.clear()
         self._answers.clear()
@@ -67,7 +75,11 @@ class InProcessChannel:
     async def unary(
         self, path: str, request: object, reply_type: type[Reply], *, metadata: Metadata | None = None
     ) -> Reply:
-        """Call a unary method. Raises GRPCError with the status and message that the wire would carry."""
+        """Call a unary method and return its reply.
+
+        Raises:
+            GRPCError: the call failed. It has the same status and message as over a network.
+        """
         try:
             if path in self._answers:
                 reply = await self._answers[path](request)
@@ -88,9 +100,10 @@ class InProcessChannel:
     def stream(
         self, path: str, request: object, *, metadata: Metadata | None = None
     ) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
-        """Open a server stream; the handler starts at the first item asked for.
+        """Open a server stream. The handler starts when the first item is requested.
 
-        Entering the block raises GRPCError when there is no such method.
+        Raises:
+            GRPCError: the method was not found. It is raised on entering the block.
         """
         stream = _DrivenStream(request, metadata or {})
         return _Driven(stream, lambda: self._handler(path)(stream), lambda error: self._unexpected(path, error))
@@ -101,7 +114,7 @@ class InProcessChannel:
             if self._closed:
                 raise ChannelClosed
             raise grpclib.GRPCError(Status.UNIMPLEMENTED, f"Method not found: {path}")
-        # grpclib's type says Awaitable; what its generated services have there are coroutine functions.
+        # grpclib declares an Awaitable, but its generated services contain coroutine functions.
         function: Callable[[Any], Coroutine[Any, Any, None]] = handler.func
         return function
 
@@ -111,13 +124,13 @@ class InProcessChannel:
 
 
 def _answer_of(handler: Handler) -> Callable[[object], Awaitable[object]] | None:
-    """What answers without a stream, if anything does."""
+    """Return the handler's function from request to reply, or None if it has none."""
     named, answer = getattr(handler.func, ANSWER, (None, None))
     return answer if named is handler.func else None
 
 
 class _UnaryStream:
-    """What a unary handler is given."""
+    """The stream that a unary handler receives."""
 
     __slots__ = ("metadata", "reply", "request")
 
@@ -138,7 +151,7 @@ _SENT = object()
 
 
 class _HandOver:
-    """An await that suspends once, with that trap; one for all sends, as a tuple's iterator is all it takes."""
+    """An awaitable that suspends once and yields ``_SENT``. It has no state, so all sends share one instance."""
 
     def __await__(self) -> Any:
         return iter((_SENT,))
@@ -148,7 +161,7 @@ _HAND_OVER = _HandOver()
 
 
 class _DrivenStream:
-    """What a streaming handler is given. ``sent`` is what it sends while the reader has not taken it."""
+    """The stream that a streaming handler receives. ``sent`` is the message that the reader has not taken yet."""
 
     __slots__ = ("metadata", "request", "sent")
 
@@ -166,7 +179,7 @@ class _DrivenStream:
 
 
 class _Driven:
-    """The reader's side of a driven handler: an async context manager that is its own iterator."""
+    """The reader's side of a driven handler: an async context manager and its own iterator."""
 
     def __init__(
         self,
@@ -177,7 +190,7 @@ class _Driven:
         self._stream = stream
         self._call = call
         self._unexpected = unexpected
-        # Made on entry, so that a stream that is never entered leaves no coroutine behind.
+        # Created on entry, so that a stream that is never entered leaves no coroutine that was never awaited.
         self._coroutine: Coroutine[Any, Any, None] | None = None
 
     async def __aenter__(self) -> _Driven:
@@ -185,7 +198,7 @@ class _Driven:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        # Runs the handler's own clean-up (GeneratorExit at its send), which must not await anything.
+        # Run the handler's own cleanup (GeneratorExit at its send), which must not await anything.
         coroutine, self._coroutine = self._coroutine, None
         if coroutine is not None:
             coroutine.close()
@@ -193,10 +206,10 @@ class _Driven:
     def __aiter__(self) -> _Driven:
         return self
 
-    # Not one coroutine around another: every event of every watcher comes through here.
+    # A generator-based coroutine saves one coroutine per item. Every event of every watcher passes through here.
     @types.coroutine
     def __anext__(self) -> Generator[Any, Any, object]:
-        """Run the handler up to its next send; every other trap (a checkpoint, a sleep) goes on to Trio."""
+        """Run the handler up to its next send. Every other trap (a checkpoint, a sleep) is passed on to Trio."""
         coroutine = self._coroutine
         if coroutine is None:
             raise StopAsyncIteration
@@ -205,7 +218,7 @@ class _Driven:
             while trap is not _SENT:
                 try:
                     answer = yield trap
-                except BaseException as error:  # noqa: BLE001  # whatever Trio throws in is the handler's to see
+                except BaseException as error:  # noqa: BLE001  # whatever Trio throws in must reach the handler
                     trap = coroutine.throw(error)
                 else:
                     trap = coroutine.send(answer)

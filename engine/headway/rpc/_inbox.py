@@ -1,4 +1,4 @@
-"""What has arrived on one stream of a connection, until somebody takes it."""
+"""The buffer for data that has arrived on one stream."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from grpclib.const import Status
 from headway.rpc._budget import Budget
 from headway.rpc._signal import Signal
 
-# So much is taken from a stream at once: decoding more would hold up everybody else.
+# The bytes that one `take` returns, approximately. Decoding more at once would block other tasks for too long.
 _TAKEN_AT_ONCE = 64 << 10
-# A piece smaller than this is joined to the next: many of a byte each would take a hundred times their size.
+# A piece smaller than this is joined with the next one. Many one-byte pieces would take a hundred times their size.
 _SMALL = 1 << 10
 
 
 class Inbox:
-    """What has arrived on a stream and nobody has taken. Its size is bounded by the stream's window.
+    """The data that has arrived on a stream and has not been taken. The stream's window limits its size.
 
-    It stands where grpclib has a `Buffer`, and hands the window back as it is emptied. What has been taken and is not
-    a whole message yet counts as held until `done` says otherwise, and what is held is bounded by the budget.
+    It replaces grpclib's `Buffer`, and reopens the window as data is taken. Data counts as held, and is charged to the
+    budget, from its arrival until `done` says that it has become complete messages.
     """
 
     __slots__ = (
@@ -42,18 +42,18 @@ class Inbox:
         self._budget = budget
         self._chunks: deque[tuple[bytes, int]] = deque()
         self._held = 0
-        # What the call takes beside the bytes of its request.
+        # The memory of the call in addition to the bytes of its request.
         self._beside = 0
-        # How much of the window is taken by what was thrown away: its sender is not asked for more.
+        # The part of the window taken by discarded data. It is not reopened, so that the sender stops.
         self._dropped = 0
         self._open = True
         self._ended = False
         self._arrived = Signal()
-        # Called by `refuse`, so that whoever has taken parts of the request frees them at once.
+        # Called by `refuse`, so that the reader frees the parts of the request that it has taken.
         self.refused: Callable[[GRPCError], None] | None = None
 
     def add(self, data: bytes, ack_size: int) -> None:
-        """A DATA frame has come; with its padding it took ``ack_size`` of the window."""
+        """Add the data of a DATA frame, which took ``ack_size`` of the window including its padding."""
         if not self._open:
             self._dropped += ack_size
             return
@@ -67,50 +67,50 @@ class Inbox:
 
     @property
     def open(self) -> bool:
-        """Whether what comes is kept for somebody."""
+        """True if arriving data is kept for a reader."""
         return self._open
 
     @property
     def ready(self) -> bool:
-        """Whether `take` would return, or raise, at once."""
+        """True if `take` would return or raise without waiting."""
         return self._ended or bool(self._chunks)
 
     @property
     def finished(self) -> bool:
-        """Whether all that was sent has been taken."""
+        """True if the peer has sent everything and it has all been taken."""
         return self._ended and not self._chunks and self._arrived.failure is None
 
     def eof(self) -> None:
-        """Nothing more will come."""
+        """Mark the end of the data."""
         self._ended = True
         self._arrived.set()
 
     def fail(self, error: Exception) -> None:
-        """Nothing more will come, and that is an error; what has come can still be taken."""
+        """End the data with an error. Data that has arrived can still be taken."""
         if not self._ended:
             self._arrived.fail(error)
 
     def count(self, beside: int) -> None:
-        """Count ``beside`` bytes against the budget until the request is whole."""
+        """Charge ``beside`` additional bytes to the budget until the request is complete."""
         self._hold(self._held, beside)
 
     def done(self, size: int) -> None:
-        """So much of what was taken has become whole messages."""
-        # Nothing is held of what has been thrown away meanwhile.
+        """Release ``size`` bytes of the taken data from the budget, because they have become complete messages."""
+        # `close` may have set what is held to 0 in between.
         self._hold(max(self._held - size, 0), 0 if self.finished else self._beside)
 
     def close(self) -> None:
-        """Nobody will take anything more: what is there, and what comes, is thrown away."""
+        """Discard all data, now and in the future."""
         self._open = False
         self._dropped += sum(size for _, size in self._chunks)
         self._chunks.clear()
         self._hold(0, 0)
 
     def refuse(self) -> None:
-        """See `Holder`: whoever waits for the rest of the request is told."""
+        """Discard the request, and make its reader fail, to free memory for other requests."""
         held = self._held
         self.close()
-        text = f"too much of requests that are not whole is held here: {held} bytes of this one have been thrown away"
+        text = f"incomplete requests take too much memory: {held} bytes of this one were discarded"
         error = GRPCError(Status.RESOURCE_EXHAUSTED, f"{text}; try again later")
         self._arrived.fail(error)
         if self.refused is not None:
@@ -123,13 +123,13 @@ class Inbox:
             self._budget.held(self, before, size + beside)
 
     def unacked_size(self) -> int:
-        """Forget what nobody will take; how much of the window it held."""
+        """Discard all data and return how much of the window it took."""
         self.close()
         size, self._dropped = self._dropped, 0
         return size
 
     async def take(self) -> bytes:
-        """Some of what there is, as soon as there is any; empty at the end."""
+        """Wait for data and return some of it, or ``b""`` at the end."""
         while not self._chunks:
             if self._ended and self._arrived.failure is None:
                 return b""

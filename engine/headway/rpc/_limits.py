@@ -1,4 +1,4 @@
-"""How much one peer may ask of a server or a channel, and when it asks too often. Pure."""
+"""The limits of a server or a channel on its peers, and token buckets for rates. No I/O."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ KIB, MIB = 1 << 10, 1 << 20
 
 
 class Flooded(Exception):
-    """A peer has sent more frames of a kind than any honest one would."""
+    """A peer has sent frames of some kind more often than a legitimate peer would."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """So many at once, and so many a second for ever."""
+    """The rate of a token bucket: ``burst`` at once, and then ``per_second`` in the long run."""
 
     burst: int
     per_second: float
@@ -21,41 +21,44 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one end of a connection accepts. Every peer is held to it, and told of it where HTTP/2 has a setting.
+    """The limits of one end of a connection on its peers. If HTTP/2 has a setting for a limit, it is announced.
+
+    Each number is a maximum. Sizes are in bytes, times in seconds.
 
     Attributes:
-        message_size: bytes of one message that is received; refused when its length is read, before its body is.
-        requests_size: bytes of requests on one connection that have come in part; over it the largest is refused.
-            At least two messages' size.
-        server_requests_size: bytes of memory that such requests, and frames and header blocks that have come in part,
-            may take on all connections of a server: an eighth of it is for what Python needs beside them.
-        replies_size: bytes of replies on one connection that wait for the peer to read; over it the largest is given
-            up. At least the largest reply of a list, which is 64 MiB.
-        server_replies_size: bytes of such replies on all connections of a server.
-        streams: calls open at once on one connection.
-        requests: calls at once on all connections of a server whose requests have not come yet. Above it a connection
-            with a hundred of them gets no further call.
-        connections: connections open at once to one server, as far as the process may open descriptors.
-        peer_connections: connections open at once from one host, or from one /64 network of IPv6: at most three
-            quarters of all. Unix sockets are not bound by it.
-        handshakes: connections at once that have not finished their handshake, of TLS and of HTTP/2.
-        peer_handshakes: likewise from one host or network.
-        handshake_size: bytes that a peer may send before its handshake is finished.
-        stream_window: bytes that a peer may send on one stream ahead of who reads it.
-        header_size: bytes of one request's metadata.
-        frame_size: bytes of one DATA frame that is accepted.
-        unsent: bytes that wait to be sent to a peer that doesn't read, before the connection is given up.
-        handshake_timeout: seconds for the handshake, of TLS and of HTTP/2.
-        request_timeout: seconds from the beginning of a call until its request is there.
-        stall_timeout: seconds without the peer taking any of what is being sent, before its stream is ended.
-        keepalive_interval: seconds of silence after which the peer is asked whether it is there.
-        keepalive_timeout: seconds that it may take to answer.
-        resets, settings: how often a peer may reset a stream, or make this end reset one, and change its settings.
-            Each answer that this end begins pays a reset back, so that watches may be opened and canceled freely.
-        pings: how often a peer may ping while this end sends nothing. Whenever it sends headers or data, the allowance
-            is full again: clients written with Go's gRPC ping for nearly every reply.
-        others: how often a peer may send frames that carry nothing, of whatever other kind, and TLS records. Calls and
-            their bytes pay back, so that a connection that is used never runs out.
+        message_size: the size of one received message. A larger one is rejected as soon as its length has been read.
+        requests_size: the size of incomplete requests on one connection. Above it, the largest is rejected. At least
+            twice the ``message_size`` is used.
+        server_requests_size: the memory for incomplete requests, frames and header blocks on all connections of a
+            server. An eighth of it is reserved for Python's overhead.
+        replies_size: the size of replies on one connection that the peer has not read yet. Above it, the largest is
+            dropped. It must be at least the size of the largest reply of a list, which is 64 MiB.
+        server_replies_size: the size of such replies on all connections of a server.
+        streams: the number of calls open at once on one connection.
+        requests: the number of calls on all connections of a server whose requests have not arrived yet. Above it, a
+            connection with a hundred of them gets no more calls.
+        connections: the number of connections to one server, as far as the process may open descriptors.
+        peer_connections: the number of connections from one host, or from one /64 network of IPv6. At most three
+            quarters of all connections. It doesn't apply to Unix sockets.
+        handshakes: the number of connections that have not finished their TLS and HTTP/2 handshakes.
+        peer_handshakes: the number of such connections from one host or network.
+        handshake_size: the bytes that a peer may send before its handshake is finished.
+        stream_window: the bytes that a peer may send on one stream before they are read.
+        header_size: the size of one request's metadata.
+        frame_size: the size of one DATA frame.
+        unsent: the bytes that may wait for a peer that doesn't read. Above it, the connection is aborted.
+        handshake_timeout: the time for the TLS and HTTP/2 handshakes.
+        request_timeout: the time from the start of a call until its request has arrived.
+        stall_timeout: a stream is ended if the peer reads nothing of what is sent on it for this time.
+        keepalive_interval: the peer is pinged after this time without data from it.
+        keepalive_timeout: the time to answer a ping.
+        resets: the rate at which a peer may reset a stream or make this end reset one. Each response that this end
+            begins refunds one reset, so that watches may be opened and canceled freely.
+        settings: the rate at which a peer may change its settings.
+        pings: the rate at which a peer may ping while this end sends nothing. The bucket is refilled whenever this end
+            sends headers or data, because clients with Go's gRPC ping for nearly every reply.
+        others: the rate at which a peer may send empty TLS records and empty frames of other kinds. Calls and their
+            bytes refund it, so that a connection in use never exceeds it.
     """
 
     message_size: int = 4 * MIB
@@ -86,12 +89,12 @@ class Limits:
 
     @property
     def connection_window(self) -> int:
-        """Bytes that a peer may send on a whole connection: enough that a stream nobody reads starves no other."""
+        """The bytes that a peer may send on the whole connection. An unread stream can't use up the others' share."""
         return min(self.streams * self.stream_window, (1 << 31) - 1)
 
 
 class Allowance:
-    """A token bucket: what is left of a rate at a time."""
+    """A token bucket."""
 
     __slots__ = ("_at", "_left", "_rate")
 
@@ -101,11 +104,15 @@ class Allowance:
         self._at = now
 
     def left(self, now: float) -> float:
-        """How many may be used up at once."""
+        """Return the number of tokens left."""
         return min(self._rate.burst, self._left + (now - self._at) * self._rate.per_second)
 
     def spend(self, now: float, what: str, cost: float = 1.0) -> None:
-        """Use up one, or ``cost``. Raises Flooded when less is left."""
+        """Spend one token, or ``cost`` tokens.
+
+        Raises:
+            Flooded: fewer tokens are left. The message is "too many" and ``what``.
+        """
         left = self.left(now)
         self._at = now
         if left < cost:
@@ -113,14 +120,14 @@ class Allowance:
         self._left = left - cost
 
     def charge(self, now: float, cost: float) -> None:
-        """Use up ``cost``, and owe what is not left."""
+        """Spend ``cost`` tokens, even if that makes the balance negative."""
         self._left = self.left(now) - cost
         self._at = now
 
     def earn(self, amount: float) -> None:
-        """Give back so much of what has been used up."""
+        """Return ``amount`` tokens to the bucket, up to the burst."""
         self._left = min(self._rate.burst, self._left + amount)
 
     def renew(self) -> None:
-        """Give back everything that has been used up."""
+        """Refill the bucket."""
         self._left = float(self._rate.burst)

@@ -1,4 +1,4 @@
-"""Listening sockets, without asyncio: it logs each connection that it cannot accept."""
+"""Listening sockets without asyncio, which logs each connection that it cannot accept."""
 
 from __future__ import annotations
 
@@ -15,12 +15,16 @@ from headway.rpc._addresses import Address
 Accepted = Callable[[socket.socket, object], None]
 
 _SCARCE = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
-# Seconds until a listener tries again after it got no descriptor, or no memory.
+# The seconds until a listener tries again after the process ran out of descriptors or memory.
 _PAUSE = 0.1
 
 
 async def bind(where: Address, backlog: int) -> list[socket.socket]:
-    """Listen at an address; a host's name may have several. Raises OSError if it cannot be bound."""
+    """Listen on an address, and return the sockets. A host name may resolve to several addresses.
+
+    Raises:
+        OSError: an address cannot be bound.
+    """
     if where.path:
         return [_bind_unix(where.path, backlog)]
     found = await trio.socket.getaddrinfo(where.host, where.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
@@ -41,7 +45,7 @@ def _bind_tcp(family: int, kind: int, protocol: int, address: tuple[object, ...]
         if os.name == "posix":
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
-            # 0.0.0.0 and [::] are two addresses.
+            # Treat 0.0.0.0 and [::] as two separate addresses.
             listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         listener.bind(address)
         listener.listen(backlog)
@@ -66,7 +70,7 @@ def _bind_unix(path: str, backlog: int) -> socket.socket:
 
 
 def _remove_socket(path: str) -> None:
-    """Remove the socket that a process has left there; anything else stays."""
+    """Remove the socket that an earlier process has left there. Any other file is kept."""
     try:
         if stat.S_ISSOCK(os.stat(path).st_mode):
             os.remove(path)
@@ -80,16 +84,17 @@ async def accept(
     scarce: Callable[[OSError], None],
     caught_up: Callable[[], Awaitable[None]],
 ) -> None:
-    """Call ``accepted`` with each new connection, until canceled, and ``scarce`` when the system gives none.
+    """Call ``accepted`` with each new connection, until canceled.
 
-    It accepts the next one when ``caught_up`` returns: a loop that is behind with closing must not get more.
+    Call ``scarce`` with the error when descriptors or memory have run out. Await ``caught_up`` before accepting the
+    next connection, because a loop that has not yet closed old connections must not get more.
     """
     while True:
         await trio.lowlevel.wait_readable(listener)
         try:
             connection, address = listener.accept()
         except OSError as error:
-            # Any other error is the connection's: it was lost before it was accepted.
+            # Any other error belongs to the connection, which was lost before it was accepted.
             if error.errno in _SCARCE:
                 scarce(error)
                 await trio.sleep(_PAUSE)
@@ -100,13 +105,13 @@ async def accept(
 
 
 def free_descriptors() -> int | None:
-    """Return the number of descriptors that the process has for connections, or None without a limit."""
+    """Return the number of descriptors available for connections, or None if it is unlimited."""
     limit = _limit()
     return None if limit is None else max(limit - _reserve(limit), 1)
 
 
 def is_scarce(descriptor: int) -> bool:
-    """Return True if a new descriptor with this number means that few are left. The system gives the lowest."""
+    """Return True if a new descriptor with this number shows that few are left. The system assigns the lowest."""
     limit = _limit()
     return limit is not None and descriptor >= limit - _reserve(limit)
 

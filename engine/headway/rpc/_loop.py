@@ -1,4 +1,4 @@
-"""The asyncio loop inside a Trio task that carries grpclib's transports. Nothing of it leaves this room."""
+"""The asyncio loop, inside a Trio task, that runs grpclib's transports. Only this package uses it."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from headway._trio import check_trio
 
 T = TypeVar("T")
 
-# Importing trio-asyncio makes every new loop of the process one that runs Trio inside, also where Trio isn't running. A
-# program's own `asyncio.run`, in which Trio may be the guest, then fails. Outside of Trio, asyncio stays what it was,
-# in every thread that has not set a policy of its own.
+# Importing trio-asyncio changes asyncio's policy: every new loop in the process becomes a trio-asyncio loop, even
+# outside Trio. A program's own `asyncio.run` then fails, even if it runs Trio as a guest. Undo that, so that outside
+# Trio asyncio works as before in every thread that has not set its own policy.
 _loop._FakedPolicy.policy = _loop._original_policy
 
 
 class Loop(Protocol):
-    """The part of trio-asyncio's loop (which has no types) that is used here."""
+    """The part of trio-asyncio's untyped loop that is used here."""
 
     async def run_aio_coroutine(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run asyncio's coroutine; Trio's cancellation cancels it."""
+        """Run an asyncio coroutine. Trio's cancellation cancels it."""
         ...
 
     async def synchronize(self) -> None:
@@ -33,20 +33,23 @@ class Loop(Protocol):
         ...
 
     async def create_connection(self, factory: Callable[[], Any], *args: Any, **options: Any) -> tuple[Any, Any]:
-        """asyncio's."""
+        """Open a TCP connection, as asyncio's method does."""
         ...
 
     async def create_unix_connection(self, factory: Callable[[], Any], *args: Any, **options: Any) -> tuple[Any, Any]:
-        """asyncio's."""
+        """Open a connection to a Unix socket, as asyncio's method does."""
         ...
 
     def _make_socket_transport(self, sock: socket.socket, protocol: Any, *, extra: dict[str, Any]) -> Any:
-        """asyncio's. It is private; `connect_accepted_socket` needs a task of asyncio for each connection."""
+        """Return a transport for an accepted socket.
+
+        The method is private to asyncio. The public `connect_accepted_socket` needs an asyncio task per connection.
+        """
         ...
 
 
 class Carrier(NamedTuple):
-    """A running loop, and the nursery of the tasks beside it."""
+    """A running loop, and the nursery for tasks that use it."""
 
     loop: Loop
     nursery: trio.Nursery
@@ -56,10 +59,10 @@ class Carrier(NamedTuple):
 async def open_carrier(
     report: Callable[[str, BaseException], None], closing: Callable[[Carrier], Awaitable[None]]
 ) -> AsyncIterator[Carrier]:
-    """A loop that runs until the block ends and ``closing``, which must be bounded in time, has returned.
+    """Run an asyncio loop until the block has ended and ``closing`` has returned.
 
-    It is shielded: a cancellation from outside ends the block, and what the block carried then ends in order. An
-    error in one of the loop's callbacks is reported and ends nothing else.
+    The loop is shielded. Cancellation from outside ends the block, and ``closing`` then shuts the connections down in
+    order; it must be bounded in time. An error in one of the loop's callbacks is reported and ends nothing else.
     """
     check_trio("headway.rpc")
     ended = trio.Event()
@@ -71,7 +74,7 @@ async def open_carrier(
             finally:
                 ended.set()
     except BaseExceptionGroup as group:
-        # The block's own error comes out as it went in.
+        # Raise the block's own error without the group.
         if len(group.exceptions) > 1:
             raise
         raise group.exceptions[0] from group.exceptions[0].__cause__

@@ -1,4 +1,4 @@
-"""The return of freed memory to the system. The C library keeps it after a burst of small allocations."""
+"""The return of freed memory to the system. After a burst of small allocations, the C library would keep it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import trio
 
-# Seconds to wait for the rest of a burst, and between two returns: one takes 0.1 s when much is free.
+# The seconds to wait for the rest of a burst, and between two returns. A return takes 0.1 s if much memory is free.
 _REST, _INTERVAL = 1.0, 10.0
 
 
@@ -15,7 +15,7 @@ class MemoryReturn:
     """A task that returns freed memory after a burst of connections, at most once in ten seconds.
 
     Args:
-        worth: the number of freed bytes that make it worthwhile.
+        worth: the number of freed bytes that makes a return worthwhile.
     """
 
     def __init__(self, worth: int) -> None:
@@ -24,7 +24,7 @@ class MemoryReturn:
         self._due = trio.Event()
 
     def freed(self, size: int) -> None:
-        """Note that about ``size`` bytes have been freed."""
+        """Record that about ``size`` bytes have been freed."""
         self._freed += size
         if self._freed >= self._worth:
             self._due.set()
@@ -43,7 +43,7 @@ class MemoryReturn:
 
 
 def _trim() -> Callable[[int], int] | None:
-    """Return glibc's malloc_trim; other C libraries have none."""
+    """Return glibc's malloc_trim, or None with other C libraries, which don't have it."""
     try:
         trim: Callable[[int], int] = ctypes.CDLL(None).malloc_trim
     except (OSError, AttributeError, TypeError):

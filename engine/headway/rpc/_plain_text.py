@@ -1,4 +1,4 @@
-"""Tokens and passwords stay on this machine where a connection is not encrypted. Pure."""
+"""Checks that tokens and passwords are not sent to other machines over unencrypted connections. No I/O."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ _SECRETS = frozenset(("x-consul-token", "authorization", "token"))
 
 
 def plain_text_host(endpoints: Iterable[Address], tls: ssl.SSLContext | None) -> Address | None:
-    """Return the first endpoint that is asked over plain TCP and is on another host, if there is one.
+    """Return the first endpoint on another host that is reached over plain TCP, or None.
 
-    Others may read on the way what is sent there. A Unix socket and a loopback address are this machine.
+    Anything sent to such an endpoint can be read on the way. Unix sockets and loopback addresses are on this machine.
     """
     if tls is not None:
         return None
@@ -21,10 +21,10 @@ def plain_text_host(endpoints: Iterable[Address], tls: ssl.SSLContext | None) ->
 
 
 def has_secret(metadata: Iterable[tuple[str, str]]) -> bool:
-    """Return True if a call's metadata holds a token. Clients made for Consul send an empty one for none."""
+    """Return True if a call's metadata holds a token. Consul's clients send an empty token if they have none."""
     return any(value and name.lower() in _SECRETS for name, value in metadata)
 
 
 def readable(what: str, host: Address, remedy: str) -> str:
-    """Return an error message: ``what`` would be readable on its way to the host."""
+    """Return an error message that says that ``what`` could be read on its way to the host."""
     return f"{host}: {what} sent to another host over plain TCP can be read on the way: {remedy}"

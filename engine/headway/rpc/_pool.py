@@ -1,4 +1,4 @@
-"""A channel's connections: one more before the streams run out, to the next server when one fails."""
+"""The connection pool of a channel. It opens a connection when no other has room, and fails over to other servers."""
 
 from __future__ import annotations
 
@@ -36,40 +36,40 @@ from headway.rpc._tls_probe import expects_tls
 Report = Callable[[str, BaseException], None]
 Avoids = Callable[[GRPCError], bool]
 _FIRST_WAIT, _LONGEST_WAIT = 0.05, 5.0
-# Seconds for which a server that lags gets no new streams, as long as there is another one.
+# How many seconds a lagging server gets no new streams, if there is another one.
 _AVOIDED = 60.0
-# How many calls of one connection may be cancelled: half of what a server takes before it ends the connection, and
-# with it the calls of everybody else on it.
+# The maximum rate of canceled calls on one connection. It is half of what a server accepts before it ends the
+# connection, and with it all other calls on it.
 _RESETS = Rate(500, 50)
 
 
 def never(error: GRPCError) -> bool:  # noqa: ARG001  # as `Avoids` has it
-    """Avoid no server for what a call has failed with."""
+    """Return False: avoid no server because of an error."""
     return False
 
 
 class _NoRequests(AbstractHandler):
-    """A client is not called."""
+    """The handler of a client's connection. The server must not begin calls on it."""
 
     def accept(self, stream: Any, headers: Any, release_stream: Any) -> None:  # noqa: ARG002
-        """A server that opens streams breaks the protocol."""
+        """Refuse the stream. A server that opens streams violates the protocol."""
         stream.abandon(ErrorCodes.REFUSED_STREAM)
         release_stream()
 
     def cancel(self, stream: Any) -> None:
-        """Its stream has been told."""
+        """Do nothing. The stream itself raises the error."""
 
     def close(self) -> None:
-        """Its streams have been told."""
+        """Do nothing. The streams themselves raise the error."""
 
 
 class _Protocol(Http2Protocol):
-    """A client's side of a connection. It closes one on which something else than HTTP/2 is spoken."""
+    """The client side of a connection. It closes the connection if the server doesn't speak HTTP/2."""
 
     first = b""
 
     def data_received(self, data: bytes) -> None:
-        """Look at the first bytes, which HTTP/2's parser would take for the head of a frame that never ends."""
+        """Check the first bytes. Those of another protocol would look to the HTTP/2 parser like an endless frame."""
         if len(self.first) < FIRST_BYTES:
             self.first += data[: FIRST_BYTES - len(self.first)]
             if foreign_answer(self.first) is not None:
@@ -79,11 +79,11 @@ class _Protocol(Http2Protocol):
 
 
 class _Foreign(Exception):
-    """What answers at an address does not speak HTTP/2."""
+    """The server at an address does not speak HTTP/2."""
 
 
 class _Endpoint:
-    """A server, and when it may be tried again."""
+    """A server, and the earliest time of the next attempt to connect."""
 
     def __init__(self, where: Address) -> None:
         self.where = where
@@ -92,19 +92,19 @@ class _Endpoint:
         self.avoided_until = 0.0
 
     def failed(self) -> None:
-        # Full jitter: the clients of a server that has come back don't come all at once.
+        # With jitter, the clients of a restarted server don't all connect at once.
         ceiling = min(_FIRST_WAIT * 2.0 ** min(self.failures, 16), _LONGEST_WAIT)
         self.failures += 1
         self.not_before = trio.current_time() + random.uniform(ceiling / 2, ceiling)
 
 
 class _Line:
-    """A connection, and how many calls are on it."""
+    """A connection and the number of its calls."""
 
     def __init__(self, protocol: Http2Protocol, endpoint: _Endpoint) -> None:
         self.protocol = protocol
         self.endpoint = endpoint
-        # Invariant: no more calls than resets are left, as any of them may need one.
+        # Invariant: there are no more calls than resets left, because any call may need one.
         self.calls = 0
         self._resets = Allowance(_RESETS, trio.current_time())
 
@@ -120,14 +120,14 @@ class _Line:
         return self.calls + 1 <= min(most, announced, self._resets.left(trio.current_time()))
 
     def release(self, call: RemoteCall) -> None:
-        """A call is over, or cancelled by this."""
+        """Release a call, and cancel it if it has not ended."""
         if call.release():
-            self._resets.spend(trio.current_time(), "cancelled calls")
+            self._resets.spend(trio.current_time(), "canceled calls")
         self.calls -= 1
 
 
 class Pool:
-    """Connections for one kind of calls."""
+    """A pool of connections for one kind of calls."""
 
     def __init__(
         self,
@@ -143,36 +143,40 @@ class Pool:
         avoids: Avoids = never,
     ) -> None:
         self._carrier = carrier
-        # The one that served last is first: a failing one goes to the end.
+        # The endpoint used last is first. One that fails is moved to the end.
         self._endpoints = [_Endpoint(each) for each in endpoints]
         self._tls = None if tls is None else speaking_http2(tls)
         self._server_name = server_name
         self._limits = limits
         self._connect_timeout = connect_timeout
         self._report = report
-        # Whether a call waits until a server may be tried again, or fails meanwhile as the last one did.
+        # True if a call waits until a server may be tried again. Otherwise it fails at once with the last failure.
         self._patient = patient
         self._avoids = avoids
         self._lines: list[_Line] = []
         self._protocols: set[Http2Protocol] = set()
         self._connecting = trio.Lock()
         self._closed = False
-        # What the last attempt said that reached nobody; a new object for each.
+        # The message of the last attempt that reached no server. Each failure is a new object, compared by identity.
         self._failure = ""
-        # Whether that was of servers alone that speak something else, and any server has ever spoken HTTP/2: a proxy
-        # may answer for one that is down.
+        # `_foreign`: in that attempt, all servers spoke another protocol. `_reached`: a server has spoken HTTP/2
+        # before. In that case a proxy may be answering for a server that is down.
         self._foreign = False
         self._reached = False
         self._changed = trio.Event()
 
     @property
     def connections(self) -> int:
-        """How many are open."""
+        """The number of open connections."""
         return len(self._protocols)
 
     @asynccontextmanager
     async def open_call(self) -> AsyncIterator[RemoteCall]:
-        """A call on a connection with room for it. Raises NotBegun of status UNAVAILABLE when there is none."""
+        """Open a call on a connection that has room for it.
+
+        Raises:
+            NotBegun: no server can be reached. The status is UNAVAILABLE.
+        """
         if self._closed:
             raise ChannelClosed
         line = self._line() or await self._new_line()
@@ -193,12 +197,15 @@ class Pool:
             line.release(call)
 
     def _avoid(self, endpoint: _Endpoint) -> None:
-        """It lags. Its connections are kept for the calls that are on them."""
+        """Avoid an endpoint for new calls for a while. Its connections are kept for the calls on them."""
         endpoint.avoided_until = trio.current_time() + _AVOIDED
         self._endpoints.sort(key=lambda each: each is endpoint)
 
     def _line(self) -> _Line | None:
-        """A connection with room for a call, to a server that isn't avoided; if all are, to the first one avoided."""
+        """Return a connection with room for a call, or None.
+
+        Avoided servers are not used. If all are avoided, the one whose time ends first is used.
+        """
         first = min(self._avoided(each) for each in self._endpoints)
         return self._line_to([each for each in self._endpoints if self._avoided(each) <= first])
 
@@ -215,10 +222,10 @@ class Pool:
         async with self._connecting:
             line = self._line()
             if line is not None:
-                # Somebody else has connected while this one waited.
+                # Another task has connected while this one waited for the lock.
                 return line
             if self._failure is not failure:
-                # Or has tried: those who wait don't try one after the other.
+                # Another task has tried and failed. The waiting tasks share its failure instead of trying in turn.
                 raise self._unreachable()
             await self._until_one_may_be_tried()
             errors: list[str] = []
@@ -227,7 +234,7 @@ class Pool:
             for endpoint in sorted(self._endpoints, key=lambda each: (each.not_before > now, self._avoided(each))):
                 line = self._line_to([endpoint])
                 if line is not None:
-                    # To one that is avoided, because no other can be reached.
+                    # The server is avoided, but no other one can be reached.
                     return line
                 try:
                     protocol = await self._connect(endpoint.where)
@@ -257,7 +264,11 @@ class Pool:
         await trio.sleep(max(wait, 0))
 
     async def _connect(self, where: Address) -> _Protocol:
-        """A connection on which the server has said what it accepts. Raises _Foreign where it speaks something else."""
+        """Connect, and wait for the server's settings.
+
+        Raises:
+            _Foreign: the server speaks another protocol.
+        """
         loop = self._carrier.loop
         options: dict[str, Any] = {}
         if self._tls is not None and not where.path:
@@ -310,7 +321,7 @@ class Pool:
         self._changed.set()
 
     async def close(self) -> None:
-        """Close every connection, and refuse later calls."""
+        """Close every connection, and reject later calls."""
         self._closed = True
         for protocol in list(self._protocols):
             protocol.say_goodbye()

@@ -1,7 +1,7 @@
-"""The private names of grpclib, h2, hpack, trio-asyncio and asyncio that this room builds on.
+"""The private names of grpclib, h2, hpack, trio-asyncio and asyncio that this package uses.
 
-They are checked before the first part of the network is loaded. `tests/rpc/test_private_names.py` looks closer, at what
-the functions do with the names.
+They are checked before the first networking module is imported. `tests/rpc/test_private_names.py` also checks what the
+functions do with the names.
 """
 
 from __future__ import annotations
@@ -106,5 +106,5 @@ _ASYNCIO = PrivateNames(
 
 @cache
 def check_network() -> None:
-    """Raise ImportError unless the installed versions of what carries the network have what this room builds on."""
+    """Raise ImportError unless the installed versions of the libraries have the private names used here."""
     check_private_names(_GRPCLIB, _H2, _HPACK, _TRIO_ASYNCIO, _ASYNCIO)

@@ -1,4 +1,4 @@
-"""One connection of either end: its settings, what arrives, its keepalive, its end."""
+"""The HTTP/2 protocol of one connection, client or server: settings, incoming frames, keepalive and shutdown."""
 
 from __future__ import annotations
 
@@ -29,24 +29,26 @@ from headway.rpc._limits import Flooded, Limits
 
 _FIRST_WINDOW = 65_535
 _PING = b"headway!"
-# Of the settings that HTTP/2 leaves to experiments; whoever doesn't know it ignores it.
+# From the range of settings that HTTP/2 reserves for experiments. A peer that doesn't know it ignores it.
 _MESSAGE_SIZE = 0xF048
 UNHEARD = 1 << 20
-"""Bytes that are read and thrown away after a connection was closed, before it is given up."""
+"""Bytes to read and discard on a closed connection before it is aborted."""
 
-# What one connection gets at once: seconds to handle frames, and calls that it may begin. The calls are handled after
-# the frames, and cost more.
+# The share of one connection in one turn: seconds to handle frames, and calls that it may begin. The calls are handled
+# after the frames, and cost more.
 _SLICE = 0.001
 _CALLS_AT_ONCE = 4
-# Bytes that wait for their turn, above which no more is read from the transport.
+# Reading from the transport pauses while more bytes than this wait for their turn.
 _LEFT = 16 << 10
-# Bytes of unfinished frames from which on they are counted.
+# Fewer bytes of unfinished frames than this are not charged to the budget.
 _COUNTED = 1 << 10
 
 
 class _Announced(Settings):
-    """Our settings. h2 ends the connection when a peer opens a stream too many, which one does that has not heard
-    of the limit yet; the processor refuses the stream alone, so that h2 is told of a higher limit than the peer.
+    """Our settings, with a higher limit on streams for h2 than for the peer.
+
+    A peer that has not received our limit yet may open too many streams. h2 would end the connection; the processor
+    refuses only the stream.
     """
 
     @property
@@ -59,7 +61,10 @@ class _Announced(Settings):
 
 
 def _goaway(frame: GoAwayFrame) -> tuple[list[Frame], list[Event]]:
-    """In place of h2's, after which it takes nothing more, not even the ends of calls that have begun."""
+    """Handle GOAWAY in place of h2's handler.
+
+    After its own handler h2 accepts nothing more, not even the ends of calls that have begun.
+    """
     event = ConnectionTerminated()
     event.error_code = frame.error_code
     event.last_stream_id = frame.last_stream_id
@@ -70,15 +75,15 @@ class Http2Protocol(H2Protocol):
     """grpclib's protocol with our connection and processor.
 
     Args:
-        nursery: for the task that goes on with what there was no time for at once.
-        turn: is held by the one connection of a server that goes on in a turn of the loop. They hold it one after the
-            other, so that a turn takes no longer however many connections flood the server.
-        started: called with this when the connection is made.
-        ended: called with this when it is lost.
-        notify: hears of it when this end ends the connection because of its peer.
-        budget: for what is held of requests that are not whole yet.
-        settled: called when the peer's settings have come, which end the handshake.
-        accepts: bytes of the largest message that is taken, as the peer is told; None tells it nothing.
+        nursery: runs the tasks that continue with work left over from a turn.
+        turn: a lock that only one connection of the server holds at a time, to continue with leftover work. A turn of
+            the loop therefore takes no longer when many connections flood the server.
+        started: called with this protocol when the connection is made.
+        ended: called with this protocol when the connection is lost.
+        notify: receives an event when this end closes the connection because of its peer.
+        budget: accounts for the bytes held of incomplete requests.
+        settled: called when the peer's settings arrive, which completes the handshake.
+        accepts: the size in bytes of the largest accepted message, announced to the peer. None announces no limit.
     """
 
     connection: Http2Connection
@@ -131,13 +136,13 @@ class Http2Protocol(H2Protocol):
         self._unheard = 0
         self._alive = trio.CancelScope()
         self._cutter = FrameCutter(limits.frame_size, preface=not client_side)
-        # Whether a task goes on with what has arrived.
+        # True while a task works through the bytes that have arrived.
         self._behind = False
         # Bytes of unfinished frames and header blocks, as the budget counts them.
         self._held = 0
 
     def connection_made(self, transport: Any) -> None:
-        """Say what we accept, before anything is received."""
+        """Send our settings, before anything is received."""
         self._heard = trio.current_time()
         self._account = FrameAccount(self._limits, self._heard, client_side=self._client_side)
         self.connection = Http2Connection(
@@ -149,7 +154,7 @@ class Http2Protocol(H2Protocol):
         self._started(self)
 
     def _more_settings(self) -> bytes:
-        """A setting of our own, in a frame of its own: hyperframe writes no number above 255."""
+        """Return a frame with our own setting. It is built by hand: hyperframe cannot write ids above 255."""
         if self._accepts is None:
             return b""
         body = _MESSAGE_SIZE.to_bytes(2, "big") + min(self._accepts, (1 << 32) - 1).to_bytes(4, "big")
@@ -179,25 +184,25 @@ class Http2Protocol(H2Protocol):
 
     @property
     def message_limit(self) -> int | None:
-        """Bytes of the largest message that the peer takes, if it has said so."""
+        """The size in bytes of the largest message that the peer accepts, or None if it has announced no limit."""
         limit: int | None = self.connection.h2.remote_settings.get(_MESSAGE_SIZE)
         return limit
 
     @property
     def metadata_limit(self) -> int | None:
-        """Bytes of headers that the peer takes, if it has said so."""
+        """The size in bytes of the headers that the peer accepts, or None if it has announced no limit."""
         limit: int | None = self.connection.h2.remote_settings.max_header_list_size
         return limit
 
     @property
     def is_solvent(self) -> bool:
-        """True if the server takes more frames without content and long headers, as far as this client knows."""
+        """True if, by this client's count, the server should accept more frames without content and long headers."""
         return self._account.is_solvent(trio.current_time())
 
     def data_received(self, data: bytes) -> None:
-        """Take what has arrived, as much of it as there is time for at once."""
+        """Handle what has arrived, as far as one turn allows. A task continues with the rest."""
         if self.connection.is_closing():
-            self._read_in_vain(len(data))
+            self._discard(len(data))
             return
         if not self.connection.settings_received.is_set() and not self._may_send_more(len(data)):
             return
@@ -211,7 +216,7 @@ class Http2Protocol(H2Protocol):
         self._count()
 
     def receive_empty_records(self, count: int) -> None:
-        """Charge for TLS records that have brought nothing. Too many end the connection."""
+        """Charge for empty TLS records. Too many end the connection."""
         try:
             self._account.receive_empty_records(count, trio.current_time())
         except Flooded as error:
@@ -219,9 +224,7 @@ class Http2Protocol(H2Protocol):
                 self._end(str(error), ErrorCodes.ENHANCE_YOUR_CALM)
 
     def _go_on(self) -> bool:
-        """Take more of the rest, and return True if there is still some. Further bytes are read only while little is
-        left.
-        """
+        """Handle more of the rest. Resume reading if little is left, and return True if anything is left."""
         self._behind = not (self.connection.is_closing() or self._take())
         if self._cutter.left <= _LEFT or not self._behind:
             self._transport.resume_reading()
@@ -229,7 +232,7 @@ class Http2Protocol(H2Protocol):
         return self._behind
 
     def _count(self) -> None:
-        """Count what has come of frames and header blocks that are not whole, which may make this or another end."""
+        """Charge incomplete frames and header blocks to the budget. That may end this connection or another one."""
         size = self._cutter.left + self._account.block
         self._hold(size if size >= _COUNTED else 0)
 
@@ -239,14 +242,14 @@ class Http2Protocol(H2Protocol):
             self._budget.held(self, before, size)
 
     def refuse(self) -> None:
-        """See `Holder`: end the connection, whose unfinished frames are among the largest."""
+        """End the connection because its incomplete frames are among the largest."""
         if self.connection.is_closing():
             self._forget()
         else:
-            self._end("too much is held of requests that are not whole", ErrorCodes.ENHANCE_YOUR_CALM)
+            self._end("incomplete requests take too much memory", ErrorCodes.ENHANCE_YOUR_CALM)
 
     def _forget(self) -> None:
-        """Throw away what has come of frames and header blocks that are not whole."""
+        """Discard incomplete frames and header blocks."""
         self._cutter.clear()
         self._account.block = 0
         self.connection.h2.forget_header_block()
@@ -256,15 +259,16 @@ class Http2Protocol(H2Protocol):
         self._nursery.start_soon(self._by_turns, function, name="rpc turns")
 
     async def _by_turns(self, function: Callable[[], bool]) -> None:
-        """Call it until it returns False, by turns with other connections."""
+        """Call the function until it returns False, taking turns with other connections."""
         more = True
         while more:
             async with self._turn:
                 more = function()
 
     def _take(self) -> bool:
-        """Handle frames for a moment, and return True if none is left. Whatever has come, it ends this connection at
-        the worst.
+        """Handle frames for at most one turn, and return True if none are left.
+
+        Invalid input ends this connection and nothing else.
         """
         connection, processor = self.connection, self.processor
         until, calls = time.perf_counter() + _SLICE, processor.calls + _CALLS_AT_ONCE
@@ -286,12 +290,12 @@ class Http2Protocol(H2Protocol):
         except FrameTooLarge as error:
             self._end(str(error), ErrorCodes.FRAME_SIZE_ERROR)
         except ProtocolError as error:
-            # h2 has a GOAWAY ready that says what was wrong.
+            # h2 has already queued a GOAWAY that says what was wrong.
             self._end(f"Protocol error: {error}", None)
         except UnicodeDecodeError:
-            # h2 takes names and values as text and doesn't expect that they are none.
+            # h2 decodes names and values as text and doesn't handle bytes that are not UTF-8.
             self._end("Protocol error: a header is not UTF-8", ErrorCodes.PROTOCOL_ERROR)
-        except Exception as error:  # noqa: BLE001  # no peer may end more than its own connection
+        except Exception as error:  # noqa: BLE001  # a peer must not end more than its own connection
             self._report("HTTP/2", error)
             self._end("Internal error", ErrorCodes.INTERNAL_ERROR)
         else:
@@ -309,7 +313,7 @@ class Http2Protocol(H2Protocol):
             self._notify(ConnectionEnded, peer=named(self._transport.get_extra_info("peername")), why=why)
 
     def _may_send_more(self, size: int) -> bool:
-        """Return True unless the peer has sent more than a handshake may take, and still not its settings."""
+        """Return False and abort if the peer exceeds the size of a handshake without sending its settings."""
         self._unsettled += size
         if self._unsettled > self._limits.handshake_size:
             self._say(f"the handshake is larger than {self._limits.handshake_size} bytes")
@@ -317,8 +321,8 @@ class Http2Protocol(H2Protocol):
             return False
         return True
 
-    def _read_in_vain(self, size: int) -> None:
-        """It is closed, and its peer may not know yet."""
+    def _discard(self, size: int) -> None:
+        """Discard bytes that arrive after the close, because the peer may not know of it yet."""
         self._unheard += size
         if self._unheard > UNHEARD:
             self.give_up()
@@ -334,7 +338,7 @@ class Http2Protocol(H2Protocol):
         self.processor.close(why)
 
     def say_goodbye(self, error_code: ErrorCodes = ErrorCodes.NO_ERROR, why: str = "") -> None:
-        """Send GOAWAY. h2 would not let a stream go on after its own, so that this one goes past it."""
+        """Send GOAWAY, bypassing h2, which would let no stream continue after a GOAWAY of its own."""
         connection = self.connection
         if not connection.is_closing():
             last = connection.h2.highest_inbound_stream_id
@@ -342,11 +346,11 @@ class Http2Protocol(H2Protocol):
             self._transport.write(frame.serialize())
 
     def give_up(self) -> None:
-        """End the connection without waiting for its peer."""
+        """Abort the connection without waiting for its peer."""
         self._transport.abort()
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """It is gone, whoever ended it."""
+        """Clean up after the connection was lost, whichever end closed it."""
         self._alive.cancel()
         if hasattr(self, "processor"):
             super().connection_lost(exc)
@@ -355,19 +359,19 @@ class Http2Protocol(H2Protocol):
             self._forget()
 
     async def keep_alive(self) -> None:
-        """Give the connection up when its peer doesn't begin, when it is silent and doesn't say that it is there,
-        and when it is closed and doesn't take what is left.
+        """Abort the connection if its peer doesn't complete the handshake, doesn't answer a ping, or, after the
+        close, doesn't read what is left to send.
         """
         with self._alive:
             if await self._until_closed():
-                # But not yet lost: something waits to be sent, or the peer hasn't closed its half.
+                # Not lost yet: data is still unsent, or the peer hasn't closed its half.
                 await trio.sleep(self._limits.keepalive_timeout)
             else:
-                self._say("the peer does not begin, or does not answer any more")
+                self._say("the peer did not complete the handshake or did not answer a ping in time")
             self.give_up()
 
     async def _until_closed(self) -> bool:
-        """Whether it has been closed; False when its peer isn't there."""
+        """Wait until the connection is closed and return True, or return False if its peer doesn't respond."""
         limits, connection = self._limits, self.connection
         with trio.move_on_after(limits.handshake_timeout) as beginning, contextlib.suppress(StreamTerminatedError):
             await connection.settings_received.wait()

@@ -1,4 +1,4 @@
-"""The standard reflection service (grpc.reflection.v1 and v1alpha): tools ask it what can be called, and how."""
+"""The standard reflection service (grpc.reflection.v1 and v1alpha). Tools use it to discover a server's methods."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from headway.rpc._services import Services
 
 _VERSIONS = ("v1", "v1alpha")
 IDLE = 60.0
-"""Seconds without a request after which a stream ends. Tools open another one by themselves."""
+"""A stream ends after this many seconds without a request. Tools open a new one automatically."""
 
 
 @message(name="grpc.reflection.v1.ServerReflectionRequest")
 class ServerReflectionRequest:
-    """One question."""
+    """A request. One of the optional fields is set."""
 
     host: str = field(1)
     file_by_filename: str | None = field(3)
@@ -30,21 +30,21 @@ class ServerReflectionRequest:
 
 @message(name="grpc.reflection.v1.FileDescriptorResponse")
 class Files:
-    """A file and all that it imports."""
+    """A file and everything that it imports."""
 
     file_descriptor_proto: list[bytes] = field(1)
 
 
 @message(name="grpc.reflection.v1.ListServiceResponse")
 class Listed:
-    """The services' names."""
+    """The names of the services."""
 
     service: list[Method] = field(1)
 
 
 @message(name="grpc.reflection.v1.ErrorResponse")
 class Refused:
-    """The reason for which there is no answer."""
+    """The error of a request that cannot be answered."""
 
     error_code: int = field(1)
     error_message: str = field(2)
@@ -52,7 +52,7 @@ class Refused:
 
 @message(name="grpc.reflection.v1.ServerReflectionResponse")
 class ServerReflectionResponse:
-    """One answer."""
+    """A response. One of the optional responses is set."""
 
     valid_host: str = field(1)
     original_request: ServerReflectionRequest | None = field(2)
@@ -62,13 +62,14 @@ class ServerReflectionResponse:
 
 
 class Reflection:
-    """A list of the services of a registry, and descriptions from files.
+    """The reflection service for the services of a registry.
 
     Args:
         services: the services to list.
-        files: the files of the services.
-        payloads: returns the files of further things that the caller may know; called once a stream.
-        streams: bounds how many streams there are.
+        files: the descriptors of the services.
+        payloads: returns ``files`` and the descriptors of the payloads that the caller may see. It is called once per
+            stream. By default only ``files`` are used.
+        streams: limits the number of streams.
     """
 
     def __init__(
@@ -84,7 +85,7 @@ class Reflection:
         self._streams = streams or OpenStreams()
 
     def __mapping__(self) -> dict[str, Handler]:
-        """The same method under the names of both versions."""
+        """Return the handler of the method, under the names of both versions."""
         handler = Handler(
             self._answer_all, Cardinality.STREAM_STREAM, ServerReflectionRequest, ServerReflectionResponse
         )
@@ -98,7 +99,7 @@ class Reflection:
                 with trio.move_on_after(IDLE):
                     request = await stream.recv_message()
                 if request is None:
-                    # The client has ended its side, or has been silent for too long. Every request is answered.
+                    # The client has ended its side or was idle for too long. Every request has been answered.
                     return
                 if files is None:
                     files = self._files if self._payloads is None else self._payloads()
@@ -116,7 +117,7 @@ class Reflection:
             found = files.file(asked)
         if asked is None:
             answer.error_response = Refused(
-                error_code=Status.UNIMPLEMENTED.value, error_message="extensions are not described here"
+                error_code=Status.UNIMPLEMENTED.value, error_message="extensions are not supported"
             )
         elif found is None:
             answer.error_response = Refused(error_code=Status.NOT_FOUND.value, error_message=f"{asked} not found")

@@ -1,4 +1,4 @@
-"""A channel over a network: calls and watches on connections of their own, to several servers in turn."""
+"""A channel over a network. Unary calls and streams use separate connections, and servers are tried in turn."""
 
 from __future__ import annotations
 
@@ -36,24 +36,24 @@ CHANNEL_LIMITS = Limits(
     keepalive_interval=30.0,
     keepalive_timeout=10.0,
 )
-"""What a channel accepts unless told otherwise: a list of everything is one message."""
+"""The default limits of a channel. Messages may be large because a list of all resources is one message."""
 
-# How often a call that certainly has not been begun is sent again.
+# How often a call is sent in all, if each time the server certainly has not begun to handle it.
 _ATTEMPTS = 3
 
 
 def _ignore(path: str, error: BaseException) -> None:
-    """Report to nobody."""
+    """Ignore the report."""
 
 
 class RemoteChannel:
-    """Calls services on other machines. Made by `open_channel`.
+    """A channel to servers on other machines. Create it with `open_channel`.
 
-    A failed connection is a GRPCError of status UNAVAILABLE. A call that a server certainly has not begun is sent
-    again, to the next server if need be; one that it may have begun never is.
+    A failed connection raises GRPCError with status UNAVAILABLE. A call is sent again, if necessary to the next
+    server, only if the first server certainly has not begun to handle it.
 
     Attributes:
-        timeout: seconds for a unary call.
+        timeout: the timeout in seconds of a unary call.
     """
 
     knows_outcomes = False
@@ -72,18 +72,24 @@ class RemoteChannel:
         self._codec = codec
         self._decoders = decoders
         self.timeout = timeout
-        # Another host that is asked over plain TCP, to which no token may be sent.
+        # A remote host that is reached over plain TCP. No token may be sent to it.
         self._plain_text = plain_text
 
     async def unary(
         self, path: str, request: object, reply_type: type[Reply], *, metadata: Metadata | None = None
     ) -> Reply:
-        """Call a unary method within the channel's timeout, or what is left of the caller's own deadline, which
-        the server is told.
+        """Call a unary method and return its reply.
+
+        The call ends at the channel's timeout or at the caller's own deadline, whichever is earlier. The server is
+        given that deadline.
+
+        Raises:
+            NotBegun: the call failed and certainly had no effect.
+            GRPCError: the call failed, and it may have had an effect.
         """
         self._check_metadata(metadata)
         body = self._codec.encode(request)
-        # A request may ask the server to wait before it answers. That time comes on top.
+        # A request may ask the server to wait before it answers. That time is added to the timeout.
         timeout = self.timeout + getattr(request, "wait_ms", 0) / 1000
         ends = min(trio.current_time() + timeout, trio.current_effective_deadline())
         with trio.CancelScope(deadline=ends):
@@ -95,21 +101,21 @@ class RemoteChannel:
                 except Unsent as error:
                     if attempt == _ATTEMPTS:
                         raise NotBegun(Status.UNAVAILABLE, str(error)) from error
-        # A deadline of the caller's own raises its Cancelled here; this one is the channel's.
+        # If the caller's own deadline has passed, this raises Cancelled. Otherwise it was the channel's timeout.
         await trio.lowlevel.checkpoint()
-        raise GRPCError(Status.DEADLINE_EXCEEDED, f"{path} has not been answered in {timeout:g} s")
+        raise GRPCError(Status.DEADLINE_EXCEEDED, f"{path} timed out after {timeout:g} s")
 
     def stream(
         self, path: str, request: object, *, metadata: Metadata | None = None
     ) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
-        """Open a server stream. What it yields is what the decoder passed in for ``path`` makes of the messages."""
+        """Open a server stream. It yields the messages as decoded by the channel's decoder for ``path``."""
         self._check_metadata(metadata)
         return _Items(self._watches, path, self._codec.encode(request), metadata, self._decoder(path))
 
     def duplex(
         self, path: str, request: object, *, metadata: Metadata | None = None
     ) -> AbstractAsyncContextManager[Duplex]:
-        """Open a call in which both sides stream. It begins with ``request``; `Duplex.send` sends more."""
+        """Open a bidirectional stream. It begins with ``request``; `Duplex.send` sends more."""
         self._check_metadata(metadata)
         decoder = self._decoder(path)
         return _Duplex(self._watches, path, self._codec.encode(request), metadata, decoder, self._codec)
@@ -130,12 +136,12 @@ class RemoteChannel:
         try:
             reply: Reply = self._codec.decode(reply_type, body)
         except ValueError as error:
-            raise GRPCError(Status.INTERNAL, f"{path} answered with what is {error}") from error
+            raise GRPCError(Status.INTERNAL, f"invalid reply from {path}: {error}") from error
         return reply
 
 
 class Duplex(Protocol):
-    """A call in which both sides stream: its answers, as an iterator, and a way to ask on."""
+    """A bidirectional stream: an async iterator of replies, and a method to send more requests."""
 
     async def send(self, request: object) -> None:
         """Send one more request."""
@@ -147,7 +153,7 @@ class Duplex(Protocol):
 class _Items:
     """The items of a server stream: an async context manager that is its own iterator."""
 
-    # Whether the first request is the last one.
+    # True if the first request is the last one.
     _ends = True
 
     def __init__(self, pool: Pool, path: str, body: bytes, metadata: Metadata | None, decoder: StreamDecoder) -> None:
@@ -189,7 +195,7 @@ class _Items:
 
     async def __anext__(self) -> Any:
         if self._call is None:
-            raise RuntimeError("a stream is read inside `async with channel.stream(...) as items:`")
+            raise RuntimeError("the stream is not open: read it inside `async with channel.stream(...) as items:`")
         while not self._ready:
             try:
                 bodies = await self._call.messages()
@@ -200,7 +206,7 @@ class _Items:
             try:
                 self._ready.extend(self._decoder(bodies))
             except ValueError as error:
-                raise GRPCError(Status.INTERNAL, f"{self._path} sent what is {error}") from error
+                raise GRPCError(Status.INTERNAL, f"invalid message from {self._path}: {error}") from error
         return self._ready.popleft()
 
     async def _close(
@@ -215,7 +221,7 @@ class _Items:
 
 
 class _Duplex(_Items):
-    """The same where the client goes on asking."""
+    """A bidirectional stream: the client may send more requests."""
 
     _ends = False
 
@@ -236,9 +242,9 @@ class _Duplex(_Items):
         return self
 
     async def send(self, request: object) -> None:
-        """See `Duplex.send`."""
+        """Send one more request."""
         if self._call is None:
-            raise RuntimeError("a request is sent inside `async with channel.duplex(...) as call:`")
+            raise RuntimeError("the call is not open: send inside `async with channel.duplex(...) as call:`")
         await self._call.send(self._codec.encode(request))
 
 
@@ -257,21 +263,27 @@ async def open_channel(
     avoids: Avoids = never,
     insecure: bool = False,
 ) -> AsyncIterator[RemoteChannel]:
-    """``async with open_channel("10.0.0.1:9000,10.0.0.2:9000", decoders={path: Decoder}) as channel: ...``
+    """Open a channel to one or more servers::
 
-    No connection is made before the first call. All are closed when the block ends.
+        async with open_channel("10.0.0.1:9000,10.0.0.2:9000", decoders={path: Decoder}) as channel:
+            reply = await channel.unary(path, request, Reply)
+
+    The first call makes the first connection. All connections are closed when the block ends.
 
     Args:
-        endpoints: the servers' addresses; any of them serves.
-        tls: for TCP endpoints, as `client_tls` makes it.
-        server_name: the name that the servers' certificates must have, if it isn't the endpoint's host.
-        decoders: for each method that streams, what makes a decoder for one stream.
-        timeout: seconds for a unary call, where the caller's own deadline is no shorter.
-        connect_timeout: seconds for a connection to one endpoint.
-        avoids: whether the failure of a call says that its server is to get no new ones for a time, if there is
-            another.
-        insecure: send tokens to other hosts over plain TCP, too. Otherwise a call that has one in its metadata raises
-            InvalidArgument.
+        endpoints: the servers' addresses. Any of them can answer any call.
+        tls: the context for TCP endpoints, such as `client_tls` makes.
+        server_name: the name in the servers' certificates, if it differs from the endpoint's host.
+        decoders: for the path of each streaming method, a function that returns a decoder for one stream.
+        codec: encodes requests and decodes unary replies. By default they are protobuf messages.
+        limits: the limits on servers.
+        timeout: the timeout in seconds of a unary call. A shorter deadline of the caller takes precedence.
+        connect_timeout: the timeout in seconds of connecting to one endpoint.
+        report: called with a name and the error when an unexpected exception is caught in the background.
+        avoids: returns True if, after a call failed with the given error, its server should receive no new calls for a
+            while. That only applies if there is another server.
+        insecure: allow sending tokens to other hosts over plain TCP. Otherwise a call with a token in its metadata
+            raises InvalidArgument.
     """
     wanted = addresses(endpoints)
     plain_text = None if insecure else plain_text_host(wanted, tls)

@@ -1,4 +1,4 @@
-"""One call of a client, from its request to its status."""
+"""A client call, from its request to its status."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from headway.rpc._http2_stream import Http2Stream
 from headway.rpc._protocol import Http2Protocol
 from headway.rpc._wire import MessageParser, framed
 
-# What a proxy's answer that isn't gRPC's means, as gRPC's documents have it.
+# The gRPC status for an HTTP response that isn't gRPC, for example from a proxy. From gRPC's documentation.
 _HTTP_STATUSES = {
     "400": Status.INTERNAL,
     "401": Status.UNAUTHENTICATED,
@@ -30,32 +30,35 @@ _HTTP_STATUSES = {
     "504": Status.UNAVAILABLE,
 }
 
-# A web server answers by itself with these; a proxy that has passed the call on answers with others.
+# HTTP statuses of a web server that has not passed the call on. A proxy that has passed it on answers with others.
 _PAGES = ("301", "302", "307", "308", "404", "405", "415", "505")
 
 _MOST_MILLISECONDS = 99_999
-# Digits.
+# In digits.
 _LONGEST_LIMIT = 19
 
 
 class Unsent(Exception):
-    """The server has certainly not begun with this call."""
+    """The server certainly has not begun to handle this call."""
 
 
 def _timeout(left: float) -> str:
-    """As the header has it, whose numbers have eight digits: never less, so that the client's own deadline is first."""
+    """Return the value of the ``grpc-timeout`` header, which has at most eight digits.
+
+    It is rounded up, so that the client's own deadline passes first.
+    """
     if left < _MOST_MILLISECONDS:
         return f"{math.ceil(max(left, 0.001) * 1000)}m"
     return encode_timeout(min(left, 99_999_999))
 
 
 def _list_size(headers: list[tuple[str, str]]) -> int:
-    """As HTTP/2 counts it."""
+    """Return the size of the header list as HTTP/2 counts it."""
     return sum(len(name.encode()) + len(value.encode()) + 32 for name, value in headers)
 
 
 class RemoteCall:
-    """A call on a connection: `begin` it, then take its messages, then `release` it in any case."""
+    """A call on a connection. Call `begin`, then read its messages, and always call `release` at the end."""
 
     def __init__(self, protocol: Http2Protocol, host: str, scheme: str, message_size: int) -> None:
         self._protocol = protocol
@@ -69,8 +72,14 @@ class RemoteCall:
     async def begin(
         self, path: str, body: bytes, metadata: Metadata | None, deadline: float | None, *, end: bool = True
     ) -> None:
-        """Send the request. ``deadline``, by Trio's clock, is told to the server. Raises TooLarge when it is more than
-        the server has said that it takes. Without ``end`` more requests may follow, by `send`.
+        """Send the request.
+
+        Args:
+            deadline: the deadline in Trio's time, which is sent to the server.
+            end: False if more requests may follow, by `send`.
+
+        Raises:
+            TooLarge: the request is larger than the limit that the server has announced.
         """
         limit = self._protocol.message_limit
         if limit is not None and len(body) > limit:
@@ -85,19 +94,22 @@ class RemoteCall:
         await self.begin_raw(path, headers, framed(body), deadline, end=end)
 
     async def send(self, body: bytes) -> None:
-        """Send one more request of a call that was begun without an end."""
+        """Send one more request, on a call that was begun with ``end=False``."""
         try:
             await self._stream.send_data(framed(body))
         except (StreamTerminatedError, ProtocolError) as error:
-            # Why it has ended is said to who reads its answers.
+            # If the call has a status, the reader of its replies raises it.
             if not self._has_status():
                 raise self._lost(error) from error
 
     async def begin_raw(
         self, path: str, headers: list[tuple[str, str]], data: bytes, deadline: float | None, *, end: bool = True
     ) -> None:
-        """Send a request, or the beginning of one, that is in bytes already. Raises Unsent when nothing was sent, and
-        NotBegun when the server has said that it doesn't take so much metadata: it would end the connection.
+        """Send a request, or the beginning of one, that is already encoded.
+
+        Raises:
+            Unsent: nothing was sent.
+            NotBegun: the metadata exceeds the limit that the server has announced. Sending it would end the connection.
         """
         ours = [
             (":method", "POST"),
@@ -119,12 +131,12 @@ class RemoteCall:
         except (StreamTerminatedError, ProtocolError) as error:
             if self._stream.id is None:
                 raise Unsent(f"the connection to {self._host} ended: {error}") from error
-            # The server may have answered before it had read everything; its status then says more.
+            # The server may have answered before it read everything. Its status is then more useful than this error.
             if not self._has_status():
                 raise self._lost(error) from error
 
     async def one_message(self) -> bytes:
-        """The reply of a unary call."""
+        """Wait for the reply of a unary call and return it."""
         bodies: list[bytes] = []
         while True:
             more = await self.messages()
@@ -136,8 +148,10 @@ class RemoteCall:
         return bodies[0]
 
     async def messages(self) -> list[bytes]:
-        """The bodies of the messages that have come, as soon as there are any; empty when the call has ended well.
-        Raises the status that it ended with otherwise.
+        """Wait for messages and return the bodies of those that have arrived, or an empty list if the call succeeded.
+
+        Raises:
+            GRPCError: the call ended with another status than OK.
         """
         while True:
             data = await self.data()
@@ -149,7 +163,7 @@ class RemoteCall:
                 return bodies
 
     async def data(self) -> bytes:
-        """Some of the answer, as it stands in the stream, as soon as there is any; empty at its end."""
+        """Wait for raw data of the response and return it, or ``b""`` at the end of the stream."""
         await trio.lowlevel.checkpoint()
         try:
             return await self._stream.buffer.take()
@@ -159,11 +173,15 @@ class RemoteCall:
             return b""
 
     async def head(self) -> list[tuple[str, str]]:
-        """The headers of the answer. Raises a GRPCError when they aren't gRPC's."""
+        """Wait for the headers of the response and return them.
+
+        Raises:
+            GRPCError: the response is not gRPC.
+        """
         try:
             headers = await self._stream.recv_headers()
         except StreamTerminatedError as error:
-            # They may have come together with the end of the stream.
+            # The headers may have arrived together with the end of the stream.
             if self._stream.headers is None:
                 raise self._lost(error) from error
             headers = self._stream.headers
@@ -174,23 +192,27 @@ class RemoteCall:
 
     @property
     def is_solvent(self) -> bool:
-        """True if the server takes more frames with little content on this connection."""
+        """True if the server should accept more frames with little content on this connection."""
         return self._protocol.is_solvent
 
     @property
     def stream(self) -> Http2Stream:
-        """The stream beneath."""
+        """The underlying HTTP/2 stream."""
         return self._stream
 
     def trailers(self) -> list[tuple[str, str]]:
-        """The trailers of an answer that has ended; raises a GRPCError when it had none."""
+        """Return the trailers of a response that has ended.
+
+        Raises:
+            GRPCError: it had no trailers.
+        """
         trailers = self._stream.trailers
         if trailers is None:
             raise GRPCError(Status.UNKNOWN, f"the server at {self._host} ended the call without a status")
         return trailers
 
     def release(self) -> bool:
-        """End the call, if it hasn't ended, and give its stream back; whether the server had to be told."""
+        """End the call if necessary and release its stream. Return True if a reset had to be sent to the server."""
         told = self._stream.abandon()
         if self._stream.release is not None:
             release, self._stream.release = self._stream.release, None
@@ -201,7 +223,7 @@ class RemoteCall:
         return self._stream.trailers is not None or "grpc-status" in dict(self._stream.headers or ())
 
     def _lost(self, error: Exception) -> Exception:
-        # Who has begun to answer has begun, whatever is said after that.
+        # Once headers have arrived, the call counts as begun. A refusal after that doesn't change it.
         if self._stream.refused and self._stream.headers is None:
             return Unsent(f"the server at {self._host} refused the call")
         return GRPCError(Status.UNAVAILABLE, f"the connection to {self._host} ended: {error}")
@@ -226,7 +248,7 @@ class RemoteCall:
         return NotBegun(status, message)
 
     async def _check_status(self) -> None:
-        """The stream has ended: raise what it ended with, unless that is OK."""
+        """Raise the stream's final status as an error, unless it is OK."""
         headers = dict(self._stream.headers or ())
         trailers = dict(self._stream.trailers or headers)
         given = trailers.get("grpc-status")

@@ -1,4 +1,4 @@
-"""Sending on one connection: transports that can be written to until the end, and the wait for its window."""
+"""Sending on one connection: the queue for its window, and wrappers of its transport."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from h2.connection import H2Connection
 
 from headway.rpc._signal import Signal
 
-# Streams that a window wakes at once. Each passes it on to the next one.
+# The number of streams that an opened window wakes at once. Each passes the rest on to the next ones.
 _WOKEN_AT_ONCE = 16
 
 
 class WindowQueue:
-    """The streams of a connection that wait until its window opens, the longest waiting first.
+    """A FIFO queue of the streams that wait for the connection's window to open.
 
-    A frame that opens it wakes a few of them, however many wait: otherwise a peer could wake a thousand tasks by each
-    window of one byte. A stream that has sent, or that has given up, passes the rest of the window on.
+    Opening the window wakes only a few streams. Otherwise a peer could wake a thousand tasks with each window of one
+    byte. A stream that has sent its data, or was canceled, passes the rest of the window on.
     """
 
     __slots__ = ("_h2", "_waiting")
@@ -27,10 +27,13 @@ class WindowQueue:
         self._waiting: dict[Signal, None] = {}
 
     async def wait(self, updated: Signal) -> None:
-        """Wait until a stream may send. It may have to wait again. ``updated`` is set when its own window opens."""
+        """Wait until the stream may be able to send. The caller must check again.
+
+        ``updated`` is the stream's signal, which is also set when its own window opens.
+        """
         updated.clear()
         if self._h2.outbound_flow_control_window > 0:
-            # The stream's own window is shut. It leaves the connection's to others.
+            # Only the stream's own window is closed. Leave the connection's window to others.
             self.pass_on()
             await updated.wait()
             return
@@ -41,7 +44,7 @@ class WindowQueue:
             del self._waiting[updated]
 
     def pass_on(self) -> None:
-        """Wake the next streams, if the window is open."""
+        """Wake the next streams if the window is open."""
         if not self._waiting or self._h2.outbound_flow_control_window <= 0:
             return
         for _, updated in zip(range(_WOKEN_AT_ONCE), self._waiting, strict=False):
@@ -49,7 +52,7 @@ class WindowQueue:
 
 
 class WhileOpen:
-    """A transport that drops what is written to it once it is closing. asyncio's logs each such write."""
+    """A wrapper of a transport that drops writes once it is closing. asyncio's transport logs each such write."""
 
     __slots__ = ("_transport",)
 
@@ -57,25 +60,25 @@ class WhileOpen:
         self._transport = transport
 
     def is_closing(self) -> bool:
-        """The transport's."""
+        """Return True if the transport is closing."""
         closing: bool = self._transport.is_closing()
         return closing
 
     def write(self, data: bytes) -> None:
-        """Write, or drop."""
+        """Write the data, or drop it if the transport is closing."""
         if not self._transport.is_closing():
             self._transport.write(data)
 
 
 class HalfOf:
-    """A transport of which `close` closes our half."""
+    """A wrapper of a transport whose `close` closes only our half of the connection."""
 
     def __init__(self, transport: Any) -> None:
         self._transport = transport
 
     def close(self) -> None:
-        """Close our half, once everything is sent."""
+        """Close our half when everything has been sent."""
         if not self._transport.is_closing():
-            # The peer may have reset the connection, which its reader has not been told yet.
+            # The peer may have reset the connection without the transport having noticed yet.
             with contextlib.suppress(OSError):
                 self._transport.write_eof()

@@ -1,4 +1,4 @@
-"""A gRPC server on Trio: TCP and Unix sockets, TLS, limits, and an end that clients can resume from."""
+"""A gRPC server on Trio: TCP and Unix sockets, TLS, limits, and a graceful shutdown."""
 
 from __future__ import annotations
 
@@ -35,38 +35,38 @@ Report = Callable[[str, BaseException], None]
 
 _BACKLOG = 1024
 _LISTEN_TIMEOUT = 30.0
-# Seconds for calls to be told that they have ended, once the grace has passed, and then for clients to read it.
+# After the grace period: seconds to send the calls' final statuses, and then as long again for clients to read them.
 _LAST_WORDS = 1.0
-# The part of an unfinished request's memory that is its bytes. Python's objects, the allocator and the reading of
-# frames take the rest: 60 connections that offered 32 MiB each took a sixteenth more.
+# The share of an unfinished request's memory that is its bytes. Python's objects, the allocator and the frame reader
+# take the rest: in a test with 60 connections, each sending 32 MiB, they took a sixteenth more.
 _BYTES_ALONE = 7 / 8
-# Bytes of memory of a connection in its TLS handshake, and of one that is silent, as measured; and how much is worth
-# returning to the system.
+# In bytes: the memory of a connection in its TLS handshake, the memory of an idle connection (both measured), and the
+# least amount of freed memory that is worth returning to the system.
 _HANDSHAKE, _CONNECTION, _WORTH = 64 << 10, 28 << 10, 4 << 20
 
 
 def _nothing(_: str) -> None:
-    """Close a connection that is gone."""
+    """Do nothing, because the connection is already closed."""
 
 
 class _VisitorCalls(Calls):
-    """The calls of a connection, which they keep from being closed in favor of another one."""
+    """The calls of a connection. While any is open, the connection is not closed in favor of a new one."""
 
     def __init__(self, *args: Any, begun: Callable[[], None], **options: Any) -> None:
         super().__init__(*args, **options)
         self._begun = begun
 
     def accept(self, stream: Stream, headers: Any, release_stream: Callable[[], None]) -> None:
-        """Note that the connection is in use, and answer the call."""
+        """Record that the connection is in use, and start the call."""
         self._begun()
         super().accept(stream, headers, release_stream)
 
 
 class Server:
-    """A server that listens. Made by `open_server`.
+    """A listening server. Create it with `open_server`.
 
     Attributes:
-        addresses: where it listens, with the ports that it was given.
+        addresses: the addresses that it listens on, with their actual ports.
     """
 
     def __init__(
@@ -78,17 +78,17 @@ class Server:
         self._report = report or self._failed
         self._tell = notify
         self._notify = BoundedReport(notify)
-        # Held by the connection that goes on with what it has been sent, and by the call that decodes a large request.
+        # Held by a connection while it handles leftover frames, and by a call while it decodes a large request.
         self._turn = trio.Lock()
         self._replies = Budget(limits.server_replies_size)
         self._grace = grace
         self._accepting: list[trio.CancelScope] = []
         self._paths: list[str] = []
-        # A message of the greatest size must have room in them.
+        # A budget must have room for a message of the maximum size.
         self._least_budget = 2 * limits.message_size
         self._budget = Budget(max(int(limits.server_requests_size * _BYTES_ALONE), self._least_budget))
         self._admission = Admission(limits, free_descriptors())
-        # Set when a connection comes while none was in its handshake.
+        # Set when a connection arrives while no other one is in its handshake.
         self._knocked = trio.Event()
         self._buffer = bytearray(READ_AT_ONCE)
         self._memory = MemoryReturn(_WORTH)
@@ -102,19 +102,23 @@ class Server:
         return len(self._connections)
 
     def report(self, path: str, error: BaseException) -> None:
-        """Report a handler that raised something unexpected."""
+        """Report a handler that raised an unexpected exception."""
         self._report(path, error)
 
     def _failed(self, path: str, error: BaseException) -> None:
-        # Whoever may call a method that fails could otherwise fill the log with it.
+        # Bounded, because a client could otherwise fill the log by calling a failing method.
         self._notify(HandlerFailed, path=path, error=error)
 
     async def report_rest(self) -> NoReturn:
-        """Report what peers caused and was left out, once it is due, until cancelled."""
+        """Report the events that were held back, when they are due, until canceled."""
         await self._notify.report_rest()
 
     async def listen(self, carrier: Carrier, where: Address, tls: ssl.SSLContext | None) -> None:
-        """Begin to listen. Raises OSError if the address cannot be bound."""
+        """Start to listen.
+
+        Raises:
+            OSError: the address cannot be bound.
+        """
         listeners = await bind(where, _BACKLOG)
         if where.path:
             self._paths.append(where.path)
@@ -134,14 +138,14 @@ class Server:
             await accept(listener, accepted, self._starved, carrier.loop.synchronize)
 
     def _starved(self, error: OSError) -> None:
-        """The process has no descriptor, or no memory, for another connection."""
+        """Make room after the process ran out of descriptors or memory for a new connection."""
         self._admission.make_room()
         self._notify(ConnectionRefused, peer="", why=f"no connection could be accepted: {error.strerror}")
 
     def _accepted(
         self, carrier: Carrier, tls: ssl.SSLContext | None, connection: socket.socket, address: object
     ) -> None:
-        """Carry a new connection, unless there are too many."""
+        """Serve a new connection, unless there are too many."""
         visitor = Visitor(peer_of(address), trio.current_time(), lambda _: connection.close())
         why = self._admission.enter(visitor, scarce=is_scarce(connection.fileno()))
         if why:
@@ -175,7 +179,7 @@ class Server:
         self._knocked.set()
 
     def _certificate(self, tls: ssl.SSLContext) -> ssl.SSLContext:
-        """Return the context with the certificate that the files hold now."""
+        """Return the context with the certificate that is on disk now."""
         if not isinstance(tls, ServerTls):
             return tls
         try:
@@ -186,7 +190,7 @@ class Server:
         return tls.current
 
     def start(self, nursery: trio.Nursery) -> None:
-        """Start what runs beside the connections."""
+        """Start the background tasks."""
         nursery.start_soon(self._end_late, name="rpc handshakes")
         nursery.start_soon(self._memory.run, name="rpc memory")
 
@@ -204,7 +208,7 @@ class Server:
                 self._admission.end_late(trio.current_time() - patience, why)
 
     async def stop(self, carrier: Carrier) -> None:
-        """Take no more calls, end the streams, let the other calls finish within the grace."""
+        """Accept no more calls, end the streams, and let the other calls finish within the grace period."""
         self._stopping = True
         for scope in self._accepting:
             scope.cancel()
@@ -228,7 +232,7 @@ class Server:
             protocol.processor.close("the server has stopped")
         self._admission.end_late(trio.current_time(), "the server has stopped")
         with trio.move_on_after(_LAST_WORDS):
-            # Until the clients have read it all and closed, too.
+            # Wait until the clients have read everything and closed their connections.
             await self._until(lambda: not self._connections)
         for protocol in list(self._connections):
             protocol.give_up()
@@ -276,7 +280,7 @@ class Server:
     def _ended(self, visitor: Visitor, protocol: Http2Protocol) -> None:
         self._lost(visitor)
         budget = protocol.connection.budget if hasattr(protocol, "connection") else None
-        # Its calls hold their requests until they end, which is soon.
+        # The calls hold their requests a little longer, until they end.
         self._memory.freed(_CONNECTION + (0 if budget is None else budget.taken))
         self._connections.pop(protocol, None)
         self._wake()
@@ -285,7 +289,7 @@ class Server:
         if not visitor.settled:
             self._memory.freed(_HANDSHAKE)
         self._admission.leave(visitor)
-        # It refers to the connection, which refers to the visitor. Without the cycle both are freed at once.
+        # Break the reference cycle between connection and visitor, so that both are freed immediately.
         visitor.end = _nothing
 
     def _call_ended(self, visitor: Visitor) -> None:
@@ -307,21 +311,28 @@ async def open_server(
     report: Report | None = None,
     notify: events.Report = events.ignore,
 ) -> AsyncIterator[Server]:
-    """``async with open_server(services, ["127.0.0.1:0", "unix:/run/headway.sock"]) as server: server.addresses``
+    """Open a server that listens on the given addresses::
 
-    When the block ends, the server takes no more calls, ends the streams with UNAVAILABLE, from which a client
-    resumes, and gives the other calls ``grace`` seconds to finish.
+        async with open_server(services, ["127.0.0.1:0", "unix:/run/headway.sock"]) as server:
+            print(server.addresses)
+
+    When the block ends, the server accepts no more calls. It ends the streams with UNAVAILABLE, so that clients resume
+    them elsewhere, and gives the other calls ``grace`` seconds to finish.
 
     Args:
-        listen: addresses; port 0 takes a free one.
-        tls: for the TCP addresses, as `server_tls` makes it. A certificate of that kind that is renewed on disk is used
-            without a restart. A Unix socket is guarded by its file's permissions.
-        limits: what clients are held to.
-        report: is called with the method's path when a handler has raised something unexpected. Unless given, that is
-            a `HandlerFailed` event.
-        notify: is called with the events of `headway.events` that peers cause, each kind at most once a second.
+        services: the services to serve.
+        listen: the addresses. Port 0 picks a free port.
+        tls: the context for the TCP addresses. If `server_tls` made it, a certificate that is renewed on disk is used
+            without a restart. Unix sockets don't use TLS; the permissions of their files protect them.
+        limits: the limits on clients.
+        grace: the seconds that unary calls get to finish.
+        report: called with the method's path and the error when a handler raises an unexpected exception. By default
+            it becomes a `HandlerFailed` event.
+        notify: called with the events of `headway.events` that peers cause, at most once a second for each kind.
 
-    Raises InvalidArgument for an address that is none, OSError for one that can't be had.
+    Raises:
+        InvalidArgument: an address is invalid.
+        OSError: an address cannot be bound.
     """
     wanted = [address(each) for each in listen]
     if tls is not None:

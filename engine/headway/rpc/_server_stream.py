@@ -1,4 +1,4 @@
-"""What a handler is given when its call came over the network."""
+"""The stream that a handler receives for a call over the network."""
 
 from __future__ import annotations
 
@@ -25,36 +25,37 @@ from headway.rpc._wire import Codec, Encoded, MessageParser, StreamEncoder, fram
 
 
 class _Subtype(CodecBase):
-    """Tells grpclib's stream what its content type is; the encoding itself is done here."""
+    """A codec that only tells grpclib's stream its content type. `ServerStream` does the encoding."""
 
     __content_subtype__ = "proto"
 
     def encode(self, message: Any, message_type: Any) -> bytes:  # pragma: no cover
-        """Not called."""
+        """Raise NotImplementedError. It is never called."""
         raise NotImplementedError
 
     def decode(self, data: bytes, message_type: Any) -> Any:  # pragma: no cover
-        """Not called."""
+        """Raise NotImplementedError. It is never called."""
         raise NotImplementedError
 
 
 _SUBTYPE = _Subtype()
 _DISPATCH = _DispatchServerEvents()
-# Characters of a status's message: it travels in a header, of which a peer takes few (`Limits.header_size`), each
-# character by up to twelve bytes; and it often quotes what the client has sent.
+# The maximum length of a status's message, in characters. It is sent in a header, where each character takes up to
+# twelve bytes and the peer limits the size (`Limits.header_size`). The message often quotes the client's input.
 _MESSAGE_LIMIT = 1000
-# Bytes from which a request is decoded in a turn of its own, and a reply is counted while it waits.
+# A request of at least this many bytes is decoded in a turn of its own. A reply of that size is charged to the budget
+# while it waits.
 _LARGE = 4 << 10
-# Bytes of memory that a call takes before anything of its request has come, as measured.
+# The memory in bytes of a call before its request arrives, as measured.
 _CALL = 12 << 10
 _HEADERS = [(":status", "200"), ("content-type", "application/grpc+proto")]
 
 
 class ServerStream(Stream[Any, Any]):
-    """grpclib's server stream, in a Trio task: messages by our codec, within limits.
+    """grpclib's server stream in a Trio task, with our codec and limits.
 
     Attributes:
-        encodes: True: what is sent becomes bytes, as it doesn't inside a process.
+        encodes: True, because messages are encoded. The stream of an in-process channel passes them as they are.
     """
 
     encodes = True
@@ -85,19 +86,19 @@ class ServerStream(Stream[Any, Any]):
             deadline=deadline,
         )
         self.headers = headers
-        # Whether more replies are to come for as long as the client likes: a server that stops doesn't wait for those.
+        # True if the call may go on for as long as the client likes. A stopping server doesn't wait for such calls.
         self.streaming = handler.cardinality.server_streaming
         self._end = end
         self._turn = turn
         self._replies = replies
-        # Bytes of replies that wait for the client to read, as the budget counts them.
+        # The bytes of replies that wait for the client to read, as charged to the budget.
         self._waiting = 0
         self._given_up = False
         self._inbox = stream
         self._limits = limits
         self._parser = MessageParser(limits.message_size)
         self._bodies: list[bytes] = []
-        # Whether anybody has been given anything to act on.
+        # True if the handler has received a message, so that the call may have an effect.
         self.begun = False
         self._message_codec: Codec = services.codec
         self._encoder: StreamEncoder | None = services.encoders.get(path)
@@ -105,37 +106,41 @@ class ServerStream(Stream[Any, Any]):
         stream.buffer.count(_CALL)
 
     def end_after(self, seconds: float, error: GRPCError) -> None:
-        """End the call with this status in so many seconds, wherever its handler stands by then."""
+        """End the call with this error after ``seconds``, whatever its handler is doing then."""
         self._end(error, trio.current_time() + seconds)
 
     def limit_message(self, size: int) -> None:
-        """Refuse messages over this size, too. To be called before the first one is received."""
+        """Reject messages over this size, in addition to the limit. Call it before the first message is received."""
         self._parser = MessageParser(min(size, self._limits.message_size))
 
     def _refused(self, error: GRPCError) -> None:
-        """Free the parts of the request and end the handler, which may wait for something else and hold some too."""
+        """Free the parts of the request and end the handler, which may hold some of them while it waits."""
         self._parser = MessageParser(self._limits.message_size)
         self._end(error, -math.inf)
 
     @property
     def http2(self) -> Http2Stream:
-        """The stream beneath, for a handler that passes bytes on."""
+        """The underlying HTTP/2 stream, for a handler that forwards bytes."""
         return self._inbox
 
     async def send_headers(self, headers: list[tuple[str, str]], *, end: bool = False) -> None:
-        """Send headers as they are: those of the answer, or with ``end`` its trailers, or both in one."""
+        """Send raw headers: the response's headers or, with ``end``, its trailers or a trailers-only response."""
         await self._inbox.send_headers(headers, end_stream=end)
         self._send_initial_metadata_done = True
         self._send_trailing_metadata_done = end
 
     @property
     def path(self) -> str:
-        """The method that was called."""
+        """The path of the called method."""
         return self._method_name
 
     async def recv_message(self) -> Any:
-        """The next message of the client, None at the end. A client that doesn't send its request is not waited
-        for for ever; one that streams may take its time.
+        """Wait for the client's next message and return it, or None at the end.
+
+        A unary request must arrive within the ``request_timeout``. A client that streams may take its time.
+
+        Raises:
+            GRPCError: the request is invalid, too large, or did not arrive in time.
         """
         patience = float("inf") if self._cardinality.client_streaming else self._limits.request_timeout
         with trio.move_on_after(patience) as scope:
@@ -151,15 +156,15 @@ class ServerStream(Stream[Any, Any]):
                 self._bodies = self._parser.feed(data)
                 self._inbox.buffer.done(held + len(data) - self._parser.held)
         if not self._cardinality.client_streaming:
-            # What comes behind the one request is nobody's.
+            # Discard anything after the only request.
             self._inbox.buffer.close()
         if scope.cancelled_caught:
-            raise GRPCError(Status.DEADLINE_EXCEEDED, f"the request was not there after {patience} s")
+            raise GRPCError(Status.DEADLINE_EXCEEDED, f"the request did not arrive within {patience} s")
         body = self._bodies.pop(0)
         if len(body) < _LARGE:
             message = self._decoded(body)
         else:
-            # One of them in a turn of the loop, however many connections send them.
+            # Decode at most one large request per turn of the loop, even if many connections send them.
             async with self._turn:
                 message = self._decoded(body)
         self.begun = True
@@ -172,28 +177,28 @@ class ServerStream(Stream[Any, Any]):
             raise GRPCError(Status.INVALID_ARGUMENT, str(error)) from error
 
     def hold(self, size: int) -> None:
-        """Count so many bytes of replies as held for the client. A call may be given up for what others hold."""
+        """Charge ``size`` bytes of waiting replies to the budget. That may end this call or another one."""
         if size != self._waiting and not self._given_up:
             before, self._waiting = self._waiting, size
             self._replies.held(self, before, size)
 
     def refuse(self) -> None:
-        """End the call: of all replies that wait for their clients to read, too much is held."""
+        """End the call, because the replies that wait for clients to read take too much memory."""
         self.hold(0)
         self._given_up = True
         status = Status.UNAVAILABLE if self.streaming else Status.RESOURCE_EXHAUSTED
         self._end(
-            GRPCError(status, "too much waits for clients to read, and this reply is among the largest"), -math.inf
+            GRPCError(status, "unread replies take too much memory, and this reply is among the largest"), -math.inf
         )
 
     async def send_message(self, message: Any) -> None:
-        """Send a message, or whatever the method's encoder takes. Waits while the client doesn't read."""
+        """Send a message, or an item that the method's encoder accepts. Wait while the client doesn't read."""
         await trio.lowlevel.checkpoint()
         parts: Iterable[bytes] | None = message.pieces if isinstance(message, Encoded) else None
         if parts is None and self._encoder is not None:
             parts = self._encoder(message)
         data = framed(self._message_codec.encode(message)) if parts is None else b""
-        # The one reply of a call goes out with its headers and trailers: one write in place of three.
+        # The reply of a unary call is sent with its headers and trailers, in one write instead of three.
         only = parts is None and not self._cardinality.server_streaming
         if only and not self._send_initial_metadata_done and self._inbox.hold(_HEADERS, data):
             self._send_initial_metadata_done = self._send_message_done = True
@@ -209,7 +214,7 @@ class ServerStream(Stream[Any, Any]):
                 await give_way()
 
     async def send_data(self, data: bytes) -> None:
-        """Send what stands in a stream after the headers. Waits while the client doesn't read."""
+        """Send data of the response's body. Wait while the client doesn't read."""
         counted = len(data) >= _LARGE and not self._waiting
         if counted:
             self.hold(len(data))
@@ -221,7 +226,7 @@ class ServerStream(Stream[Any, Any]):
             raise GRPCError(Status.UNAVAILABLE, "the client does not read")
 
     async def conclude(self, error: GRPCError | None) -> None:
-        """Send the trailers, if that is still possible and hasn't been done."""
+        """Send the trailers, if they have not been sent and the stream is still open."""
         stream = self._inbox
         if self._send_trailing_metadata_done or not stream.writable:
             return
@@ -236,19 +241,19 @@ class ServerStream(Stream[Any, Any]):
                     status_message=_shortened(error.message),
                     metadata=None if self.begun else _not_begun(error),
                 )
-        # What the client still wanted to send is of no use now.
+        # Anything that the client still sends is useless.
         stream.abandon(ErrorCodes.NO_ERROR)
 
 
 def _not_begun(error: GRPCError) -> dict[str, str]:
-    """The trailers that say so."""
+    """Return the trailers that say that no handler received the request."""
     if isinstance(error, Oversized):
         return {NOT_BEGUN: "1", MESSAGE_LIMIT: str(error.limit)}
     return {NOT_BEGUN: "1"}
 
 
 def _shortened(message: str | None) -> str | None:
-    """What of a status's message a header has room for."""
+    """Return a status's message with its middle cut out if it is too long for a header."""
     if message is None or len(message) <= _MESSAGE_LIMIT:
         return message
     half = _MESSAGE_LIMIT // 2

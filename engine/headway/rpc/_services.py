@@ -1,4 +1,4 @@
-"""The services of a process, registered once and offered on every interface from here."""
+"""The registry of a process's services, shared by all its interfaces."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from headway.rpc._wire import Codec, StreamEncoder
 
 Function = Callable[[Any], Awaitable[None]]
 Interceptor = Callable[[str, Any, Function], Awaitable[None]]
-"""``await interceptor(path, stream, handler)``: calls ``await handler(stream)``, or raises, or answers by itself."""
+"""A function around a handler, called as ``await interceptor(path, stream, handler)``.
+
+It calls ``await handler(stream)``, raises an error, or answers the call itself.
+"""
 
 
 class FastCodec:
@@ -23,32 +26,36 @@ class FastCodec:
 
 
 MOST_FIELDS = 12_000
-"""Fields of one request, with those of all messages in it. A payload counts as one: it is bytes to the service."""
+"""The maximum number of fields of one request, including nested messages. A payload is bytes and counts as one."""
 
-# Bytes that are decoded without counting: they can't have more fields than are decoded in some milliseconds.
+# A request of up to this many bytes is decoded without counting its fields. Decoding it takes a few milliseconds.
 _SHORT_REQUEST = 16 << 10
 
 
 class RequestCodec(FastCodec):
-    """The codec of a server: nobody makes it decode for long, before it is known who asks."""
+    """The codec of a server. It limits the decoding time, because requests are decoded before authentication."""
 
     @staticmethod
     def decode(cls: type[Any], data: bytes) -> Any:
-        """The request. Raises PayloadError when it has more than MOST_FIELDS fields."""
+        """Decode a request.
+
+        Raises:
+            PayloadError: it has more than MOST_FIELDS fields.
+        """
         if len(data) > _SHORT_REQUEST:
             check_field_count(cls, data, MOST_FIELDS)
         return decode(cls, data)
 
 
 class Services:
-    """Which handler answers which method, and how what it sends becomes bytes.
+    """The handlers of all methods, and the encoders of what they send.
 
     Args:
-        services: objects with grpclib's ``__mapping__``; their handlers are Trio's.
-        encoders: for methods whose handlers send something else than messages.
-        interceptors: are called around every handler, the first outermost.
-        otherwise: answers every other method of the network; it is given the stream of a call, and no interceptor
-            stands around it.
+        services: objects with grpclib's ``__mapping__`` whose handlers run on Trio.
+        encoders: by path, the encoders of methods whose handlers send something other than messages.
+        interceptors: functions called around every handler. The first is the outermost.
+        codec: decodes requests and encodes messages. By default they are protobuf messages.
+        otherwise: handles calls over the network to every other method, without interceptors.
     """
 
     def __init__(
@@ -68,22 +75,22 @@ class Services:
             self.add(service)
 
     def add(self, service: Any) -> None:
-        """Offer one more service."""
+        """Add a service."""
         for path, handler in service.__mapping__().items():
             self._add(path, handler)
 
     def handler(self, path: str) -> Handler | None:
-        """What answers a method, if anything does."""
+        """Return the handler of a method, or None if the method is not found."""
         return self.handlers.get(path, self._otherwise)
 
     @property
     def forwards(self) -> bool:
-        """Whether another server answers, which has limits of its own."""
+        """True if calls may be forwarded to another server, which has its own limits."""
         return self._otherwise is not None
 
     @property
     def names(self) -> list[str]:
-        """The full names of the services, in order."""
+        """The full names of the services, sorted."""
         return sorted({path[1:].partition("/")[0] for path in self.handlers})
 
     def _add(self, path: str, handler: Handler) -> None:
@@ -93,7 +100,7 @@ class Services:
         self.handlers[path] = handler._replace(func=function)
 
     def __mapping__(self) -> dict[str, Handler]:
-        """All handlers: a registry is a service itself, so that a channel in the process takes it as one."""
+        """Return all handlers. With this method a registry can be passed to an in-process channel like a service."""
         return self.handlers
 
 

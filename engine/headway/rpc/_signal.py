@@ -1,4 +1,4 @@
-"""asyncio.Event's face for Trio's tasks: grpclib's coroutines wait on it and become Trio's."""
+"""An event for Trio tasks with the interface of asyncio.Event."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import trio
 
 
 class Signal:
-    """Set and cleared any number of times; `fail` ends every wait, present and future, with an error.
+    """An event that can be set, cleared, and failed. After `fail`, every current and future wait raises the error.
 
-    grpclib's HTTP/2 streams wait on nothing but events and queues. Given these instead, they run in Trio's tasks
-    as they are, with no asyncio task beside them.
+    grpclib's HTTP/2 streams wait only on events and queues. With these replaced, their coroutines run unchanged in Trio
+    tasks, without any asyncio task.
     """
 
     __slots__ = ("_failure", "_lot", "_set")
@@ -17,39 +17,39 @@ class Signal:
     def __init__(self, *, is_set: bool = False) -> None:
         self._set = is_set
         self._failure: Exception | None = None
-        # Made when somebody waits, which most never do: a call has four signals, and Python's garbage collector looks
-        # through all that an open call keeps.
+        # Created on the first wait, because most signals are never waited for. A call has four signals, and Python's
+        # garbage collector traverses everything that an open call holds.
         self._lot: trio.lowlevel.ParkingLot | None = None
 
     @property
     def failure(self) -> Exception | None:
-        """What `fail` was called with."""
+        """The error passed to `fail`, or None."""
         return self._failure
 
     def is_set(self) -> bool:
-        """Whether `wait` would return at once."""
+        """Return True if the signal is set, so that `wait` would not block."""
         return self._set
 
     def set(self) -> None:
-        """Let everyone go who waits."""
+        """Set the signal and wake all waiting tasks."""
         self._set = True
         self._wake()
 
     def clear(self) -> None:
-        """Let them wait from now on."""
+        """Clear the signal, so that `wait` blocks."""
         self._set = False
 
     def fail(self, error: Exception) -> None:
-        """Raise ``error`` from every wait, from now on. The first one stays."""
+        """Make every current and future wait raise ``error``. Only the first call has an effect."""
         if self._failure is None:
             self._failure = error
         self._wake()
 
     async def wait(self) -> None:
-        """Until set. Not a checkpoint when there is nothing to wait for."""
+        """Wait until the signal is set. It is not a checkpoint if the signal is already set."""
         while True:
             if self._failure is not None:
-                # Each waiter needs an error of its own: a traceback is written into it.
+                # Each waiter needs its own error, because raising stores a traceback in it.
                 raise type(self._failure)(*self._failure.args)
             if self._set:
                 return

@@ -1,4 +1,4 @@
-"""TLS contexts that speak HTTP/2: for a server, for a client, and where both must show a certificate."""
+"""TLS contexts for HTTP/2 servers and clients, optionally with client certificates."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from headway._private_files import check_secret
 
 File = str | PathLike[str]
 
-# Seconds from one look at the files to the next.
+# The minimum interval in seconds between two checks of the files.
 _LOOK = 1.0
 
 
 class ServerTls(ssl.SSLContext):
-    """A server's TLS context that follows its files: the certificate, the key and the authorities of clients.
+    """A server's TLS context that reloads its files: the certificate, the key and the CA certificates for clients.
 
-    Headway's server looks at the files when a connection comes, at most once a second. When one has changed, the
-    next handshake uses the new content. Files that cannot be used, such as a certificate without its key, change
-    nothing. Settings of the context itself, such as ciphers, stay.
+    Headway's server checks the files when a connection arrives, at most once a second. If one has changed, the next
+    handshake uses the new content. If the new files are invalid, such as a certificate that doesn't match its key, the
+    old content stays in use. Settings of the context itself, such as ciphers, are kept.
 
-    Made by `server_tls`.
+    Create it with `server_tls`.
     """
 
     def __new__(cls, *_: Any) -> ServerTls:
@@ -34,7 +34,7 @@ class ServerTls(ssl.SSLContext):
         check_secret(key or certificate)
         self._seen = self._signature()
         self._looked = time.monotonic()
-        # The context itself has them too: a server of another kind may use it.
+        # Load them into the context itself too, because a server other than Headway's may use it.
         self.verify_flags = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).verify_flags
         self.load_cert_chain(certificate, key)
         if client_ca is not None:
@@ -45,30 +45,37 @@ class ServerTls(ssl.SSLContext):
 
     @property
     def certificate(self) -> str:
-        """The file of the certificate."""
+        """The path of the certificate's file."""
         return os.fspath(self._certificate)
 
     @property
     def current(self) -> ssl.SSLContext:
-        """A context with the certificate, the key and the authorities that were read last."""
+        """A context with the certificate, the key and the CA certificates that were read last."""
         return self._current
 
     def renew(self) -> None:
-        """Read the files now. Raises OSError if they cannot be used; the content that was read before stays in use."""
+        """Read the files now.
+
+        Raises:
+            OSError: a file cannot be used. The content that was read before stays in use.
+        """
         self._seen = self._signature()
         check_secret(self._key or self._certificate)
-        # A whole new context: loading half a pair into the one in use would break it.
+        # Make a new context. Loading a certificate without its key into the one in use would break it.
         renewed = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=self._client_ca)
-        # A server cannot ask a person for the password of a key.
+        # Never prompt for the password of a key.
         renewed.load_cert_chain(self._certificate, self._key, password="")
         if self._client_ca is not None:
             renewed.verify_mode = ssl.CERT_REQUIRED
         self._current = speaking_http2(renewed)
 
     def follow(self) -> bool:
-        """Read the files if they have changed, and return True if they have. Raises OSError as `renew` does.
+        """Read the files if they have changed, and return True if they have.
 
-        A failure is not tried again until a file changes. It looks at the files at most once a second.
+        The files are checked at most once a second. After a failure, they are not read again until one changes.
+
+        Raises:
+            OSError: a file cannot be used, as for `renew`.
         """
         now = time.monotonic()
         if now - self._looked < _LOOK:
@@ -80,7 +87,7 @@ class ServerTls(ssl.SSLContext):
         return True
 
     def _signature(self) -> list[tuple[int, int, int] | None]:
-        """Return the stamps of the files, which differ when a file has changed."""
+        """Return the files' modification times, inodes and sizes, for comparison."""
         return [_stamp(file) for file in (self._certificate, self._key, self._client_ca) if file is not None]
 
 
@@ -93,19 +100,29 @@ def _stamp(file: File) -> tuple[int, int, int] | None:
 
 
 def server_tls(certificate: File, key: File | None = None, *, client_ca: File | None = None) -> ServerTls:
-    """Return the context of a server that shows this certificate, also when the file is renewed while it runs.
+    """Return a server's TLS context with this certificate. If the file is renewed, the new one is used.
 
-    With ``client_ca`` a client must show a certificate that one of its authorities has signed. Raises OSError if a
-    file cannot be used, such as PermissionError when other users can read the key, which may stand in the
-    certificate's file.
+    Args:
+        certificate: the file with the certificate chain.
+        key: the file with the private key. By default the key is in the certificate's file.
+        client_ca: the file with CA certificates. If given, a client must have a certificate signed by one of them.
+
+    Raises:
+        OSError: a file cannot be used. It is PermissionError if other users can read the key.
     """
     return ServerTls(certificate, key, client_ca)
 
 
 def client_tls(ca: File | None = None, *, certificate: File | None = None, key: File | None = None) -> ssl.SSLContext:
-    """For a client: whose signature under the server's certificate it believes, and the certificate it shows.
+    """Return a client's TLS context.
 
-    Raises PermissionError when other users can read the key, as `server_tls` does.
+    Args:
+        ca: the file with the CA certificates to trust. By default the system's are used.
+        certificate: the file with the client's own certificate chain.
+        key: the file with the private key. By default the key is in the certificate's file.
+
+    Raises:
+        OSError: a file cannot be used. It is PermissionError if other users can read the key.
     """
     context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH, cafile=ca)
     if certificate is not None:
@@ -115,7 +132,7 @@ def client_tls(ca: File | None = None, *, certificate: File | None = None, key: 
 
 
 def speaking_http2(context: ssl.SSLContext) -> ssl.SSLContext:
-    """The context as HTTP/2 wants it: the protocol's name agreed on in the handshake, no version before 1.2."""
+    """Configure a context for HTTP/2 and return it: negotiate ``h2`` by ALPN, and require TLS 1.2 or later."""
     context.minimum_version = max(context.minimum_version, ssl.TLSVersion.TLSv1_2)
     context.set_alpn_protocols(["h2"])
     return context

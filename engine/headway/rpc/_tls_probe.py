@@ -1,4 +1,4 @@
-"""Whether a server that closes a plain connection without a word expects TLS: asked by a handshake that is given up."""
+"""A probe that finds out if a server expects TLS, after it has closed a plain connection without an answer."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from headway.rpc._foreign import TLS_RECORDS
 
 
 async def expects_tls(where: Address) -> bool:
-    """Return True if the server answers the first message of a TLS handshake in TLS."""
+    """Return True if the server answers the first message of a TLS handshake with TLS."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    # Nothing is sent but the first message, and nothing that is received is believed.
+    # No verification is needed: only the first message is sent, and the answer is not trusted.
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
     context.set_alpn_protocols(["h2"])

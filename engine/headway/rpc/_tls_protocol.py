@@ -1,4 +1,4 @@
-"""TLS of an accepted connection, on asyncio's protocol: without a buffer for each connection, and bounded."""
+"""TLS for an accepted connection, based on asyncio's protocol, with a shared read buffer and with limits."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ from typing import Any
 from headway.rpc._protocol import UNHEARD, Http2Protocol
 
 READ_AT_ONCE = 64 << 10
-"""Bytes that are read from one connection at once, with TLS and without. asyncio reads 256 KiB."""
+"""The bytes to read from one connection at once, with and without TLS. asyncio reads 256 KiB."""
 
-# Bytes that are read at first, and from a peer whose records are small: as many as have room for 150 changes of keys,
-# which take some milliseconds. A read that is full doubles them.
+# The bytes to read at first, and from a peer that sends small records. They have room for 150 key changes, which take
+# a few milliseconds. A full read doubles the size.
 _LEAST = 4 << 10
-# Bytes of a record that is small.
+# A record of fewer bytes is small.
 _SMALL = 64
 _HEADER = 5
-# What a record that comes after the end counts, in bytes: to decrypt it takes as long as to throw so many away.
+# The cost of a record after the end, in bytes. Decrypting it takes as long as discarding this many bytes.
 _RECORD = 4 << 10
 
 
 class Records:
-    """A counter of the TLS records in a stream of bytes. It reads their headers, which are not encrypted."""
+    """A counter of the TLS records in a stream of bytes. It reads only their headers, which are not encrypted."""
 
     __slots__ = ("_header", "_left")
 
     def __init__(self) -> None:
         self._header = b""
-        # Bytes of the record that has begun.
+        # The bytes missing from the incomplete record.
         self._left = 0
 
     def count(self, data: memoryview) -> int:
-        """Return how many records end in the data."""
+        """Return the number of records that end in the data."""
         ended, at, size = 0, self._left, len(data)
         if 0 < at <= size:
             ended = 1
@@ -56,14 +56,14 @@ class TlsProtocol(SSLProtocol):
 
     Args:
         loop: asyncio's loop.
-        protocol: the protocol that begins when the handshake is done.
+        protocol: the protocol that starts after the handshake.
         context: the settings of the connection.
-        certificate: a context with the certificate and the authorities to use; it may be ``context``.
-        handshake_size: the most bytes of a handshake.
-        handshake_timeout: the most seconds of a handshake.
-        buffer: `READ_AT_ONCE` bytes that all connections of a loop read into. TLS takes them before the next connection
-            reads. asyncio has 256 KiB for each connection from its first byte on.
-        lost: called when the connection is lost. ``protocol`` hears nothing if that is during the handshake.
+        certificate: a context with the certificate and the CA certificates to use. It may be ``context``.
+        handshake_size: the maximum size of a handshake in bytes.
+        handshake_timeout: the maximum duration of a handshake in seconds.
+        buffer: a buffer of `READ_AT_ONCE` bytes, shared by all connections of a loop. TLS consumes the bytes before the
+            next connection reads. asyncio would allocate 256 KiB for each connection.
+        lost: called when the connection is lost. ``protocol`` is not notified if that happens during the handshake.
     """
 
     max_size = READ_AT_ONCE
@@ -95,16 +95,16 @@ class TlsProtocol(SSLProtocol):
             self._sslobj.context = certificate
         self._ssl_buffer = buffer
         self._ssl_buffer_view = memoryview(buffer)
-        # Bytes that wait while the protocol does not read; asyncio has 256 KiB here, too.
+        # The bytes that may wait while the protocol does not read. asyncio's limit is 256 KiB.
         self._set_read_buffer_limits(READ_AT_ONCE)  # type: ignore[attr-defined]  # it is private
         self._left = handshake_size
         self._lost = lost
         self._protocol = protocol
         self._records = Records()
-        # Records that have come, without those that have brought something.
+        # The number of records without content that have not been charged yet.
         self._empty = 0
         self._room = _LEAST
-        # What has come since the end, for nobody.
+        # The cost of what has arrived after the end, in bytes.
         self._unheard = 0
 
     def get_buffer(self, n: int) -> memoryview:
@@ -112,7 +112,7 @@ class TlsProtocol(SSLProtocol):
         return super().get_buffer(n)[: self._room]
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Decrypt the bytes in the buffer, and give up a peer whose handshake is too long."""
+        """Decrypt the bytes in the buffer. Abort the connection if its handshake is too long."""
         state = self._state
         records = self._records.count(self._ssl_buffer_view[:nbytes])
         self._empty += records
@@ -122,7 +122,7 @@ class TlsProtocol(SSLProtocol):
             if self._left < 0:
                 self._transport.abort()
         elif state is SSLProtocolState.DO_HANDSHAKE:
-            # Its records are charged by their bytes.
+            # The records of the handshake were charged by their bytes.
             self._empty = 0
         elif state is SSLProtocolState.WRAPPED:
             self._charge()
@@ -136,13 +136,13 @@ class TlsProtocol(SSLProtocol):
                 self._transport.abort()
 
     def _charge(self) -> None:
-        """Charge the peer for records without content. While nothing is read, nothing tells which these are."""
+        """Charge the peer for records without content. They can't be recognized while reading is paused."""
         if self._empty and not self._app_reading_paused:
             empty, self._empty = self._empty, 0
             self._protocol.receive_empty_records(empty)
 
     def _do_read__copied(self) -> None:
-        # As asyncio's, which does not tell how many records have brought something: each is a read of its own.
+        # Replaces asyncio's method, in order to count the records with content: each one is a separate read.
         pieces = []
         open = True
         with contextlib.suppress(ssl.SSLWantReadError, ssl.SSLSyscallError):
@@ -157,12 +157,12 @@ class TlsProtocol(SSLProtocol):
             self._start_shutdown()
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """The connection is gone."""
+        """Report the loss of the connection."""
         super().connection_lost(exc)
         self._lost()
 
     def _process_outgoing(self) -> None:
-        # asyncio would log each write to a connection that was reset a moment ago.
+        # asyncio would log each write to a connection that has just been reset.
         if self._transport is not None and self._transport.is_closing():
             self._outgoing.read()
             return

@@ -1,4 +1,4 @@
-"""Messages to bytes and back: gRPC's framing, and the seam where a service brings an encoding of its own. Pure."""
+"""gRPC's message framing, and the types of codecs and of a service's own stream encodings. No I/O."""
 
 from __future__ import annotations
 
@@ -11,20 +11,23 @@ from grpclib.const import Status
 from headway.rpc._errors import Oversized
 
 _PREFIX = 5
-# A piece smaller than this is joined to the next: many of a byte each would take many times their size.
+# A piece smaller than this is joined with the next one. Many one-byte pieces would take many times their size.
 _SMALL = 1 << 10
 
 StreamEncoder = Callable[[Any], Iterable[bytes]]
-"""What a handler sends, as framed messages: each piece holds whole ones, many to a piece, of about `PIECE` bytes."""
+"""A function that encodes a message of a handler as framed messages, in pieces of about `PIECE` bytes.
+
+Each piece holds whole messages, usually many.
+"""
 
 StreamDecoder = Callable[[list[bytes]], list[Any]]
-"""The bodies of messages that came together, as items for who iterates."""
+"""A function that decodes the bodies of messages that arrived together into the items of a stream."""
 
 PIECE = 64 << 10
 
 
 class Encoded:
-    """A message that a handler has encoded by itself, in pieces: a large one is never made in one go."""
+    """A message that a handler has encoded itself, in pieces, so that a large message need not be one bytes object."""
 
     __slots__ = ("pieces",)
 
@@ -34,19 +37,23 @@ class Encoded:
 
 
 class Codec(Protocol):
-    """How one message becomes bytes, and a message again."""
+    """An encoding of single messages."""
 
     def encode(self, message: Any) -> bytes:
-        """The message without framing."""
+        """Return the message as bytes, without framing."""
         ...
 
     def decode(self, cls: type[Any], data: bytes) -> Any:
-        """Raises a ValueError that says what is wrong."""
+        """Return the message that the bytes encode.
+
+        Raises:
+            ValueError: the bytes are invalid. The message of the error says why.
+        """
         ...
 
 
 def framed(body: bytes) -> bytes:
-    """A message as it stands in a stream: whether it is compressed (no), its length, itself."""
+    """Return a message with its gRPC prefix: a flag (not compressed) and the length."""
     return _head(len(body)) + body
 
 
@@ -55,9 +62,9 @@ def _head(size: int) -> bytes:
 
 
 class MessageParser:
-    """Cuts what arrives on one stream into messages.
+    """A parser that cuts the data of one stream into messages.
 
-    A message of more than ``limit`` bytes is refused as soon as its length has been read: RESOURCE_EXHAUSTED.
+    A message of more than ``limit`` bytes is rejected with RESOURCE_EXHAUSTED as soon as its length has been read.
     """
 
     __slots__ = ("_held", "_held_size", "_limit", "_wanted")
@@ -66,14 +73,14 @@ class MessageParser:
         self._limit = limit
         self._held: list[bytes] = []
         self._held_size = 0
-        # Invariant: held_size < wanted, the bytes without which no further message is whole.
+        # The bytes needed to complete the next message or its prefix. Invariant: held_size < wanted.
         self._wanted = _PREFIX
 
     def feed(self, data: bytes) -> list[bytes]:
-        """The bodies of the messages that are whole now."""
+        """Add data and return the bodies of the messages that are now complete."""
         size = self._held_size + len(data)
         if size < self._wanted:
-            # Joined once, when it is whole: joining each time would take the square of its length.
+            # Join the pieces once, when the message is complete. Joining each time would take quadratic time.
             if self._held and len(self._held[-1]) < _SMALL:
                 self._held[-1] += data
             else:
@@ -102,10 +109,10 @@ class MessageParser:
 
     @property
     def held(self) -> int:
-        """Bytes of a message that has begun and is not whole."""
+        """The number of bytes held of an incomplete message."""
         return self._held_size
 
     def _refused(self, flag: int, length: int) -> grpclib.GRPCError:
         if flag:
-            return grpclib.GRPCError(Status.UNIMPLEMENTED, "compressed messages are not understood; send them plain")
+            return grpclib.GRPCError(Status.UNIMPLEMENTED, "compression is not supported; send messages uncompressed")
         return Oversized(length, self._limit)

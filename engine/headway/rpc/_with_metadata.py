@@ -1,4 +1,4 @@
-"""A channel that sends something along with every call: who the caller is."""
+"""A channel that adds metadata, such as the caller's token, to every call."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Reply = TypeVar("Reply")
 
 
 class WithMetadata:
-    """Meets `Channel`. What a call brings along itself goes before what is sent with all."""
+    """A wrapper around a channel that adds metadata to every call. A call's own metadata takes precedence."""
 
     def __init__(self, inner: Channel, metadata: Metadata) -> None:
         self._inner = inner
@@ -20,19 +20,19 @@ class WithMetadata:
 
     @property
     def knows_outcomes(self) -> bool:
-        """See `Channel`."""
+        """The value of the inner channel."""
         return self._inner.knows_outcomes
 
     async def unary(
         self, path: str, request: object, reply_type: type[Reply], *, metadata: Metadata | None = None
     ) -> Reply:
-        """See `Channel`."""
+        """Call a unary method with the added metadata, and return the reply."""
         return await self._inner.unary(path, request, reply_type, metadata={**self._metadata, **(metadata or {})})
 
     def stream(
         self, path: str, request: object, *, metadata: Metadata | None = None
     ) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
-        """See `Channel`."""
+        """Open a server stream with the added metadata."""
         return self._inner.stream(path, request, metadata={**self._metadata, **(metadata or {})})
 
 

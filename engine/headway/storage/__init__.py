@@ -1,6 +1,6 @@
-"""What is true: stores, their history, their fences and their leases.
+"""Stores, their history, their fences and their leases.
 
-Nothing here knows who asks or whether they may. Open `_backend.py` first (the promises), then `_log.py`.
+Nothing here checks permissions. Read `_backend.py` first (the promises), then `_log.py`.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -75,8 +75,8 @@ if TYPE_CHECKING:
     from headway.storage._verify import Verified as Verified
     from headway.storage._verify import verify_store as verify_store
 
-# What needs sqlite3, or asyncio, h2 and ssl, and what is only for keeping stores, is loaded when it is first asked for:
-# an engine on another store does without, and `import headway` is light.
+# These names are imported at their first use, so that `import headway` stays fast. They need sqlite3, or asyncio, h2
+# and ssl, or serve only to maintain stores. An engine with another store never loads them.
 _LATER = {
     "BackedUp": "_sqlite_backup",
     "Copied": "_copy",

@@ -1,30 +1,33 @@
-"""What a store is: the protocol behind the resource service, and its promises.
+"""The protocol of a store, and what every store promises. The resource service is built on it.
 
-A store keeps resources by kind (group and kind, whatever the version) and key (partition, namespace, name), and a
-history of commits. What it promises, and what `headway.testing.check_backend` checks:
+A store keeps a history of commits, and resources by kind (group and kind, without the version) and key (partition,
+namespace, name). `headway.testing.check_backend` checks these promises:
 
-1. Every commit that changes something has a revision of its own, a whole number above every earlier one, never
-   given out twice, not after a restart or a crash either. A resource's ``version`` is the decimal revision of its
-   last change. A deletion has its commit's revision.
-2. A commit happens whole or not at all. Its checks (version, uid, fence) and its changes are one transaction.
-3. An acknowledged commit is durable, as far as the store is (memory: while the process lives).
-4. `commit` is never abandoned half-way: it is cancelled before it began, or not at all.
-5. A watch is a snapshot, its end with the revision it stands at, then every later change once, in order of
-   revision, whole commits together; or, resumed, every change after a position. Nothing older follows anything
-   newer, nothing is missing between snapshot and tail, and a bookmark is true. A resource that is stored as another
-   version of its kind is two changes of its commit (`changes_of`): deleted as it was, then stored as it is.
-6. A watcher that is slow blocks no writer. One that falls behind what is kept gets HistoryCompacted, never a gap.
-7. What a store is given and what it hands out is shared, and written to by nobody.
-8. Reads are linearizable in the stores of this package: they see every commit acknowledged before they began.
-9. A lease is held by one holder, in one term. Its terms only grow, for ever: not an end, a restart or a crash takes
-   them back. A term begins by a commit, and ends by one: a release, another's or the same holder's next term, or,
-   when its time has passed, whatever commit bears a fence next or is about leases. The commit that ends a term raises
-   the fence that the lease governs (`scope_of`) above it, so that nothing which bears that term is written from then
-   on, with or without a successor (C8). While a lease is held, its fence is raised in its term alone.
-   No term is granted twice, not to a repeated request either: so whatever names a former term and arrives late (a
-   release, a renewal, a write) does nothing to a later one.
-10. A lease's time is measured by the process' monotonic clock, or by etcd's leader's, and never ends early by it: after
-    a restart of who measures it, a lease that was held counts as held for a whole ttl, and can be kept alive.
+1. Every commit that changes something has its own revision, a whole number above all earlier ones. No revision is
+   used twice, not even after a restart or a crash. A resource's ``version`` is the decimal revision of its last
+   change. A deletion has the revision of its commit.
+2. A commit is atomic. Its checks (version, uid, fence) and its changes are one transaction.
+3. An acknowledged commit is as durable as the store (in memory: as long as the process lives).
+4. `commit` is canceled before it begins or not at all.
+5. A watch delivers a snapshot, the end of the snapshot with its revision, and then every later change exactly once.
+   Changes come in order of revision, and all changes of a commit together. A resumed watch instead delivers every
+   change after a position. No change is missing between snapshot and tail, no older change follows a newer one, and
+   everything up to a bookmark has been delivered. A resource that is now stored as another version of its kind counts
+   as two changes of one commit (`changes_of`): the old one is deleted, then the new one is stored.
+6. A slow watcher never blocks a writer. A watcher that needs changes which are no longer kept gets HistoryCompacted,
+   never a gap.
+7. The store and its callers share the resources that they pass to each other. Neither side modifies them.
+8. The stores of this package have linearizable reads: a read sees every commit acknowledged before it began.
+9. A lease has one holder at a time, in one term. Terms only grow: the end of a term, a restart or a crash never takes
+   them back. A term begins with a commit and ends with one: a release, the next term (of any holder), or, once its
+   time has passed, the next commit that carries a fence or changes a lease. The commit that ends a term also raises
+   the fence that the lease governs (`scope_of`) above that term. No write that carries the term is stored after it,
+   even while the lease has no new holder (C8). While a lease is held, its fence is raised only in the lease's term.
+   No term is granted twice, not even to a repeated request. A late release, renewal or write of an earlier term
+   therefore never affects a later one.
+10. The time of a lease runs by the monotonic clock of the process, or of etcd's leader. A lease never expires early by
+    that clock. After a restart of the process or the leader, a lease that was held counts as held for a whole ttl and
+    can be renewed.
 """
 
 from __future__ import annotations
@@ -39,7 +42,7 @@ from headway.storage._leases import Acquired, HeldLease
 
 
 class Fence(NamedTuple):
-    """Who writes and in which of its lives; (term, number) is compared with what is stored for the other two."""
+    """The writer of a commit and its generation. (term, number) is compared with the stored pair of this writer."""
 
     controller: str
     member: str
@@ -48,13 +51,13 @@ class Fence(NamedTuple):
 
 
 class Raised(NamedTuple):
-    """A fence raised by a commit. From ``position`` on nothing that carries a lower one is written.
+    """A fence raised by a commit. From ``position`` on, no write with a lower fence is stored.
 
     Attributes:
-        fence: as it is stored now.
-        position: of the commit.
+        fence: the fence as it is stored now.
+        position: the position of the commit.
         checkpoint: the revision recorded by `record_checkpoint`. Before the first record, it is the revision of the
-            fence's first raise, because a controller owes nothing for what was before it.
+            fence's first raise, because a controller owes nothing for earlier changes.
     """
 
     fence: Fence
@@ -64,11 +67,11 @@ class Raised(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """Store ``resource``, whose version the store fills in.
+    """Store ``resource``. The store fills in its version.
 
-    ``expected`` is the version that must be stored now; empty: there must be nothing. A stored resource with
-    another uid refuses it with WrongUid, before versions are compared. Ownership of ``resource`` passes to the
-    store.
+    ``expected`` is the version that must be stored now. If it is empty, the resource must not exist. If the stored
+    resource has another uid, the commit fails with WrongUid before versions are compared. Ownership of ``resource``
+    passes to the store.
     """
 
     kind: Kind
@@ -79,9 +82,9 @@ class Put:
 
 @dataclass(frozen=True, slots=True)
 class Remove:
-    """Delete what has this kind and key, if it has this ``uid`` and this version.
+    """Delete the resource with this kind and key, if it has this ``uid`` and this version.
 
-    Nothing there, or another uid: nothing happens, and that is no error. Another version is a VersionConflict.
+    If nothing is stored, or a resource with another uid, nothing happens. Another version is a VersionConflict.
     """
 
     kind: Kind
@@ -92,9 +95,10 @@ class Remove:
 
 @dataclass(frozen=True, slots=True)
 class Require:
-    """Do the commit only if what has this kind and key has this ``uid`` and, where ``expected`` is given, this version.
+    """Reject the commit unless the resource with this kind and key has this ``uid`` and version.
 
-    Otherwise it is refused with VersionConflict, whatever is there instead. Changes nothing itself.
+    The version is compared only if ``expected`` is given. The commit fails with VersionConflict in every case, even if
+    no such resource exists. This operation changes nothing itself.
     """
 
     kind: Kind
@@ -105,7 +109,7 @@ class Require:
 
 @dataclass(frozen=True, slots=True)
 class RequireOwnsNothing:
-    """Do the commit only if this uid owns nothing; otherwise it is refused with StillOwns. Changes nothing itself."""
+    """Reject the commit with StillOwns if this uid owns a resource. Changes nothing itself."""
 
     owner_uid: str
 
@@ -114,7 +118,7 @@ Operation = Put | Remove | Require | RequireOwnsNothing
 
 
 def refuse_repeated_keys(operations: Sequence[Operation]) -> None:
-    """Raise ValueError when two operations of one commit change the same resource: neither order would be right."""
+    """Raise ValueError if two operations of one commit change the same resource: their order would be ambiguous."""
     if len(operations) < 2:
         return
     seen: set[tuple[Kind, Key]] = set()
@@ -123,12 +127,12 @@ def refuse_repeated_keys(operations: Sequence[Operation]) -> None:
             continue
         place = (operation.kind, operation.key)
         if place in seen:
-            raise ValueError(f"{'.'.join(operation.kind)} {'/'.join(operation.key)} is named twice in one commit")
+            raise ValueError(f"{'.'.join(operation.kind)} {'/'.join(operation.key)} is changed twice in one commit")
         seen.add(place)
 
 
 class Within(NamedTuple):
-    """Which resources of a kind: partition and namespace exactly, or ``*`` for any, and the start of the name."""
+    """A filter for the resources of a kind: an exact partition and namespace, or ``*`` for any, and a name prefix."""
 
     partition: str = "*"
     namespace: str = "*"
@@ -136,11 +140,11 @@ class Within(NamedTuple):
 
     @property
     def everything(self) -> bool:
-        """Whether this filters nothing out."""
+        """True if every key matches."""
         return self.partition == "*" and self.namespace == "*" and not self.name_prefix
 
     def matches(self, key: Key) -> bool:
-        """Whether a key is within."""
+        """Return True if a key matches."""
         return (
             (self.partition in ("*", key[0]))
             and (self.namespace in ("*", key[1]))
@@ -149,47 +153,48 @@ class Within(NamedTuple):
 
 
 class Watch(Protocol):
-    """One watcher. Its items follow promise 5; a chunk of changes ends with its commit."""
+    """An open watch. Its items follow promise 5. A chunk of changes always ends at the end of a commit."""
 
     async def next(self) -> StreamItem:
-        """The next item, when there is one. Raises HistoryCompacted when this watcher has fallen too far behind.
+        """Wait for the next item and return it. A canceled call has taken no item.
 
-        Cancelled, it has taken nothing.
+        Raises:
+            HistoryCompacted: this watcher has fallen too far behind.
         """
         ...
 
     def close(self) -> None:
-        """Let go of what the watch holds. Idempotent."""
+        """Release what the watch holds. Idempotent."""
         ...
 
 
 class ReadsAtOnce(Protocol):
-    """What a store may do besides: read without waiting. Found by its method; see `read_for_commit`."""
+    """An optional ability of a store: read without a checkpoint. `read_for_commit` looks for the method."""
 
     def read_nowait(self, kind: Kind, key: Key) -> tuple[pb.Resource | None, Position]:
-        """As `Backend.read`, without a checkpoint."""
+        """Return the same as `Backend.read`, without a checkpoint."""
         ...
 
 
 class Shared(Protocol):
-    """What a store says that several engines may have open at once. Found by its attribute; see `is_shared`."""
+    """A store that several engines may have open at once. `is_shared` looks for the attribute."""
 
     @property
     def shared(self) -> bool:
-        """True."""
+        """Always True."""
         ...
 
 
 def is_shared(backend: Backend) -> bool:
-    """Whether other engines may have the same store open: then nothing of this one's is the only one of its kind."""
+    """Return True if other engines may have the same store open."""
     store: object = backend
     return bool(getattr(store, "shared", False))
 
 
 def last_leases(backend: Backend, *, lasting: bool) -> bool:
-    """Say whether leases last until they are given back, because only one process can ask the store for any.
+    """Set whether leases last until they are released, because only one process can acquire them.
 
-    Returns whether the store knows what that means: the stores of this package that one process has alone do.
+    Return True if the store supports this setting. The stores of this package that only one process can open do.
     """
     store: object = backend
     last = getattr(store, "last_leases", None)
@@ -199,21 +204,22 @@ def last_leases(backend: Backend, *, lasting: bool) -> bool:
 
 
 Read = Callable[[Kind, Key], Awaitable[tuple[pb.Resource | None, Position]]]
-"""A way to read, as `Backend.read` is one."""
+"""A function that reads like `Backend.read`."""
 
 
 class OptimisticReads(Protocol):
-    """What a store on a network may do besides: read what it believes. Found by its method; see `optimistic_read`."""
+    """An optional ability of a store on a network: read its local state. `optimistic_read` looks for the method."""
 
     async def read_believed(self, kind: Kind, key: Key) -> tuple[pb.Resource | None, Position]:
-        """As `Backend.read`, and perhaps of a moment ago: others may have committed since."""
+        """Return the same as `Backend.read`, but from the local state: the latest commits of others may be missing."""
         ...
 
 
 def optimistic_read(backend: Backend) -> Read | None:
-    """A faster way to read for who commits next what it has read, requires all of it, and reads again when refused.
+    """Return the store's optimistic read, or None if it has none. It is faster, but the next commit must verify it.
 
-    A commit that is taken was decided on what was true; what else it leads to may not be. None: the store has none.
+    To verify, the commit requires every version that was read. If it is rejected, the caller reads again. An accepted
+    commit was then based on current state. Other decisions based on such a read may be out of date.
     """
     store: object = backend
     read: Read | None = getattr(store, "read_believed", None)
@@ -221,7 +227,7 @@ def optimistic_read(backend: Backend) -> Read | None:
 
 
 async def read_for_commit(backend: Backend, kind: Kind, key: Key) -> tuple[pb.Resource | None, Position]:
-    """As `Backend.read`, for who commits next: without a checkpoint where the store can, as the commit has one."""
+    """Read before a commit. The commit has a checkpoint, so the read does without one if the store supports it."""
     store: object = backend
     read_nowait: Callable[[Kind, Key], tuple[pb.Resource | None, Position]] | None
     read_nowait = getattr(store, "read_nowait", None)
@@ -229,91 +235,101 @@ async def read_for_commit(backend: Backend, kind: Kind, key: Key) -> tuple[pb.Re
 
 
 class Backend(Protocol):
-    """A store. See the module's promises."""
+    """A store. The module's docstring lists what it promises."""
 
     @property
     def position(self) -> Position:
-        """Where the store stands: its id, this opening's incarnation, the revision of the last commit."""
+        """The store's id, the id of its current session, and the revision of the last commit."""
         ...
 
     async def read(self, kind: Kind, key: Key) -> tuple[pb.Resource | None, Position]:
-        """What is stored, and a position at which it was so."""
+        """Return the stored resource, or None, and a position of the store when it was so."""
         ...
 
     async def list(
         self, kind: Kind, within: Within, *, after: Key | None = None, limit: int = 0
     ) -> tuple[Sequence[pb.Resource], Position]:
-        """What is stored of a kind, all versions of it, in order of key.
+        """Return the stored resources of a kind, all versions of it, in order of key, and a position.
 
-        Only what comes after a key, where one is given (it need not be there), and at most ``limit``; 0: all.
+        Args:
+            after: return only resources behind this key. No resource need have it.
+            limit: the maximum number of resources to return. 0 for all.
         """
         ...
 
     async def list_by_owner(self, owner_uid: str) -> tuple[Sequence[pb.Resource], Position]:
-        """What this uid owns, whether or not the owner is still there; an empty uid owns nothing."""
+        """Return the resources that a uid owns, even if the owner was deleted. An empty uid owns nothing."""
         ...
 
     async def kinds(self) -> Sequence[Kind]:
-        """The kinds of which something is stored, in order, whether or not any program still knows them."""
+        """Return the kinds that have stored resources, in order, including kinds that no program knows."""
         ...
 
     async def commit(self, operations: Sequence[Operation], fence: Fence | None = None) -> Position:
-        """Do all operations in one commit and return its position; one that changes nothing makes no revision.
+        """Apply all operations in one commit and return its position. A commit without changes makes no revision.
 
-        Every store takes 32 operations; how many more is its own.
-        What an operation asks of the store, it asks of the state before the commit. Raises VersionConflict, WrongUid,
-        StillOwns, FenceLowered or UnknownTerm (the fence bears a term that was never granted), and then nothing was
-        done; ValueError when two operations change the same resource.
-        A store on a disk or a network raises RemoteError's kinds besides: OutcomeUnknown when the commit may have
-        happened, any other one when it has not.
+        Every store accepts 32 operations. Each store has its own limit above that. The operations check the state
+        before the commit.
+
+        Raises:
+            VersionConflict, WrongUid, StillOwns, FenceLowered: the commit was rejected and has changed nothing.
+            UnknownTerm: the fence carries a term that was never granted. The commit has changed nothing.
+            ValueError: two operations change the same resource.
+            OutcomeUnknown: the commit may have happened. Only stores on a disk or a network raise it.
+            RemoteError: any other kind of it means that the commit has not happened. Only such stores raise it.
         """
         ...
 
     async def watch(self, kind: Kind, within: Within, resume_after: Position | None = None) -> Watch:
-        """Watch a kind. Raises StoreMismatch or HistoryCompacted when it can't resume after that position."""
+        """Watch a kind. Raise StoreMismatch or HistoryCompacted if the watch cannot resume after that position."""
         ...
 
     async def raise_fence(self, controller: str, member: str, term: int, number: int) -> Raised:
-        """Raise a fence by a commit; with term 0 to one above the stored term.
+        """Raise a fence by a commit. With term 0, raise it to one above the stored term.
 
-        Raises FenceLowered when (term, number) is not above what is stored, and when the lease that governs the fence
-        is held in another term.
+        Raises:
+            FenceLowered: (term, number) is not above the stored pair, or the lease that governs the fence is held in
+                another term.
         """
         ...
 
     async def record_checkpoint(self, fence: Fence, revision: int) -> None:
-        """Note beside the fence up to which revision its controller owes nothing; makes no revision.
+        """Record that the fence's controller owes nothing up to a revision. Makes no revision itself.
 
-        Raises FenceLowered when the fence is below the stored one, and UnknownTerm when its term is above. A lower
-        revision than the one noted is ignored.
+        A revision below the recorded one is ignored.
+
+        Raises:
+            FenceLowered: the fence is below the stored one.
+            UnknownTerm: the term of the fence is above the stored one.
         """
         ...
 
     async def acquire_lease(self, name: str, holder: str, ttl: float, attempt: str = "") -> Acquired:
-        """Take a lease for ``ttl`` seconds by a commit, unless another holds it.
+        """Acquire a lease for ``ttl`` seconds by a commit, unless another holder has it.
 
-        Whoever takes it has a higher term than anybody before, the present holder included, and its fence stands at
-        number 0 of that term. So does a repeated request, whose first answer may have been lost. Only when the present
-        term began by the same attempt and is in use (its holder has renewed it or raised its fence) is the request
-        late: it is refused as another holder's is, and the term goes on. An empty attempt is never the same. Makes no
-        revision when it takes nothing.
+        The new term is above all earlier ones, even if the same holder has the lease now. Its fence starts at number 0
+        of that term. A repeated request also begins a new term, because its first answer may have been lost.
+
+        A request is late if the current term began with the same attempt and is in use: its holder has renewed it or
+        raised its fence. A late request acquires nothing, and the term continues. An empty attempt never equals
+        another. A request that acquires nothing makes no revision.
         """
         ...
 
     async def keep_lease(self, name: str, holder: str, term: int) -> None:
-        """Put the expiry off to a whole ttl from now; makes no revision. Raises LeaseEnded when the term has ended."""
+        """Renew a lease for a whole ttl from now. Makes no revision. Raise LeaseEnded if the term has ended."""
         ...
 
     async def release_lease(self, name: str, holder: str, term: int) -> None:
-        """End a term early, by a commit. When it has ended already nothing happens, and that is no error."""
+        """End a term early, by a commit. Do nothing if it has already ended."""
         ...
 
     async def list_leases(self, name_prefix: str = "") -> tuple[Sequence[HeldLease], Position]:
-        """The leases that are held and whose names begin so, in order of name."""
+        """Return the held leases whose names begin with the prefix, in order of name, and a position."""
         ...
 
     async def wait_lease_ended(self, name: str, term: int) -> None:
-        """Return when the lease is not held in this term."""
+        """Wait until the lease is not held in this term."""
         ...
 
     async def __aenter__(self) -> Self: ...

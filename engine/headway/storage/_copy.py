@@ -1,4 +1,4 @@
-"""Copying a store into another one, of whatever sort."""
+"""Copy a store into another one, which may be of another type."""
 
 from __future__ import annotations
 
@@ -16,22 +16,23 @@ from headway.storage._verify import named, place_of
 from headway.storage._verify_watches import follow
 
 PAGE = 500
-"""Resources that are read at a time."""
+"""The number of resources in one read."""
 
 OPERATIONS = 32
-"""In one commit: as many as every store takes."""
+"""The number of operations in one commit. Every store accepts this many."""
 
 
 @dataclass
 class Copied:
-    """What a copy has done.
+    """The result of a copy.
 
     Attributes:
-        source: where the source stood.
-        target: where the target stands now.
-        resources: how many the target holds of each kind.
-        written: how many had to be written or removed for that; fewer when a copy goes on that had been stopped.
-        fences: how many fences were raised.
+        source: the position of the source when the copy began.
+        target: the position of the target now.
+        resources: the number of resources in the target, by kind.
+        written: the number of resources that were written or removed. A copy that continues a stopped one writes
+            fewer.
+        fences: the number of fences that were raised.
     """
 
     source: Position
@@ -44,26 +45,25 @@ class Copied:
 async def copy_store(
     source: Backend, target: Backend, *, progress: Callable[[Kind, int], object] | None = None
 ) -> Copied:
-    """Make an empty store hold what another one holds, and compare the two.
+    """Copy a store into an empty one, and compare the two.
 
-    Uids, generations, owners, statuses, metadata, finalizers and marks of deletion stay; versions are the target's
-    own. Every fence stands one term above where the source has it, so that no term is given out again and nothing that
-    bears one of the source's terms is written. Leases are not taken over: nobody holds one in the target. What is
-    settled is the source's alone.
+    Uids, generations, owners, statuses, metadata, finalizers and deletion marks are kept. The target assigns its own
+    versions. Every fence is raised to one term above the source's, so that no term is granted again and no write that
+    carries one of the source's terms is stored. Leases and checkpoints are not copied.
 
-    The source must not be written to meanwhile, and is not written to. A copy that is stopped, however, leaves a mark
-    in the target, by which no engine serves it and the same copy goes on.
+    Nothing may write to the source during the copy. The copy itself only reads it. A copy that was stopped leaves a
+    mark in the target. No engine serves a store with the mark, and running the same copy again continues it.
 
     Args:
         source: an open store.
-        target: another one, in which there is nothing, or an unfinished copy of this source.
-        progress: is told the kind that is copied, and how many of it there are so far.
+        target: another open store. It must be empty or hold an unfinished copy of this source.
+        progress: called with the kind being copied and the number of its resources copied so far.
 
     Raises:
-        FailedPrecondition: the target holds something else; or the source was written to, or the stores are not alike
-            afterwards: then the mark stays.
-        InvalidArgument: both are one store; or the source doesn't say what its fences are.
-        StoreUnusable: the source is itself an unfinished copy.
+        FailedPrecondition: the target holds something else, the source was written to during the copy, or the stores
+            differ after it. In the last two cases the mark stays.
+        InvalidArgument: both are the same store, or the source cannot list its fences.
+        StoreUnusable: the source itself holds an unfinished copy.
     """
     list_fences = fence_lister(source)
     if list_fences is None:
@@ -88,50 +88,49 @@ async def copy_store(
 async def _begin(source: Backend, target: Backend) -> None:
     here, there = source.position, target.position
     if here.store_id == there.store_id:
-        raise InvalidArgument(f"both are the store {here.store_id}: a store can't be copied into itself")
+        raise InvalidArgument(f"source and target are both store {here.store_id}: a store can't be copied into itself")
     unfinished = await source_of(target)
     if unfinished == here.store_id:
         return
     if unfinished is not None:
         raise FailedPrecondition(
-            f"the store that is to be copied into holds an unfinished copy of store {unfinished}, not of "
-            f"{here.store_id}: finish that one, or name an empty store"
+            f"the target holds an unfinished copy of store {unfinished}, not of "
+            f"{here.store_id}: finish that copy, or choose an empty store"
         )
-    # What an engine has recorded that has found the target empty says nothing of what is to come.
+    # An engine that opened the empty target has recorded its schemas. The copy replaces them.
     if kinds := [kind for kind in await target.kinds() if kind != SCHEMA_KIND]:
         raise FailedPrecondition(
-            f"the store that is to be copied into is not empty: it holds {', '.join(map(named, kinds))}; "
-            "name one that is new"
+            f"the target is not empty: it holds {', '.join(map(named, kinds))}; choose a new store"
         )
     await mark_unfinished(target, here.store_id)
 
 
 async def _raise(target: Backend, fence: Fence) -> int:
-    # The term above the source's is nobody's, as after the end of a lease: whoever comes next goes above it.
+    # No holder gets the term above the source's, as after the end of a lease. The next holder's term is above it.
     try:
         await target.raise_fence(fence.controller, fence.member, fence.term + 1, 0)
     except FenceLowered:
-        # It stands there already: a copy goes on.
+        # An earlier, stopped copy has already raised it.
         return 0
     return 1
 
 
 async def _copy_kind(
-    source: Backend, target: Backend, kind: Kind, tell: Callable[[Kind, int], object]
+    source: Backend, target: Backend, kind: Kind, report: Callable[[Kind, int], object]
 ) -> tuple[int, int]:
-    """Make a kind the same in both, page by page, and return how many were changed for that, and how many there are."""
+    """Copy a kind page by page. Return the numbers of resources changed in the target, and present in the source."""
     count, written, after = 0, 0, None
     while True:
         page, _ = await source.list(kind, Within(), after=after, limit=PAGE)
         until = resource_key(page[-1]) if len(page) == PAGE else None
         removed, put = _difference(kind, page, await _between(target, kind, after, until))
-        # A name that is removed and made again is so in two commits.
+        # A resource that is removed and created again needs two commits.
         for operations in (removed, put):
             for start in range(0, len(operations), OPERATIONS):
                 await target.commit(operations[start : start + OPERATIONS])
         written += len(removed) + len(put)
         count += len(page)
-        tell(kind, count)
+        report(kind, count)
         if until is None:
             return written, count
         after = until
@@ -140,7 +139,7 @@ async def _copy_kind(
 def _difference(
     kind: Kind, page: Sequence[pb.Resource], there: dict[Key, pb.Resource]
 ) -> tuple[Sequence[Operation], Sequence[Operation]]:
-    """What has to be removed and what put, so that the target has what the source has; uses up ``there``."""
+    """Return the operations that make the target equal to the page: removals and puts. Empties ``there``."""
     removed: list[Operation] = []
     put: list[Operation] = []
     for resource in page:
@@ -157,7 +156,7 @@ def _difference(
 
 
 async def _between(backend: Backend, kind: Kind, after: Key | None, until: Key | None) -> dict[Key, pb.Resource]:
-    """What is behind a key and up to another one; None: from the first, to the last."""
+    """Return the resources after one key and up to another. None stands for the beginning or the end."""
     found: dict[Key, pb.Resource] = {}
     while True:
         page, _ = await backend.list(kind, Within(), after=after, limit=PAGE)
@@ -171,11 +170,11 @@ async def _between(backend: Backend, kind: Kind, after: Key | None, until: Key |
 
 
 async def _refuse_if_written_to(source: Backend, begun: Position, kinds: Sequence[Kind]) -> None:
-    """Raise FailedPrecondition when a resource of the source was changed since. Fences and leases may have been."""
+    """Raise FailedPrecondition if a resource of the source has changed since. Fences and leases may have changed."""
     here = source.position
     if here == begun:
         return
-    problem = "the store that is copied was written to meanwhile: stop what writes to it, and run the same copy again"
+    problem = "the source was written to during the copy: stop its writers, and run the same copy again"
     for kind in {*kinds, *(await source.kinds())}:
         try:
             async with follow(source, kind, lambda _: None, begun) as followed:
@@ -187,10 +186,10 @@ async def _refuse_if_written_to(source: Backend, begun: Position, kinds: Sequenc
 
 
 async def _compare(source: Backend, target: Backend, kinds: Sequence[Kind]) -> None:
-    """Raise FailedPrecondition unless both hold the same, but for versions, by list and by owner's list."""
+    """Raise FailedPrecondition unless both stores list the same resources by kind and by owner, apart from versions."""
     there = [kind for kind in await target.kinds() if kind != UNFINISHED_KIND]
     if there != list(kinds):
-        raise FailedPrecondition(f"the copy has the kinds {[*map(named, there)]}, and not {[*map(named, kinds)]}")
+        raise FailedPrecondition(f"the copy has the kinds {[*map(named, there)]}, expected {[*map(named, kinds)]}")
     for kind in kinds:
         after: Key | None = None
         while page := (await source.list(kind, Within(), after=after, limit=PAGE))[0]:
@@ -205,13 +204,13 @@ def _compare_pages(kind: Kind, page: Sequence[pb.Resource], copies: Sequence[pb.
     here, there = ({resource_key(each): _unversioned(each) for each in found} for found in (page, copies))
     for key in sorted(here.keys() | there.keys()):
         if here.get(key) != there.get(key):
-            raise FailedPrecondition(f"{named(kind, key)} is not in the copy as it is in the store that was copied")
+            raise FailedPrecondition(f"{named(kind, key)} differs between the copy and its source")
 
 
 async def _compare_owned(source: Backend, target: Backend, owner: str) -> None:
     here, there = await _owned(source, owner), await _owned(target, owner)
     if here != there:
-        raise FailedPrecondition(f"uid {owner} owns {len(there)} in the copy, and {len(here)} where it was copied from")
+        raise FailedPrecondition(f"uid {owner} owns {len(there)} resources in the copy, and {len(here)} in its source")
 
 
 async def _owned(backend: Backend, owner: str) -> list[tuple[Kind, Key]]:
@@ -220,7 +219,7 @@ async def _owned(backend: Backend, owner: str) -> list[tuple[Kind, Key]]:
 
 
 def _unversioned(resource: pb.Resource) -> pb.Resource:
-    """A copy without its version, which is the store's."""
+    """Return a copy of a resource without its version. Each store assigns its own."""
     copy = copy_message(resource)
     copy.version = ""
     return copy

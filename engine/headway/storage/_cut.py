@@ -1,8 +1,8 @@
-"""Cuts: the resources of a table at one moment, which are read in parts while the table changes. Pure.
+"""Cuts of a table. A cut holds the resources of one moment and can be read in parts while the table changes. Pure.
 
-To open a cut costs one reference for each list of keys, about one for 512 resources. Nothing is copied then. Before
-the table changes a list of keys, or a resource under one of them, the part that belongs to the list keeps the resources
-as they were. It does so once, for all cuts that share the part, and only while one of them still has it.
+Opening a cut copies nothing. It costs one reference for each list of keys, that is one for about 512 resources. Before
+the table changes a list of keys, or a resource under one of them, the part that belongs to the list copies its
+resources. It does so once for all cuts that share the part, and only while one of them still holds it.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ class Part(Generic[K]):
     __slots__ = ("__weakref__", "_kept", "_keys", "_table")
 
     def __init__(self, keys: list[K], table: dict[K, pb.Resource]) -> None:
-        # Invariant: while nothing is kept, the list and the resources under its keys have not changed.
+        # Invariant: while `_kept` is None, the list and the resources under its keys have not changed.
         self._keys = keys
         self._table = table
         self._kept: list[pb.Resource] | None = None
 
     def keep(self) -> None:
-        """Keep the resources as they are now. Call it before the keys, or their resources, change."""
+        """Copy the resources as they are now. Call this before the keys or their resources change."""
         if self._kept is None:
             self._kept = self.read()
 
     def read(self) -> list[pb.Resource]:
-        """Return the resources in order of key, in a list of the caller's own."""
+        """Return the resources in order of key. The list belongs to the caller."""
         return list(map(self._table.__getitem__, self._keys)) if self._kept is None else self._kept.copy()
 
 
@@ -41,14 +41,14 @@ class Cut:
 
     Args:
         parts: the parts that the range touches, in order.
-        skip: how many resources of the first part are before the range.
-        stop: how many of the last part, from its beginning, are not behind the range.
+        skip: the number of resources of the first part that are before the range.
+        stop: the number of resources of the last part, from its beginning, that are not behind the range.
     """
 
     __slots__ = ("__weakref__", "_parts", "_skip", "_stop")
 
     def __init__(self, parts: Sequence[Part[K]], skip: int, stop: int) -> None:
-        # The next one is the last in the list. A part that has been taken is no longer held.
+        # The next part is the last in the list. Parts are dropped as soon as they are taken.
         self._parts = list(reversed(parts))
         self._skip = skip
         self._stop = stop
@@ -58,7 +58,7 @@ class Cut:
         return bool(self._parts)
 
     def take(self) -> list[pb.Resource]:
-        """Take the next resources, in order of key: some hundreds, or none at the end."""
+        """Return the next resources in order of key: a few hundred, or none at the end."""
         if not self._parts:
             return []
         taken = self._parts.pop().read()

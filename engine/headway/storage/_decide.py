@@ -1,4 +1,4 @@
-"""What an operation does to what is stored, or why it is refused. Pure."""
+"""The decision what an operation changes, or why it is rejected. Pure."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from headway.storage._log import LogChange
 from headway.storage._tables import ResourceTables
 
 Applied = tuple[Kind, Key, pb.Resource | None, pb.Resource | None]
-"""(kind, key, what was stored, what is stored now)."""
+"""A change (kind, key, stored before, stored now)."""
 
 
 def decide(tables: ResourceTables, operation: Operation) -> Applied | None:
-    """What the operation will change, or None where it changes nothing; raises what it is refused with."""
+    """Return the change that the operation makes, or None. Raise a StorageError if the store rejects it."""
     if isinstance(operation, RequireOwnsNothing):
         if tables.owns(operation.owner_uid):
-            raise StillOwns(f"{operation.owner_uid} owns something")
+            raise StillOwns(f"uid {operation.owner_uid} still owns resources")
         return None
     stored = tables.get(operation.kind, operation.key)
     if isinstance(operation, Require):
@@ -29,7 +29,7 @@ def decide(tables: ResourceTables, operation: Operation) -> Applied | None:
         if (stored.version if stored is not None else "") != operation.expected:
             raise VersionConflict(f"{operation.key[2]} is not stored at version {operation.expected!r}")
         return (operation.kind, operation.key, stored, resource)
-    if stored is None or stored.id.uid != operation.uid:  # type: ignore[union-attr]  # likewise
+    if stored is None or stored.id.uid != operation.uid:  # type: ignore[union-attr]  # as above
         return None
     if stored.version != operation.expected:
         raise VersionConflict(f"{operation.key[2]} is not stored at version {operation.expected!r}")
@@ -37,10 +37,10 @@ def decide(tables: ResourceTables, operation: Operation) -> Applied | None:
 
 
 def changes_of(kind: Kind, old: pb.Resource | None, new: pb.Resource | None) -> list[LogChange]:
-    """What the log says of a change: one thing, or two where a resource is stored as another version of its kind.
+    """Return the log entries of a change: one, or two if the resource is now stored as another version of its kind.
 
-    Then it is deleted as the one and stored as the other, in one commit. So a watcher of one version hears of exactly
-    the resources that it was told of before, and the log's reader needs no memory of its own.
+    The two entries, in one commit, delete the resource as the old version and store it as the new one. A watcher of
+    one version therefore gets the deletion of every resource that it has seen, and keeps no record of them itself.
     """
     if new is None:
         return [] if old is None else [(kind, old, True)]
@@ -50,7 +50,7 @@ def changes_of(kind: Kind, old: pb.Resource | None, new: pb.Resource | None) -> 
 
 
 def version_of(resource: pb.Resource) -> str:
-    """The version of its kind as which a resource is stored."""
+    """Return the version of its kind as which a resource is stored."""
     return resource.id.type.group_version  # type: ignore[union-attr]  # stored ids are whole
 
 
@@ -60,4 +60,4 @@ def _check_required(required: Require, stored: pb.Resource | None) -> None:
         or stored.id.uid != required.uid  # type: ignore[union-attr]  # stored ids are whole
         or (required.expected and stored.version != required.expected)
     ):
-        raise VersionConflict(f"{required.key[2]} is not there as it was")
+        raise VersionConflict(f"{required.key[2]} has changed since it was read")

@@ -1,15 +1,16 @@
-"""The leases that are held, and until when by the process' monotonic clock.
+"""The held leases and their expiry times by the process's monotonic clock.
 
-Who holds a lease in which term is the store's to commit, and survives it. This is the other half, which doesn't: the
-time. Invariants:
+The store commits the holder and the term of each lease, and both survive a restart. The times in this table don't.
 
-1. What the table has for a name is what the last published commit has for it.
-2. A lease that has run out stays so: only a commit that begins a new term brings its name back.
-3. A lease that has run out is ended by a commit before anything that bears a fence is committed after it.
+Invariants:
 
-Leases *last* (`last`) where this process alone can ask for one. A holder that renews its lease (its request had an
-attempt) then has it from its first renewal on until it gives it back: while a blocked event loop keeps the holder from
-renewing, no other task can take the lease. A lease from before runs out by time, because its holder may have been
+1. The table has the same lease for a name as the last published commit.
+2. An expired lease stays expired until a commit begins a new term of it.
+3. A commit ends an expired lease before any commit that carries a fence follows.
+
+Leases *last* (`last`) if only this process can acquire one. A holder that renews its lease (its request had an attempt)
+then keeps it from the first renewal until it releases it. While a blocked event loop keeps the holder from renewing, no
+other task can acquire the lease. A lease from an earlier process expires by time, because its holder may have been
 another process.
 """
 
@@ -27,25 +28,26 @@ from headway.storage._tail import Pulse
 
 
 class LeaseTable:
-    """The time of a store's leases.
+    """The held leases of a store, with their expiry times.
 
     Args:
-        leases: those that were held when the store was left. How much was left of them nobody knows: at most all.
+        leases: the leases that were held when the store was last closed. Each gets its whole ttl, because the time that
+            it had left is unknown.
     """
 
     def __init__(self, leases: Sequence[Lease] = ()) -> None:
         now = trio.current_time() if leases else 0.0
         self._leases = {lease.name: lease for lease in leases}
         self._until = {lease.name: now + lease.ttl for lease in leases}
-        # The names of the leases whose holders have shown that they know their terms.
+        # The names of the leases whose holders have renewed them or raised their fences: they know their terms.
         self._in_use: set[str] = set()
-        # Invariant: no lease runs out before this time, so that a commit needn't look at each of them.
+        # Invariant: no lease expires before this time, so that a commit need not look at each of them.
         self._soonest = min(self._until.values(), default=math.inf)
         self._changes = Pulse()
         self._lasting = False
 
     def last(self, *, lasting: bool) -> None:
-        """Say whether leases that are renewed from now on last. When they no longer do, each has a whole ttl left."""
+        """Set whether leases last once they are renewed. If they no longer do, each gets a whole ttl from now."""
         self._lasting = lasting
         if not lasting:
             for name, until in self._until.items():
@@ -57,9 +59,9 @@ class LeaseTable:
         self._soonest = min(self._soonest, self._until[lease.name])
 
     def leave(self, name: str, holder: str, term: int) -> None:
-        """Note that the holder gives the lease back. Should that not be stored, it runs out by time.
+        """Note that the holder releases the lease. If the release is not stored, the lease expires by time.
 
-        To be called before anything that can be cut off.
+        Call this before the first checkpoint of a release, since cancellation may interrupt the release there.
         """
         held = self.held(name)
         if (
@@ -70,38 +72,38 @@ class LeaseTable:
             self._bound(held.lease)
 
     def held(self, name: str) -> HeldLease | None:
-        """The lease of this name, unless its time has passed."""
+        """Return the lease of this name, or None if it is not held or has expired."""
         lease = self._leases.get(name)
         if lease is None:
             return None
         until = self._until[name]
-        # For one that lasts: no less, whenever it is asked.
+        # A lease that lasts always has its whole ttl left.
         remaining = lease.ttl if until == math.inf else until - trio.current_time()
         return HeldLease(lease, remaining) if remaining > 0 else None
 
     def committed(self, name: str) -> Lease | None:
-        """The lease of this name as the last commit has it, whether or not its time has passed since."""
+        """Return the lease of this name in the last commit, even if it has expired since."""
         return self._leases.get(name)
 
     def list(self, name_prefix: str) -> Sequence[HeldLease]:
-        """Those that are held and whose names begin so, in order of name."""
+        """Return the held leases whose names begin with the prefix, in order of name."""
         names = sorted(name for name in self._leases if name.startswith(name_prefix))
         return [held for name in names if (held := self.held(name)) is not None]
 
     def begin(self, lease: Lease) -> None:
-        """A term has begun: a whole ttl from now."""
+        """Note that a term has begun. It has a whole ttl from now."""
         self._leases[lease.name] = lease
         self._bound(lease)
         self._in_use.discard(lease.name)
         self._changes.beat()
 
     def use(self, name: str) -> None:
-        """Note that the holder has shown that it knows the term."""
+        """Note that the holder uses the term, and therefore knows it."""
         if name in self._leases:
             self._in_use.add(name)
 
     def holds_off(self, name: str, holder: str, attempt: str) -> HeldLease | None:
-        """Return the lease if it is held and a request of this holder and attempt begins no new term of it."""
+        """Return the lease if it is held and this request must not begin a new term. Return None otherwise."""
         held = self.held(name)
         if held is None:
             return None
@@ -110,13 +112,14 @@ class LeaseTable:
         return held
 
     def keep(self, name: str, holder: str, term: int) -> None:
-        """Put the expiry off to a whole ttl from now, or for good if leases last and somebody renews this one.
+        """Renew a lease for a whole ttl from now, or until its release if leases last and the lease has an attempt.
 
-        Raises LeaseEnded when the term has ended.
+        Raises:
+            LeaseEnded: the term has ended.
         """
         held = self.held(name)
         if held is None:
-            raise LeaseEnded(f"term {term} of {name} has ended, and nobody holds it now")
+            raise LeaseEnded(f"term {term} of {name} has ended, and the lease is not held now")
         if (held.lease.holder, held.lease.term) != (holder, term):
             raise not_held(name, holder, term, held.lease.holder, held.lease.term)
         if self._lasting and held.lease.attempt:
@@ -126,7 +129,7 @@ class LeaseTable:
         self._in_use.add(name)
 
     def end(self, name: str, term: int) -> None:
-        """A term has ended."""
+        """Note that a term has ended."""
         lease = self._leases.get(name)
         if lease is not None and lease.term == term:
             del self._leases[name], self._until[name]
@@ -134,7 +137,7 @@ class LeaseTable:
             self._changes.beat()
 
     def run_out(self) -> Sequence[Lease]:
-        """Those whose time has passed, until `end` says that this has been committed."""
+        """Return the expired leases whose end has not been committed yet. `end` removes them."""
         if self._soonest == math.inf or (now := trio.current_time()) < self._soonest:
             return ()
         self._soonest = min(self._until.values(), default=math.inf)
@@ -147,5 +150,5 @@ class LeaseTable:
                 await self._changes.wait()
 
     def stop(self, why: Callable[[], HeadwayError]) -> None:
-        """Make who waits, now or later, raise what ``why`` makes."""
+        """Make all waiting tasks, and those that wait later, raise the error that ``why`` returns."""
         self._changes.stop(why)

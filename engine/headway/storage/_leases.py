@@ -1,4 +1,4 @@
-"""What a lease is, and what its name says of fences. Pure."""
+"""Leases, and the relation between the name of a lease and the fence that it governs. Pure."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ class Lease(NamedTuple):
     """A term of a lease.
 
     Attributes:
-        ttl: seconds for which it is held from its beginning, and from each renewal on.
-        attempt: of the request that began the term. Once the term is in use, another request with this attempt is late.
-        acquired_at: when the term began, in seconds since the epoch by the wall's clock: to look at.
+        ttl: the seconds until the lease expires, counted from the beginning of the term and from each renewal.
+        attempt: the attempt of the request that began the term. Once the term is in use, another request with this
+            attempt is late.
+        acquired_at: the time when the term began, in seconds since the epoch by the wall clock. It is only displayed.
     """
 
     name: str
@@ -26,14 +27,14 @@ class Lease(NamedTuple):
 
 
 class HeldLease(NamedTuple):
-    """A lease that is held, and for how many seconds more unless it is kept alive."""
+    """A lease that is held, and the seconds until it expires unless it is renewed."""
 
     lease: Lease
     remaining: float
 
 
 class Acquired(NamedTuple):
-    """How an attempt to take a lease has ended, and who holds it now."""
+    """The result of a request to acquire a lease, and the current holder."""
 
     acquired: bool
     held: HeldLease
@@ -41,38 +42,44 @@ class Acquired(NamedTuple):
 
 
 def is_late(held: Lease, holder: str, attempt: str, *, in_use: bool) -> bool:
-    """Return True for a request that its sender has stopped waiting for: the term of its attempt is in use.
+    """Return True if the request is late: its attempt has begun the current term, and the term is in use.
 
-    Before that nobody can tell it from the repetition of a request whose answer was lost, and it begins a new term.
+    The sender no longer waits for such a request. While the term is not in use, a late request looks like one that was
+    repeated because its answer was lost. It then begins a new term.
     """
     return in_use and attempt != "" and (held.holder, held.attempt) == (holder, attempt)
 
 
 def scope_of(lease: str) -> tuple[str, str]:
-    """The (controller, member) whose fence a lease governs: "a" that of controller "a", "a#b" of its member "b"."""
+    """Return the (controller, member) whose fence a lease governs: "a#b" is for member "b" of controller "a"."""
     controller, _, member = lease.partition("#")
     return controller, member
 
 
 def lease_of(controller: str, member: str) -> str:
-    """The name of the lease that governs a fence."""
+    """Return the name of the lease that governs a fence."""
     return f"{controller}#{member}" if member else controller
 
 
 def check_raise(controller: str, held: int | None, term: int) -> None:
-    """Refuse to raise a fence in another term than the one in which its lease is held (None: nobody holds it)."""
+    """Raise FenceLowered if the fence's lease is held in another term. ``held`` is None if the lease is not held."""
     if held is not None and term != held:
-        raise FenceLowered(f"the lease of {controller} is held in term {held}; a raise for term {term} is not its")
+        raise FenceLowered(
+            f"the lease of {controller} is held in term {held}: expected a fence of that term, got {term}"
+        )
 
 
 def check_borne(controller: str, member: str, stored: tuple[int, int], borne: tuple[int, int]) -> None:
-    """Compare the fence that a write bears with the stored one: (term, number) of each.
+    """Compare the fence that a write carries with the stored one. Each is a pair (term, number).
 
-    Raises FenceLowered if it is below, and UnknownTerm if its term is above: every term that is granted is stored.
+    Raises:
+        FenceLowered: the fence of the write is below the stored one.
+        UnknownTerm: the term of the write is above the stored one. Every term that was granted is stored.
     """
     if borne < stored:
         raise FenceLowered(f"the fence of {controller} is at {stored}, above {borne} of this write")
     if borne[0] > stored[0]:
         raise UnknownTerm(
-            f"term {borne[0]} of {lease_of(controller, member)} was never granted; the highest that was is {stored[0]}"
+            f"term {borne[0]} of {lease_of(controller, member)} was never granted; "
+            f"the highest granted term is {stored[0]}"
         )

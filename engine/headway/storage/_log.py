@@ -1,19 +1,19 @@
-"""The commit log: what happened, in order, for watchers that come and go. Pure: no Trio, no I/O, no clock.
+"""The commit log: the changes of a store in order, for watchers that come and go. Pure: no Trio, no I/O, no clock.
 
 Rules:
-1. Revisions are appended in rising order; `head` is the last one. A revision may be appended with no changes (a
-   fence); it moves the head all the same.
-2. A cursor stands after a revision, in one kind. `take` hands out what has been appended since, in order, whole
-   commits only, and moves the cursor. So a snapshot at revision S joined with a cursor after S has neither a gap
-   nor a repeat, whatever was appended between the two.
-3. History is bounded by count and by age, in whole commits, oldest first; `floor` is the revision up to which it
-   is gone. What has grown too old all at once is dropped with the next few commits. A cursor whose next change is
-   gone gets HistoryCompacted, at `take` or at `cursor`.
-4. A pin at revision R keeps everything after R, until it is released or its time has passed.
-5. What is taken at once is all before a mark or all after it, and a cursor stops at each: an incarnation begins there,
-   and who hears of changes must know of which incarnation they are.
+1. Revisions are appended in rising order. `head` is the last one. A revision without changes (a fence) also moves the
+   head.
+2. A cursor stands after a revision, in one kind. `take` returns the later changes in order, only in whole commits, and
+   moves the cursor. A snapshot at revision S followed by a cursor after S therefore has neither a gap nor a repeat,
+   even if commits were appended between the two.
+3. History is bounded by count and by age. The oldest commits are dropped first, always as a whole. History up to
+   `floor` is compacted. If many changes become too old at once, the next few commits drop them. A cursor whose next
+   change was dropped gets HistoryCompacted, from `take` or from `cursor`.
+4. A pin at revision R keeps everything after R until it is released or its time has passed.
+5. A session of the store begins at a mark. Changes taken together are all before a mark or all after it, and a cursor
+   stops at each mark, because a reader must know the session that changes belong to.
 
-Writers never wait for watchers: a log knows nothing of its cursors.
+Writers never wait for watchers: a log does not know its cursors.
 """
 
 from __future__ import annotations
@@ -26,21 +26,24 @@ from headway.errors import HistoryCompacted
 from headway.resource import Change, Changes, Kind, pb
 
 COMPACT_AFTER = 1024
-"""How many places of dropped changes may stay at the front of a kind's list before they are deleted together."""
+"""The number of dropped changes whose places may stay at the front of a kind's list before all are deleted."""
 
 MOST_AT_ONCE = 1000
-"""How many changes that have grown too old are dropped with one commit: some milliseconds of work for its writer."""
+"""The maximum number of changes that one commit drops for their age: some milliseconds of work for its writer."""
 
 _DROPPED = Change(0, pb.Resource(), False, False)
-"""What stands in the place of a dropped change, so that the list does not hold the resource any more."""
+"""A placeholder for a dropped change, so that the list no longer holds its resource."""
 
 
 LogChange = tuple[Kind, pb.Resource, bool]
-"""(kind, resource, whether deleted), as `CommitLog.append` takes them."""
+"""A change (kind, resource, deleted) as `CommitLog.append` takes it."""
 
 
 class _KindLog:
-    """The changes of one kind. `start` counts those deleted from the front; those up to `gone` are not kept."""
+    """The changes of one kind.
+
+    `start` counts the changes deleted from the front. No change up to the revision `gone` is kept.
+    """
 
     __slots__ = ("changes", "dropped", "gone", "kind", "newest", "newest_from", "one", "start")
 
@@ -48,14 +51,14 @@ class _KindLog:
         self.kind = kind
         self.changes: list[Change] = []
         self.start = 0
-        # The places at the front of the list whose changes are dropped: to delete each would cost O(n).
-        # Invariant: there is nothing but `_DROPPED` in them.
+        # The number of places at the front of the list whose changes are dropped. Deleting each alone would cost O(n).
+        # Invariant: these places hold only `_DROPPED`.
         self.dropped = 0
         self.gone = 0
-        # What most commits say of how much they changed; one object for all of them.
+        # The counts of most commits, which have one change. All of them share this object.
         self.one = ((kind, 1),)
-        # What the last cursor took that came to the end, and the index it began at: most watchers stand at one
-        # place, and share it. Invariant: None, or it goes to the end of `changes` and is still kept as a whole.
+        # The changes that a cursor last took up to the end, and the index of their first. Most watchers stand at the
+        # same place and share them. Invariant: None, or it reaches to the end of `changes` and all of it is kept.
         self.newest: Changes | None = None
         self.newest_from = 0
 
@@ -72,13 +75,13 @@ class _KindLog:
 
 
 class Cursor:
-    """A place in the changes of one kind."""
+    """A position in the changes of one kind."""
 
     __slots__ = ("index", "log", "revision")
 
     def __init__(self, log: _KindLog, index: int, revision: int) -> None:
         self.log = log
-        # Invariant: `index` counts the changes of this kind since the log began; all before it are taken.
+        # Invariant: `index` counts the changes of this kind since the log began. All before it have been taken.
         self.index = index
         # Invariant: everything of this kind up to `revision` has been taken.
         self.revision = revision
@@ -88,29 +91,29 @@ class CommitLog:
     """The log of one store.
 
     Args:
-        head: the revision that the store stands at when the log begins; there is no history before it.
-        max_changes: how many changes are kept.
-        max_age: for how many seconds, by the clock whose readings `append` is given.
+        head: the store's revision when the log begins. The log has no history before it.
+        max_changes: the number of changes to keep.
+        max_age: the maximum age of kept changes in seconds, by the clock of the times passed to `append`.
     """
 
     def __init__(self, head: int = 0, *, max_changes: int = 100_000, max_age: float = 3600.0) -> None:
         self.head = head
         self.floor = head
-        # Revisions with no changes, in order. Invariant: at most the first is not above the floor. A cursor that has
-        # missed nothing may stand before it, where nothing of its kind has been dropped.
+        # The first revisions of sessions, in order. They have no changes. Invariant: at most the first is not above the
+        # floor. A cursor that has missed nothing may stand before it, if no change of its kind was dropped.
         self.marks: list[int] = []
         self._max_changes = max_changes
         self._max_age = max_age
         self._kinds: dict[Kind, _KindLog] = {}
-        # One (revision, kinds with how many changes, time, changes in all) for each commit that is kept.
+        # One (revision, number of changes by kind, time, number of changes) for each kept commit.
         self._commits: deque[tuple[int, tuple[tuple[Kind, int], ...], float, int]] = deque()
         self._count = 0
         self._pins: dict[object, tuple[int, float]] = {}
 
     def append(self, revision: int, changes: Sequence[LogChange], now: float) -> None:
-        """Add a commit's changes (kind, resource, whether deleted). Raises ValueError when revisions don't rise."""
+        """Append the changes of a commit. Raise ValueError if the revision is not above the last one."""
         if revision <= self.head:
-            raise ValueError(f"revision {revision} must be above {self.head}, the last one appended")
+            raise ValueError(f"revision must be above {self.head}, the last one appended, got {revision}")
         if len(changes) == 1:
             kind, resource, deleted = changes[0]
             log = self._kind(kind)
@@ -139,25 +142,26 @@ class CommitLog:
         return tuple((kind, len(group)) for kind, group in by_kind.items())
 
     def mark(self) -> None:
-        """An incarnation begins with the commit at the head, which has changed no resource."""
+        """Note that a session begins with the commit at the head. That commit has changed no resource."""
         self.marks.append(self.head)
 
     def cursor(self, kind: Kind, after: int) -> Cursor:
-        """A cursor after a revision. Raises HistoryCompacted when what followed is no longer kept.
+        """Return a cursor after a revision. Raise HistoryCompacted if changes after it are no longer kept.
 
-        ``after`` may be above the head: a snapshot may stand at a commit that has not been appended yet.
+        ``after`` may be above the head, because a snapshot may include a commit that has not been appended yet.
         """
         if after < self.floor:
-            raise HistoryCompacted(f"history after revision {after} is gone: kept are the changes after {self.floor}")
+            raise HistoryCompacted(f"history after revision {after} was compacted: changes are kept after {self.floor}")
         log = self._kind(kind)
         index = bisect.bisect_right(log.changes, after, lo=log.dropped, key=lambda change: change.revision)
         return Cursor(log, log.start + index, after)
 
     def take(self, cursor: Cursor, limit: int = 1000) -> Changes | None:
-        """What is new since the cursor, at least one whole commit, at most about ``limit`` changes; None: nothing is.
+        """Return the changes after the cursor and move the cursor. Return None if nothing is new.
 
-        Cursors at one place are given one object: it is shared, and written to by nobody.
-        Afterwards ``cursor.revision`` is the head, or a mark, or that of the last change taken when there is more.
+        The result holds whole commits, at least one, and at most about ``limit`` changes. Cursors at the same place
+        get the same object, so don't modify it. Afterwards ``cursor.revision`` is the head, or a mark, or, if more
+        changes are left, the revision of the last change taken.
         """
         log = cursor.log
         newest = log.newest
@@ -168,7 +172,7 @@ class CommitLog:
             and len(newest.changes) <= limit
             and not (self.marks and self.marks[-1] > cursor.revision)
         ):
-            # Most watchers stand where another one has just taken everything.
+            # Most watchers stand where another watcher has just taken everything.
             cursor.index += len(newest.changes)
             cursor.revision = self.head
             return newest
@@ -178,10 +182,10 @@ class CommitLog:
             if cursor.revision < log.gone:
                 raise HistoryCompacted(
                     f"a watcher of {'.'.join(log.kind)} at revision {cursor.revision} is too far behind: "
-                    f"kept are the changes after {self.floor}"
+                    f"changes are kept after {self.floor}"
                 )
             first = log.dropped
-        # Only a cursor that was made above the head meets changes that its snapshot has already shown.
+        # Skip changes that the snapshot already included. Only a cursor that was opened above the head meets any.
         while first < end and changes[first].revision <= cursor.revision:
             first += 1
         mark = 0
@@ -209,13 +213,13 @@ class CommitLog:
         return log.newest
 
     def pin(self, revision: int, until: float) -> object:
-        """Keep what comes after ``revision`` until then (by `append`'s clock), or until `release`."""
+        """Keep the changes after ``revision`` until the time ``until`` (by `append`'s clock), or until `release`."""
         token = object()
         self._pins[token] = (revision, until)
         return token
 
     def release(self, token: object) -> None:
-        """Let go of a pin. Idempotent."""
+        """Release a pin. Idempotent."""
         self._pins.pop(token, None)
 
     def _kind(self, kind: Kind) -> _KindLog:
@@ -229,7 +233,7 @@ class CommitLog:
             del self._pins[token]
         keep = min((revision for revision, _ in self._pins.values()), default=self.head)
         aged = 0
-        # The newest commit always stays, so that a head watcher can take it.
+        # The newest commit is always kept, so that a watcher at the head can take it.
         while len(self._commits) > 1:
             revision, counts, time, total = self._commits[0]
             if self._count <= self._max_changes:

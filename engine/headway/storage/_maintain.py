@@ -1,4 +1,4 @@
-"""What is done to a whole store, by its url: backing it up, making one of a backup, and checking it."""
+"""Operations on a whole store, given by its URL: back it up, restore it, and check it."""
 
 from __future__ import annotations
 
@@ -22,52 +22,69 @@ R = TypeVar("R")
 
 
 async def backup_store(url: str, file: str | os.PathLike[str], *, replace: bool = False) -> BackedUp:
-    """Make ``file`` a backup of the store at ``url``: all of it at one revision, checked, in one file.
+    """Back up the store at ``url`` to ``file``: all of it at one revision, checked, in one file.
 
-    Any process may have the store open and write to it meanwhile, this one too.
+    During the backup any process, including this one, may have the store open and write to it.
 
     Args:
         url: ``sqlite:PATH``.
-        replace: a file that is there is replaced, in one step, when the backup is whole.
+        file: the file to write.
+        replace: replace an existing file, atomically, once the backup is complete.
 
-    Raises StoreUnusable when there is no store, it is damaged, or the file can't be made; FailedPrecondition when the
-    file is there; InvalidArgument for a store that isn't in a file. The file is then as it was.
+    Raises:
+        StoreUnusable: no store exists at ``url``, it is damaged, or the file cannot be written.
+        FailedPrecondition: the file already exists.
+        InvalidArgument: the store is not in a file.
+
+    An error leaves the file as it was.
     """
     path = _path(url)
     return await _interruptibly(lambda hold: backup_file(path, os.fspath(file), replace=replace, hold=hold))
 
 
 async def restore_store(file: str | os.PathLike[str], url: str, *, replace: bool = False) -> Restored:
-    """Make a store at ``url`` of a backup, or of a copy of a store's file.
+    """Restore a backup, or a copy of a store's file, as the store at ``url``.
 
-    It has the resources, the history and the settled marks of the backup. It is another store, though: with an id of
-    its own, and above every revision and every term that the first one can have given out since. So every watch and
-    cache begins anew, and a write that was decided on by what was seen before is refused.
+    The new store has the resources, the history and the checkpoints of the backup. But it is another store: it has a
+    new id, and its revisions and terms begin above all that the original can have used since. So every watch and cache
+    starts again from a snapshot, and writes decided on earlier reads are rejected.
 
     Args:
-        url: ``sqlite:PATH``; no process may have that open.
-        replace: a store that is there is replaced, in one step. Its file is kept beside it, as ``PATH.replaced``.
+        file: the backup.
+        url: ``sqlite:PATH``. No process may have this store open.
+        replace: replace an existing store, atomically. Its file is kept as ``PATH.replaced``.
 
-    Raises StoreUnusable when the file can't be used, or the store is held by a process; FailedPrecondition when there
-    is a store; InvalidArgument for a url that isn't a file's. What was there is then as it was.
+    Raises:
+        StoreUnusable: the file cannot be used, or a process has the store open.
+        FailedPrecondition: a store already exists at ``url``.
+        InvalidArgument: ``url`` is not the URL of a file.
+
+    An error leaves an existing store as it was.
     """
     path = _path(url)
     return await _interruptibly(lambda hold: restore_file(os.fspath(file), path, replace=replace, hold=hold))
 
 
 async def check_store(url: str) -> list[Finding]:
-    """What is wrong with the store at ``url`` (``sqlite:PATH``, also of a backup); nothing when it is whole.
+    """Return the problems of the store at ``url``, an empty list if it is consistent.
 
-    Reads all of it and writes nothing; a server may have it open. Raises StoreUnusable when there is no store.
+    Reads the whole store and writes nothing. A server may have it open.
+
+    Args:
+        url: ``sqlite:PATH``. The file may be a backup.
+
+    Raises:
+        StoreUnusable: no store exists at ``url``.
+        InvalidArgument: the store is not in a file.
     """
     return (await _checked(url)).findings
 
 
 async def verify_file(url: str) -> Verified:
-    """As `verify_store`, of a file that needn't be opened: what stands in it at one moment, and what is wrong with it.
+    """Verify a file without opening it as a store. Return its contents at one moment and its problems.
 
-    Takes what `check_store` takes, and finds what that finds. Where the file is damaged so that it doesn't say which
-    store it is, ``position`` has no store id.
+    Takes the same URLs as `check_store` and finds the same problems. If the file is too damaged to contain the store's
+    id, ``position`` has none.
     """
     checked = await _checked(url)
     problems = list(map(str, checked.findings))
@@ -77,7 +94,7 @@ async def verify_file(url: str) -> Verified:
 
 
 def file_lists(url: str) -> ListsResources | None:
-    """Return the resources in the file of the store at ``url``, which isn't opened; None for another sort of store."""
+    """Return the resources in the file of a store without opening it. Return None if the store is not in a file."""
     parsed = parse_url(url)
     return None if parsed is None else FileLists(parsed.path)
 
@@ -90,12 +107,12 @@ async def _checked(url: str) -> Checked:
 def _path(url: str) -> str:
     parsed = parse_url(url)
     if parsed is None:
-        raise InvalidArgument(f'{url!r} names no store in a file; write "sqlite:PATH", like "sqlite:staff.db"')
+        raise InvalidArgument(f'{url!r} is not a store in a file; write "sqlite:PATH", like "sqlite:staff.db"')
     return parsed.path
 
 
 async def _interruptibly(work: Callable[[Hold], R]) -> R:
-    """Do it in a worker thread; cancelled, what SQLite is at is interrupted, and nothing of it stays."""
+    """Do the work in a worker thread. Cancellation interrupts SQLite, and the work leaves no changes behind."""
     connections: list[sqlite3.Connection] = []
     results: list[R] = []
     errors: list[Exception] = []
@@ -118,7 +135,7 @@ async def _interruptibly(work: Callable[[Hold], R]) -> R:
         await trio.to_thread.run_sync(thread)
         nursery.cancel_scope.cancel()
     if errors:
-        # Had it been interrupted, its error would stand for a cancellation.
+        # If the work was interrupted, raise Cancelled instead of SQLite's error.
         await trio.lowlevel.checkpoint_if_cancelled()
         raise errors[0]
     return results[0]
@@ -128,4 +145,4 @@ def _interrupt(connection: sqlite3.Connection) -> None:
     try:
         connection.interrupt()
     except sqlite3.ProgrammingError:
-        return  # It was closed a moment ago.
+        return  # The connection was closed a moment ago.

@@ -1,4 +1,4 @@
-"""The store in memory: for tests, for programs that need no durability, and the reference for the others."""
+"""The store in memory, for tests and for programs that need no durability. It is the reference for other stores."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ from headway.storage._tail import CutSnapshot, LogWatch, Pulse
 
 
 class MemoryBackend:
-    """Meets `Backend`. Everything is gone when the process ends; a new one has a new store id.
+    """A `Backend` that keeps everything in memory until the process ends. Each instance has a new store id.
 
     Args:
-        max_changes: how many changes of history are kept for watchers that resume.
-        max_age: for how many seconds.
+        max_changes: the number of changes of history to keep for watchers that resume.
+        max_age: the maximum age of the kept history in seconds.
     """
 
     def __init__(self, *, max_changes: int = 100_000, max_age: float = 3600.0) -> None:
@@ -46,11 +46,11 @@ class MemoryBackend:
         self._incarnation = uuid.uuid4().hex
         self._tables = ResourceTables()
         self._fences: dict[tuple[str, str], tuple[int, int]] = {}
-        self._settled: dict[tuple[str, str], int] = {}
+        self._checkpoints: dict[tuple[str, str], int] = {}
         self._leases = LeaseTable()
         self._log = CommitLog(max_changes=max_changes, max_age=max_age)
         self._pulse = Pulse()
-        # Invariant: at the log's head. Made once for each commit, however often it is asked for.
+        # Invariant: the position of the log's head. It is made once for each commit, not for each read.
         self._position = self._at(0)
 
     async def __aenter__(self) -> Self:
@@ -62,50 +62,50 @@ class MemoryBackend:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        # Whoever watches is told. What is opened again, by a test that keeps the object, has watchers of its own.
+        # Open watches fail. A test may keep the object and open it again: its later watches use the new pulse.
         self._pulse.stop(lambda: StoreUnusable("the store in memory is closed"))
         self._pulse = Pulse()
 
     @property
     def position(self) -> Position:
-        """See `Backend.position`."""
+        """Return the store's id, its session, and the revision of the last commit."""
         return self._position
 
     def _at(self, revision: int) -> Position:
         return Position(self._store_id, self._incarnation, revision)
 
     async def read(self, kind: Kind, key: Key) -> tuple[pb.Resource | None, Position]:
-        """See `Backend.read`."""
+        """Return the stored resource, or None, and a position."""
         await trio.lowlevel.checkpoint()
         return self.read_nowait(kind, key)
 
     def read_nowait(self, kind: Kind, key: Key) -> tuple[pb.Resource | None, Position]:
-        """See `ReadsAtOnce`."""
+        """Return the stored resource, or None, and a position, without a checkpoint."""
         return self._tables.get(kind, key), self._position
 
     async def list(
         self, kind: Kind, within: Within, *, after: Key | None = None, limit: int = 0
     ) -> tuple[Sequence[pb.Resource], Position]:
-        """See `Backend.list`."""
+        """Return the matching resources of a kind, in order of key, and a position."""
         await trio.lowlevel.checkpoint()
         here = self.position
         return await list_within(self._tables, kind, within, after, limit), here
 
     async def list_by_owner(self, owner_uid: str) -> tuple[Sequence[pb.Resource], Position]:
-        """See `Backend.list_by_owner`."""
+        """Return the resources that a uid owns, and a position."""
         await trio.lowlevel.checkpoint()
         here = self.position
         return await list_owned(self._tables, owner_uid), here
 
     async def kinds(self) -> Sequence[Kind]:
-        """See `Backend.kinds`."""
+        """Return the kinds that have stored resources, in order."""
         await trio.lowlevel.checkpoint()
         return self._tables.kinds()
 
     async def commit(self, operations: Sequence[Operation], fence: Fence | None = None) -> Position:
-        """See `Backend.commit`."""
+        """Apply all operations in one commit and return its position."""
         refuse_repeated_keys(operations)
-        # The only checkpoint stands before the commit: from here on it happens whole, whatever is cancelled.
+        # This is the only checkpoint. A cancellation cannot interrupt the commit that follows.
         await trio.lowlevel.checkpoint()
         if fence is not None:
             self._check_fence(fence)
@@ -133,7 +133,7 @@ class MemoryBackend:
         self._pulse.beat()
 
     async def watch(self, kind: Kind, within: Within, resume_after: Position | None = None) -> LogWatch:
-        """See `Backend.watch`."""
+        """Watch a kind, from a snapshot or after a position."""
         await trio.lowlevel.checkpoint()
         if resume_after is not None:
             here = self.position
@@ -145,36 +145,37 @@ class MemoryBackend:
         return LogWatch(self._log, self._pulse, self._at, cursor, within, snapshot)
 
     async def raise_fence(self, controller: str, member: str, term: int, number: int) -> Raised:
-        """See `Backend.raise_fence`."""
+        """Raise a fence by a commit."""
         await trio.lowlevel.checkpoint()
         self._end_what_has_run_out()
         who = (controller, member)
         stored = self._fences.get(who, (0, 0))
-        # As committed: what runs out only now has not been ended, and its end is to find the fence in its own term.
+        # Compare with the committed lease, even if it has expired since the line above. Its term has not been ended,
+        # and the commit that ends it must find the fence in that term.
         held = self._leases.committed(lease_of(controller, member))
         check_raise(controller, held and held.term, term)
         wanted = (term, number) if term else (stored[0] + 1, number)
         if wanted <= stored:
-            raise FenceLowered(f"the fence of {controller} is at {stored}, which {wanted} is not above")
+            raise FenceLowered(f"the fence of {controller} is at {stored}; {wanted} is not above it")
         self._raise(who, wanted)
         self._leases.use(lease_of(controller, member))
-        settled = self._settled.setdefault(who, self._log.head)
-        return Raised(Fence(controller, member, *wanted), self.position, settled)
+        checkpoint = self._checkpoints.setdefault(who, self._log.head)
+        return Raised(Fence(controller, member, *wanted), self.position, checkpoint)
 
     async def record_checkpoint(self, fence: Fence, revision: int) -> None:
-        """See `Backend.record_checkpoint`."""
+        """Record that the fence's controller owes nothing up to a revision."""
         await trio.lowlevel.checkpoint()
         self._check_fence(fence)
         who = (fence.controller, fence.member)
-        self._settled[who] = max(self._settled.get(who, 0), revision)
+        self._checkpoints[who] = max(self._checkpoints.get(who, 0), revision)
 
     async def list_fences(self) -> Sequence[Fence]:
-        """See `ListsFences.list_fences`."""
+        """Return every stored fence, in order of controller and member."""
         await trio.lowlevel.checkpoint()
         return [Fence(*who, *at) for who, at in sorted(self._fences.items())]
 
     async def acquire_lease(self, name: str, holder: str, ttl: float, attempt: str = "") -> Acquired:
-        """See `Backend.acquire_lease`."""
+        """Acquire a lease for ``ttl`` seconds, unless another holder has it."""
         await trio.lowlevel.checkpoint()
         self._end_what_has_run_out()
         held = self._leases.holds_off(name, holder, attempt)
@@ -187,12 +188,12 @@ class MemoryBackend:
         return Acquired(True, HeldLease(lease, ttl), self.position)
 
     async def keep_lease(self, name: str, holder: str, term: int) -> None:
-        """See `Backend.keep_lease`."""
+        """Renew a lease for a whole ttl."""
         await trio.lowlevel.checkpoint()
         self._leases.keep(name, holder, term)
 
     async def release_lease(self, name: str, holder: str, term: int) -> None:
-        """See `Backend.release_lease`."""
+        """End a term early."""
         self._leases.leave(name, holder, term)
         await trio.lowlevel.checkpoint()
         self._end_what_has_run_out()
@@ -201,16 +202,16 @@ class MemoryBackend:
             self._end(held.lease)
 
     def last_leases(self, *, lasting: bool) -> None:
-        """See `last_leases`."""
+        """Set whether leases last until they are released."""
         self._leases.last(lasting=lasting)
 
     async def list_leases(self, name_prefix: str = "") -> tuple[Sequence[HeldLease], Position]:
-        """See `Backend.list_leases`."""
+        """Return the held leases whose names begin with the prefix, and a position."""
         await trio.lowlevel.checkpoint()
         return self._leases.list(name_prefix), self.position
 
     async def wait_lease_ended(self, name: str, term: int) -> None:
-        """See `Backend.wait_lease_ended`."""
+        """Wait until the lease is not held in this term."""
         await trio.lowlevel.checkpoint()
         await self._leases.wait_ended(name, term)
 
@@ -219,7 +220,7 @@ class MemoryBackend:
             self._end(lease)
 
     def _end(self, lease: Lease) -> None:
-        # The term above it is nobody's: the next one to take the lease goes above that.
+        # No holder ever has the term above it. The next one to acquire the lease gets a term above that.
         self._raise(scope_of(lease.name), (lease.term + 1, 0))
         self._leases.end(lease.name, lease.term)
 

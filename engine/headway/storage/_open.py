@@ -1,4 +1,4 @@
-"""Opening a store by its url, and whether there is one."""
+"""Open a store by its URL, or check if it exists."""
 
 from __future__ import annotations
 
@@ -13,18 +13,21 @@ from headway.storage._sqlite_url import parse_url
 
 
 def open_store(url: str) -> AbstractAsyncContextManager[Backend]:
-    """The store at ``url``, to be entered: ``memory:``, ``sqlite:PATH`` with a relative or an absolute path, or
-    ``etcd://HOST:PORT,HOST:PORT/PREFIX``.
+    """Return the store at ``url``, an async context manager. Entering it opens the store.
 
-    What is kept of its history may be said there: ``sqlite:PATH?max_changes=100000&max_age=3600``.
+    The URL is ``memory:``, ``sqlite:PATH`` with a relative or an absolute path, or
+    ``etcd://HOST:PORT,HOST:PORT/PREFIX``. It may set how much history is kept:
+    ``sqlite:PATH?max_changes=100000&max_age=3600``.
 
-    Raises InvalidArgument for another url; entering it raises StoreUnusable when the store can't be opened, and
-    Unavailable when its servers can't be reached.
+    Raises:
+        InvalidArgument: the URL has another form.
+        StoreUnusable: on entering, the store cannot be opened.
+        Unavailable: on entering, the store's servers cannot be reached.
     """
     scheme, colon, path = url.partition(":")
     if colon and scheme == "memory" and not path:
         return MemoryBackend()
-    # Each is loaded when it is asked for: an engine on another store does without its libraries.
+    # Each store is imported only when it is used. An engine with another store needs none of its libraries.
     if (sqlite := parse_url(url)) is not None:
         from headway.storage._sqlite import SqliteBackend
 
@@ -37,16 +40,18 @@ def open_store(url: str) -> AbstractAsyncContextManager[Backend]:
 
 
 async def store_exists(url: str) -> bool:
-    """Whether there is a store at ``url``, which opening it would make. Nothing is made or changed.
+    """Return True if a store exists at ``url``. Unlike opening a store, this creates nothing.
 
-    Raises InvalidArgument for what `open_store` takes for no url, Unavailable when its servers can't be reached, and
-    StoreUnusable when they can't be asked.
+    Raises:
+        InvalidArgument: `open_store` does not accept the URL.
+        Unavailable: the store's servers cannot be reached.
+        StoreUnusable: the store's servers cannot answer.
     """
     scheme, colon, path = url.partition(":")
     if colon and scheme == "memory" and not path:
         return False
     if (sqlite := parse_url(url)) is not None:
-        # An empty file is none yet. What isn't empty may be something else: opening it says so.
+        # An empty file is not a store yet. Another file may not be one either: opening it reports that.
         file = trio.Path(sqlite.path)
         return await file.exists() and (await file.stat()).st_size > 0
     if colon and scheme == "etcd":
@@ -58,6 +63,6 @@ async def store_exists(url: str) -> bool:
 
 def _no_url(url: str) -> InvalidArgument:
     return InvalidArgument(
-        f'{url!r} names no store; known are "memory:", "sqlite:PATH", like "sqlite:staff.db", and '
+        f'{url!r} is not a store URL; expected "memory:", "sqlite:PATH", like "sqlite:staff.db", or '
         '"etcd://HOST:PORT,HOST:PORT/PREFIX", like "etcd://127.0.0.1:2379/staff"'
     )

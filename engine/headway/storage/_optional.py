@@ -1,4 +1,4 @@
-"""What stores may offer beyond `Backend`: list their fences, check themselves, be probed. Found by method."""
+"""Optional methods of a store beyond `Backend`: list its fences, check itself, be probed."""
 
 from __future__ import annotations
 
@@ -9,42 +9,42 @@ from headway.storage._backend import Backend, Fence
 
 
 class ListsFences(Protocol):
-    """A store that says which fences it holds, so that it can be copied."""
+    """A store that can list its fences, so that it can be copied."""
 
     async def list_fences(self) -> Sequence[Fence]:
-        """Every fence as it stands, in order of controller and member."""
+        """Return every stored fence, in order of controller and member."""
         ...
 
 
 class ChecksItself(Protocol):
-    """A store that can tell whether it is whole by more than what everybody can ask of it."""
+    """A store that can check its integrity more thoroughly than its public methods allow."""
 
     async def check_itself(self) -> Sequence[str]:
-        """What is wrong with it, each in a sentence; nothing when it is whole. Writes nothing."""
+        """Return one sentence for each problem, so nothing if the store is consistent. Writes nothing."""
         ...
 
 
 class Probed(Protocol):
-    """A store that can tell more than a read whether it can be used."""
+    """A store with a check that it is usable, which shows more than a read does."""
 
     async def probe(self) -> None:
-        """Raise why the store can't be read or written now. Changes nothing, and makes no revision."""
+        """Raise an error if the store cannot be read or written now. Makes no revision."""
         ...
 
 
 def fence_lister(backend: Backend) -> Callable[[], Awaitable[Sequence[Fence]]] | None:
-    """The store's `ListsFences.list_fences`, if it has it."""
+    """Return the store's `ListsFences.list_fences`, or None if it has none."""
     store: object = backend
     return getattr(store, "list_fences", None)
 
 
 def self_checker(backend: Backend) -> Callable[[], Awaitable[Sequence[str]]] | None:
-    """The store's `ChecksItself.check_itself`, if it has it."""
+    """Return the store's `ChecksItself.check_itself`, or None if it has none."""
     store: object = backend
     return getattr(store, "check_itself", None)
 
 
 def prober(backend: Backend) -> Callable[[], Awaitable[None]] | None:
-    """The store's `Probed.probe`, if it has it."""
+    """Return the store's `Probed.probe`, or None if it has none."""
     store: object = backend
     return getattr(store, "probe", None)

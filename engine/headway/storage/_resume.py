@@ -1,4 +1,4 @@
-"""Whether a watch may go on from a position."""
+"""The check that a watch may resume after a position."""
 
 from __future__ import annotations
 
@@ -9,26 +9,31 @@ from headway.resource import Position
 from headway.storage._errors import StoreMismatch
 
 
-def check_resumable(wanted: Position, here: Position, incarnations: Mapping[str, int | None], oldest: int = 0) -> None:
+def check_resumable(wanted: Position, here: Position, sessions: Mapping[str, int | None], oldest: int = 0) -> None:
     """Raise an error if a watch cannot resume after ``wanted``.
 
-    Raises StoreMismatch if it is not a position of this store, and HistoryCompacted if that can no longer be decided,
-    or if it is in the store's future.
+    A position above the last revision of its session belongs to a history that this store does not have: the file was
+    replaced by an older copy. The same is true for a position of an unknown session, unless it is below all known
+    sessions. Then its session may have been forgotten.
 
-    ``incarnations`` holds the openings of the store with the revision at which each was left (None: it is the
-    present one), but for those that have been forgotten: all before the one that began with revision ``oldest``, 0
-    where none has been. A position above the revision at which its incarnation was left is of a history that this store
-    doesn't have: an older copy of the file has been put in its place. So is one of no incarnation that is known, unless
-    it is below them all: it may be of one that was forgotten.
+    Args:
+        wanted: the position to resume after.
+        here: the store's current position.
+        sessions: the sessions of the store with the last revision of each, None for the current one. Forgotten
+            sessions are missing.
+        oldest: the first revision of the oldest known session. All sessions before it have been forgotten.
+            0 if none has been.
+
+    Raises:
+        StoreMismatch: the position does not belong to this store.
+        HistoryCompacted: the position's session has been forgotten, or the position is above the store's revision.
     """
     if wanted.store_id != here.store_id:
-        raise StoreMismatch(f"position {wanted.revision} is of store {wanted.store_id}; this is {here.store_id}")
-    left = incarnations.get(wanted.session, oldest - 1)
+        raise StoreMismatch(f"position {wanted.revision} is of store {wanted.store_id}, expected store {here.store_id}")
+    left = sessions.get(wanted.session, oldest - 1)
     if left is not None and wanted.revision > left:
-        raise StoreMismatch(
-            f"position {wanted.revision} is of a history of store {here.store_id} that this copy doesn't have"
-        )
-    if wanted.session not in incarnations:
-        raise HistoryCompacted(f"position {wanted.revision} is of an opening that the store has forgotten since")
+        raise StoreMismatch(f"position {wanted.revision} is not in the history of this copy of store {here.store_id}")
+    if wanted.session not in sessions:
+        raise HistoryCompacted(f"position {wanted.revision} is of a session that the store no longer remembers")
     if wanted.revision > here.revision:
-        raise HistoryCompacted(f"position {wanted.revision} is above {here.revision}, where the store stands")
+        raise HistoryCompacted(f"position {wanted.revision} is above {here.revision}, the store's last revision")

@@ -1,8 +1,8 @@
-"""The schemas that a store remembers, of each type that a program has opened it with; and the refusal of other ones.
+"""The schemas recorded in a store, one for each type that a program has opened it with. Incompatible ones are rejected.
 
-They are resources of a kind of their own. So every store keeps them, two programs that open one store at a time get in
-each other's way by versions alone, and backups and copies have them. No program can reach them by the service: their
-type is registered nowhere.
+Schemas are resources of a kind of their own. So every store keeps them, backups and copies include them, and two
+programs that open a store at the same time conflict only by versions. No program can reach them through the service,
+because their type is not registered.
 """
 
 from __future__ import annotations
@@ -37,33 +37,33 @@ from headway.storage._errors import StorageError
 
 SCHEMA_KIND: Kind = ("internal", "Schema")
 MOST_SEEN = 100
-"""Schemas of one type that a store knows again: those of its last programs."""
+"""The number of schemas of one type that a store recognizes: those of the latest programs."""
 
 _PAGE = 500
 _OPERATIONS = 32
-"""In one commit: as many as every store takes."""
+"""The number of operations in one commit. Every store accepts this many."""
 _ATTEMPTS = 20
-"""At a commit that other programs are in the way of, which open the same store."""
+"""The number of attempts at a commit that conflicts with other programs that open the same store."""
 _URL = "type.googleapis.com/headway.types.v1.SchemaRecord"
 _Type = ResourceType[Any]
 
 
 class ListsResources(Protocol):
-    """What a store's schemas are read from: a `Backend`, or a file that is not opened."""
+    """A source of a store's schemas: a `Backend`, or a file that has not been opened as a store."""
 
     async def list(
         self, kind: Kind, within: Within, *, after: Key | None = None, limit: int = 0
     ) -> tuple[Sequence[pb.Resource], Position]:
-        """See `Backend.list`."""
+        """Return the matching resources of a kind, in order of key, and a position."""
         ...
 
 
 class SchemaPlan(NamedTuple):
-    """What opening a store would do.
+    """The effect that opening a store would have.
 
     Attributes:
-        problems: why it would be refused; nothing when it would not.
-        changes: the records that would be written, by the names of their types.
+        problems: the reasons why opening would fail. Empty if it would succeed.
+        changes: the records that opening would write, by the names of their types.
     """
 
     problems: list[SchemaProblem]
@@ -71,19 +71,21 @@ class SchemaPlan(NamedTuple):
 
 
 async def read_schemas(backend: ListsResources) -> dict[str, types_pb.SchemaRecord]:
-    """Return what a store remembers, by the names of the types. A store that no program has opened has nothing."""
+    """Return the recorded schemas by the names of their types. A store that no program has opened has none."""
     return {name: record for name, (record, _) in (await _records(backend)).items()}
 
 
 async def plan_schemas(backend: ListsResources, types: Iterable[_Type]) -> SchemaPlan:
-    """Compare the types of a program with what a store remembers, and write nothing."""
+    """Compare the types of a program with the recorded schemas. Writes nothing."""
     return await _planned(backend, list(types), await read_schemas(backend))
 
 
 async def record_schemas(backend: Backend, types: Iterable[_Type]) -> None:
-    """Make a store remember the types of a program that opens it.
+    """Record in a store the types of a program that opens it.
 
-    Raises SchemaMismatch, and changes nothing, for a program that would misread what is stored.
+    Raises:
+        SchemaMismatch: the program would misread stored resources. Nothing was changed.
+        Unavailable: other programs that open the store kept changing the records.
     """
     types = list(types)
     for _ in range(_ATTEMPTS):
@@ -98,10 +100,10 @@ async def record_schemas(backend: Backend, types: Iterable[_Type]) -> None:
             for start in range(0, len(puts), _OPERATIONS):
                 await backend.commit(puts[start : start + _OPERATIONS])
         except (StorageError, OutcomeUnknown):
-            # Another program was first, or it was this one and nobody knows: what is stored says so.
+            # Another program was first, or the outcome of this commit is unknown. The stored records show it.
             continue
         return
-    raise Unavailable("the schemas could not be recorded: other programs that open the store were always first")
+    raise Unavailable("the schemas could not be recorded: other programs that open the store kept changing them")
 
 
 async def _planned(
@@ -116,7 +118,7 @@ async def _planned(
         problems = await _scope_problems(backend, type, records)
         record = records.get(name)
         if record is not None and not problems and _scope_in(record) not in (None, type.scope.value):
-            # Nothing of the kind is stored. A program of the former scope must be compared when it comes back.
+            # No resource of the kind is stored. A program with the old scope must be compared again when it comes back.
             record = None
         if record is not None and digest in record.seen and not problems:
             continue
@@ -124,12 +126,12 @@ async def _planned(
         if record is not None and record.schema is not None:
             differences = compare_schemas(record.schema, declared)
             if differences and await _is_stored(backend, type):
-                # The scope is compared in both: with what is stored of the kind, and with what is recorded.
+                # Both comparisons include the scope: the one with stored resources, and the one with the record.
                 problems += [each for each in differences if each not in problems]
             elif all(each.missing for each in differences):
                 schema = merge_schemas(record.schema, declared)
             else:
-                # Nothing of it is stored, so that nothing is misread: what earlier programs had is no longer known.
+                # No resource of the type is stored, so none can be misread. Forget the schemas of earlier programs.
                 record = None
         if problems:
             plan.problems.extend(problems)
@@ -139,15 +141,15 @@ async def _planned(
     return plan
 
 
-# --- What is stored of a type ------------------------------------------------
+# --- Stored resources of a type ----------------------------------------------
 
 
 async def _scope_problems(
     backend: ListsResources, type: _Type, records: dict[str, types_pb.SchemaRecord]
 ) -> list[SchemaProblem]:
-    """Find a resource of the kind that is stored in another scope than the type's: nobody could read or delete it.
+    """Return a problem if resources of the kind are stored in another scope. They could not be read or deleted.
 
-    All versions of a kind have one scope. Where nothing is recorded, a resource's tenancy says what it was.
+    All versions of a kind have the same scope. If no scope is recorded, the tenancy of a resource shows it.
     """
     scopes = {record.schema.types[0].scope for record in records.values() if record.schema and _is_of(record, type)}
     if scopes == {types_pb.Scope(type.scope.value)}:
@@ -161,7 +163,8 @@ async def _scope_problems(
             "",
             0,
             f"expected the scope {was.name} as stored, got {type.scope.name}",
-            f"keep Scope.{was.name}, or delete all resources of the type with the former program first",
+            # Equal to the text of `compare_schemas`, so that the same problem is not listed twice.
+            f"keep Scope.{was.name}, or delete all resources of the type with the older program first",
         )
     ]
 
@@ -182,7 +185,7 @@ def _scope_of(resource: pb.Resource) -> Scope:
 
 
 async def _is_stored(backend: ListsResources, type: _Type) -> bool:
-    """Return True if anything is stored as this version of its kind."""
+    """Return True if a resource is stored as this version of its kind."""
     after: Key | None = None
     while True:
         page, _ = await backend.list(type.kind, Within(), after=after, limit=_PAGE)

@@ -1,4 +1,4 @@
-"""Keys in order, in short lists, so that a page of a million is found without looking at the rest. Pure."""
+"""Sorted keys in short lists, to find one page of a million keys without looking at the others. Pure."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from headway.storage._cut import Part
 K = TypeVar("K", bound=tuple[Any, ...])
 
 LOAD = 512
-"""Half of the keys that one list holds at most. Two lists side by side hold more than this together."""
+"""Half of the maximum length of a list. Two neighboring lists together hold more keys than this."""
 
 
 class Run(Generic[K]):
-    """One of the lists.
+    """A list of keys and the part that cuts share.
 
     Attributes:
-        keys: the keys, in order. There is at least one.
-        part: the part that cuts share which were opened since the last change, as long as one of them has it.
+        keys: the keys, in order. There is always at least one.
+        part: the part shared by the cuts that were opened since the last change, while one of them holds it.
     """
 
     __slots__ = ("keys", "part")
@@ -30,7 +30,7 @@ class Run(Generic[K]):
         self.part: weakref.ref[Part[K]] | None = None
 
     def changes(self) -> None:
-        """Let cuts keep the resources under the keys. Call it before the keys, or the resources, change."""
+        """Copy the resources for open cuts. Call this before the keys or their resources change."""
         if self.part is not None:
             part, self.part = self.part(), None
             if part is not None:
@@ -43,7 +43,7 @@ class SortedKeys(Generic[K]):
     __slots__ = ("_maxima", "_runs")
 
     def __init__(self) -> None:
-        # Invariant: `_maxima` has the last key of each run.
+        # Invariant: `_maxima` holds the last key of each run.
         self._runs: list[Run[K]] = []
         self._maxima: list[K] = []
 
@@ -75,7 +75,7 @@ class SortedKeys(Generic[K]):
             del held[:LOAD]
 
     def remove(self, key: K) -> None:
-        """Remove a key of the set."""
+        """Remove a key. The set must have it."""
         runs = self._runs
         at = bisect_left(self._maxima, key)
         run = runs[at]
@@ -102,11 +102,11 @@ class SortedKeys(Generic[K]):
         del self._maxima[at]
 
     def changes(self, key: K) -> None:
-        """Let cuts keep the resource under this key. Call it before the resource changes."""
+        """Copy the resource under this key for open cuts. Call this before the resource changes."""
         self._runs[bisect_left(self._maxima, key)].changes()
 
     def since(self, key: K, *, inclusive: bool) -> Iterator[K]:
-        """Iterate over the keys from this one on. The set need not have it. Don't continue after a change."""
+        """Iterate over the keys from ``key`` on. The set need not have it. Don't continue after a change."""
         bisect = bisect_left if inclusive else bisect_right
         at = bisect(self._maxima, key)
         if at == len(self._runs):
@@ -117,10 +117,11 @@ class SortedKeys(Generic[K]):
             yield from self._runs[place].keys
 
     def between(self, first: K, is_behind: Callable[[K], bool], *, inclusive: bool) -> tuple[list[Run[K]], int, int]:
-        """Return the lists that have keys from ``first`` on, up to those for which ``is_behind`` is true.
+        """Return the lists that have keys in a range, and two numbers.
 
-        The two numbers count the keys of the first list that are before the range, and the keys of the last one,
-        from its beginning, that are not behind it.
+        The range begins at ``first`` and ends where ``is_behind`` becomes true. The first number counts the keys of
+        the first list that are before the range. The second one counts the keys of the last list, from its beginning,
+        that are not behind the range.
         """
         bisect = bisect_left if inclusive else bisect_right
         at = bisect(self._maxima, first)

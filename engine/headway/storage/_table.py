@@ -24,9 +24,9 @@ class Table(Generic[K]):
 
     def __init__(self) -> None:
         self.resources: dict[K, pb.Resource] = {}
-        # Invariant: the keys of `resources`.
+        # Invariant: exactly the keys of `resources`.
         self._keys: SortedKeys[K] = SortedKeys()
-        # The cuts that may still be read. While there are none, an update need not look for the key's place.
+        # The cuts that may still be read. While none is open, an update need not look up the position of its key.
         self._cuts: set[weakref.ref[Cut]] = set()
 
     def put(self, key: K, resource: pb.Resource) -> pb.Resource | None:
@@ -47,11 +47,11 @@ class Table(Generic[K]):
         return self.resources.pop(key)
 
     def since(self, key: K, *, inclusive: bool) -> Iterator[K]:
-        """Iterate over the keys from this one on. The table need not have it. Don't continue after a change."""
+        """Iterate over the keys from ``key`` on. The table need not have it. Don't continue after a change."""
         return self._keys.since(key, inclusive=inclusive)
 
     def cut(self, first: K, is_behind: Callable[[K], bool], *, inclusive: bool = True) -> Cut:
-        """Open a cut of the resources from a key on, up to the keys for which ``is_behind`` is true."""
+        """Open a cut of the resources from the key ``first`` on. It ends where ``is_behind`` becomes true."""
         runs, skip, stop = self._keys.between(first, is_behind, inclusive=inclusive)
         parts: list[Part[K]] = []
         for run in runs:

@@ -1,4 +1,4 @@
-"""What is stored now, by kind and key and by owner. Pure."""
+"""The stored resources, by kind and key and by owner. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headway.storage._table import Table
 _LOWEST: Kind = ("", "")
 
 OwnedKey = tuple[str, Kind, Key]
-"""(the owner's uid, kind, key)."""
+"""A key (the owner's uid, kind, key) of the table by owner."""
 
 
 class ResourceTables:
@@ -26,12 +26,12 @@ class ResourceTables:
         self._owned: Table[OwnedKey] = Table()
 
     def get(self, kind: Kind, key: Key) -> pb.Resource | None:
-        """What is stored there."""
+        """Return the stored resource, or None."""
         table = self._tables.get(kind)
         return table.resources.get(key) if table else None
 
     def put(self, kind: Kind, key: Key, resource: pb.Resource) -> None:
-        """Store it in place of what is there."""
+        """Store a resource in place of the stored one."""
         table = self._tables.get(kind)
         if table is None:
             table = self._tables[kind] = Table()
@@ -43,7 +43,7 @@ class ResourceTables:
             self._owned.put((owner, kind, key), resource)
 
     def remove(self, kind: Kind, key: Key) -> pb.Resource | None:
-        """Take it away; what was there."""
+        """Remove the stored resource and return it, or None."""
         table = self._tables.get(kind)
         old = table.remove(key) if table else None
         if old is not None and (owner := _owner(old)):
@@ -53,9 +53,12 @@ class ResourceTables:
     def scan(
         self, kind: Kind, within: Within, *, after: Key | None, limit: int, most: int
     ) -> tuple[list[pb.Resource], Key | None]:
-        """Up to ``limit`` resources within, in order of key, behind ``after``, of at most ``most`` that are looked at.
+        """Look for matching resources behind ``after``, in order of key.
 
-        Returns where to go on besides, or None at the end or the limit.
+        At most ``most`` resources are looked at and at most ``limit`` are returned.
+
+        Returns:
+            The resources, and the key to continue after, or None at the end or at the limit.
         """
         table = self._tables.get(kind)
         found: list[pb.Resource] = []
@@ -74,7 +77,7 @@ class ResourceTables:
         return found, None
 
     def cut(self, kind: Kind, within: Within, after: Key | None = None) -> Cut:
-        """Open a cut of a kind's resources behind ``after``. Some of what it holds may not be within."""
+        """Open a cut of a kind's resources behind ``after``. It may also hold resources that don't match ``within``."""
         table = self._tables.get(kind)
         if table is None:
             return Cut((), 0, 0)
@@ -91,29 +94,29 @@ class ResourceTables:
         return key is not None and key[0] == uid
 
     def kinds(self) -> Sequence[Kind]:
-        """The kinds of which something is stored, in order."""
+        """Return the kinds that have stored resources, in order."""
         return sorted(kind for kind, table in self._tables.items() if table.resources)
 
     def keys(self, kind: Kind) -> Collection[Key]:
-        """The keys of a kind."""
+        """Return the keys of a kind."""
         table = self._tables.get(kind)
         return table.resources.keys() if table else ()
 
 
 def _owner(resource: pb.Resource) -> str:
-    """Return the uid of its owner, or an empty text."""
+    """Return the uid of the owner, or an empty string."""
     owner = resource.owner
     return owner.uid if owner is not None else ""
 
 
 def _begin(within: Within, after: Key | None) -> tuple[Key, bool]:
-    """Return the key to begin at, and True if that one is included."""
+    """Return the key to begin at, and True if that key is included."""
     first = _first(within)
     return (after, False) if after is not None and after >= first else (first, True)
 
 
 def _first(within: Within) -> Key:
-    """The lowest key that can be within."""
+    """Return the lowest key that can match."""
     if within.partition == "*":
         return ("", "", "")
     if within.namespace == "*":
@@ -122,7 +125,7 @@ def _first(within: Within) -> Key:
 
 
 def _is_behind(key: Key, within: Within) -> bool:
-    """True if no key from this one on can be within."""
+    """Return True if neither this key nor a later one can match."""
     if within.partition == "*":
         return False
     if key[0] != within.partition:

@@ -1,4 +1,4 @@
-"""Long reads of tables in memory, which let others run: what is captured at once is one cut, the rest takes turns."""
+"""Long reads of the tables in memory. They capture a cut at once and let other tasks run while they read it."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from headway.storage._cut import Cut
 from headway.storage._tables import ResourceTables
 
 TURN = 2000
-"""Resources that are looked at between two checkpoints: some milliseconds."""
+"""The number of resources to look at between two checkpoints. It takes some milliseconds."""
 
 
 async def list_within(
     tables: ResourceTables, kind: Kind, within: Within, after: Key | None, limit: int
 ) -> Sequence[pb.Resource]:
-    """As `Backend.list`. What is captured is of the moment of the call; with a ``limit``, a page may take in what
-    changes while it is read.
+    """Return the resources for `Backend.list`, as they were at the moment of the call.
+
+    With a ``limit``, the page may include changes made while it is read.
     """
     if not limit:
         return await _read(tables.cut(kind, within, after), within)
@@ -34,7 +35,7 @@ async def list_within(
 
 
 async def list_owned(tables: ResourceTables, uid: str) -> Sequence[pb.Resource]:
-    """As `Backend.list_by_owner`."""
+    """Return the resources for `Backend.list_by_owner`."""
     return await _read(tables.owned(uid), Within())
 
 
@@ -49,7 +50,7 @@ async def _read(cut: Cut, within: Within) -> list[pb.Resource]:
 
 
 async def in_order(resources: Sequence[pb.Resource], key: Callable[[pb.Resource], Any]) -> list[pb.Resource]:
-    """Return them in order of key. Where they are so already, they are only looked at."""
+    """Return the resources sorted by key. If they are in order already, this only compares them."""
     runs: list[list[pb.Resource]] = []
     for begin in range(0, len(resources), TURN):
         if begin:

@@ -25,19 +25,19 @@ from headway.storage._cut import Cut
 from headway.storage._log import CommitLog, Cursor
 
 SNAPSHOT_CHUNK = 1000
-"""Resources in one chunk of a snapshot."""
+"""The number of resources in one chunk of a snapshot."""
 
 
 class Snapshot(Protocol):
-    """What was read for a watch and is still to be handed out."""
+    """The resources that were read for a watch and have not been delivered yet."""
 
     async def next(self) -> list[pb.Resource]:
-        """The next chunk; an empty one when nothing is left. Cancelled, it has taken nothing."""
+        """Return the next chunk, or an empty one if nothing is left. A canceled call has taken nothing."""
         ...
 
 
 class CutSnapshot:
-    """Meets `Snapshot` over a cut, of which what is within is handed out."""
+    """A `Snapshot` that delivers the matching resources of a cut."""
 
     def __init__(self, cut: Cut, within: Within) -> None:
         self._cut = cut
@@ -45,7 +45,7 @@ class CutSnapshot:
         self._taken: list[pb.Resource] = []
 
     async def next(self) -> list[pb.Resource]:
-        """See `Snapshot.next`."""
+        """Return the next chunk, or an empty one if nothing is left."""
         while len(self._taken) < SNAPSHOT_CHUNK and self._cut:
             taken = self._cut.take()
             if self._within is None:
@@ -53,24 +53,24 @@ class CutSnapshot:
             else:
                 matches = self._within.matches
                 self._taken += [each for each in taken if matches(resource_key(each))]
-                # What is looked for may be far behind what is not: others run meanwhile.
+                # Many resources may not match before the next one does. Let other tasks run.
                 await give_way()
         chunk, self._taken = self._taken[:SNAPSHOT_CHUNK], self._taken[SNAPSHOT_CHUNK:]
         return chunk
 
 
 class _Woken(outcome.Outcome[None]):
-    """What a beat wakes a task with. Trio's own values are made for each waking and used up by it."""
+    """The outcome that a beat passes to the tasks it wakes. Trio's own outcomes can be used only once."""
 
     def unwrap(self) -> None:
-        """Return nothing, however often."""
+        """Return None. It can be called more than once."""
 
     def send(self, gen: Any) -> Any:
-        """See `outcome.Outcome.send`."""
+        """Send None to a generator."""
         return gen.send(None)
 
     async def asend(self, agen: Any) -> Any:
-        """See `outcome.Outcome.asend`."""
+        """Send None to an async generator."""
         return await agen.asend(None)
 
 
@@ -78,20 +78,20 @@ _WOKEN = _Woken()
 
 
 class Pulse:
-    """Wakes everybody who waits, and whoever waits later only at the next beat.
+    """A signal that wakes every task that waits for it now. A task that waits later is woken by the next beat.
 
-    What a parking lot does, in less: a beat wakes every watcher of a store.
+    A cheaper `trio.lowlevel.ParkingLot`, because a beat wakes every watcher of a store.
     """
 
     def __init__(self) -> None:
-        # The tasks that wait, and such as have been cancelled and haven't run since. Invariant: those that wait, and
-        # only they, have this pulse as their `custom_sleep_data`, which Trio takes away from whomever it wakes.
+        # The waiting tasks, and tasks that were canceled and have not run since. Invariant: a task has this pulse as
+        # its `custom_sleep_data` exactly as long as it waits. Trio resets it when it wakes the task.
         self._waiting: dict[trio.lowlevel.Task, None] = {}
         self._broken: Callable[[], HeadwayError] | None = None
 
     @trio.lowlevel.enable_ki_protection
     def beat(self) -> None:
-        """Wake all who wait now. Never blocks."""
+        """Wake all waiting tasks. Never blocks."""
         if self._waiting:
             waiting, self._waiting = self._waiting, {}
             for task in waiting:
@@ -99,12 +99,12 @@ class Pulse:
                     trio.lowlevel.reschedule(task, _WOKEN)
 
     def stop(self, why: Callable[[], HeadwayError]) -> None:
-        """Make whoever waits, now or later, raise what ``why`` makes: no beat will come any more."""
+        """Make all waiting tasks, and those that wait later, raise the error that ``why`` returns."""
         self._broken = self._broken or why
         self.beat()
 
     def enter(self) -> trio.lowlevel.Task:
-        """Let the next beat wake the current task, which is to sleep at once, and to `leave` if that fails."""
+        """Register the current task for the next beat. It must sleep at once, and call `leave` if sleeping fails."""
         if self._broken is not None:
             raise self._broken()
         task = trio.lowlevel.current_task()
@@ -113,7 +113,7 @@ class Pulse:
         return task
 
     def leave(self, task: trio.lowlevel.Task) -> None:
-        """Forget a task that something else has woken."""
+        """Remove a task that something other than a beat has woken."""
         self._waiting.pop(task, None)
 
     @trio.lowlevel.enable_ki_protection
@@ -132,7 +132,7 @@ def _leave(_: object) -> trio.lowlevel.Abort:
 
 
 class LogWatch:
-    """Meets `Watch` over a `CommitLog`."""
+    """A `Watch` over a `CommitLog`."""
 
     def __init__(
         self,
@@ -147,27 +147,27 @@ class LogWatch:
         self._pulse = pulse
         self._here = here
         self._cursor = cursor
-        # Which are shown; None: all.
+        # None if every resource matches.
         self._within = None if within.everything else within
-        # The revision that the reader knows this stream to be complete up to.
-        self._told = cursor.revision
+        # The reader knows that the stream is complete up to this revision.
+        self._announced = cursor.revision
         self._snapshot = snapshot
         self._opened = False
 
     @trio.lowlevel.enable_ki_protection
     async def next(self) -> StreamItem:
-        """See `Watch.next`."""
-        # Every checkpoint stands before anything is taken, so that a cancelled call has taken nothing.
+        """Wait for the next item and return it."""
+        # Every checkpoint comes before an item is taken, so that a canceled call has taken nothing.
         if not self._opened:
             await trio.lowlevel.checkpoint()
             return await self._open()
         cursor = self._cursor
         while True:
-            # Waiting is a checkpoint itself: one before it would cost every event another turn of the loop.
-            if self._log.head > cursor.revision or cursor.revision > self._told:
+            # Waiting is itself a checkpoint. Another one before it would cost every event a turn of the loop.
+            if self._log.head > cursor.revision or cursor.revision > self._announced:
                 await trio.lowlevel.checkpoint()
             else:
-                # As `Pulse.wait` does it, without a coroutine more for each event of each watcher.
+                # The body of `Pulse.wait`, to save one coroutine for each event of each watcher.
                 task = self._pulse.enter()
                 try:
                     await trio.lowlevel.wait_task_rescheduled(_leave)
@@ -190,26 +190,26 @@ class LogWatch:
 
     def _take(self) -> StreamItem | None:
         cursor, log = self._cursor, self._log
-        # At a mark the reader is told of the incarnation before it hears of a change that belongs to it.
-        untold = cursor.revision > self._told and bool(log.marks) and cursor.revision in log.marks
-        if log.head > cursor.revision and not untold:
+        # At a mark, a bookmark announces the session before the first change that belongs to it.
+        unannounced = cursor.revision > self._announced and bool(log.marks) and cursor.revision in log.marks
+        if log.head > cursor.revision and not unannounced:
             changes = log.take(cursor)
             if changes is not None and self._within is not None:
                 changes = _filtered(changes, self._within)
             if changes is not None:
-                self._told = changes.changes[-1].revision
+                self._announced = changes.changes[-1].revision
                 return changes
-        if cursor.revision > self._told:
-            self._told = cursor.revision
+        if cursor.revision > self._announced:
+            self._announced = cursor.revision
             return Bookmark(self._here(cursor.revision))
         return None
 
     def close(self) -> None:
-        """See `Watch.close`."""
+        """Do nothing: the watch holds no resources."""
 
 
 def _filtered(changes: Changes, within: Within) -> Changes | None:
-    """Those within, with `more` said of what is left of each commit; None: none are."""
+    """Return the matching changes, with `more` adjusted to them. Return None if no change matches."""
     kept = [change for change in changes.changes if within.matches(resource_key(change.resource))]
     for index, change in enumerate(kept):
         more = index + 1 < len(kept) and kept[index + 1].revision == change.revision

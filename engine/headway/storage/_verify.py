@@ -1,6 +1,6 @@
-"""Whether a store agrees with itself: everything that can be asked of it, held against everything else.
+"""A check that a store is consistent. It compares the answers to all kinds of requests with each other.
 
-Nothing is written. Others may write meanwhile: what differs because of them is told from what is wrong.
+It writes nothing. Others may write during the check. Differences that such writes explain are not reported.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from headway.storage._verify_watches import follow, oldest_kept, replay
 Place = tuple[Kind, Key]
 
 _ATTEMPTS = 5
-"""At a watch that falls behind what is kept, because others write."""
+"""The number of attempts at a watch that falls behind the kept history because others write."""
 
 
 @dataclass
 class Verified:
-    """What was looked at, and what is wrong with it.
+    """The result of a verification.
 
     Attributes:
-        position: where the store stood at first.
-        oldest: the lowest revision after which a watch can be resumed.
-        resources: how many there are of each kind.
-        problems: what is wrong, each in a sentence.
+        position: the store's position when the verification began.
+        oldest: the lowest revision that a watch can resume after.
+        resources: the number of resources by kind.
+        problems: one sentence for each problem.
     """
 
     position: Position
@@ -41,33 +41,34 @@ class Verified:
 
 
 async def verify_store(backend: Backend, *, progress: Callable[[str], object] | None = None) -> Verified:
-    """Hold the reads, lists, owners, watches and history of a store against each other, and find what doesn't agree.
+    """Compare the reads, lists, owners, watches and history of a store, and find differences.
 
-    Every resource is read by its key and asked for what it owns, so that this takes a while for a large store. What
-    the store can tell of itself besides (`ChecksItself`) is among the problems.
+    Every resource is read by its key, and the resources that it owns are listed. This takes a while for a large store.
+    The result includes the problems that the store finds itself (`ChecksItself`).
 
     Args:
         backend: an open store.
-        progress: is told what is looked at now.
+        progress: called with a description of each step when it begins.
 
-    Raises FailedPrecondition when others write so much that its history is gone before it can be looked at.
+    Raises:
+        FailedPrecondition: others write so much that history is compacted before it can be checked.
     """
     found = Verified(backend.position, await oldest_kept(backend))
     verification = _Verification(backend, found)
-    tell = progress or (lambda _: None)
+    report = progress or (lambda _: None)
     kinds = await backend.kinds()
     if list(kinds) != sorted(set(kinds)):
-        found.problems.append(f"the kinds are not in order, or not each once: {[*map(named, kinds)]}")
+        found.problems.append(f"the list of kinds is not in order, or repeats a kind: {[*map(named, kinds)]}")
     if await is_unfinished(backend):
         found.problems.append(UNFINISHED)
     for kind in kinds:
-        tell(f"{named(kind)}: list, reads, watch and history")
+        report(f"{named(kind)}: list, reads, watch and history")
         await verification.check_kind(kind)
-    tell("what owns what")
+    report("ownership")
     await verification.check_owners()
     own = self_checker(backend)
     if own is not None:
-        tell("what the store alone can tell")
+        report("the store's own check")
         found.problems += await own()
     return found
 
@@ -77,26 +78,26 @@ class _Verification:
         self._backend = backend
         self._found = found
         self._places: dict[str, Place] = {}
-        # By owner what it owns, with its version, as the lists say it.
+        # The resources that each owner owns according to the lists, with their versions.
         self._owned: dict[str, dict[Place, str]] = {}
 
     def _say(self, problem: str) -> None:
         self._found.problems.append(problem)
 
     async def check_kind(self, kind: Kind) -> None:
-        """Hold the list of a kind against its reads, its watch and its history."""
+        """Compare the list of a kind with its reads, its watch and its history."""
         listed, at, there = await self._looked_at(kind)
         self._found.resources[kind] = len(listed)
         here = {resource_key(each): each for each in listed}
         if not listed and at == self._found.position:
-            self._say(f"{named(kind)} is among the kinds, and nothing of it is listed")
+            self._say(f"{named(kind)} is in the list of kinds but has no resources")
         for earlier, later in pairwise(map(resource_key, listed)):
             if earlier >= later:
-                self._say(f"{named(kind, later)} is listed behind {named(kind, earlier)}")
+                self._say(f"{named(kind, later)} is listed after {named(kind, earlier)}")
         for key in sorted(there.keys() | here.keys()):
             if there.get(key) != here.get(key):
                 self._say(
-                    f"{named(kind, key)} is {version_of(here.get(key))} in a list at revision {at.revision}, and "
+                    f"{named(kind, key)} is {version_of(here.get(key))} in a list at revision {at.revision} but "
                     f"{version_of(there.get(key))} in a watch"
                 )
         for key, problem in await replay(self._backend, kind, self._found.oldest, at, here):
@@ -106,30 +107,30 @@ class _Verification:
             await self._check_read(kind, resource, at)
 
     async def _looked_at(self, kind: Kind) -> tuple[Sequence[pb.Resource], Position, Mapping[Key, pb.Resource]]:
-        """A list of the kind, where it stands, and what a watch that began before it has there."""
+        """Return a list of the kind, its position, and the state there according to a watch opened before."""
         for _ in range(_ATTEMPTS):
             with contextlib.suppress(HistoryCompacted):
                 async with follow(self._backend, kind, self._say) as followed:
                     listed, at = await self._backend.list(kind, Within())
                     return listed, at, await followed.until(at)
         raise FailedPrecondition(
-            f"others write so much that a watch of {named(kind)} is behind what is kept before it has said what is "
-            "there: stop them, or keep more history"
+            f"others write so much that history is compacted before a watch of {named(kind)} has delivered its "
+            "snapshot: stop them, or keep more history"
         )
 
     def _check_resource(self, kind: Kind, resource: pb.Resource, at: Position) -> None:
         place = (kind, resource_key(resource))
         id = resource.id
         if id is None or id.type is None or (id.type.group, id.type.kind) != kind:
-            self._say(f"{named(*place)} is listed under a kind that is not its own")
+            self._say(f"{named(*place)} is listed under another kind")
             return
         if not resource.version.isdigit() or not 1 <= int(resource.version) <= at.revision:
-            self._say(f"{named(*place)} is of version {resource.version!r}; the store stands at {at.revision}")
+            self._say(f"{named(*place)} has version {resource.version!r}; the store is at revision {at.revision}")
         other = self._places.setdefault(id.uid, place)
         if not id.uid:
             self._say(f"{named(*place)} has no uid")
         elif other != place:
-            self._say(f"{named(*place)} has the uid {id.uid}, and {named(*other)} has it too")
+            self._say(f"{named(*place)} and {named(*other)} have the same uid {id.uid}")
         if resource.owner is not None and resource.owner.uid:
             self._owned.setdefault(resource.owner.uid, {})[place] = resource.version
 
@@ -137,12 +138,12 @@ class _Verification:
         read, read_at = await self._backend.read(kind, resource_key(listed))
         if read != listed and not _changed_since(at, read, read_at):
             self._say(
-                f"{named(kind, resource_key(listed))} is {version_of(listed)} in a list, and {version_of(read)} "
-                "when it is read by its key"
+                f"{named(kind, resource_key(listed))} is {version_of(listed)} in a list but {version_of(read)} "
+                "when read by its key"
             )
 
     async def check_owners(self) -> None:
-        """Hold what each uid owns against what the lists say that it owns."""
+        """Compare the list of each owner with the owners in the lists of the kinds."""
         for uid in [*self._places, *(self._owned.keys() - self._places.keys())]:
             wanted = self._owned.get(uid, {})
             owned, at = await self._backend.list_by_owner(uid)
@@ -152,27 +153,27 @@ class _Verification:
                 if _changed_since(at, read, read_at) or (place in wanted and version_of(read) != wanted[place]):
                     continue
                 if place in wanted:
-                    self._say(f"{named(*place)} is owned by uid {uid}, and missing among what that owns")
+                    self._say(f"{named(*place)} is owned by uid {uid} but missing from the list by that owner")
                 elif read is None or read.owner is None or read.owner.uid != uid:
-                    self._say(f"{named(*place)} is among what uid {uid} owns, and not owned by it")
+                    self._say(f"{named(*place)} is in the list by owner of uid {uid} but not owned by it")
 
 
 def _changed_since(at: Position, read: pb.Resource | None, read_at: Position) -> bool:
-    """Whether what was read may be another than it was at a position, because somebody has written since."""
+    """Return True if the resource may have changed between a position and the read."""
     return read_at.revision > at.revision and (read is None or int(read.version) > at.revision)
 
 
 def place_of(resource: pb.Resource) -> Place:
-    """The kind and the key of a resource."""
+    """Return the kind and the key of a resource."""
     type = resource.id.type if resource.id is not None else None
     return (type.group, type.kind) if type is not None else ("", ""), resource_key(resource)
 
 
 def version_of(resource: pb.Resource | None) -> str:
-    """The version of what is there."""
+    """Return the version of a resource, or "missing"."""
     return "missing" if resource is None else resource.version
 
 
 def named(kind: Kind, key: Key | None = None) -> str:
-    """A kind, or one of it, for people."""
+    """Return the name of a kind, or of one of its resources, for display."""
     return ".".join(kind) if key is None else f"{'.'.join(kind)} {'/'.join(key)}"

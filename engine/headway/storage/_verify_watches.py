@@ -1,4 +1,4 @@
-"""A kind as its watch has it from its snapshot on, and as its history leaves it."""
+"""The state of a kind according to a watch, and a comparison of it with the history."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from headway.resource import (
 from headway.storage._backend import Backend, Watch, Within
 
 PATIENCE = 30.0
-"""Seconds after which a watch that owes something is taken to have lost it."""
+"""The seconds to wait for an item that a watch owes. After that, the item counts as lost."""
 
 
 class Followed:
-    """What a watch has said so far."""
+    """A watch and the items that it has delivered so far."""
 
     def __init__(self, watch: Watch, say: Callable[[str], object], name: str) -> None:
         self._watch = watch
@@ -38,7 +38,7 @@ class Followed:
         self.changes: list[Change] = []
 
     async def begin(self) -> None:
-        """Take the snapshot, or the word that the watch was resumed."""
+        """Read the snapshot, or the bookmark of a resumed watch."""
         with trio.move_on_after(PATIENCE):
             while True:
                 item = await self._watch.next()
@@ -48,16 +48,16 @@ class Followed:
                 if isinstance(item, SnapshotChunk):
                     self._held.update((resource_key(each), each) for each in item.resources)
                 else:
-                    self._say(f"{self._name} said changes before its snapshot had ended")
+                    self._say(f"{self._name} delivered changes before the end of its snapshot")
         self._say(f"{self._name} has not ended its snapshot within {PATIENCE:g} s")
 
     async def until(self, at: Position) -> Mapping[Key, pb.Resource]:
-        """What is there at a position, which is none before the snapshot's."""
+        """Return the resources at a position. It must not be before the snapshot's position."""
         with trio.move_on_after(PATIENCE) as patience:
             while self._frontier < at.revision:
                 self._hear(await self._watch.next())
         if patience.cancelled_caught:
-            self._say(f"{self._name} stays at revision {self._frontier}; the store stands at {at.revision}")
+            self._say(f"{self._name} stays at revision {self._frontier}; the store is at revision {at.revision}")
         for change in self.changes:
             if change.revision > at.revision:
                 break
@@ -74,18 +74,18 @@ class Followed:
                 before = self.changes[-1] if self.changes else None
                 whole = before is None or not before.more
                 if change.revision < self._frontier or (whole and change.revision == self._frontier):
-                    self._say(f"{self._name} said revision {change.revision} after {self._frontier}")
+                    self._say(f"{self._name} delivered revision {change.revision} after revision {self._frontier}")
                 self.changes.append(change)
                 self._frontier = change.revision
         else:
-            self._say(f"{self._name} said more of a snapshot after its end")
+            self._say(f"{self._name} delivered more of its snapshot after its end")
 
 
 @asynccontextmanager
 async def follow(
     backend: Backend, kind: Kind, say: Callable[[str], object], after: Position | None = None
 ) -> AsyncIterator[Followed]:
-    """A watch of a kind that has begun, for the length of the block; ``say`` is told what is wrong with it."""
+    """Follow a watch of a kind for the length of the block. ``say`` is called with each problem of the watch."""
     watch = await backend.watch(kind, Within(), after)
     try:
         followed = Followed(watch, say, f"a watch of {'.'.join(kind)}{'' if after is None else ', resumed,'}")
@@ -96,7 +96,7 @@ async def follow(
 
 
 async def oldest_kept(backend: Backend) -> int:
-    """The lowest revision after which a watch can be resumed: below it none can, from it on all."""
+    """Return the lowest revision that a watch can resume after. It can also resume after every later one."""
     here = backend.position
     low, high = 0, here.revision
     while low < high:
@@ -113,9 +113,9 @@ async def oldest_kept(backend: Backend) -> int:
 async def replay(
     backend: Backend, kind: Kind, oldest: int, at: Position, here: Mapping[Key, pb.Resource]
 ) -> Sequence[tuple[Key, str]]:
-    """Where the history of a kind since a revision doesn't lead to what is there at a position: key and what is wrong.
+    """Compare a kind's history since a revision with its resources at a position. Return each problem with its key.
 
-    Where others write so much that no history up to that position is kept any more, nothing is.
+    If others write so much that the history up to that position is compacted, return no problems.
     """
     problems: list[tuple[Key, str]] = []
 
@@ -132,10 +132,10 @@ async def replay(
     for key, change in last.items():
         stored = here.get(key)
         if change.deleted and stored is not None:
-            problems.append((key, f"is stored, and history has it deleted at revision {change.revision}"))
+            problems.append((key, f"is stored, but history has it deleted at revision {change.revision}"))
         elif not change.deleted and stored != change.resource:
-            problems.append((key, f"is not stored as history has it, written at revision {change.revision}"))
+            problems.append((key, f"differs from history, which has it written at revision {change.revision}"))
     for key, stored in here.items():
         if key not in last and stored.version.isdigit() and int(stored.version) > oldest:
-            problems.append((key, f"is of version {stored.version}, and history, from {oldest} on, has no such commit"))
+            problems.append((key, f"has version {stored.version}, but history from {oldest} on has no such commit"))
     return problems

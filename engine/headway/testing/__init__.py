@@ -1,16 +1,16 @@
-"""What proves a part of Headway right, yours too: it ships with the package and imports no test framework.
+"""Tools for testing programs and stores made with Headway. They ship with the package and import no test framework.
 
-`verdicts` and `check_backend` hold a store to every promise of `headway.storage.Backend`. A check is an async function
-whose name is the claim it makes; it raises AssertionError with a sentence where the claim doesn't hold.
+`verdicts` and `check_backend` check a store against every promise of `headway.storage.Backend`. A check is an async
+function named after its claim; it raises AssertionError with an explanation if the claim does not hold.
 
-`ScriptedChannel` stands between an engine and its store and does there what a network does at its worst, on command.
-`one_shot` runs one controller without workers: a test calls its reconcile, or a mapper, once, and looks at what it did.
-`stored` makes a resource as a store hands it out.
+`ScriptedChannel` stands between an engine and its store and simulates network failures on command. `one_shot` runs one
+controller without workers: a test calls its reconciler or a mapper once and looks at the result. `stored` makes a
+resource as a store returns it.
 
-`History` judges what many processes have seen of one store, while they wrote to it, watched it and were killed: what
-each of them sees goes through a `RecordingChannel`, or is added as facts.
+`History` judges what many processes have seen of one store while they wrote to it, watched it and were killed. A
+`RecordingChannel` records what a process sees; a test can also add facts itself.
 
-`check_converters` holds the converters of an app to their rules.
+`check_converters` checks that the converters of an app keep their rules.
 
 `LiveRun` drives a live run under virtual time from synchronous code, such as the rules of a state machine.
 """

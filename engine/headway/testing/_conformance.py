@@ -1,4 +1,4 @@
-"""The storage conformance suite: every promise of `headway.storage.Backend`, run against a store."""
+"""The storage conformance suite: checks of every promise of `headway.storage.Backend`."""
 
 from __future__ import annotations
 
@@ -28,36 +28,37 @@ from headway.testing import (
 )
 
 BackendCheck = Callable[[Any], Awaitable[None]]
-"""A claim about an empty store: its name says it, its docstring says it whole.
+"""A check of a claim about an empty store. Its name is the claim in short; its docstring is the claim in full.
 
-Most are given the store, open; those of `_conformance_restarts` open it themselves, several times.
+Most checks get the open store. Those of `_conformance_restarts` open it themselves, several times.
 """
 
 SHORT_HISTORY = _conformance_history.SHORT_HISTORY
-"""How many changes the store keeps that the checks of bounded history are run on."""
+"""The number of changes that a store keeps in the checks of bounded history."""
 
 
 class Capability(enum.Enum):
-    """What a store may lack. It says so (`StoreUnderTest.lacks`); nobody guesses it."""
+    """A capability that a store may lack. The store declares it in `StoreUnderTest.lacks`; the suite does not guess."""
 
     DURABILITY = "durability"
-    """Opened again at the same place, it holds what it held."""
+    """The store keeps its contents when it is closed and opened again at the same place."""
 
     KEPT_HISTORY = "a history that is kept"
-    """Opened again at the same place, it has the history that it had."""
+    """The store keeps its history when it is closed and opened again at the same place."""
 
     HISTORY_BOUND = "a bound of history"
-    """It can be told how many changes to keep."""
+    """The number of changes to keep can be set."""
 
     FENCE_LIST = "a list of fences"
-    """It has `headway.storage.ListsFences`, so that it can be copied."""
+    """The store implements `headway.storage.ListsFences`, so that it can be copied."""
 
 
 class OpenStore(Protocol):
-    """Opens the store at a place, making an empty one where there is none.
+    """A function that opens the store at a place, and creates an empty one if there is none.
 
-    ``place`` is a path under which nobody else puts anything; a store that isn't in files takes it for a name.
-    ``max_changes``, where it is given, is how many changes of history are to be kept.
+    Args:
+        place: a path that nothing else uses. A store that is not in files uses it as a name.
+        max_changes: if given, the number of changes of history to keep.
     """
 
     def __call__(self, place: Path, /, *, max_changes: int = ...) -> AbstractAsyncContextManager[Backend]: ...
@@ -65,12 +66,12 @@ class OpenStore(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class StoreUnderTest:
-    """What the suite has to know of a store.
+    """A description of the store under test.
 
     Attributes:
-        open: opens it.
-        lacks: what it doesn't claim; the checks of that are left out.
-        restore: restores the closed store at a place from a copy of itself; None: there is no such thing.
+        open: opens the store.
+        lacks: the capabilities that the store does not have. Their checks are left out.
+        restore: restores the closed store at a place from a copy of itself; None if the store cannot be restored.
     """
 
     open: OpenStore
@@ -78,14 +79,14 @@ class StoreUnderTest:
     restore: Callable[[Path], Awaitable[None]] | None = None
 
     def claims(self, check: BackendCheck) -> bool:
-        """Whether a check is about something that this store claims."""
+        """Return True if a check is about something that this store claims."""
         if check in _conformance_restarts.ON_RESTORED:
             return self.restore is not None
         needed = _NEEDED.get(check)
         return needed is None or needed not in self.lacks
 
     def left_out(self, check: BackendCheck) -> str:
-        """Why a check isn't run, in a word."""
+        """Return the reason why a check is not run, in a word or two."""
         return _NEEDED[check].value if check in _NEEDED else "restoring"
 
 
@@ -100,7 +101,7 @@ BACKEND_CHECKS: list[BackendCheck] = [
     *_conformance_leases.CHECKS,
     *_conformance_restarts.CHECKS,
 ]
-"""Every check, in an order in which the first one that fails says most."""
+"""Every check. The order is such that the first failure says most."""
 
 _NEEDED: dict[BackendCheck, Capability] = {
     **dict.fromkeys(_conformance_history.ON_SHORT_HISTORY, Capability.HISTORY_BOUND),
@@ -111,14 +112,14 @@ _NEEDED: dict[BackendCheck, Capability] = {
 
 
 class Verdict(NamedTuple):
-    """How one check has ended.
+    """The result of one check.
 
     Attributes:
         claim: the check's name.
-        sentence: what it claims, whole.
-        seconds: that it took.
-        failure: why the claim doesn't hold; empty: it does.
-        lacks: what the store says it lacks; then the check was not run.
+        sentence: the claim in full.
+        seconds: the time taken.
+        failure: the reason why the claim does not hold; empty if it holds.
+        lacks: the capability that the store lacks, if the check was not run because of it.
     """
 
     claim: str
@@ -129,9 +130,10 @@ class Verdict(NamedTuple):
 
 
 async def run_backend_check(check: BackendCheck, store: StoreUnderTest, place: Path, *, seconds: float = 30.0) -> None:
-    """Run one check on the store at a place where there is none yet.
+    """Run one check on a new store at a place.
 
-    Raises AssertionError with a sentence where the claim doesn't hold, also when it took longer than ``seconds``.
+    Raises:
+        AssertionError: if the claim does not hold, or the check takes longer than ``seconds``.
     """
     bounded = _NEEDED.get(check) is Capability.HISTORY_BOUND
 
@@ -146,7 +148,7 @@ async def run_backend_check(check: BackendCheck, store: StoreUnderTest, place: P
             async with opening() as backend:
                 await check(backend)
     if patience.cancelled_caught:
-        raise AssertionError(f"the check was not done after {seconds:g} s: the store has left somebody waiting")
+        raise AssertionError(f"the check timed out after {seconds:g} s: the store has left a task waiting")
 
 
 async def verdicts(
@@ -156,15 +158,15 @@ async def verdicts(
     seconds: float = 30.0,
     report: Callable[[Verdict], object] | None = None,
 ) -> list[Verdict]:
-    """Run all checks (or some), each on a fresh store under a temporary directory, and say how each has ended.
+    """Run checks, each on a new store under a temporary directory, and return their verdicts.
 
-    Whatever a store raises that it shouldn't is a failure of the check, and the next one goes on.
+    An unexpected exception of the store is a failure of the check, and the next check runs.
 
     Args:
-        store: what is held to its promises.
-        checks: which; unless given, all.
-        seconds: that each may take.
-        report: is called with every verdict as soon as there is one.
+        store: the store under test.
+        checks: the checks to run; all by default.
+        seconds: the time limit for each check.
+        report: called with every verdict as soon as it is known.
     """
     said: list[Verdict] = []
     with tempfile.TemporaryDirectory(prefix="headway-conformance-") as directory:
@@ -182,20 +184,20 @@ async def _verdict(check: BackendCheck, store: StoreUnderTest, place: Path, seco
     begun, failure = trio.current_time(), ""
     try:
         await run_backend_check(check, store, place, seconds=seconds)
-    except (Exception, BaseExceptionGroup) as error:  # noqa: BLE001  # whatever it is, it is the store's
+    except (Exception, BaseExceptionGroup) as error:  # noqa: BLE001  # any error is a failure of the store
         failure = _failure(error)
     return Verdict(name, sentence, trio.current_time() - begun, failure)
 
 
 def claim_of(check: BackendCheck) -> tuple[str, str]:
-    """A check's name, and the sentence that it holds the store to."""
+    """Return a check's name and its claim in full."""
     return getattr(check, "__name__", repr(check)), " ".join((check.__doc__ or "").split())
 
 
 def _failure(error: BaseException) -> str:
     causes = list(leaves(error))
     if not all(isinstance(each, Exception) for each in causes):
-        # A cancellation or an interruption is nobody's verdict.
+        # A cancellation or an interruption says nothing about the store.
         raise error
     for each in causes:
         if isinstance(each, AssertionError) and str(each):
@@ -211,9 +213,13 @@ def _failure(error: BaseException) -> str:
 
 
 async def check_backend(store: StoreUnderTest, *, seconds: float = 30.0) -> int:
-    """Run every check that the store claims, each for at most ``seconds``, and return how many were run.
+    """Run every check that the store claims, and return how many were run.
 
-    Raises AssertionError that names the first claim that doesn't hold.
+    Args:
+        seconds: the time limit for each check.
+
+    Raises:
+        AssertionError: if a claim does not hold; names the first such claim.
     """
 
     def stop_at_a_failure(verdict: Verdict) -> None:

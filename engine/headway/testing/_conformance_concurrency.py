@@ -1,4 +1,4 @@
-"""Checks under writers: snapshot and tail, resuming, and reads that agree with each other (promises 1, 2, 5, 8)."""
+"""Checks under concurrent writers: snapshots and tails, resuming, and agreement of reads (promises 1, 2, 5, 8)."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ from headway.testing._conformance_truth import WRITERS, Truth, owner_of, written
 T = TypeVar("T")
 
 _FOLLOWED = 24
-"""How many watches of those that have begun are followed to the end."""
+"""The number of watches that are followed to the end, of all that were opened."""
 
 
 async def a_snapshot_joined_with_its_tail_has_no_gap_and_no_repeat(backend: Backend) -> None:
-    """Watches that begin at any moment among writers stand where they say, and all end at what is stored."""
+    """Watches opened at any moment under writers have the snapshot of their position, and end with what is stored."""
     truth = Truth()
     readers: list[Reader] = []
 
@@ -52,14 +52,14 @@ async def a_snapshot_joined_with_its_tail_has_no_gap_and_no_repeat(backend: Back
     found, here = await backend.list(KIND, EVERYTHING)
     for reader in _some(readers):
         begun = await reader.until_snapshot()
-        must(reader.snapshot == truth.at(begun), "a snapshot is not what was stored where it stands")
+        must(reader.snapshot == truth.at(begun), "a snapshot is not what was stored at its position")
         await reader.until(here.revision)
-        must(reader.held == held(found), "snapshot and tail together are not what is stored")
+        must(reader.held == held(found), "snapshot and tail together differ from what is stored")
         must(told(reader.changes) == truth.after(begun), "the tail is not exactly the commits after the snapshot")
 
 
 async def a_filtered_snapshot_joined_with_its_tail_has_no_gap_and_no_repeat(backend: Backend) -> None:
-    """So are those that show a part: each of them says all that happens to it, and nothing else."""
+    """A filtered watch under writers delivers exactly what happens to its part."""
     truth = Truth()
     readers: list[tuple[str, Reader]] = []
 
@@ -75,14 +75,17 @@ async def a_filtered_snapshot_joined_with_its_tail_has_no_gap_and_no_repeat(back
     here = backend.position
     for writer, reader in _some(readers):
         begun = await reader.until_snapshot()
-        must(reader.snapshot == written_by(writer, truth.at(begun)), "a snapshot is not its part of what was stored")
+        must(
+            reader.snapshot == written_by(writer, truth.at(begun)),
+            "a filtered snapshot is not its part of what was stored",
+        )
         await reader.until(here.revision)
         after = [change for change in truth.after(begun) if change[1].startswith(writer)]
-        must(told(reader.changes) == after, "the tail is not exactly its part of the commits after the snapshot")
+        must(told(reader.changes) == after, "a filtered tail is not exactly its part of the commits after the snapshot")
 
 
 async def a_large_snapshot_is_of_one_moment(backend: Backend) -> None:
-    """A snapshot that is taken piece by piece, while others write, is what was stored where it stands."""
+    """A snapshot delivered in pieces while others write is what was stored at its position."""
     await fill(backend, 1500)
     before = held((await backend.list(KIND, EVERYTHING))[0])
     truth = Truth()
@@ -101,11 +104,11 @@ async def a_large_snapshot_is_of_one_moment(backend: Backend) -> None:
         lookers.start_soon(watch_slowly)
     for reader in _some(readers):
         stood = before | truth.at(await reader.until_snapshot())
-        must(reader.snapshot == stood, "a large snapshot is not what was stored at one moment")
+        must(reader.snapshot == stood, "a large snapshot is not what was stored at one revision")
 
 
 async def a_watch_resumes_after_every_revision_while_others_write(backend: Backend) -> None:
-    """After any revision that is kept, whoever writes meanwhile: exactly the changes after it, to the last."""
+    """A watch resumed after any kept revision, while others write, delivers exactly the changes after it."""
     truth, choose = Truth(), random.Random(1)
     first = backend.position
     readers: list[tuple[Position, Reader]] = []
@@ -117,21 +120,23 @@ async def a_watch_resumes_after_every_revision_while_others_write(backend: Backe
             reader = await reading(backend, after=after)
             readers.append((after, reader))
             await reader.next()
-            must(reader.bookmarks[:1] and reader.bookmarks[0].position == after, "a watch resumed elsewhere")
+            must(reader.bookmarks[:1] and reader.bookmarks[0].position == after, "a watch resumed at another position")
 
     async with truth.writing(backend) as lookers:
         lookers.start_soon(resume_often)
         lookers.start_soon(resume_often)
     here = backend.position
-    # Among them positions that were resumed from before, from which a watch goes on now.
+    # Some positions are resumed from a second time.
     again = [(after, await reading(backend, after=after)) for after, _ in readers[:3]]
     for after, reader in [*_some(readers), *again]:
         await reader.until(here.revision)
-        must(told(reader.changes) == truth.after(after), f"resumed after {after.revision}: not exactly what followed")
+        must(
+            told(reader.changes) == truth.after(after), f"resumed after {after.revision}: not exactly the later changes"
+        )
 
 
 async def what_a_resumed_watch_misses_is_said(backend: Backend) -> None:
-    """Left at any moment and resumed where it stood, over and over, a watch misses and repeats nothing."""
+    """A watch that is closed at any moment and resumed from its position, over and over, misses and repeats nothing."""
     truth = Truth()
     first = await reading(backend)
     begun = await first.until_snapshot()
@@ -150,12 +155,15 @@ async def what_a_resumed_watch_misses_is_said(backend: Backend) -> None:
 
     async with truth.writing(backend) as lookers:
         lookers.start_soon(leave_and_resume)
-        # So that nobody who waits for a change waits for ever.
+        # A last write wakes every task that waits for a change.
         lookers.start_soon(_write_when_done, backend, truth)
     last = await reading(backend, after=stands)
     await last.until(backend.position.revision)
     heard.extend(change for change in told(last.changes) if change[1] != "last")
-    must([each for each in heard if each[1] != "last"] == truth.after(begun), "resumed often: not exactly the changes")
+    must(
+        [each for each in heard if each[1] != "last"] == truth.after(begun),
+        "resumed often: not exactly the later changes",
+    )
 
 
 async def _write_when_done(backend: Backend, truth: Truth) -> None:
@@ -164,7 +172,7 @@ async def _write_when_done(backend: Backend, truth: Truth) -> None:
 
 
 async def whatever_is_read_was_stored_where_it_stands(backend: Backend) -> None:
-    """One key, a list, what an owner owns: read while others write, it is the state at the position it came with."""
+    """A read of one key, a list and a list by owner, made while others write, return the state at their position."""
     truth = Truth()
     seen: list[tuple[str, Position, Held, str]] = []
 
@@ -183,21 +191,23 @@ async def whatever_is_read_was_stored_where_it_stands(backend: Backend) -> None:
             lookers.start_soon(look, writer)
     for way, at, found_then, prefix in seen[:: max(1, len(seen) // 300)]:
         wanted = written_by(prefix, truth.at(at))
-        must(found_then == wanted, f"a {way} is not what was stored at revision {at.revision}, where it says it stands")
+        must(found_then == wanted, f"a {way} is not what was stored at its revision {at.revision}")
 
 
 async def whoever_looks_again_never_sees_less(backend: Backend) -> None:
-    """Reads, lists, owners and new watches in turn, while others write: no position is below an earlier one."""
+    """Reads, lists, lists by owner and new watches, made in turn while others write, never have a lower position than
+    before.
+    """
     truth = Truth()
 
     async def look() -> None:
         last, ended = backend.position, False
-        # Once more when they have ended: whoever lags behind those who write stands still then.
+        # Once more when the writers have ended: a reader that lags behind them stands still then.
         while not ended:
             ended = truth.done
             for way in ("read", "list", "list by owner", "new watch", "store itself"):
                 at = await _position_of(backend, way)
-                must(at.revision >= last.revision, f"a {way} stands at {at.revision}, after {last.revision} was seen")
+                must(at.revision >= last.revision, f"a {way} is at {at.revision}, after {last.revision} was seen")
                 last = at
 
     async with truth.writing(backend) as lookers:
@@ -220,13 +230,13 @@ async def _position_of(backend: Backend, way: str) -> Position:
 
 
 async def what_a_watch_has_said_is_listed(backend: Backend) -> None:
-    """Right after a change is heard, lists, owners' lists and other watches stand there or later."""
+    """After a change was delivered, reads, lists, lists by owner and new watches have its revision or a later one."""
     truth = Truth()
 
     async def hear() -> None:
         reader = await reading(backend)
         heard = ""
-        # The last one is written when all else has been, so that whoever lags behind stands still then.
+        # The last change is written after all others: a reader that lags behind stands still then.
         while heard != "last":
             await reader.next()
             if reader.changes:
@@ -234,7 +244,7 @@ async def what_a_watch_has_said_is_listed(backend: Backend) -> None:
                 for way in ("read", "list", "list by owner", "new watch"):
                     at = await _position_of(backend, way)
                     said = reader.changes[-1].revision
-                    must(at.revision >= said, f"a {way} stands at {at.revision}, below {said}, which was heard")
+                    must(at.revision >= said, f"a {way} is at {at.revision}, but {said} was already delivered")
 
     async with truth.writing(backend) as lookers:
         lookers.start_soon(hear)
@@ -242,7 +252,7 @@ async def what_a_watch_has_said_is_listed(backend: Backend) -> None:
 
 
 async def a_commit_is_never_seen_in_part(backend: Backend) -> None:
-    """Two resources that are always written together are found together: by a list, by their owner, by a watch."""
+    """Two resources that are always written together are found together by lists, lists by owner and watches."""
     done = False
     pair = ("left", "right")
 
@@ -258,8 +268,11 @@ async def a_commit_is_never_seen_in_part(backend: Backend) -> None:
         done = True
 
     def same(found: Sequence[pb.Resource], way: str) -> None:
-        must(len(found) in (0, 2), f"a {way} found one of two that are written together")
-        must(len({each.version for each in found}) <= 1, f"a {way} found two of one commit at two versions")
+        must(len(found) in (0, 2), f"a {way} found one of two resources that are written together")
+        must(
+            len({each.version for each in found}) <= 1,
+            f"a {way} found two resources of one commit at different versions",
+        )
 
     async def look() -> None:
         while not done:
@@ -276,8 +289,8 @@ async def a_commit_is_never_seen_in_part(backend: Backend) -> None:
 
 
 async def pages_skip_nothing_that_stays(backend: Backend) -> None:
-    """Page after page, while others write: what was there all the time is found once, and in order."""
-    # What comes and goes stands before it in the order of keys, so that pages that are counted are found out.
+    """Pages read while others write contain every resource that stays exactly once, in order."""
+    # The resources that come and go are sorted before the others, so that paging by offset is found out.
     await fill(backend, 60, "z")
     stay = set(await names(backend))
     truth = Truth()
@@ -288,10 +301,10 @@ async def pages_skip_nothing_that_stays(backend: Backend) -> None:
             after: Key | None = None
             while part := (await backend.list(KIND, EVERYTHING, after=after, limit=7))[0]:
                 found += [resource_key(resource) for resource in part]
-                must(after is None or found[-1] > after, "pages are not in order, or name something twice")
+                must(after is None or found[-1] > after, "pages are not in order, or repeat a resource")
                 after = found[-1]
-            must(found == sorted(set(found)), "pages are not in order, or name something twice")
-            must(stay <= {key[2] for key in found}, "pages skipped what was there all the time")
+            must(found == sorted(set(found)), "pages are not in order, or repeat a resource")
+            must(stay <= {key[2] for key in found}, "pages skipped a resource that was there all the time")
 
     async with truth.writing(backend) as lookers:
         lookers.start_soon(page)
@@ -299,18 +312,21 @@ async def pages_skip_nothing_that_stays(backend: Backend) -> None:
 
 
 async def what_an_owner_owns_is_what_a_list_says(backend: Backend) -> None:
-    """After any writes, deletions and new incarnations both say the same of every owner, and the kinds are right."""
+    """After any writes, deletions and new incarnations, list_by_owner() agrees with list(), and kinds() is complete."""
     truth = Truth()
     async with truth.writing(backend):
         pass
     for index in range(5):
         await put(backend, thing(f"other{index}", kind=OTHER_KIND, owner_uid=owner_of("u")))
     everything = [each for kind in await backend.kinds() for each in (await backend.list(kind, EVERYTHING))[0]]
-    must(len(everything) == len(truth.at(backend.position)) + 5, "the kinds are not all that something is stored of")
+    must(len(everything) == len(truth.at(backend.position)) + 5, "kinds() does not return every kind with resources")
     for writer in WRITERS:
         owned, _ = await backend.list_by_owner(owner_of(writer))
         wanted = [each for each in everything if each.owner is not None and each.owner.uid == owner_of(writer)]
-        must(sorted(map(_place, owned)) == sorted(map(_place, wanted)), f"{owner_of(writer)} owns something else")
+        must(
+            sorted(map(_place, owned)) == sorted(map(_place, wanted)),
+            f"list_by_owner() differs from list() for {owner_of(writer)}",
+        )
 
 
 def _place(resource: pb.Resource) -> tuple[str, Key, str]:
@@ -319,7 +335,7 @@ def _place(resource: pb.Resource) -> tuple[str, Key, str]:
 
 
 async def a_watch_that_is_left_ends_no_other(backend: Backend) -> None:
-    """Watches that are closed or cancelled among writers take nothing from those that stay."""
+    """Watches that are closed or canceled under writers take nothing from those that stay."""
     truth = Truth()
     stays = await reading(backend)
     begun = await stays.until_snapshot()
@@ -335,7 +351,7 @@ async def a_watch_that_is_left_ends_no_other(backend: Backend) -> None:
     async with truth.writing(backend) as lookers:
         lookers.start_soon(come_and_go)
     await stays.until(backend.position.revision)
-    must(told(stays.changes) == truth.after(begun), "a watch missed or repeated changes when others were left")
+    must(told(stays.changes) == truth.after(begun), "a watch missed or repeated changes when others were closed")
 
 
 def _some(all_of_them: Sequence[T]) -> Sequence[T]:

@@ -1,4 +1,4 @@
-"""Checks of what a watch's items are, one by one: what comes first, what each holds, what ends it (promises 5, 7)."""
+"""Checks of the items of a watch one by one: their order, their contents, and errors (promises 5, 7)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,9 @@ from headway.testing._conformance_truth import Truth
 
 
 async def a_watch_says_its_snapshot_its_end_once_and_then_changes(backend: Backend) -> None:
-    """Resources, one end, then changes and bookmarks alone; resumed: one bookmark that says so, and no snapshot."""
+    """A watch delivers resources, one end of the snapshot, then only changes and bookmarks. A resumed watch delivers
+    one bookmark that says so, and no snapshot.
+    """
     await put(backend, thing("before"))
     begun = backend.position
     watches: dict[str, tuple[Watch, str]] = {
@@ -65,11 +67,12 @@ async def a_watch_says_its_snapshot_its_end_once_and_then_changes(backend: Backe
             for name in watches:
                 lookers.start_soon(hear, name)
             await truth.ended.wait()
-            # Something more for each of them, which may have heard the last one before it was known to be that.
+            # One more change for each watch: it may have received the last one before the writers were known to have
+            # ended.
             await put(backend, thing("last"))
-    must(not patience.cancelled_caught, f"a watch has not said all that was written: {said}")
+    must(not patience.cancelled_caught, f"a watch did not deliver everything that was written: {said}")
     for name, (_, grammar) in watches.items():
-        must(re.fullmatch(grammar, said[name]), f"a watch of {name} said {said[name]}, which is not {grammar}")
+        must(re.fullmatch(grammar, said[name]), f"a watch of {name} delivered {said[name]}, expected {grammar}")
 
 
 def _letter(item: object) -> str:
@@ -98,7 +101,9 @@ def _stands(item: object) -> int:
 
 
 async def a_watch_says_the_whole_resource(backend: Backend) -> None:
-    """Field for field as it was committed, in a snapshot, a change and, as it last was, a deletion."""
+    """A watch delivers a resource field for field as it was committed, in a snapshot and a change. A deletion has its
+    last state.
+    """
     given = _full("full")
     reader = await reading(backend)
     await reader.until_snapshot()
@@ -106,12 +111,14 @@ async def a_watch_says_the_whole_resource(backend: Backend) -> None:
     given.version = str(at.revision)
     snapshot = await backend.watch(KIND, EVERYTHING)
     chunk = await snapshot.next()
-    must(isinstance(chunk, SnapshotChunk) and list(chunk.resources) == [given], "a snapshot's resource is not whole")
+    must(isinstance(chunk, SnapshotChunk) and list(chunk.resources) == [given], "a snapshot's resource is incomplete")
     gone = await remove(backend, given, given.version)
     await reader.until(gone.revision)
-    must(len(reader.changes) == 2, "not two changes were said of a creation and a deletion")
-    must(reader.changes[0].resource == given, "a change's resource is not the one that was written")
-    must(reader.changes[1].deleted and reader.changes[1].resource == given, "a deletion's resource is not the last one")
+    must(len(reader.changes) == 2, "a creation and a deletion were not delivered as two changes")
+    must(reader.changes[0].resource == given, "a change's resource differs from the one that was written")
+    must(
+        reader.changes[1].deleted and reader.changes[1].resource == given, "a deletion's resource is not the last state"
+    )
 
 
 def _full(name: str) -> pb.Resource:
@@ -123,18 +130,23 @@ def _full(name: str) -> pb.Resource:
 
 
 async def a_deletion_has_a_revision_of_its_own(backend: Backend) -> None:
-    """Above the version that it deleted, and the resource that comes with it still has that version."""
+    """A deletion has a revision of its own, above the version that it deleted. Its resource still has that version."""
     reader = await reading(backend)
     at = await put(backend, resource := thing("a"))
     gone = await remove(backend, resource, str(at.revision))
     await reader.until(gone.revision)
     change = reader.changes[-1]
-    must(change.deleted and change.revision == gone.revision > at.revision, "a deletion has not its commit's revision")
-    must(change.resource.version == str(at.revision), "a deleted resource has not the version that was deleted")
+    must(
+        change.deleted and change.revision == gone.revision > at.revision,
+        "a deletion does not have its commit's revision",
+    )
+    must(change.resource.version == str(at.revision), "a deletion's resource does not have the deleted version")
 
 
 async def a_new_incarnation_is_said_after_the_old_ones_end(backend: Backend) -> None:
-    """A name that is deleted and made again: the old uid's deletion, then the new uid's creation, and no more."""
+    """For a name that is deleted and created again, a watch delivers the old uid's deletion, then the new uid's
+    creation, and no more.
+    """
     reader = await reading(backend)
     await reader.until_snapshot()
     uids: list[tuple[str, bool]] = []
@@ -145,13 +157,12 @@ async def a_new_incarnation_is_said_after_the_old_ones_end(backend: Backend) -> 
     at = await put(backend, last := thing("a"))
     await reader.until(at.revision)
     heard = [(uid_of(each.resource), each.deleted) for each in reader.changes]
-    must(heard == [*uids, (uid_of(last), False)], "the incarnations of a name are not said one after the other")
+    must(heard == [*uids, (uid_of(last), False)], "the incarnations of a name are not delivered one after the other")
 
 
 async def another_group_version_is_a_deletion_and_a_write(backend: Backend) -> None:
-    """A resource stored as another version of its kind is deleted as it was and stored as it is, in one commit.
-
-    A resumed watch says so too. A change that keeps the version is one change.
+    """A write that stores a resource in another version of its kind is delivered as a deletion and a write in one
+    commit. A resumed watch delivers it that way, too. A write that keeps the version is one change.
     """
     reader = await reading(backend)
     before = await reader.until_snapshot()
@@ -168,14 +179,22 @@ async def another_group_version_is_a_deletion_and_a_write(backend: Backend) -> N
     for each in (reader, resumed):
         await each.until(third.revision)
         heard = [(one.revision, text_of(one.resource), version_of(one.resource), one.deleted) for one in each.changes]
-        must(heard == wanted, "a change of version was not said as a deletion of what was there and a write")
-        must([one.more for one in each.changes] == [False, True, False, False], "its two changes are not one commit")
+        must(heard == wanted, "a change of version was not delivered as a deletion and a write")
+        must(
+            [one.more for one in each.changes] == [False, True, False, False],
+            "the two changes of one commit are not marked as one",
+        )
         left = each.changes[1].resource
-        must(left.version == str(first.revision), "what was left has not the version at which it was stored")
+        must(
+            left.version == str(first.revision),
+            "the deletion does not have the version at which the resource was stored",
+        )
 
 
 async def what_is_gone_before_a_watch_begins_is_not_in_it(backend: Backend) -> None:
-    """A watch that begins after a deletion doesn't show it, and one that resumes from before says it."""
+    """A watch that begins after a deletion does not show the resource. One that resumes from before delivers the
+    deletion.
+    """
     at = await put(backend, resource := thing("a"))
     older = await reading(backend)
     stood = await older.until_snapshot()
@@ -183,27 +202,29 @@ async def what_is_gone_before_a_watch_begins_is_not_in_it(backend: Backend) -> N
     gone = await remove(backend, resource, str(at.revision))
     fresh = await reading(backend)
     await fresh.until_snapshot()
-    must(fresh.held == {}, "a new watch's snapshot holds what is gone")
+    must(fresh.held == {}, "a new watch's snapshot has a deleted resource")
     resumed = await reading(backend, after=stood)
     await resumed.until(gone.revision)
-    must(told(resumed.changes) == [(gone.revision, "a", True)], "a deletion between two watches was not said")
+    must(told(resumed.changes) == [(gone.revision, "a", True)], "a deletion between two watches was not delivered")
 
 
 async def watches_of_other_kinds_and_tenancies_stand_where_it_stands(backend: Backend) -> None:
-    """All watches that are told of one commit agree on where they stand: the store's position."""
+    """After a commit, all watches are at the same revision: the store's position."""
     withins = (EVERYTHING, Within(partition="p"), Within(namespace="n"), Within(name_prefix="z"))
     readers = [await reading(backend, within, kind=kind) for within in withins for kind in (KIND, OTHER_KIND)]
     for index in range(3):
         at = await backend.commit([putting(thing(f"a{index}")), putting(thing(f"z{index}", partition="p"))])
         for reader in readers:
             await reader.until(at.revision)
-            must(reader.frontier == at.revision == backend.position.revision, "watches stand at different revisions")
+            must(reader.frontier == at.revision == backend.position.revision, "watches are at different revisions")
     counts = [len(reader.changes) for reader in readers]
-    must(counts == [6, 0, 3, 0, 0, 0, 3, 0], f"watches heard {counts} changes")
+    must(counts == [6, 0, 3, 0, 0, 0, 3, 0], f"watches delivered {counts} changes")
 
 
 async def a_watch_that_cant_begin_says_why_at_once(backend: Backend) -> None:
-    """A position that can't be resumed from is an error of `watch` itself, for every kind and filter; no snapshot."""
+    """A position that cannot be resumed from is an error of `watch` itself, for every kind and filter. No snapshot
+    follows.
+    """
     here = await put(backend, thing("a"))
     wrong = (here._replace(store_id="another"), here._replace(session="never"), Position("", "", 0),
              here._replace(revision=here.revision + 1000))  # fmt: skip
@@ -218,7 +239,7 @@ async def a_watch_that_cant_begin_says_why_at_once(backend: Backend) -> None:
 
 
 async def what_is_read_is_what_was_heard(backend: Backend) -> None:
-    """With nobody writing, a read, a list, an owner's list, a snapshot and the changes say one and the same."""
+    """Without concurrent writes, a read, a list, a list by owner and a watch return the same resource."""
     reader = await reading(backend)
     given = _full("full")
     at = await put(backend, copy_message(given))
@@ -229,7 +250,7 @@ async def what_is_read_is_what_was_heard(backend: Backend) -> None:
     key = resource_key(given)
     ways = {"read": await stored(backend, given), "list": listed[0], "list by owner": owned[0] if owned else None}
     for way, found in ways.items():
-        must(found == given, f"a {way} found something else than was written under {'/'.join(key)}")
+        must(found == given, f"a {way} returned something else than was written under {'/'.join(key)}")
 
 
 CHECKS = [

@@ -1,4 +1,4 @@
-"""Checks of history: resuming, refusing to, its bound, slow watchers (promises 5 and 6)."""
+"""Checks of history: resuming, compacted positions, the bound of history and slow watchers (promises 5 and 6)."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ from headway.testing._conformance_tools import (
 )
 
 SHORT_HISTORY = 16
-"""How many changes the store keeps that some checks are run on."""
+"""The number of changes that the store keeps in some of the checks."""
 
 
 async def a_watch_resumes_after_every_position(backend: Backend) -> None:
-    """Resumed after any commit, a watch says so first, then exactly the changes after it."""
+    """A watch resumed after any commit first delivers a bookmark that says so, then exactly the changes after it."""
     positions, facts = await _some_history(backend)
     for position in positions:
         reader = await reading(backend, after=position)
         first = await reader.next()
-        must(first == Bookmark(position, resumed=True), "a resumed watch did not begin with where it resumed")
+        must(first == Bookmark(position, resumed=True), "a resumed watch did not begin with a bookmark of its position")
         await reader.until(positions[-1].revision)
         after = [fact for fact in facts if fact[0] > position.revision]
         must(told(reader.changes) == after, f"resumed after {position.revision}: not exactly the later changes")
     at = await put(backend, thing("afterwards"))
     await reader.until(at.revision)
-    must(told(reader.changes) == [(at.revision, "afterwards", False)], "a resumed watch did not go on")
+    must(told(reader.changes) == [(at.revision, "afterwards", False)], "a resumed watch did not continue")
 
 
 async def _some_history(backend: Backend) -> tuple[list[Position], list[tuple[int, str, bool]]]:
-    """Commits of one and of several operations, in this kind, in another, and fences."""
+    """Make commits of one and of several operations, in this kind and another, and raises of a fence."""
     positions, facts = [backend.position], []
     for index in range(8):
         at = await put(backend, resource := thing(f"n{index}"))
@@ -65,7 +65,7 @@ async def _some_history(backend: Backend) -> tuple[list[Position], list[tuple[in
 
 
 async def every_position_that_is_handed_out_can_be_resumed_after(backend: Backend) -> None:
-    """Positions of reads, lists, snapshots, bookmarks, commits of nothing and fences are positions like others."""
+    """Positions of reads, lists, snapshots, bookmarks, empty commits and fences can be resumed after."""
     await put(backend, resource := thing("a"))
     reader = await reading(backend)
     positions = [
@@ -82,68 +82,79 @@ async def every_position_that_is_handed_out_can_be_resumed_after(backend: Backen
     for position in positions:
         resumed = await reading(backend, after=position)
         await resumed.until(at.revision)
-        must(told(resumed.changes) == [(at.revision, "a", False)], f"resuming after {position} went wrong")
+        must(
+            told(resumed.changes) == [(at.revision, "a", False)],
+            f"resuming after {position} did not deliver exactly the later change",
+        )
 
 
 async def a_position_above_the_head_is_refused(backend: Backend) -> None:
-    """A position that this store has not reached can't be resumed after: HistoryCompacted."""
+    """A position above the store's own cannot be resumed after: HistoryCompacted."""
     here = await put(backend, thing("a"))
     above = here._replace(revision=here.revision + 1)
-    await refused(HistoryCompacted, backend.watch(KIND, EVERYTHING, above), "a position above the head")
+    await refused(HistoryCompacted, backend.watch(KIND, EVERYTHING, above), "resuming above the head")
 
 
 async def a_position_of_another_store_is_refused(backend: Backend) -> None:
-    """Another store id, or an incarnation that this store never had: StoreMismatch, whatever the revision."""
+    """A position with another store id, or a session that this store never had, is StoreMismatch at any revision."""
     here = await put(backend, thing("a"))
     for revision in (0, here.revision, here.revision + 1):
         other = here._replace(store_id="another", revision=revision)
-        await refused(StoreMismatch, backend.watch(KIND, EVERYTHING, other), "another store's position")
+        await refused(StoreMismatch, backend.watch(KIND, EVERYTHING, other), "resuming at another store's position")
         unknown = here._replace(session="unknown", revision=revision)
-        await refused(StoreMismatch, backend.watch(KIND, EVERYTHING, unknown), "an unknown incarnation's position")
+        await refused(
+            StoreMismatch, backend.watch(KIND, EVERYTHING, unknown), "resuming at a position of an unknown session"
+        )
 
 
 async def the_newest_history_is_kept(backend: Backend) -> None:
-    """As many changes as the store keeps can be resumed over, whatever else has happened."""
+    """A watch can resume over the whole history that the store keeps, whatever else has happened."""
     positions = [await put(backend, thing(f"n{index}")) for index in range(SHORT_HISTORY * 3)]
     reader = await reading(backend, after=positions[-1 - SHORT_HISTORY])
     await reader.until(positions[-1].revision)
-    must(len(reader.changes) == SHORT_HISTORY, "a resumed watch did not say the changes that are kept")
+    must(len(reader.changes) == SHORT_HISTORY, "a resumed watch did not deliver the changes that are kept")
 
 
 async def history_is_bounded(backend: Backend) -> None:
-    """What is no longer kept can't be resumed after: HistoryCompacted, and a new watch begins with a snapshot."""
+    """A position whose history is compacted cannot be resumed after: HistoryCompacted. A new watch begins with a
+    snapshot.
+    """
     positions = [await put(backend, thing(f"n{index}")) for index in range(SHORT_HISTORY * 3)]
     for position in positions[:SHORT_HISTORY]:
-        await refused(HistoryCompacted, backend.watch(KIND, EVERYTHING, position), "a position whose history is gone")
+        await refused(
+            HistoryCompacted,
+            backend.watch(KIND, EVERYTHING, position),
+            "resuming at a position whose history is compacted",
+        )
     reader = await reading(backend)
     await reader.until_snapshot()
-    must(len(reader.held) == len(positions), "a snapshot lacks what history no longer has")
+    must(len(reader.held) == len(positions), "a snapshot lacks resources whose changes are compacted")
 
 
 async def a_slow_watcher_blocks_no_writer_and_is_told(backend: Backend) -> None:
-    """Writers go on whatever a watcher does; one too far behind gets HistoryCompacted, never a gap."""
+    """A slow watcher never blocks writers. If it is too far behind it gets HistoryCompacted, never a gap."""
     slow = await reading(backend)
     await slow.until_snapshot()
     for index in range(SHORT_HISTORY * 3):
         await put(backend, thing(f"n{index}"))
-    await refused(HistoryCompacted, slow.next(), "a watcher that is too far behind")
-    must(slow.changes == [], "a watcher that is too far behind was told a part")
-    await refused(HistoryCompacted, slow.next(), "the same watcher, asked again")
+    await refused(HistoryCompacted, slow.next(), "next() of a watcher that is too far behind")
+    must(slow.changes == [], "a watcher that is too far behind received a part of the changes")
+    await refused(HistoryCompacted, slow.next(), "a second next() of the same watcher")
 
 
 async def a_watcher_that_begins_slowly_has_no_gap(backend: Backend) -> None:
-    """One that takes its snapshot only after much has happened gets it whole, then HistoryCompacted or every change."""
+    """A watcher that reads its snapshot late gets it whole, then HistoryCompacted or every change."""
     facts = [(await put(backend, thing(f"n{index}"))).revision for index in range(3)]
     slow = await reading(backend)
     for index in range(SHORT_HISTORY * 3):
         await put(backend, thing(f"late{index}"))
     at = await slow.until_snapshot()
-    must(len(slow.held) == len(facts) and at.revision == facts[-1], "a snapshot was changed by what came after it")
-    await refused(HistoryCompacted, slow.next(), "a watcher whose tail is gone")
+    must(len(slow.held) == len(facts) and at.revision == facts[-1], "a snapshot was changed by later commits")
+    await refused(HistoryCompacted, slow.next(), "next() of a watcher whose tail is compacted")
 
 
 async def a_watcher_that_keeps_up_loses_nothing(backend: Backend) -> None:
-    """One that never lags by more than what is kept hears every change, however much goes by."""
+    """A watcher that never lags by more than the kept history receives every change."""
     reader: Reader = await reading(backend)
     for index in range(SHORT_HISTORY * 4):
         at = await put(backend, resource := thing(f"n{index}"))
@@ -152,19 +163,19 @@ async def a_watcher_that_keeps_up_loses_nothing(backend: Backend) -> None:
         if index % 8 == 7:
             await reader.until(at.revision)
     found, _ = await backend.list(KIND, EVERYTHING)
-    must(reader.held == held(found), "a watcher that kept up has not what is stored")
+    must(reader.held == held(found), "a watcher that kept up does not have what is stored")
     must(len(reader.changes) == SHORT_HISTORY * 5, "a watcher that kept up missed a change")
 
 
 async def a_commit_larger_than_history_is_whole(backend: Backend) -> None:
-    """A commit of more changes than are kept is said whole, to who was there just before it."""
+    """A commit of more changes than are kept is delivered whole to a watcher that was up to date just before it."""
     reader = await reading(backend)
     await reader.until_snapshot()
     at = await backend.commit([putting(thing(f"n{index}")) for index in range(SHORT_HISTORY * 2)])
     try:
         await reader.until(at.revision)
     except HistoryCompacted:
-        fail("a watcher at the head was told that it is too far behind, after one commit")
+        fail("a watcher at the head got HistoryCompacted after one commit")
     must(len(reader.changes) == SHORT_HISTORY * 2, "a part of a large commit is missing")
 
 
@@ -176,7 +187,7 @@ ON_SHORT_HISTORY = [
     a_watcher_that_keeps_up_loses_nothing,
     a_commit_larger_than_history_is_whole,
 ]
-"""Those that are to be run on a store that keeps `SHORT_HISTORY` changes."""
+"""The checks for a store that keeps `SHORT_HISTORY` changes."""
 
 CHECKS = [
     a_watch_resumes_after_every_position,

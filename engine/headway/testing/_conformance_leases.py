@@ -1,4 +1,4 @@
-"""Checks of leases: terms, who holds them and for how long, and what an ended term can still do (promises 9, 10)."""
+"""Checks of leases: terms, holders, expiry, and what is left of an ended term (promises 9, 10)."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from headway.storage import Acquired, Backend, Fence, FenceLowered, LeaseEnded
 from headway.testing._conformance_tools import must, names, put, reading, refused, thing
 
 LONG = 600.0
-"""Seconds that no check takes."""
+"""A ttl, in seconds, longer than any check."""
 
 SHORT = 0.05
-"""Seconds that a check can wait for."""
+"""A ttl, in seconds, short enough to wait for."""
 
 
 async def _take(backend: Backend, name: str = "c", holder: str = "a", ttl: float = LONG, attempt: str = "") -> int:
-    """The term of a lease that must be free for its taker."""
+    """Acquire a lease, which must be free, and return its term."""
     acquired = await backend.acquire_lease(name, holder, ttl, attempt)
-    must(acquired.acquired, f"{name} was not given to {holder}")
+    must(acquired.acquired, f"{holder} could not acquire {name}")
     return acquired.held.lease.term
 
 
@@ -29,23 +29,29 @@ async def _held(backend: Backend, prefix: str = "") -> list[tuple[str, str, int]
 
 
 async def a_lease_is_taken_by_a_commit(backend: Backend) -> None:
-    """At a revision of its own, of which every watch is told; its holder, its ttl and its fence are as they should."""
+    """Acquiring a lease makes a revision that every watch reaches. The lease has the holder, ttl and term that were
+    granted.
+    """
     reader = await reading(backend)
     before = await reader.until_snapshot()
     acquired = await backend.acquire_lease("c#m", "a", LONG)
     held = acquired.held
-    must(acquired.acquired, "a free lease was not given")
-    must((held.lease.name, held.lease.holder, held.lease.ttl) == ("c#m", "a", LONG), "a lease is not the one asked for")
-    must(held.lease.term >= 1, "a term is not above 0")
-    must(LONG - 60 < held.remaining <= LONG, "a new lease has another time left than its ttl")
-    must(acquired.position.revision > before.revision, "taking a lease made no revision")
-    must(backend.position == acquired.position, "the store does not stand at the taken lease")
+    must(acquired.acquired, "a free lease could not be acquired")
+    must(
+        (held.lease.name, held.lease.holder, held.lease.ttl) == ("c#m", "a", LONG), "the lease is not the one requested"
+    )
+    must(held.lease.term >= 1, "the term is not >= 1")
+    must(LONG - 60 < held.remaining <= LONG, "the remaining time of a new lease is not its ttl")
+    must(acquired.position.revision > before.revision, "acquiring a lease made no revision")
+    must(backend.position == acquired.position, "the store's position is not the acquired lease")
     await reader.until(acquired.position.revision)
-    must(reader.changes == [], "a lease was said to be a resource's change")
+    must(reader.changes == [], "a lease was delivered as a change of a resource")
 
 
 async def terms_only_grow(backend: Backend) -> None:
-    """Whatever ends a term, its holder's next request included, the next term is higher; as raises of the fence are."""
+    """Whatever ends a term, including its holder's next request, the next term is higher. Raises of the fence count,
+    too.
+    """
     terms = [(await backend.raise_fence("c", "", 0, 0)).fence.term, await _take(backend)]
     terms.append(await _take(backend))
     await backend.release_lease("c", "a", terms[-1])
@@ -60,37 +66,44 @@ async def terms_only_grow(backend: Backend) -> None:
 
 
 async def a_lease_that_is_held_is_given_to_nobody_else(backend: Backend) -> None:
-    """Another is told who holds it, in which term and for how long, and no revision is made; other names are free."""
+    """While a lease is held, another request gets its holder, term and remaining time, and makes no revision. Other
+    names are free.
+    """
     term = await _take(backend)
     here = backend.position
     for attempt in ("", "attempt"):
         other = await backend.acquire_lease("c", "b", LONG, attempt)
-        must(not other.acquired, "a lease was given to a second holder")
-        must((other.held.lease.holder, other.held.lease.term) == ("a", term), "another than the holder was named")
-        must(0 < other.held.remaining <= LONG, "a held lease has no time left")
-    must(backend.position == here, "a lease that was not given made a revision")
+        must(not other.acquired, "a second holder acquired a lease that is held")
+        must(
+            (other.held.lease.holder, other.held.lease.term) == ("a", term),
+            "the reply does not name the holder and its term",
+        )
+        must(0 < other.held.remaining <= LONG, "a held lease has no remaining time")
+    must(backend.position == here, "a failed request made a revision")
     for name in ("c#m", "other"):
-        must(await _take(backend, name, "b") >= 1, "another lease was not given")
+        must(await _take(backend, name, "b") >= 1, "another lease could not be acquired")
 
 
 async def a_repeated_request_has_a_term_of_its_own(backend: Backend) -> None:
-    """No term is given out twice, so a late release or renewal of a former term neither ends nor keeps the lease."""
+    """No term is granted twice, so a late release or renewal of an earlier term neither ends nor extends the lease."""
     first = await _take(backend, attempt="one")
     second = await _take(backend, attempt="one")
-    must(second > first, f"a repeated request was given term {second} after term {first}")
+    must(second > first, f"a repeated request got term {second} after term {first}")
     here = backend.position
     await backend.release_lease("c", "a", first)
-    must(await _held(backend) == [("c", "a", second)], "a late release has ended the term of a later request")
-    must(not (await backend.acquire_lease("c", "b", LONG)).acquired, "a late release has freed a lease that is held")
+    must(await _held(backend) == [("c", "a", second)], "a late release ended the term of a later request")
+    must(not (await backend.acquire_lease("c", "b", LONG)).acquired, "a late release freed a lease that is held")
     await refused(LeaseEnded, backend.keep_lease("c", "a", first), "a late renewal")
-    must(not (await backend.acquire_lease("c", "b", LONG, "one")).acquired, "another holder's attempt took the lease")
+    must(
+        not (await backend.acquire_lease("c", "b", LONG, "one")).acquired, "another holder's attempt acquired the lease"
+    )
     must(backend.position == here, "late requests made a revision")
     await backend.release_lease("c", "a", second)
-    must(await _take(backend, attempt="one") > second, "a term that had ended was given out again")
+    must(await _take(backend, attempt="one") > second, "a term that had ended was granted again")
 
 
 async def a_late_request_does_not_end_a_term_in_use(backend: Backend) -> None:
-    """After the first renewal, or the first raise, a repetition of the request is refused, and the term goes on."""
+    """After the first renewal or the first raise, a repetition of the request is rejected, and the term goes on."""
     for attempt in ("kept", "raised"):
         term = await _take(backend, attempt=attempt)
         if attempt == "kept":
@@ -99,13 +112,13 @@ async def a_late_request_does_not_end_a_term_in_use(backend: Backend) -> None:
             await backend.raise_fence("c", "", term, 1)
         here = backend.position
         late = await backend.acquire_lease("c", "a", LONG, attempt)
-        must(not late.acquired, f"a late request has taken a lease in use ({attempt})")
-        must((late.held.lease.holder, late.held.lease.term) == ("a", term), "another term was named than that in use")
+        must(not late.acquired, f"a late request acquired a lease in use ({attempt})")
+        must((late.held.lease.holder, late.held.lease.term) == ("a", term), "the reply does not name the term in use")
         must(backend.position == here, "a late request made a revision")
         await backend.keep_lease("c", "a", term)
         await put(backend, thing(attempt), fence=Fence("c", "", term, 1))
     for _ in range(2):
-        # Its first answer may have been lost: the term is not in use, although the one before was.
+        # The first reply may have been lost: the new term is not in use, although the one before was.
         later = await _take(backend, attempt="next")
         must(later > term, "the holder's next attempt has no higher term")
         term = later
@@ -113,7 +126,7 @@ async def a_late_request_does_not_end_a_term_in_use(backend: Backend) -> None:
 
 
 async def one_of_many_gets_it(backend: Backend) -> None:
-    """Of those who ask at once one gets the lease, and the others are told of that one."""
+    """If many processes request a lease at once, one gets it, and the others get the name of its holder."""
     answers: list[Acquired] = []
 
     async def ask(holder: int) -> None:
@@ -122,46 +135,50 @@ async def one_of_many_gets_it(backend: Backend) -> None:
     async with trio.open_nursery() as nursery:
         for holder in range(16):
             nursery.start_soon(ask, holder)
-    must(sum(answer.acquired for answer in answers) == 1, "not one of many got a lease that was free")
+    must(
+        sum(answer.acquired for answer in answers) == 1, "not exactly one of many concurrent requests got a free lease"
+    )
     told = {(answer.held.lease.holder, answer.held.lease.term) for answer in answers}
-    must(len(told) == 1, f"those who asked at once were told of several holders: {told}")
+    must(len(told) == 1, f"concurrent requests got several holders: {told}")
 
 
 async def _must_be_over(backend: Backend, term: int, how: str) -> None:
-    """Hold that nothing which bears this term of "c" is written any more."""
+    """Check that every write in this term of "c" is rejected."""
     before = await names(backend)
     for number in (0, 1, 7):
         late = put(backend, thing(f"late-{term}-{number}"), fence=Fence("c", "", term, number))
         await refused(FenceLowered, late, f"a write of a term that {how}")
-    await refused(
-        FenceLowered, backend.commit([], Fence("c", "", term, 9)), f"a commit of nothing in a term that {how}"
-    )
+    await refused(FenceLowered, backend.commit([], Fence("c", "", term, 9)), f"an empty commit in a term that {how}")
     await refused(FenceLowered, backend.raise_fence("c", "", term, 9), f"a raise in a term that {how}")
-    await refused(FenceLowered, backend.record_checkpoint(Fence("c", "", term, 9), 1), f"settling in a term that {how}")
+    await refused(
+        FenceLowered, backend.record_checkpoint(Fence("c", "", term, 9), 1), f"a checkpoint in a term that {how}"
+    )
     must(await names(backend) == before, f"a write of a term that {how} was stored")
 
 
 async def nothing_of_a_term_lands_after_anothers_acquire(backend: Backend) -> None:
-    """From that commit on, though its successor has not raised its fence."""
+    """After another holder acquires the lease, every write of the old term is rejected, even before the new one raises
+    its fence.
+    """
     term = await _take(backend, ttl=SHORT)
     await backend.raise_fence("c", "", term, 1)
     await backend.wait_lease_ended("c", term)
     later = await _take(backend, holder="b")
-    await _must_be_over(backend, term, "another's has followed")
+    await _must_be_over(backend, term, "was followed by another holder's")
     await put(backend, thing("in time"), fence=Fence("c", "", later, 0))
 
 
 async def nothing_of_a_term_lands_after_its_holder_has_taken_another(backend: Backend) -> None:
-    """A holder that begins anew fences its former self off."""
+    """After a holder acquires its own lease again, every write of its old term is rejected."""
     term = await _take(backend)
     await backend.raise_fence("c", "", term, 1)
     await put(backend, thing("in time"), fence=Fence("c", "", term, 1))
     await _take(backend)
-    await _must_be_over(backend, term, "its holder has left for another")
+    await _must_be_over(backend, term, "its holder has replaced")
 
 
 async def nothing_of_a_term_lands_after_its_release(backend: Backend) -> None:
-    """Nobody need have taken the lease since."""
+    """After a release, every write of the term is rejected, with or without a successor."""
     term = await _take(backend)
     await backend.raise_fence("c", "", term, 1)
     before = backend.position
@@ -172,35 +189,39 @@ async def nothing_of_a_term_lands_after_its_release(backend: Backend) -> None:
 
 
 async def nothing_of_a_term_lands_after_it_has_run_out(backend: Backend) -> None:
-    """Nobody need have taken the lease since; and what another lease governs goes on."""
+    """After a lease expires, every write of its term is rejected, with or without a successor. Other leases go on."""
     other = await _take(backend, "d", "b")
     term = await _take(backend, ttl=SHORT)
     await backend.raise_fence("c", "", term, 1)
     await backend.wait_lease_ended("c", term)
-    must(await _held(backend) == [("d", "b", other)], "not those leases are listed that are held")
-    await _must_be_over(backend, term, "has run out")
+    must(await _held(backend) == [("d", "b", other)], "the listed leases are not those that are held")
+    await _must_be_over(backend, term, "has expired")
     await put(backend, thing("in time"), fence=Fence("d", "", other, 0))
 
 
 async def a_raise_is_in_the_term_of_its_lease(backend: Backend) -> None:
-    """Any other term, 0 included, is FenceLowered while the lease is held; the fences of others don't mind."""
+    """While a lease is held, a raise of its fence in any other term, including 0, is FenceLowered. Other fences are
+    unaffected.
+    """
     term = await _take(backend)
     for wrong in (0, term - 1, term + 1, term + 100):
-        await refused(FenceLowered, backend.raise_fence("c", "", wrong, 5), f"a raise for term {wrong} beside {term}")
-    await refused(FenceLowered, backend.raise_fence("c", "", term, 0), "raising a new lease's fence to where it is")
+        await refused(
+            FenceLowered, backend.raise_fence("c", "", wrong, 5), f"a raise in term {wrong} while term {term} is held"
+        )
+    await refused(FenceLowered, backend.raise_fence("c", "", term, 0), "a raise of a new lease's fence to where it is")
     for number in (1, 2, 5):
         raised = await backend.raise_fence("c", "", term, number)
-        must(raised.fence == Fence("c", "", term, number), "a fence was stored otherwise than given")
-    must(raised.checkpoint > 0, "a lease's fence has nothing settled")
-    must((await backend.raise_fence("c", "m", 0, 0)).fence.term == 1, "a lease has raised another member's fence")
+        must(raised.fence == Fence("c", "", term, number), "the stored fence differs from the one given")
+    must(raised.checkpoint > 0, "a lease's fence has no checkpoint")
+    must((await backend.raise_fence("c", "m", 0, 0)).fence.term == 1, "a lease raised another member's fence")
     await backend.release_lease("c", "a", term)
     must((await backend.raise_fence("c", "", 0, 0)).fence.term > term, "a run without a lease has no higher term")
 
 
 async def a_members_fence_is_governed_by_its_own_lease(backend: Backend) -> None:
-    """The lease "c#m" is that of the fence of c and m, as "c" is that of c without a member."""
+    """The lease "c#m" governs the fence of controller c and member m, and "c" the fence of c without a member."""
     whole, part = await _take(backend), await _take(backend, "c#m", "b")
-    await refused(FenceLowered, backend.raise_fence("c", "m", 0, 0), "a raise beside a member's lease")
+    await refused(FenceLowered, backend.raise_fence("c", "m", 0, 0), "a raise in term 0 while a member's lease is held")
     await backend.raise_fence("c", "m", part, 1)
     await backend.release_lease("c", "a", whole)
     await put(backend, thing("in time"), fence=Fence("c", "m", part, 1))
@@ -209,57 +230,59 @@ async def a_members_fence_is_governed_by_its_own_lease(backend: Backend) -> None
 
 
 async def a_lease_is_kept_alive_by_its_holder_alone(backend: Backend) -> None:
-    """In its term, without a commit; for anybody and anything else LeaseEnded."""
+    """A lease is renewed by its holder in its term, without a commit. Any other renewal is LeaseEnded."""
     term = await _take(backend)
     here = backend.position
     await trio.sleep(0.01)
     before, _ = await backend.list_leases()
     await backend.keep_lease("c", "a", term)
     after, _ = await backend.list_leases()
-    must(before[0].remaining < LONG, "the time of a lease does not pass")
-    must(after[0].remaining > before[0].remaining, "a lease that is kept alive has no more time than before")
+    must(before[0].remaining < LONG, "the remaining time of a lease does not shrink")
+    must(after[0].remaining > before[0].remaining, "a renewed lease has no more time than before")
     for holder, wrong in (("b", term), ("a", term + 1), ("a", term - 1)):
-        await refused(LeaseEnded, backend.keep_lease("c", holder, wrong), "keeping what is another's")
-    must(await _held(backend) == [("c", "a", term)], "a lease is not held that was kept alive")
-    must(backend.position == here, "keeping a lease alive made a revision")
+        await refused(
+            LeaseEnded, backend.keep_lease("c", holder, wrong), "a renewal by another holder or in another term"
+        )
+    must(await _held(backend) == [("c", "a", term)], "a renewed lease is not held")
+    must(backend.position == here, "a renewal made a revision")
     must(await _take(backend) > term, "the next term is not higher")
-    await refused(LeaseEnded, backend.keep_lease("c", "a", term), "keeping a former term")
+    await refused(LeaseEnded, backend.keep_lease("c", "a", term), "a renewal of an earlier term")
 
 
 async def a_lease_that_has_ended_is_not_kept_alive(backend: Backend) -> None:
-    """Neither run out nor released is it taken again by keeping it; nor is it released for its successor."""
+    """A renewal does not acquire a lease that has expired or was released. A late release does not end a later term."""
     ended = [await _take(backend, ttl=SHORT)]
     await backend.wait_lease_ended("c", ended[0])
-    await refused(LeaseEnded, backend.keep_lease("c", "a", ended[0]), "keeping what has run out")
+    await refused(LeaseEnded, backend.keep_lease("c", "a", ended[0]), "a renewal of an expired lease")
     ended.append(await _take(backend))
     await backend.release_lease("c", "a", ended[1])
-    await refused(LeaseEnded, backend.keep_lease("c", "a", ended[1]), "keeping what was released")
-    must(await _held(backend) == [], "a lease was taken by being kept alive")
+    await refused(LeaseEnded, backend.keep_lease("c", "a", ended[1]), "a renewal of a released lease")
+    must(await _held(backend) == [], "a renewal acquired a lease")
     term = await _take(backend, holder="b")
     here = backend.position
     for late in ended:
         await backend.release_lease("c", "a", late)
     for wrong in (("b", term + 1), ("a", term)):
         await backend.release_lease("c", *wrong)
-    must(backend.position == here, "a release of what had ended made a revision")
-    must(await _held(backend) == [("c", "b", term)], "a late release has ended another's lease")
+    must(backend.position == here, "a release of an ended term made a revision")
+    must(await _held(backend) == [("c", "b", term)], "a late release ended another holder's lease")
 
 
 async def leases_are_listed_by_the_beginning_of_their_names(backend: Backend) -> None:
-    """In order of name, those that are held; the position is the store's."""
+    """list_leases() returns the held leases with a prefix in order of name, at the store's position."""
     for name in ("c#2", "c", "members/d/x", "c#10", "d"):
         await _take(backend, name, f"holder of {name}")
     must([name for name, *_ in await _held(backend)] == ["c", "c#10", "c#2", "d", "members/d/x"], "leases are missing")
-    must([name for name, *_ in await _held(backend, "c#")] == ["c#10", "c#2"], "a prefix was not heeded")
-    must(await _held(backend, "members/e/") == [], "a prefix of nothing has found something")
+    must([name for name, *_ in await _held(backend, "c#")] == ["c#10", "c#2"], "a prefix was ignored")
+    must(await _held(backend, "members/e/") == [], "a prefix that matches nothing found something")
     held, position = await backend.list_leases("members/")
-    must(position == backend.position, "leases were listed at another position than the store's")
+    must(position == backend.position, "list_leases() did not return the store's position")
     must([each.lease.holder for each in held] == ["holder of members/d/x"], "a listed lease has another holder")
-    must(0 < held[0].remaining <= LONG, "a listed lease has no time left")
+    must(0 < held[0].remaining <= LONG, "a listed lease has no remaining time")
 
 
 async def the_end_of_a_lease_is_heard(backend: Backend) -> None:
-    """Whoever waits for it is told when it is released or has run out, or is held in another term."""
+    """A task that waits for the end of a term wakes when the lease is released, expires or is held in another term."""
     heard: list[int] = []
 
     async def wait(term: int) -> None:
@@ -270,7 +293,7 @@ async def the_end_of_a_lease_is_heard(backend: Backend) -> None:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(wait, first)
         await _take(backend, "other")
-        must(heard == [], "an end was heard that was not")
+        must(heard == [], "the end of a held lease was reported")
         await backend.release_lease("c", "a", first)
     second = await _take(backend, ttl=SHORT)
     await wait(second)
@@ -279,7 +302,7 @@ async def the_end_of_a_lease_is_heard(backend: Backend) -> None:
         nursery.start_soon(wait, third)
         fourth = await _take(backend)
     await wait(second)
-    must(heard == [first, second, third, second], f"of the terms up to {fourth}, the ends of {heard} were heard")
+    must(heard == [first, second, third, second], f"of the terms up to {fourth}, the ends of {heard} were reported")
 
 
 CHECKS = [

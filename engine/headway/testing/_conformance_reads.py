@@ -1,4 +1,4 @@
-"""Checks of reads and lists: filters, order, owners, and that they see what was acknowledged (promise 8)."""
+"""Checks of reads and lists: filters, order, owners, and visibility of acknowledged writes (promise 8)."""
 
 from __future__ import annotations
 
@@ -34,11 +34,13 @@ FILTERS = tuple(
         ("*", "p1", "p2", "none"), ("*", "n1", "", "none"), ("", "a", "ab", "a%", "a_", "*", "ä", "\N{SNOWMAN}", "z")
     )
 )
-"""Partition and namespace exact, wild and unknown, crossed with prefixes, some of which look like patterns."""
+"""Filters: partition and namespace exact, wildcard and unknown, combined with name prefixes. Some prefixes look like
+patterns.
+"""
 
 
 async def store_a_matrix(backend: Backend) -> None:
-    """Store every name in every tenancy, and others of another kind."""
+    """Store every name in every tenancy, and resources of another kind."""
     everything = [
         thing(name, partition=partition, namespace=namespace)
         for partition, namespace, name in product(_PARTITIONS, _NAMESPACES, _NAMES)
@@ -50,12 +52,14 @@ async def store_a_matrix(backend: Backend) -> None:
 
 
 def matrix_keys(within: Within) -> list[tuple[str, str, str]]:
-    """The keys of the matrix that are within, in order."""
+    """Return the keys of the matrix that match a filter, in order."""
     return sorted(key for key in product(_PARTITIONS, _NAMESPACES, _NAMES) if within.matches(key))
 
 
 async def what_was_acknowledged_is_read(backend: Backend) -> None:
-    """A read that begins after an acknowledged commit sees it, by every way of reading, and stands there or later."""
+    """A read that begins after an acknowledged commit sees it, by every way of reading, and its position is that commit
+    or later.
+    """
     uid, version = "", ""
     for text in ("first", "second", "third"):
         resource = thing("a", text, uid=uid or None, owner_uid="o")
@@ -67,23 +71,23 @@ async def what_was_acknowledged_is_read(backend: Backend) -> None:
         owned, owned_at = await backend.list_by_owner("o")
         for found in ([one] if one is not None else [], many, owned):
             must([text_of(each) for each in found] == [text], "a read missed an acknowledged write")
-        must(read_at == listed_at == owned_at == at, "a read stands elsewhere than the last commit")
+        must(read_at == listed_at == owned_at == at, "a read's position is not the last commit")
     gone_at = await remove(backend, resource, version)
     must(await backend.read(KIND, resource_key(resource)) == (None, gone_at), "a read missed an acknowledged deletion")
     must(await names(backend) == [], "a list missed an acknowledged deletion")
 
 
 async def what_was_never_written_reads_as_nothing(backend: Backend) -> None:
-    """Another name, another tenancy, another kind: nothing is found."""
+    """A read of another name, tenancy or kind finds nothing."""
     await put(backend, thing("a"))
     for other in (thing("b"), thing("a", partition="p"), thing("a", namespace="n"), thing("a", kind=OTHER_KIND)):
-        must(await stored(backend, other) is None, "something was read under a key that was never written")
-    must(await names(backend, kind=("no", "Kind")) == [], "a kind that was never written lists something")
+        must(await stored(backend, other) is None, "a read of a key that was never written found something")
+    must(await names(backend, kind=("no", "Kind")) == [], "a list of a kind that was never written found something")
 
 
 async def a_list_is_what_is_within_in_order_of_key(backend: Backend) -> None:
-    """Partition and namespace exactly or any, a name's start letter by letter, in order of key."""
-    must(await names(backend) == [], "an empty store lists something")
+    """A list matches partition and namespace exactly or any, names by a literal prefix, and is sorted by key."""
+    must(await names(backend) == [], "a list of an empty store found something")
     await store_a_matrix(backend)
     for within in FILTERS:
         found, _ = await backend.list(KIND, within)
@@ -93,7 +97,7 @@ async def a_list_is_what_is_within_in_order_of_key(backend: Backend) -> None:
 
 
 async def a_list_goes_on_behind_a_key_and_ends_at_its_limit(backend: Backend) -> None:
-    """Pages of any size, put together, are the whole list; a key that isn't there has a place in the order too."""
+    """Pages of any size together are the whole list. A page can begin after a key that does not exist."""
     await store_a_matrix(backend)
     for within in FILTERS:
         whole = matrix_keys(within)
@@ -101,17 +105,17 @@ async def a_list_goes_on_behind_a_key_and_ends_at_its_limit(backend: Backend) ->
             pages: list[Key] = []
             after: Key | None = None
             while found := (await backend.list(KIND, within, after=after, limit=limit))[0]:
-                must(len(found) <= limit, f"{len(found)} were listed where {limit} were asked for")
+                must(len(found) <= limit, f"a list with limit {limit} returned {len(found)} resources")
                 page = [resource_key(resource) for resource in found]
-                must(after is None or page[0] > after, f"the page behind {after} begins at {page[0]}")
+                must(after is None or page[0] > after, f"the page after {after} begins at {page[0]}")
                 pages += page
                 after = pages[-1]
-            must(pages == whole, f"the pages of {limit} within {within} are not the list")
+            must(pages == whole, f"the pages of {limit} within {within} together are not the list")
         for key in whole:
             found, _ = await backend.list(KIND, within, after=(*key[:2], key[2] + "-"))
             behind = [resource_key(resource) for resource in found]
             must(
-                behind == [each for each in whole if each > (*key[:2], key[2] + "-")], f"the list behind {key} is wrong"
+                behind == [each for each in whole if each > (*key[:2], key[2] + "-")], f"the list after {key} is wrong"
             )
 
 
@@ -126,7 +130,7 @@ async def a_snapshot_is_what_is_within(backend: Backend) -> None:
 
 
 async def the_tail_is_what_is_within(backend: Backend) -> None:
-    """What follows a snapshot is filtered as the snapshot is, and whole commits stay whole."""
+    """The changes after a snapshot are filtered as the snapshot is, and commits stay whole."""
     readers = {within: await reading(backend, within) for within in FILTERS}
     for reader in readers.values():
         await reader.until_snapshot()
@@ -137,7 +141,7 @@ async def the_tail_is_what_is_within(backend: Backend) -> None:
 
 
 async def kinds_are_those_of_what_is_stored(backend: Backend) -> None:
-    """Each once, in order; one whose last resource is deleted is none any more."""
+    """kinds() returns each kind with resources once, in order, and drops a kind when its last resource is deleted."""
     must(await backend.kinds() == [], "an empty store has kinds")
     only = thing("only", kind=OTHER_KIND)
     at = await put(backend, only)
@@ -145,34 +149,36 @@ async def kinds_are_those_of_what_is_stored(backend: Backend) -> None:
         await put(backend, thing(name))
     must(await backend.kinds() == sorted([KIND, OTHER_KIND]), f"the kinds are {await backend.kinds()}")
     await remove(backend, only, str(at.revision))
-    must(await backend.kinds() == [KIND], "a kind of which nothing is left is among the kinds")
+    must(await backend.kinds() == [KIND], "kinds() returned a kind without resources")
 
 
 async def what_an_owner_owns_is_found_by_its_uid(backend: Backend) -> None:
-    """By the exact uid, over all kinds and tenancies; another uid, or none, owns nothing."""
+    """list_by_owner() finds resources by the owner's exact uid, over all kinds and tenancies. Another uid, or none,
+    owns nothing.
+    """
     await put(backend, thing("a", owner_uid="o1"))
     await put(backend, thing("b", owner_uid="o1", kind=OTHER_KIND, partition="p"))
     await put(backend, thing("c", owner_uid="o2"))
     await put(backend, thing("d"))
-    must(await _owned(backend, "o1") == ["a", "b"], "not exactly what an owner owns was found")
-    must(await _owned(backend, "o2") == ["c"], "not exactly what an owner owns was found")
+    must(await _owned(backend, "o1") == ["a", "b"], "list_by_owner() did not find what o1 owns")
+    must(await _owned(backend, "o2") == ["c"], "list_by_owner() did not find what o2 owns")
     for uid in ("o", "O1", ""):
         must(await _owned(backend, uid) == [], f"the uid {uid!r} owns something")
 
 
 async def what_an_owner_owned_outlives_it(backend: Backend) -> None:
-    """Owned resources are found when their owner is gone, and no longer when they are gone themselves."""
+    """Owned resources are found after their owner is deleted, and no longer after they are deleted themselves."""
     at = await put(backend, owner := thing("owner"))
     first = await put(backend, resource := thing("a", owner_uid=uid_of(owner)))
     await put(backend, thing("b", owner_uid=uid_of(owner)))
     await remove(backend, owner, str(at.revision))
-    must(await _owned(backend, uid_of(owner)) == ["a", "b"], "the deletion of an owner hid what it owned")
+    must(await _owned(backend, uid_of(owner)) == ["a", "b"], "the deletion of an owner hid its resources")
     again = await put(backend, thing("a", "again", uid=uid_of(resource), owner_uid=uid_of(owner)), str(first.revision))
-    must(await _owned(backend, uid_of(owner)) == ["a", "b"], "a write of an owned resource hid it or doubled it")
+    must(await _owned(backend, uid_of(owner)) == ["a", "b"], "a write of an owned resource hid it or duplicated it")
     await remove(backend, resource, str(again.revision))
     must(await _owned(backend, uid_of(owner)) == ["b"], "a deleted resource is still owned")
     await put(backend, thing("a", owner_uid="another"))
-    must(await _owned(backend, uid_of(owner)) == ["b"], "a name's second incarnation has its first one's owner")
+    must(await _owned(backend, uid_of(owner)) == ["b"], "the second incarnation of a name has the owner of the first")
 
 
 async def _owned(backend: Backend, uid: str) -> list[str]:

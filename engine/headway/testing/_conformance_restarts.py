@@ -31,11 +31,7 @@ from headway.testing._conformance_truth import Truth
 
 
 class Reopened:
-    """One store, opened as often as a check likes: ``async with store.open() as backend``.
-
-    Attributes:
-        restore: as the store's author gave it.
-    """
+    """A store that a check can open several times: ``async with store.open() as backend``."""
 
     def __init__(
         self,
@@ -48,18 +44,21 @@ class Reopened:
     async def restore(self) -> None:
         """Restore the closed store from a copy of itself as it is now."""
         if self._restore is None:
-            fail("this store says nothing of how it is restored")
+            fail("this store has no restore function")
         await self._restore()
 
 
 async def a_closed_store_ends_its_watches(store: Reopened) -> None:
-    """Whoever waits for a change, or asks for one later, is told by a named error that the store is closed."""
+    """Closing a store ends its watches: a pending or later next() raises a HeadwayError."""
     waiting = trio.Event()
     ended: list[BaseException | StreamItem] = []
 
     async def wait_for_more(backend: Backend) -> None:
         watch = await backend.watch(KIND, EVERYTHING)
-        must(isinstance(await watch.next(), EndOfSnapshot), "a watch of nothing begins otherwise")
+        must(
+            isinstance(await watch.next(), EndOfSnapshot),
+            "a watch of an empty store does not begin with the end of its snapshot",
+        )
         waiting.set()
         for _ in range(2):
             try:
@@ -71,12 +70,14 @@ async def a_closed_store_ends_its_watches(store: Reopened) -> None:
         async with trio.open_nursery() as nursery, store.open() as backend:
             nursery.start_soon(wait_for_more, backend)
             await waiting.wait()
-    must(not patience.cancelled_caught, "a watch of a closed store is waited for in vain")
-    must(all(isinstance(each, HeadwayError) for each in ended), f"a watch of a closed store said {ended}")
+    must(not patience.cancelled_caught, "next() of a watch of a closed store never returned")
+    must(all(isinstance(each, HeadwayError) for each in ended), f"a watch of a closed store returned {ended}")
 
 
 async def what_was_acknowledged_is_there_again(store: Reopened) -> None:
-    """Resources, kinds and what owners own, field for field and at their versions; what was deleted is not."""
+    """Resources, kinds and owned resources are the same after reopening, field for field. Deleted resources stay
+    deleted.
+    """
     truth = Truth()
     async with store.open() as backend:
         async with truth.writing(backend):
@@ -85,33 +86,38 @@ async def what_was_acknowledged_is_there_again(store: Reopened) -> None:
         before = [await backend.list(kind, EVERYTHING) for kind in (KIND, OTHER_KIND)]
     async with store.open() as backend:
         for kind, (found, _) in zip((KIND, OTHER_KIND), before, strict=True):
-            must((await backend.list(kind, EVERYTHING))[0] == found, "a list is another one after reopening")
-        must(held((await backend.list(KIND, EVERYTHING))[0]) == truth.at(backend.position), "not what was acknowledged")
-        must(await backend.kinds() == sorted([KIND, OTHER_KIND]), "the kinds are others after reopening")
+            must((await backend.list(kind, EVERYTHING))[0] == found, "a list is different after reopening")
+        must(
+            held((await backend.list(KIND, EVERYTHING))[0]) == truth.at(backend.position),
+            "the store does not have what was acknowledged",
+        )
+        must(await backend.kinds() == sorted([KIND, OTHER_KIND]), "the kinds are different after reopening")
         owned, _ = await backend.list_by_owner("o")
-        must([name_of(each) for each in owned] == ["other"], "an owner owns something else after reopening")
+        must([name_of(each) for each in owned] == ["other"], "an owner owns different resources after reopening")
         reader = await reading(backend)
         await reader.until_snapshot()
         must(reader.held == held(before[0][0]), "a snapshot is not what was stored before")
 
 
 async def revisions_go_on_after_reopening(store: Reopened) -> None:
-    """The store has its id and a new incarnation, stands no lower than it did, and its next revision is above all."""
+    """A reopened store has the same id, a new session and a position that is not lower. Its next revision is above all
+    others.
+    """
     async with store.open() as backend:
         await put(backend, thing("a"))
         last = (await backend.raise_fence("c", "m", 0, 0)).position
     for _ in range(3):
         async with store.open() as backend:
             here = backend.position
-            must(here.store_id == last.store_id, "a store has another id when it is opened again")
-            must(here.session != last.session, "two openings of a store are one incarnation")
-            must(here.revision >= last.revision, "a store stands lower when it is opened again")
+            must(here.store_id == last.store_id, "the store id changed by reopening")
+            must(here.session != last.session, "two openings of a store have the same session")
+            must(here.revision >= last.revision, "the position went down by reopening")
             last = await put(backend, thing(f"n{here.revision}"))
-            must(last.revision > here.revision, "a revision was given out twice")
+            must(last.revision > here.revision, "a revision was used twice")
 
 
 async def positions_of_before_can_be_resumed_from(store: Reopened) -> None:
-    """A watch goes on after reopening from any position of before, and says everything since, once."""
+    """After reopening, a watch can resume from any earlier position, and delivers everything since, once."""
     truth = Truth()
     async with store.open() as backend:
         begun = backend.position
@@ -124,45 +130,52 @@ async def positions_of_before_can_be_resumed_from(store: Reopened) -> None:
         here = backend.position
         for position in positions:
             reader = await reading(backend, after=position)
-            # As of this opening, or, in a store that several have open at once, as of the one that made the revision.
+            # With the session of this opening, or, in a store that several processes have open, the session that made
+            # the revision.
             resumed = [Bookmark(at, resumed=True) for at in (here._replace(revision=position.revision), position)]
-            must(await reader.next() in resumed, "a watch did not say that it was resumed, and where")
+            must(await reader.next() in resumed, "a watch did not begin with a bookmark that it was resumed, and where")
             await reader.until(here.revision)
-            must(told(reader.changes) == truth.after(position), "resumed over a reopening: not exactly what followed")
+            must(
+                told(reader.changes) == truth.after(position), "resumed over a reopening: not exactly the later changes"
+            )
 
 
 async def fences_outlive_a_reopening(store: Reopened) -> None:
-    """What a raised fence refused it refuses afterwards, and what was settled is known."""
+    """A raised fence and its checkpoint survive reopening."""
     async with store.open() as backend:
         raised = await backend.raise_fence("c", "m", 3, 4)
         await backend.record_checkpoint(raised.fence, raised.checkpoint + 7)
     async with store.open() as backend:
         await refused(FenceLowered, put(backend, thing("late"), fence=Fence("c", "m", 3, 3)), "a write below its fence")
-        await refused(FenceLowered, backend.raise_fence("c", "m", 3, 4), "raising a fence to where it stands")
+        await refused(FenceLowered, backend.raise_fence("c", "m", 3, 4), "a raise of a fence to where it is")
         again = await backend.raise_fence("c", "m", 0, 0)
         must(again.fence.term == 4, "a fence's next term is not one above the one before the reopening")
-        must(again.checkpoint == raised.checkpoint + 7, "what was settled is forgotten after reopening")
+        must(again.checkpoint == raised.checkpoint + 7, "the checkpoint was lost by reopening")
 
 
 async def a_lease_counts_as_held_after_reopening(store: Reopened) -> None:
-    """For a whole ttl: nobody else gets it, its holder can keep it, and its terms go on above."""
+    """A lease is still held after reopening, for a full ttl: no other holder gets it, its holder can renew it, and
+    terms go on above.
+    """
     async with store.open() as backend:
         term = (await backend.acquire_lease("c", "a", 600.0)).held.lease.term
         ended = (await backend.acquire_lease("d", "a", 600.0)).held.lease.term
         await backend.release_lease("d", "a", ended)
     async with store.open() as backend:
         other = await backend.acquire_lease("c", "b", 600.0)
-        must(not other.acquired and other.held.lease.term == term, "a lease that was held went to another")
+        must(not other.acquired and other.held.lease.term == term, "another holder acquired a lease that is held")
         await backend.keep_lease("c", "a", term)
         taken = await backend.acquire_lease("d", "b", 600.0)
-        must(taken.acquired and taken.held.lease.term > ended, "a term was given out twice")
+        must(taken.acquired and taken.held.lease.term > ended, "a term was granted twice")
         await refused(
             FenceLowered, put(backend, thing("late"), fence=Fence("d", "", ended, 9)), "a write of an old term"
         )
 
 
 async def a_restored_store_is_another(store: Reopened) -> None:
-    """The content is that of the copy, under a new id and above all revisions of before; no watch goes on in it."""
+    """A restored store has the content of the copy, a new id and a position above all earlier revisions. No earlier
+    watch resumes in it.
+    """
     async with store.open() as backend:
         at = await put(backend, kept := thing("kept", "text", owner_uid="o"))
         gone = await put(backend, deleted := thing("deleted"))
@@ -172,15 +185,18 @@ async def a_restored_store_is_another(store: Reopened) -> None:
     await store.restore()
     async with store.open() as backend:
         here = backend.position
-        must(here.store_id != before.store_id, "a restored store has the id of the one it was restored from")
-        must(here.revision >= before.revision, "a restored store stands below the one it was restored from")
+        must(here.store_id != before.store_id, "a restored store has the same id as before")
+        must(here.revision >= before.revision, "the position went down by restoring")
         for position in (before, at):
             await refused(StoreMismatch, backend.watch(KIND, EVERYTHING, position), "resuming in a restored store")
         found, _ = await backend.list(KIND, EVERYTHING)
-        must([(name_of(each), uid_of(each)) for each in found] == [("kept", uid_of(kept))], "not the copy's content")
+        must(
+            [(name_of(each), uid_of(each)) for each in found] == [("kept", uid_of(kept))],
+            "a restored store does not have the copy's content",
+        )
         owned, _ = await backend.list_by_owner("o")
-        must(len(owned) == 1, "an owner owns something else after restoring")
-        must((await backend.raise_fence("c", "m", 0, 0)).fence.term > 5, "a term went back by restoring")
+        must(len(owned) == 1, "an owner owns different resources after restoring")
+        must((await backend.raise_fence("c", "m", 0, 0)).fence.term > 5, "a term went down by restoring")
 
 
 ON_REOPENED = [
@@ -190,9 +206,9 @@ ON_REOPENED = [
     fences_outlive_a_reopening,
     a_lease_counts_as_held_after_reopening,
 ]
-"""Those for stores that are durable."""
+"""The checks for durable stores."""
 
 ON_RESTORED = [a_restored_store_is_another]
-"""Those for stores that can be restored."""
+"""The checks for stores that can be restored."""
 
 CHECKS = [a_closed_store_ends_its_watches, *ON_REOPENED, *ON_RESTORED]

@@ -1,4 +1,4 @@
-"""What was stored at any revision: recomputed from what writers have been told of their commits."""
+"""The expected contents at any revision, computed from the writers' commits."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from headway.storage import Backend, Operation
 from headway.testing._conformance_tools import Held, putting, removing, thing
 
 WRITERS = ("u", "v", "w", "x")
-"""The writers of `Truth.writing`; the names that one writes begin with its letter."""
+"""The writers of `Truth.writing`. The names of a writer's resources begin with its letter."""
 
 
 class Fact(NamedTuple):
-    """What one commit did to one name."""
+    """The effect of one commit on one name."""
 
     revision: int
     name: str
@@ -27,10 +27,10 @@ class Fact(NamedTuple):
 
 
 class Truth:
-    """The commits of writers who each write resources of their own, complete once they have ended.
+    """The commits of writers that each write resources of their own. They are complete once the writers have ended.
 
     Attributes:
-        ended: is set when all writers of `writing` have ended.
+        ended: set when all writers of `writing` have ended.
     """
 
     def __init__(self) -> None:
@@ -39,14 +39,14 @@ class Truth:
 
     @property
     def done(self) -> bool:
-        """Whether all writers of `writing` have ended."""
+        """True if all writers of `writing` have ended."""
         return self.ended.is_set()
 
     @asynccontextmanager
     async def writing(self, backend: Backend, *, steps: int = 25) -> AsyncIterator[trio.Nursery]:
-        """Writers for the length of the block and longer; the nursery is for those who look meanwhile.
+        """Run writers. Yields a nursery for tasks that read at the same time.
 
-        Who looks goes on until `done`.
+        The block ends when the writers and these tasks have ended; a reading task should run until `done`.
         """
         async with trio.open_nursery() as lookers:
 
@@ -60,7 +60,7 @@ class Truth:
             yield lookers
 
     async def write(self, backend: Backend, writer: str, steps: int = 25) -> None:
-        """Create, change and delete three resources that nobody else writes, one or two in a commit."""
+        """Create, change and delete three resources that no other writer touches, one or two in a commit."""
         choose = random.Random(writer)
         there: dict[str, tuple[str, str]] = {}
         names = [f"{writer}{letter}" for letter in "abc"]
@@ -81,7 +81,7 @@ class Truth:
                     there[fact.name] = (fact.uid, str(revision))
 
     def at(self, position: Position) -> Held:
-        """What was stored where a position is."""
+        """Return what was stored at a position."""
         there: Held = {}
         for revision, name, uid, deleted in sorted(self._facts):
             if revision > position.revision:
@@ -92,7 +92,7 @@ class Truth:
         return there
 
     def after(self, position: Position) -> Sequence[tuple[int, str, bool]]:
-        """The changes after a position, as `told` has them."""
+        """Return the changes after a position, in the form of `told`."""
         return [
             (fact.revision, fact.name, fact.deleted)
             for fact in sorted(self._facts)
@@ -101,10 +101,10 @@ class Truth:
 
 
 def owner_of(writer: str) -> str:
-    """The uid of what owns all that a writer has written."""
+    """Return the uid of the owner of all resources of a writer."""
     return f"owner-of-{writer}"
 
 
 def written_by(writer: str, there: Held) -> Held:
-    """The part of a state that one writer has written."""
+    """Return the part of a state that one writer has written."""
     return {key: value for key, value in there.items() if key[2].startswith(writer)}

@@ -1,4 +1,4 @@
-"""The rules of converters, held against payloads that are made from the schema."""
+"""The rules of converters, checked with payloads made from the schema."""
 
 from __future__ import annotations
 
@@ -31,29 +31,30 @@ Type = ResourceType[Any]
 def check_converters(
     app: App | Registry, *, examples: int = 100, values: Mapping[type[Any], SearchStrategy[Any]] | None = None
 ) -> None:
-    """Hold every converter of an app to its rules, with payloads made from the schema by Hypothesis.
+    """Check that every converter of an app keeps its rules, with payloads that Hypothesis makes from the schema.
 
     1. ``up`` loses nothing: ``down(up(x)) == x``.
-    2. What is written in an older version and merged into a newer one is read back as it was written, and writing back
-       what was read changes nothing. Elements of lists that ``down`` leaves out stay in the merge. A converter breaks
-       this rule if the elements that it keeps cannot be found again by their field with the lowest number: servers
-       refuse such writes.
-    3. A converter gives the same result every time, and a payload of its version. It does not change its argument.
+    2. What is written in an older version and merged into a newer one reads back as it was written, and writing back
+    what was read changes nothing. Elements of lists that ``down`` leaves out stay in the merge. A converter breaks this
+    rule if the elements that it keeps cannot be found again by their field with the lowest number: servers reject such
+    writes.
+    3. A converter gives the same result every time, a payload of its version, and does not change its argument.
 
-    The payloads are the same in every run.
+    The payloads are the same in every run. This function needs Hypothesis.
 
     Args:
-        app: whose converters; a registry will do.
-        examples: how many payloads are tried for each rule.
-        values: what payloads of a class to try instead, by the class: for one in which not every value is legal.
+        app: the app or registry with the converters.
+        examples: the number of payloads to try for each rule.
+        values: strategies by message class, for classes in which not every value is valid.
 
-    Raises AssertionError that names the rule, the converter and the smallest payload that breaks it; DeclarationError
-    for an app without converters, and for arguments of a wrong kind. Needs Hypothesis.
+    Raises:
+        AssertionError: if a rule is broken; names the rule, the converter and the smallest payload that breaks it.
+        DeclarationError: if the app has no converters, or an argument is of the wrong type.
     """
     registry = _registry(app)
     _check_examples(examples)
     if not registry.chains:
-        raise DeclarationError("there are no converters to check: declare them by app.converter(...)")
+        raise DeclarationError("there are no converters to check: declare them with app.converter(...)")
     try:
         from headway.testing._payloads import payloads
     except ModuleNotFoundError as error:
@@ -74,13 +75,13 @@ def check_converters(
 
 def _check_examples(given: object) -> None:
     if not isinstance(given, int) or isinstance(given, bool) or given < 1:
-        raise DeclarationError(f"examples={given!r} must be a whole number from 1 on, such as 100")
+        raise DeclarationError(f"examples={given!r} must be an integer >= 1, such as 100")
 
 
 def _registry(app: object) -> Registry:
     found = app.registry if isinstance(app, App) else app
     if not isinstance(found, Registry):
-        raise DeclarationError(f"check_converters({app!r}) must be given an App or its registry")
+        raise DeclarationError(f"check_converters({app!r}) expects an App or its registry")
     return found
 
 
@@ -89,7 +90,7 @@ def _strategies(values: object) -> dict[type[Any], SearchStrategy[Any]]:
 
     if values is None:
         return {}
-    right = "strategies of Hypothesis by message classes, such as values={Team: a_strategy}"
+    right = "a mapping of message classes to Hypothesis strategies, such as values={Team: a_strategy}"
     if not isinstance(values, Mapping):
         raise DeclarationError(f"values={values!r} must be {right}")
     for cls, strategy in values.items():
@@ -109,7 +110,7 @@ def _hold(rule: Callable[..., object], examples: int, *strategies: SearchStrateg
         database=None,
         deadline=None,
         derandomize=True,
-        # Without its explanations, which take seconds: the message says what is wrong.
+        # Without Hypothesis's explanations, which take seconds: the message of the assertion is enough.
         phases=[Phase.explicit, Phase.generate, Phase.shrink],
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
     )
@@ -121,7 +122,7 @@ def _hold(rule: Callable[..., object], examples: int, *strategies: SearchStrateg
 
 
 def _converted(chain: VersionChain, payload: Any, version: Type, wanted: Type) -> Any:
-    # A converter that changes its argument must change neither what is compared later nor what the error shows.
+    # Copied, so that a converter that changes its argument affects neither later comparisons nor the error message.
     given = copy_message(payload)
     try:
         result = chain.converted(given, version.name.version, wanted.name.version)
@@ -153,7 +154,7 @@ def _loses_nothing(chain: VersionChain, older: Type, newer: Type, payload: Any) 
     back = _converted(chain, there, newer, older)
     assert equal(back, payload), (
         f"{older.name} → {newer.name} → {older.name} must lose nothing: {payload!r} became {there!r}, and then "
-        f"{back!r}, with another {', '.join(different_fields(payload, back))}"
+        f"{back!r}, which differs in {', '.join(different_fields(payload, back))}"
     )
 
 
@@ -166,6 +167,6 @@ def _merges(chain: VersionChain, older: Type, newest: Type, stored: Any, wanted:
             return
     raise AssertionError(
         f"what is written as {older.name} must be read back: {wanted!r}, written over {stored!r}, became {result!r}, "
-        f"which is read as {read!r}, with another {', '.join(different_fields(wanted, read))}; "
-        "servers refuse such a write"
+        f"which is read as {read!r} and differs in {', '.join(different_fields(wanted, read))}; "
+        "servers reject such a write"
     )

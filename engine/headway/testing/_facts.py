@@ -1,6 +1,6 @@
-"""What a process can see of a store, as facts that are written down: plain tuples, a line of JSON each. Pure.
+"""The facts that a process can observe about a store, as plain tuples with one line of JSON each. Pure.
 
-A `History` of the facts of many processes judges the store. A `RecordingChannel` makes most of them by itself.
+A `History` judges the store by the facts of many processes. A `RecordingChannel` makes most of them by itself.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from typing import Any, NamedTuple
 from headway.resource import Change, Key, Kind, pb, resource_key
 
 Times = tuple[float, float]
-"""When a call was sent, and when it was answered, by a clock that all the processes share."""
+"""The times at which a call was sent and answered, by a clock that all the processes share."""
 
 
 class Told(NamedTuple):
-    """One resource as a watch or an answer has told it.
+    """A resource, as delivered by a watch or a reply.
 
     Attributes:
-        revision: of the change; of a resource in a snapshot its version.
-        digest: stands for its content; of a deletion empty.
-        more: whether more of the same commit follows in the watch.
+        revision: the revision of the change; for a resource in a snapshot, its version.
+        digest: a digest of its content; empty for a deletion.
+        more: true if the watch delivers more of the same commit after it.
     """
 
     revision: int
@@ -33,11 +33,11 @@ class Told(NamedTuple):
 
 
 class WatchOpened(NamedTuple):
-    """A watch was opened, with a snapshot or (``after``) to go on from a revision.
+    """A watch was opened, with a snapshot, or to resume after the revision ``after``.
 
     Attributes:
-        watch: a name that no other watch of the history has.
-        within: partition and namespace exactly, or ``*`` for any, and the start of the name.
+        watch: a name that is unique within the history.
+        within: the partition and namespace, or ``*`` for any, and a prefix of the name.
     """
 
     watch: str
@@ -47,14 +47,14 @@ class WatchOpened(NamedTuple):
 
 
 class SnapshotTold(NamedTuple):
-    """Some of what was there."""
+    """A part of a snapshot was delivered."""
 
     watch: str
     resources: tuple[Told, ...]
 
 
 class SnapshotEnded(NamedTuple):
-    """Everything that was there at this revision has been told."""
+    """The snapshot of this revision has been delivered completely."""
 
     watch: str
     store_id: str
@@ -62,14 +62,14 @@ class SnapshotEnded(NamedTuple):
 
 
 class ChangesTold(NamedTuple):
-    """Changes, in the order in which they were told."""
+    """Changes were delivered, in this order."""
 
     watch: str
     changes: tuple[Told, ...]
 
 
 class BookmarkTold(NamedTuple):
-    """Everything up to this revision has been told."""
+    """A bookmark was delivered: the watch has delivered everything up to this revision."""
 
     watch: str
     store_id: str
@@ -81,13 +81,13 @@ class WriteAnswered(NamedTuple):
     """A write was answered, or its outcome is unknown.
 
     Attributes:
-        who: the process that wrote; a process that was started again is another one.
-        fence: the write's (controller, member, term), if it bore one.
-        outcome: ``acknowledged``, ``refused`` (it has certainly not happened), or ``unknown``.
-        digest: what was to be stored; of a deletion empty.
-        revision: of the answer's position.
-        stored: what the answer says to be stored under the key at that revision; None: nothing.
-        expected: the version that the write was to replace, if it named one.
+        who: the process that wrote. A restarted process counts as another one.
+        fence: the write's (controller, member, term), if it had a fence.
+        outcome: ``acknowledged``, ``refused`` (certainly not stored) or ``unknown``.
+        digest: a digest of what was to be stored; empty for a deletion.
+        revision: the revision of the reply's position.
+        stored: what the reply says is stored under the key at that revision; None if nothing is.
+        expected: the version that the write was to replace, or 0 if it named none.
     """
 
     who: str
@@ -103,7 +103,7 @@ class WriteAnswered(NamedTuple):
 
 
 class ReadAnswered(NamedTuple):
-    """A read of the store was answered; ``version`` 0: nothing was there."""
+    """A read of the store was answered. ``version`` is 0 if the resource was not found."""
 
     who: str
     kind: Kind
@@ -114,11 +114,11 @@ class ReadAnswered(NamedTuple):
 
 
 class CacheSeen(NamedTuple):
-    """What a cache held of a kind: the version of each key.
+    """The contents of a cache for one kind: the version of each key.
 
     Attributes:
-        cache: a name for one life of one cache: what is seen under it may never go back.
-        revision: up to which the cache says it is complete.
+        cache: a unique name for one life of one cache. Within that life, no key may go back.
+        revision: the frontier: the cache is complete up to this revision.
     """
 
     cache: str
@@ -139,8 +139,8 @@ class ReconcileDone(NamedTuple):
     """A key was reconciled without failure.
 
     Attributes:
-        began: when, by the clock of `Times`.
-        seen: of each kind, the revision up to which the cache was complete when it began.
+        began: the start, by the clock of `Times`.
+        seen: for each kind, the cache's frontier at the start.
     """
 
     who: str
@@ -151,8 +151,10 @@ class ReconcileDone(NamedTuple):
 
 
 class DeletionsMissed(NamedTuple):
-    """A run has said that it can't know what of a kind was deleted after a revision and before it began, which was at
-    ``upto`` at the latest (`DeletionsUnknown`).
+    """A run reported that it cannot know all deletions of a kind (`DeletionsUnknown`).
+
+    It may have missed deletions after the revision ``after`` and up to ``upto``. The run began at ``upto`` at the
+    latest.
     """
 
     who: str
@@ -179,15 +181,21 @@ _FACTS: dict[str, Any] = {each.__name__: each for each in Fact.__args__}
 
 
 def fact_line(fact: Fact) -> str:
-    """A fact as a line of JSON, without its end of line."""
+    """Return a fact as a line of JSON, without a newline."""
     return json.dumps([type(fact).__name__, *fact], separators=(",", ":"))
 
 
 def read_fact(line: str) -> Fact:
-    """The fact that `fact_line` has made a line of. Raises ValueError for anything else."""
+    """Return the fact of a line made by `fact_line`.
+
+    Raises:
+        ValueError: if the line is not such a fact.
+    """
     name, *values = json.loads(line)
     if name not in _FACTS:
-        raise ValueError(f"{line[:80]!r} is no fact of a history: its first value is one of {', '.join(_FACTS)}")
+        raise ValueError(
+            f"{line[:80]!r} is not a fact of a history: its first value must be one of {', '.join(_FACTS)}"
+        )
     fact = _FACTS[name](*map(_tuples, values))
     if isinstance(fact, SnapshotTold):
         return fact._replace(resources=tuple(Told(*each) for each in fact.resources))
@@ -204,7 +212,7 @@ def _tuples(value: Any) -> Any:
 
 
 def digest_of(resource: pb.Resource) -> str:
-    """Stands for what a writer decides of a resource: its data and its status."""
+    """Return a digest of the parts of a resource that writers decide: its data and its status."""
     content = hashlib.blake2b(b"" if resource.data is None else resource.data.value, digest_size=8)
     for key in sorted(resource.status):
         content.update(key.encode() + bytes(resource.status[key]))
@@ -212,13 +220,13 @@ def digest_of(resource: pb.Resource) -> str:
 
 
 def told_of(resource: pb.Resource) -> Told:
-    """A resource that is stored."""
+    """Return a stored resource as `Told`."""
     uid = resource.id.uid if resource.id is not None else ""
     return Told(int(resource.version), resource_key(resource), uid, digest_of(resource))
 
 
 def told_of_change(change: Change) -> Told:
-    """A change as a watch tells it."""
+    """Return a change delivered by a watch as `Told`."""
     told = told_of(change.resource)
     if not change.deleted:
         return told._replace(more=change.more)

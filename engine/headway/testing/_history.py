@@ -1,4 +1,4 @@
-"""The judge of what many processes have seen of one store. Pure."""
+"""The judge of a history: of what many processes have seen of one store. Pure."""
 
 from __future__ import annotations
 
@@ -13,60 +13,61 @@ from headway.testing._history_watches import WatchJudge
 
 HISTORY_RULES: Mapping[str, str] = MappingProxyType(
     {
-        "ordered": "a watch tells changes in order of revision, and none at or below its snapshot's",
-        "unique": "a watch tells no change twice",
-        "reliable": "a watch leaves out no change between two that it tells",
-        "atomic": "a watch tells a commit whole",
-        "resumable": "a watch that is resumed tells every change after its position, and none before it",
-        "bookmarkable": "everything up to a bookmark has been told before it",
-        "snapshot": "a snapshot has what was there at its revision, and nothing else",
-        "gapless": "nothing is left out between a snapshot and the first change after it",
-        "agreed": "everybody is told the same of a revision",
-        "one store": "all positions are of one store id",
-        "witnessed": "of every kind that was written some watch reaches beyond the last acknowledged write",
+        "ordered": "a watch delivers changes in order of revision, and none at or below its snapshot's",
+        "unique": "a watch delivers no change twice",
+        "reliable": "a watch leaves out no change between two that it delivers",
+        "atomic": "a watch delivers a commit whole",
+        "resumable": "a resumed watch delivers every change after its position, and none before it",
+        "bookmarkable": "everything up to a bookmark is delivered before it",
+        "snapshot": "a snapshot has what was stored at its revision, and nothing else",
+        "gapless": "no change is left out between a snapshot and the first change after it",
+        "agreed": "all readers get the same for a revision",
+        "one store": "all positions have the same store id",
+        "witnessed": "for every kind that was written, some watch reaches the last acknowledged write",
         "durable": "no acknowledged write is lost",
-        "refused": "what was refused never happens",
-        "replaced": "a write that names the version that it replaces has replaced that one",
-        "once": "a revision is given to one write",
-        "in order": "a write that is sent after another one was acknowledged has a higher revision",
-        "linearizable": "a read sees what was acknowledged before it was sent, and answers what was there",
+        "refused": "a rejected write never takes effect",
+        "replaced": "a write that names the version it replaces has replaced that version",
+        "once": "a revision belongs to one write",
+        "in order": "a write sent after the acknowledgment of another has a higher revision",
+        "linearizable": "a read sees what was acknowledged before it was sent, and returns what was stored",
         "monotonic": "no version goes back in any cache, and no deleted resource comes back",
-        "one cut": "a cache holds what was there at its revision, and later only what its own writers know",
-        "one holder": "no two processes hold one term, or write in one",
-        "fenced": "nothing of a term is written after a later term has written",
-        "reconciled": "every key is reconciled after the last change that it is owed for",
+        "one cut": "a cache holds what was stored at its revision, and later changes only of its own writers",
+        "one holder": "no two processes hold the same term, or write in it",
+        "fenced": "nothing is written in a term after a write in a later term",
+        "reconciled": "every key is reconciled after the last change that calls for it",
     }
 )
-"""What `History.check` looks for: the rules by name, each as the sentence that is true of a good store."""
+"""The rules that `History.check` checks, by name. Each sentence is true of a correct store."""
 
 
 class History:
-    """Facts of any number of processes about one store, in any order but that in which each of them saw its own.
+    """The facts of any number of processes about one store.
 
-    ``history.check()`` after a test in which processes wrote, watched and were killed; see `RecordingChannel`.
+    Add each process's facts in the order of their occurrence; the order between processes does not matter. Call
+    ``history.check()`` after a test with processes that wrote, watched and were killed. See `RecordingChannel`.
     """
 
     def __init__(self, facts: Iterable[Fact] = ()) -> None:
         self.facts: list[Fact] = list(facts)
 
     def add(self, fact: Fact) -> None:
-        """One more fact."""
+        """Add a fact."""
         self.facts.append(fact)
 
     def read(self, lines: Iterable[str]) -> None:
-        """Facts as a process has written them down by `fact_line`.
+        """Add the facts that a process has written with `fact_line`.
 
-        A last line that was not finished is left out: its process was killed in it.
+        An unfinished last line is left out: the process was killed while writing it.
         """
         for line in lines:
             if line.endswith("\n"):
                 self.add(read_fact(line))
 
     def violations(self, owes: Owes | None = None) -> list[Violation]:
-        """What breaks a rule, each sentence once. Empty: nothing was found.
+        """Return the violations, without duplicates. An empty list means that none was found.
 
-        ``owes`` says which keys a controller has to reconcile because of a key's change; without it nothing is said of
-        reconciles.
+        ``owes`` maps a change to the keys that a controller has to reconcile because of it. Without it, reconciles are
+        not judged.
         """
         found: dict[Violation, None] = {}
 
@@ -84,13 +85,13 @@ class History:
         for judge in judges.values():
             judge.compare(truth)
         if len(stores := {store_id for judge in judges.values() for store_id in judge.store_ids}) > 1:
-            blame("one store", f"there are positions of {', '.join(sorted(stores))}")
+            blame("one store", f"the positions are of different stores: {', '.join(sorted(stores))}")
         reached: dict[Kind, int] = {}
         for judge in judges.values():
             reached[judge.kind] = max(reached.get(judge.kind, 0), judge.upto or 0)
         for kind, _, revision in truth.acknowledged:
             if revision > reached.get(kind, 0):
-                blame("witnessed", f"no watch of {kind[1]} has told anything from {reached.get(kind, 0)} on")
+                blame("witnessed", f"no watch of {kind[1]} has delivered anything after {reached.get(kind, 0)}")
         judge_writes(self.facts, truth, blame)
         judge_times(self.facts, truth, blame)
         judge_caches(self.facts, truth, blame)
@@ -100,7 +101,7 @@ class History:
         return list(found)
 
     def check(self, owes: Owes | None = None) -> None:
-        """Raise AssertionError with the violations, if there are any, the first twenty in words."""
+        """Raise AssertionError if there are violations. The message has the first twenty."""
         found = self.violations(owes)
         if found:
             lines = [f"{rule}: {sentence}" for rule, sentence in found[:20]]

@@ -19,11 +19,15 @@ from headway.testing._facts import (
 from headway.testing._history_truth import Blame, Truth, place
 
 Owes = Mapping[str, Mapping[Kind, Callable[[Key], Iterable[Key]]]]
-"""By controller, and by kind: the keys that it has to reconcile because of a change of a key of that kind."""
+"""For each controller and kind, a function from a changed key to the keys that the controller must reconcile."""
 
 
 def judge_writes(facts: Sequence[Fact], truth: Truth, blame: Blame) -> None:
-    """A revision is one write's, a write replaced what it was to replace, and what was refused never happened."""
+    """Check the rules of writes.
+
+    A revision belongs to one write, a write replaced the version that it was to replace, and a rejected write never
+    took effect.
+    """
     writes = [fact for fact in facts if isinstance(fact, WriteAnswered)]
     owners: dict[int, WriteAnswered] = {}
     for write in _committed(writes):
@@ -32,7 +36,7 @@ def judge_writes(facts: Sequence[Fact], truth: Truth, blame: Blame) -> None:
             both = f"{place(other.kind, other.key)} and {place(write.kind, write.key)}"
             blame("once", f"revision {write.revision} was given to {both}")
         before = truth.latest(write.kind, write.key, write.revision - 1)
-        # A write that found what it wanted stored has replaced nothing.
+        # A write that found its content already stored has replaced nothing.
         if (
             write.expected not in (0, write.revision)
             and before is not None
@@ -49,11 +53,11 @@ def judge_writes(facts: Sequence[Fact], truth: Truth, blame: Blame) -> None:
     }
     for write in writes:
         if write.outcome == "refused" and sent[write.digest] == 1 and (write.digest, write.key) in happened:
-            blame("refused", f"a write of {place(write.kind, write.key)} by {write.who} was refused, and has happened")
+            blame("refused", f"a write of {place(write.kind, write.key)} by {write.who} was rejected, but took effect")
 
 
 def _committed(writes: Sequence[WriteAnswered]) -> list[WriteAnswered]:
-    """The acknowledged writes that stored something, or found it stored by the last commit."""
+    """Return the acknowledged writes that stored something, or found it stored by the last commit."""
     return [
         each
         for each in writes
@@ -62,7 +66,7 @@ def _committed(writes: Sequence[WriteAnswered]) -> list[WriteAnswered]:
 
 
 def judge_times(facts: Sequence[Fact], truth: Truth, blame: Blame) -> None:
-    """What is sent when a write has been acknowledged comes after it: a write is later, a read sees it."""
+    """Check that calls sent after the acknowledgment of a write come after it: writes are later, and reads see it."""
     writes = _committed([fact for fact in facts if isinstance(fact, WriteAnswered)])
     reads = [fact for fact in facts if isinstance(fact, ReadAnswered)]
     acknowledged = sorted((write.times[1], write.revision) for write in writes)
@@ -72,22 +76,22 @@ def judge_times(facts: Sequence[Fact], truth: Truth, blame: Blame) -> None:
         while index < len(acknowledged) and acknowledged[index][0] < call.times[0]:
             highest = max(highest, acknowledged[index][1])
             index += 1
-        # At that very revision it found what it wanted stored.
+        # An equal revision is allowed: the write found its content stored there.
         if isinstance(call, WriteAnswered) and call.revision < highest:
             what = f"{place(call.kind, call.key)} was written by {call.who} at {call.revision}"
-            blame("in order", f"{what}, and sent after revision {highest} was acknowledged")
+            blame("in order", f"{what}, but sent after revision {highest} was acknowledged")
         elif isinstance(call, ReadAnswered):
             what = f"a read of {place(call.kind, call.key)} by {call.who} was answered"
             if call.revision < highest:
-                blame("linearizable", f"{what} at {call.revision}, and sent after {highest} was acknowledged")
+                blame("linearizable", f"{what} at {call.revision}, but sent after {highest} was acknowledged")
             latest = truth.latest(call.kind, call.key, call.revision)
             there = 0 if latest is None or latest.told.deleted else latest.told.revision
             if there != call.version and (latest is not None or call.version):
-                blame("linearizable", f"{what} by version {call.version} at {call.revision}, where it was {there}")
+                blame("linearizable", f"{what} with version {call.version} at {call.revision}, where it was {there}")
 
 
 def judge_caches(facts: Sequence[Fact], truth: Truth, blame: Blame) -> None:
-    """No version goes back, and what is held is what was there, or what its own writers know of later revisions."""
+    """Check that caches never go back, and hold what was stored or what their own writers know of later revisions."""
     frontiers: dict[tuple[str, Kind], int] = {}
     highest: dict[tuple[str, Kind], dict[Key, int]] = defaultdict(dict)
     gone: dict[tuple[str, Kind], set[Key]] = defaultdict(set)
@@ -97,13 +101,13 @@ def judge_caches(facts: Sequence[Fact], truth: Truth, blame: Blame) -> None:
         life, held = (seen.cache, seen.kind), dict(seen.held)
         where = f"cache {seen.cache} at {seen.revision}"
         if seen.revision < frontiers.get(life, 0):
-            blame("monotonic", f"{where} was complete up to {frontiers[life]} of {seen.kind[1]} before")
+            blame("monotonic", f"{where} was already complete up to {frontiers[life]} for {seen.kind[1]}")
         frontiers[life] = max(frontiers.get(life, 0), seen.revision)
         for key, known in highest[life].items():
             version = held.get(key, 0)
             if version and (version < known or (version == known and key in gone[life])):
-                before = "and not at all later" if key in gone[life] else "before"
-                blame("monotonic", f"{where} had {place(seen.kind, key)} at {version}, and had it at {known} {before}")
+                before = "and later not at all" if key in gone[life] else "before"
+                blame("monotonic", f"{where} had {place(seen.kind, key)} at {version}, but had it at {known} {before}")
             if not version:
                 gone[life].add(key)
         for key, version in held.items():
@@ -123,11 +127,11 @@ def _compare_cache(seen: CacheSeen, held: Mapping[Key, int], truth: Truth, blame
         ahead = truth.later(seen.kind, key, seen.revision)
         if not any(each.told.deleted if not version else each.told.revision == version for each in ahead):
             what = f"cache {seen.cache}, complete up to {seen.revision}, had {place(seen.kind, key)} at {version}"
-            blame("one cut", f"{what}, where it was at {there} (0: not there)")
+            blame("one cut", f"{what}, but it was at {there} (0: absent)")
 
 
 def judge_terms(facts: Sequence[Fact], blame: Blame) -> None:
-    """A term is one process', and nothing of it is written once a later one has written."""
+    """Check that a term belongs to one process, and that nothing is written in it after a write in a later term."""
     holders: dict[tuple[str, ...], str] = {}
     terms: dict[tuple[str, str], int] = {}
     writes = [fact for fact in facts if isinstance(fact, WriteAnswered) and fact.fence is not None]
@@ -147,13 +151,13 @@ def judge_terms(facts: Sequence[Fact], blame: Blame) -> None:
 
 def _hold(holders: dict[tuple[str, ...], str], term: tuple[str, ...], who: str, blame: Blame) -> None:
     if holders.setdefault(term, who) != who:
-        blame("one holder", f"{holders[term]} and {who} both had {' '.join(term)}")
+        blame("one holder", f"{holders[term]} and {who} both held {' '.join(term)}")
 
 
 def judge_reconciles(facts: Sequence[Fact], truth: Truth, owes: Owes, blame: Blame) -> None:
-    """Of every key, some reconcile began when its cache had all the last changes that the key is owed for.
+    """Check that some reconcile of every key began with a cache that had all the last changes that call for it.
 
-    A deletion that a run has said it can't know of is owed to nobody.
+    A deletion that a run has reported it cannot know of does not count.
     """
     missed = [fact for fact in facts if isinstance(fact, DeletionsMissed)]
     done: dict[tuple[str, Key], list[ReconcileDone]] = defaultdict(list)
@@ -191,7 +195,11 @@ def judge_reconciles(facts: Sequence[Fact], truth: Truth, owes: Owes, blame: Bla
 
 
 def _saw(done: ReconcileDone, last: Mapping[Kind, int], own: Mapping[tuple[str, Kind, int], float]) -> bool:
-    """Whether its cache was as far, or had it from a write of its own process that was answered before it began."""
+    """Return True if a reconcile saw these changes.
+
+    It saw a change if its cache was complete up to there, or if its own process made the change in a write that was
+    answered before the reconcile began.
+    """
     seen = dict(done.seen)
     return all(
         seen.get(kind, 0) >= revision or own.get((done.who, kind, revision), done.began) < done.began

@@ -1,4 +1,4 @@
-"""What must have happened, from everything that anybody was told. Pure."""
+"""The truth: what must have happened, reconstructed from everything that was delivered. Pure."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ from headway.testing._facts import ChangesTold, Fact, SnapshotTold, Told, WatchO
 
 
 class Violation(NamedTuple):
-    """A rule of `headway.testing.HISTORY_RULES` that a history breaks, and a sentence that says where."""
+    """A violation: the rule of `headway.testing.HISTORY_RULES` that a history breaks, and a sentence about where."""
 
     rule: str
     sentence: str
 
 
 Blame = Callable[[str, str], None]
-"""Is called with the rule and the sentence of each violation."""
+"""A function that is called with the rule and the sentence of each violation."""
 
 
 class Known(NamedTuple):
-    """A change that has happened."""
+    """A change that has happened, and the source that reported it."""
 
     told: Told
     by: str
 
 
 class Truth:
-    """Every change that is known, by kind and key.
+    """Every known change, by kind and key.
 
-    Two tellers who tell different things of one revision are blamed at once: from there on it is unknown what is true.
+    If two sources disagree about a revision, that is reported at once, because the truth is unknown then.
 
     Attributes:
-        acknowledged: the changes that a writer was told to have made: (kind, key, revision), and by whom.
+        acknowledged: the acknowledged changes, as (kind, key, revision), with the process that wrote each.
     """
 
     def __init__(self, facts: Sequence[Fact], blame: Blame) -> None:
@@ -71,7 +71,10 @@ class Truth:
             )
 
     def _deleted(self, answer: WriteAnswered) -> None:
-        """Nothing was there at the answer's revision. If something was until then, this is what deleted it."""
+        """Add the deletion shown by a reply that found nothing stored.
+
+        If the resource existed before the reply's revision, the write deleted it.
+        """
         before = self.latest(answer.kind, answer.key, answer.revision)
         if before is None or before.told.deleted:
             if before is not None and before.told.revision == answer.revision:
@@ -94,30 +97,30 @@ class Truth:
 
     @property
     def kinds(self) -> list[Kind]:
-        """The kinds of which something is known."""
+        """The kinds with known changes."""
         return list(self._keys)
 
     def keys(self, kind: Kind) -> list[Key]:
-        """The keys of which something is known."""
+        """Return the keys with known changes."""
         return list(self._keys.get(kind, ()))
 
     def at(self, kind: Kind, key: Key, revision: int) -> Known | None:
-        """What a revision did to a key."""
+        """Return the change of a key at a revision."""
         return self._keys.get(kind, {}).get(key, {}).get(revision)
 
     def latest(self, kind: Kind, key: Key, upto: int) -> Known | None:
-        """The last change of a key at or below a revision."""
+        """Return the last change of a key at or below a revision."""
         revisions = self._sorted.get(kind, {}).get(key, [])
         index = bisect_right(revisions, upto)
         return self._keys[kind][key][revisions[index - 1]] if index else None
 
     def later(self, kind: Kind, key: Key, after: int) -> list[Known]:
-        """The changes of a key above a revision."""
+        """Return the changes of a key above a revision."""
         revisions = self._sorted.get(kind, {}).get(key, [])
         return [self._keys[kind][key][each] for each in revisions[bisect_right(revisions, after) :]]
 
     def changes(self, kind: Kind, after: int, upto: int) -> Iterator[tuple[int, Key]]:
-        """Every change of a kind above a revision and up to another, in order."""
+        """Iterate over the changes of a kind above ``after`` and up to ``upto``, in order."""
         changes = self._changes.get(kind, [])
         low = bisect_right(changes, after, key=lambda change: change[0])
         high = bisect_right(changes, upto, key=lambda change: change[0])
@@ -125,5 +128,5 @@ class Truth:
 
 
 def place(kind: Kind, key: Key) -> str:
-    """A key as a sentence names it."""
+    """Return the name of a key for a message."""
     return f"{kind[1]} {'/'.join(key)}"

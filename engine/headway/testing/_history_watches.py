@@ -1,4 +1,4 @@
-"""The rules of a watch: ordered, unique, reliable, atomic, resumable, bookmarkable, its snapshot true. Pure."""
+"""The rules of a watch: ordered, unique, reliable, atomic, resumable, bookmarkable, and with a true snapshot. Pure."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ WatchFact = SnapshotTold | SnapshotEnded | ChangesTold | BookmarkTold
 
 
 class WatchJudge:
-    """Hears what one watch told, blames what is wrong by itself, and then compares it with the truth.
+    """The judge of one watch.
+
+    It first checks the watch by itself as facts come in, and then compares it with the truth.
 
     Attributes:
-        upto: the revision up to which the watch says that it has told everything; None before it has said so.
-        store_ids: of its positions.
+        upto: the last revision that the watch claims to have delivered completely; None before its first claim.
+        store_ids: the store ids of its positions.
     """
 
     def __init__(self, opened: WatchOpened, blame: Blame) -> None:
@@ -31,18 +33,18 @@ class WatchJudge:
         self._told: set[tuple[int, Key]] = set()
         self._bookmark = 0
         self._open_commit = 0
-        # What the watch said each time that it said to be further: (revision, what).
+        # The advances of the watch: (revision, "change" or "bookmark").
         self._steps: list[tuple[int, str]] = []
 
     def hear(self, fact: WatchFact) -> None:
-        """What it told next."""
+        """Judge the next fact of the watch."""
         match fact:
             case SnapshotTold(_, resources):
                 self._hear_snapshot(resources)
             case SnapshotEnded(_, store_id, revision):
                 self.store_ids.add(store_id)
                 if self.upto is not None:
-                    self._blame("snapshot", f"{self._name} ended a snapshot at {revision} when it was live already")
+                    self._blame("snapshot", f"{self._name} ended a snapshot at {revision}, but was already live")
                     return
                 self._begun_at = self._snapshot_at = self.upto = revision
             case ChangesTold(_, changes):
@@ -53,20 +55,20 @@ class WatchJudge:
                 self._hear_bookmark(revision, resumed)
 
     def covers(self, key: Key) -> bool:
-        """Whether the watch is of this key."""
+        """Return True if the watch covers this key."""
         partition, namespace, prefix = self._within
         return _is(partition, key[0]) and _is(namespace, key[1]) and key[2].startswith(prefix)
 
     def _hear_snapshot(self, resources: tuple[Told, ...]) -> None:
         if self.upto is not None:
-            self._blame("snapshot", f"{self._name} told a snapshot's part when it was live already")
+            self._blame("snapshot", f"{self._name} delivered a part of a snapshot, but was already live")
         for told in resources:
             if told.key in self._snapshot:
-                self._blame("unique", f"{self._name} told {place(self.kind, told.key)} twice in its snapshot")
+                self._blame("unique", f"{self._name} delivered {place(self.kind, told.key)} twice in its snapshot")
             self._snapshot[told.key] = told
 
     def _hear_change(self, told: Told) -> None:
-        where = f"{self._name} told {place(self.kind, told.key)} at {told.revision}"
+        where = f"{self._name} delivered {place(self.kind, told.key)} at {told.revision}"
         if self.upto is None:
             self._blame("snapshot", f"{where} before the end of its snapshot")
             return
@@ -75,12 +77,12 @@ class WatchJudge:
         elif self._open_commit and told.revision != self._open_commit:
             self._blame("atomic", f"{where} in the middle of commit {self._open_commit}")
         elif self._snapshot_at is None and told.revision <= (self._begun_at or 0):
-            self._blame("resumable", f"{where}, resumed after {self._begun_at}")
+            self._blame("resumable", f"{where}, although it resumed after {self._begun_at}")
         elif told.revision <= self._bookmark:
             self._blame("bookmarkable", f"{where} after its bookmark {self._bookmark}")
         elif told.revision <= self.upto and not self._open_commit:
             rule = "atomic" if told.revision == self.upto and self._steps else "ordered"
-            self._blame(rule, f"{where} after it had told everything up to {self.upto}")
+            self._blame(rule, f"{where} after everything up to {self.upto}")
         self._told.add((told.revision, told.key))
         self._open_commit = told.revision if told.more else 0
         if not told.more and told.revision > self.upto:
@@ -90,23 +92,27 @@ class WatchJudge:
     def _hear_bookmark(self, revision: int, resumed: bool) -> None:
         if self.upto is None:
             if not resumed or self._after is None:
-                self._blame("snapshot", f"{self._name} told a bookmark before the end of its snapshot")
+                self._blame("snapshot", f"{self._name} delivered a bookmark before the end of its snapshot")
                 return
             self._begun_at = self.upto = revision
             if revision != self._after:
-                self._blame("resumable", f"{self._name}, to go on after {self._after}, goes on after {revision}")
+                self._blame("resumable", f"{self._name} was to resume after {self._after} but resumed after {revision}")
                 self._begun_at = min(revision, self._after)
         elif self._open_commit:
-            self._blame("atomic", f"{self._name} told bookmark {revision} in the middle of commit {self._open_commit}")
+            self._blame(
+                "atomic", f"{self._name} delivered bookmark {revision} in the middle of commit {self._open_commit}"
+            )
         elif revision < self.upto:
-            self._blame("bookmarkable", f"{self._name} told bookmark {revision} after everything up to {self.upto}")
+            self._blame(
+                "bookmarkable", f"{self._name} delivered bookmark {revision} after everything up to {self.upto}"
+            )
         self._bookmark = max(self._bookmark, revision)
         if revision > self.upto:
             self.upto = revision
             self._steps.append((revision, "bookmark"))
 
     def compare(self, truth: Truth) -> None:
-        """Blame what it left out, and what its snapshot had that was not so."""
+        """Report what the watch left out, and what its snapshot had wrong."""
         if self._snapshot_at is not None:
             self._compare_snapshot(truth, self._snapshot_at)
         if self._begun_at is None or self.upto is None:
@@ -151,5 +157,5 @@ class WatchJudge:
 
 
 def _is(wanted: str, actual: str) -> bool:
-    """Whether a part of a tenancy is within; none is what the server takes for the default."""
+    """Return True if a part of a tenancy matches. An empty part stands for the server's default."""
     return wanted in ("*", actual) or (not wanted and actual == "default")

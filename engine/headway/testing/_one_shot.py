@@ -1,8 +1,8 @@
-"""One controller, of which a test calls what it wants to see: a reconcile, a mapper, once and by hand.
+"""A controller whose reconciler and mappers a test calls by hand.
 
-The store, the service, the cache with its gate, the mapping and the fenced client are those of production; only the
-workers are not there: nothing is reconciled but by `OneShot.reconcile`. So a reconcile sees what it would see, own
-writes included, and nothing that it wouldn't.
+The store, the service, the cache with its gate, the mapping and the fenced client are the ones of production. Only the
+workers are missing: nothing is reconciled except by `OneShot.reconcile`. So a reconcile sees exactly what it would see
+in production, its own writes included.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ _WRITES: dict[str, What] = {"Write": "write", "WriteStatus": "status", "Delete":
 
 
 class Written(NamedTuple):
-    """A write that a controller has sent.
+    """A write sent by a controller.
 
     Attributes:
         what: ``write``, ``status`` or ``delete``.
-        id: of the resource, as it was sent.
-        request: the message, as it was sent.
-        refused: why it was refused; None: it was done.
+        id: the id of the resource, as sent.
+        request: the message, as sent.
+        refused: the error if it was rejected; None if it was done.
     """
 
     what: What
@@ -51,11 +51,11 @@ class Written(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Shot:
-    """What one reconcile has done.
+    """The result of one reconcile.
 
     Attributes:
-        requeue_after: seconds after which it wants to run again; None: it doesn't ask for it.
-        written: what it has sent, in order.
+        requeue_after: the requested seconds until the next run; None if none was requested.
+        written: the writes that it sent, in order.
     """
 
     requeue_after: float | None
@@ -63,11 +63,11 @@ class Shot:
 
 
 class OneShot:
-    """A controller without workers. Made by `one_shot`.
+    """A controller without workers. Create one with `one_shot`.
 
     Attributes:
-        client: reads and writes as nobody's controller, to say what is given and to see what has become.
-        runtime: the run's, as the reconciler gets it.
+        client: reads and writes without being a controller: for the test's input and to look at the outcome.
+        runtime: the reconcile context, as the reconciler gets it.
     """
 
     def __init__(
@@ -89,18 +89,18 @@ class OneShot:
 
     @property
     def runtime(self) -> Runtime:
-        """See the class."""
+        """The reconcile context, as the reconciler gets it."""
         assert self._asked.runtime is not None
         return self._asked.runtime
 
     async def given(self, *resources: Resource[Any]) -> list[Resource[Any]]:
-        """Store these, as they are wanted, and wait until the controller's cache has them. Returns them as stored."""
+        """Apply resources and wait until the controller's cache has them. Returns them as stored."""
         written = [await self.client.apply(resource) for resource in resources]
         await self._settling.wait(self._engine)
         return written
 
     async def requests(self) -> list[Request]:
-        """What the controller would have been asked to reconcile since the last call, in order, with why."""
+        """Return the requests that the controller would have got since the last call, in order, with reasons."""
         await self._settling.wait(self._engine)
         asked, self._asked.requests = self._asked.requests, []
         return asked
@@ -112,16 +112,20 @@ class OneShot:
         reasons: tuple[Reason, ...] = (Reason("by hand"),),
         attempt: int = 1,
     ) -> Shot:
-        """Call the reconciler once for a resource of the managed type, which need not exist.
+        """Call the reconciler once for a resource of the managed type. The resource need not exist.
 
-        Before that, the cache has everything that is stored. What the reconciler raises comes out of this; past its
-        controller's deadline that is `trio.TooSlowError`. Raises InvalidArgument for an id of another type.
+        The cache is brought up to date with the store first. An exception of the reconciler propagates.
+
+        Raises:
+            InvalidArgument: if the id is of another type, or ``attempt`` is below 1.
+            InvalidResult: if the reconciler returns something other than None or `RequeueAfter`.
+            trio.TooSlowError: if the reconciler runs past its controller's deadline.
         """
         await self._settling.wait(self._engine)
         definition = self._definition
         wanted = self._wanted(id)
         if attempt < 1:
-            raise InvalidArgument(f"reconcile: attempt is {attempt}; the first one is 1")
+            raise InvalidArgument(f"reconcile: attempt is {attempt}; it must be >= 1")
         request = Request(wanted.without_uid(), reasons, attempt)
         run = self._supervisor.run
         runtime = self.runtime if run is None else run.runtime_for(wanted.key)
@@ -137,16 +141,21 @@ class OneShot:
         manages = self._definition.manages
         id = manages.id(given) if isinstance(given, str) else given.id if isinstance(given, Resource) else given
         if not isinstance(id, ResourceId) or id.type.unversioned != manages.kind:
-            raise InvalidArgument(f"reconcile: {given!r} is no {manages.name}: give its name, its id or the resource")
+            raise InvalidArgument(
+                f"reconcile: {given!r} is not a {manages.name}: pass its name, its id or the resource"
+            )
         return id
 
     async def mapped(
         self, type: ResourceType[T], *, old: Resource[T] | None = None, new: Resource[T] | None = None
     ) -> list[ResourceId]:
-        """The ids of the managed resources that a change of a watched type concerns, by its mapper, once each.
+        """Call the mapper of a watched type for a change, and return the ids of the managed resources, once each.
 
-        Give the old state, the new one or both; predicates are not asked. Raises what the mapper raises, and
-        DeclarationError for what it must not return.
+        Pass the old state, the new one or both. Predicates are not applied. An exception of the mapper propagates.
+
+        Raises:
+            DeclarationError: if the controller does not watch the type, or the mapper returns something that it must
+                not.
         """
         await self._settling.wait(self._engine)
         watch = self._definition.watches.get(type)
@@ -176,22 +185,23 @@ async def one_shot(
     wrap_channel: Callable[[Channel], Channel] | None = None,
     report: Report | None = None,
 ) -> AsyncIterator[OneShot]:
-    """``async with headway.testing.one_shot(app, "accounts") as shot: ...``
+    """Open one controller without workers: ``async with headway.testing.one_shot(app, "accounts") as shot: ...``
 
-    The app's other controllers, and the controller's sources, don't run.
+    The app's other controllers and the controller's sources do not run.
 
     Args:
-        app: whose types there are.
-        controller: the name of the one controller.
-        store: as of `headway.open_engine`.
-        wrap_channel: a channel of yours between the controller and the store, such as a `ScriptedChannel`'s ``over``.
-        report: hears what the engine reports; logged, unless given, as by `headway.open_engine`.
+        app: the app with the types.
+        controller: the name of the controller.
+        store: as for `headway.open_engine`.
+        wrap_channel: puts a channel between the controller and the store, such as a `ScriptedChannel`'s ``over``.
+        report: called with what the engine reports; by default it is logged, as by `headway.open_engine`.
 
-    Who changes what it is given to read (a mapper, a predicate, the function of an index or a projection) has
-    IsolationBroken for an error, at the end of the block at the latest.
+    A function that mutates its argument (a mapper, a predicate, the function of an index or a projection) fails with
+    IsolationBroken, at the end of the block at the latest. An exception of the initializer propagates. An exception of
+    a mapper propagates from whatever waits for the change to be mapped.
 
-    Raises DeclarationError when the app has no such controller, and for a daemon, whose tasks are nobody's call; and
-    what the initialiser raises. What a mapper raises comes out of whatever waits for the change to be mapped.
+    Raises:
+        DeclarationError: if the app has no such controller, or the controller is a daemon, which has no calls to make.
     """
     definition = app.controllers.get(controller)
     if definition is None:
@@ -199,7 +209,7 @@ async def one_shot(
         raise DeclarationError(f"app {app.name!r} has no controller {controller!r}{hint}")
     if definition.declared_as == "daemon":
         raise DeclarationError(
-            f"one_shot: {controller} is a daemon, which is a task and not a call: test it in headway.open_engine"
+            f"one_shot: {controller} is a daemon, so it cannot be called once: test it in headway.open_engine"
         )
     asked, recorder = _Asked(definition), _Recorder()
     alone = App(app.name)
@@ -214,13 +224,16 @@ async def one_shot(
     settling = _Settling(controller, log_report() if report is None else report)
     async with open_engine(store, alone, report=settling, wrap_channel=over, check_isolation=True) as engine:
         await settling.wait(engine)
-        # What was stored before is no change that the test has made.
+        # Drop the requests for what was stored before: the test has not caused them.
         asked.requests.clear()
         yield OneShot(engine, definition, f"{app.name}/{controller}", recorder, asked, settling)
 
 
 class _Settling:
-    """A report that knows what the controller can't settle for: production tries again for ever, a test is told."""
+    """A report that ends the wait if the controller cannot become idle.
+
+    Production retries forever; a test gets the error.
+    """
 
     def __init__(self, controller: str, report: Report) -> None:
         self._controller = controller
@@ -242,7 +255,7 @@ class _Settling:
             self._waiting.cancel()
 
     async def wait(self, engine: Engine) -> None:
-        """Wait until the controller owes nothing. Raises why it never will."""
+        """Wait until the controller is idle. Raises the error that keeps it from becoming idle."""
         self._error = None
         with trio.CancelScope() as self._waiting:
             await engine.wait_idle()
@@ -251,7 +264,7 @@ class _Settling:
 
 
 class _Asked:
-    """Stands where the reconciler does, notes what it is asked, and does nothing."""
+    """A stand-in for the reconciler that records its requests and does nothing."""
 
     def __init__(self, definition: Definition) -> None:
         self._on_start = definition.on_start
@@ -268,7 +281,7 @@ class _Asked:
 
 
 class _Recorder:
-    """A channel that notes the writes that go through it."""
+    """A channel that records the writes that pass through it."""
 
     _inner: Channel
 
@@ -285,7 +298,7 @@ class _Recorder:
 
     @contextmanager
     def recorded(self) -> Iterator[list[Written]]:
-        """What is written while the block runs."""
+        """Record the writes made while the block runs."""
         self._written = []
         try:
             yield self._written
@@ -300,7 +313,7 @@ class _Recorder:
             return await self._inner.unary(path, request, reply_type, metadata=metadata)
         noted = self._written
         message: Any = request
-        # The service may change what it is handed.
+        # The service may change the message.
         sent = copy_message(message)
         id = resource_id(sent.resource.id if what == "write" else sent.id)
         try:

@@ -1,4 +1,4 @@
-"""Hypothesis strategies of whole payloads, from the schema of their class: every value that a field can hold."""
+"""Hypothesis strategies for whole payloads, made from the schema of their class: every value that a field can hold."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from headway.resource import FieldPlan, ResourceType, UnsupportedClassError, Val
 Strategy = st.SearchStrategy[Any]
 Values = Mapping[type[Any], Strategy]
 
-# Often alike, so that two payloads have something in common, and else anything.
-# Letters of every length in UTF-8, and what is split, trimmed or ends a text somewhere.
+# Often equal, so that two payloads have something in common, and otherwise anything: letters of every length in UTF-8,
+# separators, spaces, and characters that may end a text.
 _LETTERS = st.sampled_from("aB0 .,:;-_/\n\0éß漢😀")
 _TEXTS = st.sampled_from(["", "a", "b"]) | st.text(_LETTERS, max_size=4)
 _BYTES = st.sampled_from([b"", b"a"]) | st.binary(max_size=4)
@@ -28,18 +28,18 @@ _SCALARS: dict[str, Strategy] = {
     "double": _DOUBLES,
 }
 _TIMES = st.datetimes(
-    # Hypothesis takes them without a time zone, and adds it.
+    # Hypothesis expects bounds without a time zone and adds it.
     datetime.datetime(1970, 1, 1),  # noqa: DTZ001
     datetime.datetime(2100, 1, 1),  # noqa: DTZ001
     timezones=st.just(datetime.UTC),
 )
 _DURATIONS = st.timedeltas(datetime.timedelta(days=-1000), datetime.timedelta(days=1000))
 _MOST = 3
-"""Elements of a list, and entries of a map."""
+"""The maximum number of elements of a list and of entries of a map."""
 
 
 def payloads(type: ResourceType[Any], values: Values) -> Strategy:
-    """Return payloads of a type that its hooks accept. ``values`` has strategies for message classes."""
+    """Return a strategy for payloads of a type that its hooks accept. ``values`` has strategies for message classes."""
     made = _messages(type.payload, values)
     validate = type.hooks.validate
     if validate is None:
@@ -62,9 +62,9 @@ def _messages(cls: type[Any], values: Values) -> Strategy:
     try:
         plan = plan_class(cls)
     except UnsupportedClassError as error:
-        raise DeclarationError(f"{error}: give values={{{cls.__name__}: a_strategy}}") from error
+        raise DeclarationError(f"{error}: pass values={{{cls.__name__}: a_strategy}}") from error
     fields: dict[str, Strategy] = {}
-    # The arms of each oneof, of which a message has one at most.
+    # The fields of each oneof: a message has at most one of them.
     groups: dict[frozenset[str], list[Strategy]] = {}
     for field in plan.fields:
         strategy = _field(field, values)
@@ -95,11 +95,11 @@ def _field(field: FieldPlan, values: Values) -> Strategy:
 def _element(value: Value, values: Values) -> Strategy:
     message = value.message
     if message is not None and value.wrapped:
-        # In Python it is a moment, a span of time, or the bare value.
+        # In Python this is a datetime, a timedelta or the bare value.
         known = {"Timestamp": _TIMES, "Duration": _DURATIONS}.get(message.__name__)
         return known if known is not None else _element(plan_class(message).fields[0].value, values)
     if message is not None:
-        # Not made before it is drawn: a message may hold one of its own class.
+        # Deferred, because a message may hold one of its own class.
         return st.deferred(lambda: _messages(message, values))
     if value.enum is not None:
         return st.sampled_from([*value.enum.values()])

@@ -6,9 +6,9 @@
             self.call(self.engine.client.apply, TEAM.new("core"))
 
 Trio runs as a guest of this class, on a virtual clock that jumps to the next deadline when every task is blocked. It
-moves only while a `call` waits for its answer: between two rules the world stands still, so what a rule finds
-depends on the rules before it and on nothing else. A task that waits for a thread, as a store in a file does, is not
-blocked: the clock stands still until the thread has ended.
+moves only while a `call` waits for its result. Between two rules the world stands still, so what a rule finds depends
+only on the rules before it. A task that waits for a thread, as a store in a file does, does not count as blocked: the
+clock stands still until the thread has ended.
 """
 
 from __future__ import annotations
@@ -25,14 +25,15 @@ from trio.testing import MockClock, active_thread_count, wait_all_tasks_blocked,
 Answer = TypeVar("Answer")
 
 HANG_LIMIT = 20.0
-"""Real seconds after which a call that makes no step any more is taken for a deadlock."""
+"""The number of real seconds without a step after which a call counts as deadlocked."""
 
 
 class _HeldClock(trio.abc.Instrument):
-    """Keeps a clock from jumping while a thread works for a task. Trio takes such a task for blocked.
+    """An instrument that keeps a clock from jumping while a thread works for a task. Trio takes such a task for
+    blocked.
 
-    How long the thread takes depends on the machine. If the clock jumped meanwhile, it would jump in one run and not in
-    the next, and what a rule finds would depend on that.
+    How long the thread takes depends on the machine. Without this, the clock would jump in one run and not in the next,
+    and what a rule finds would depend on that.
     """
 
     def __init__(self, clock: MockClock) -> None:
@@ -47,11 +48,11 @@ class _HeldClock(trio.abc.Instrument):
 
 
 class LiveRun:
-    """Mix this in before a base whose ``teardown`` is called at the end, such as ``RuleBasedStateMachine``.
+    """A mixin for a base whose ``teardown`` is called at the end, such as ``RuleBasedStateMachine``. Put it first.
 
     Attributes:
         clock: the run's clock.
-        nursery: for tasks that live until the end.
+        nursery: a nursery for tasks that live until the end.
     """
 
     nursery: trio.Nursery
@@ -61,7 +62,7 @@ class LiveRun:
         self.clock = MockClock(autojump_threshold=0)
         self._steps: queue.SimpleQueue[Callable[[], object]] = queue.SimpleQueue()
         self._token: trio.lowlevel.TrioToken | None = None
-        # How the run ended; None again once that has been told, because an outcome can be unwrapped once.
+        # The outcome of the run. It is None again once unwrapped, because an outcome can be unwrapped only once.
         self._ended: outcome.Outcome[None] | None = None
         self._over = False
         trio.lowlevel.start_guest_run(
@@ -89,7 +90,7 @@ class LiveRun:
         return answers[0].unwrap()
 
     def settle(self) -> None:
-        """Let every task run until it waits for time or for an event, and every thread to its end."""
+        """Run every task until it waits for time or an event, and every thread to its end."""
         self.call(_quiet)
 
     def sleep(self, seconds: float) -> None:
@@ -97,7 +98,7 @@ class LiveRun:
         self.call(trio.sleep, seconds)
 
     def teardown(self) -> None:
-        """Cancel what still runs, and raise what a task of it has crashed with."""
+        """Cancel what still runs. Raises the exception of a task that has crashed."""
         if not self._over:
             self._run_soon(self.nursery.cancel_scope.cancel)
             while not self._over:
@@ -125,7 +126,7 @@ class LiveRun:
         try:
             self._steps.get(timeout=HANG_LIMIT)()
         except queue.Empty:
-            raise AssertionError(f"the run has made no step for {HANG_LIMIT} s: a deadlock") from None
+            raise AssertionError(f"deadlock: the run has made no step for {HANG_LIMIT} s") from None
 
     def _step_until(self, done: Callable[[], bool]) -> None:
         while not done():

@@ -1,4 +1,4 @@
-"""A channel that writes down what goes through it, as the facts of a history."""
+"""A channel that records what passes through it, as the facts of a history."""
 
 from __future__ import annotations
 
@@ -30,20 +30,21 @@ from headway.testing._facts import (
 
 Reply = TypeVar("Reply")
 Record = Callable[[Fact], object]
-"""Is called with each fact as it is seen; it must not wait."""
+"""A function that is called with each fact as it is seen. It must not block."""
 
 
 class RecordingChannel:
-    """Meets `rpc.Channel`, over another one: what is watched, written and read through it becomes facts.
+    """An `rpc.Channel` over another one that records its watches, writes and reads as facts.
 
         history = History()
         channel = RecordingChannel("web-1", history.add)
         async with open_engine("sqlite:staff.db", app, wrap_channel=channel.over) as engine: ...
 
     Args:
-        who: a name for this life of this process, which no other has.
-        record: takes the facts: `History.add`, or writes `fact_line` to a file.
-        clock: seconds, the same in every process of the history; unless given, the machine's monotonic clock.
+        who: a unique name for this life of this process.
+        record: called with each fact: `History.add`, or a function that writes `fact_line` to a file.
+        clock: returns seconds, by a clock that all processes of the history share; by default the machine's monotonic
+            clock.
     """
 
     _inner: Channel
@@ -55,24 +56,24 @@ class RecordingChannel:
         self._watches = 0
 
     def over(self, inner: Channel) -> Channel:
-        """This channel, over another one: for `open_engine`'s ``through``."""
+        """Put this channel over another one. Pass this method as `open_engine`'s ``wrap_channel``."""
         self._inner = inner
         return self
 
     @property
     def knows_outcomes(self) -> bool:
-        """As the channel that this one is over."""
+        """The value of the channel underneath."""
         return self._inner.knows_outcomes
 
     async def unary(
         self, path: str, request: Any, reply_type: type[Reply], *, metadata: Metadata | None = None
     ) -> Reply:
-        """See `rpc.Channel`."""
+        """Pass a call on, and record it if it is a write or a read."""
         method = path.rpartition("/")[2]
         sent = self._clock()
         if method not in ("Write", "WriteStatus", "Delete", "Read"):
             return await self._inner.unary(path, request, reply_type, metadata=metadata)
-        # Before the service may fill in anything.
+        # Taken now, because the service may fill in fields.
         digest = digest_of(request.resource) if method == "Write" else ""
         id = request.resource.id if method == "Write" else request.id
         try:
@@ -90,7 +91,7 @@ class RecordingChannel:
         if method == "Read":
             version = int(reply.resource.version) if reply.resource is not None else 0
             answer = (self._who, *_place(id), (sent, self._clock()), reply.position.revision, version)
-            # A read by uid asks for one incarnation: what else bears the name it doesn't say.
+            # A read by uid asks for one incarnation and says nothing about another one of the same name.
             if not id.uid:
                 self._record(ReadAnswered(*answer))
         else:
@@ -102,13 +103,13 @@ class RecordingChannel:
         fence = None if request.fence is None else (request.fence.controller, request.fence.member, request.fence.term)
         kind, key = _place(id)
         named: str = request.resource.version if hasattr(request, "resource") else request.version
-        # What is no number is no version of a store's, and the service says so.
+        # A version that is not a number does not come from a store, and the service rejects it.
         expected = int(named) if named.isdecimal() else 0
         write = WriteAnswered(self._who, kind, key, (sent, self._clock()), fence, outcome, digest, expected=expected)
         if reply is not None:
             stored = None if reply.resource is None else told_of(reply.resource)
             if stored is not None:
-                # As the store has it: the request may have left the tenancy to the server.
+                # Taken from the store, because the request may have left the tenancy to the server.
                 write = write._replace(key=stored.key)
             write = write._replace(revision=reply.position.revision, stored=stored)
         self._record(write)
@@ -116,7 +117,7 @@ class RecordingChannel:
     def stream(
         self, path: str, request: Any, *, metadata: Metadata | None = None
     ) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
-        """See `rpc.Channel`."""
+        """Open a stream, and record it if it is a watch."""
         opened = self._inner.stream(path, request, metadata=metadata)
         if path.rpartition("/")[2] != "WatchList":
             return opened

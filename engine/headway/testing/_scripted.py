@@ -1,12 +1,12 @@
-"""A channel that does what a test tells it: a network and a replica at their worst, without either.
+"""A channel with scripted faults: it simulates the failures of a network and a replica without either.
 
-It stands between an engine and a channel to a store in the process. What goes through it goes through unharmed until it
-is told otherwise, by method calls; nothing in it is random and nothing depends on time.
+It stands between an engine and a channel to a store in the same process. Everything passes unharmed until a test calls
+one of its methods. It is deterministic: nothing in it is random or depends on time.
 
     channel = ScriptedChannel()
     async with open_engine("memory:", app, wrap_channel=channel.over) as engine:
         channel.hold(ACCOUNT)        # accounts lag from here on
-        channel.writes(Fault.LOST)   # the controllers' next write happens, and its answer gets lost
+        channel.writes(Fault.LOST)   # the controllers' next write happens, and its reply is lost
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ _STREAMS = "WatchList"
 
 
 class Fault(enum.Enum):
-    """What befalls one call."""
+    """The fate of one call."""
 
     NONE = "done and answered"
-    FAILED = "not done, answered by UNAVAILABLE"
-    BROKEN = "done, answered by UNAVAILABLE"
-    LOST = "done, answered by DEADLINE_EXCEEDED"
+    FAILED = "not done, answered with UNAVAILABLE"
+    BROKEN = "done, answered with UNAVAILABLE"
+    LOST = "done, answered with DEADLINE_EXCEEDED"
     SLOW = "done, answered when `answer_slow` is called"
     SILENT = "done, never answered"
-    LATE = "answered by DEADLINE_EXCEEDED, and done only when `run_late` is called"
-    LATE_BROKEN = "answered by UNAVAILABLE, and done only when `run_late` is called"
+    LATE = "answered with DEADLINE_EXCEEDED, and done only when `run_late` is called"
+    LATE_BROKEN = "answered with UNAVAILABLE, and done only when `run_late` is called"
     LATE_SILENT = "never answered, and done only when `run_late` is called"
-    CONFLICT = "not done, answered by ABORTED"
+    CONFLICT = "not done, answered with ABORTED"
 
 
 _LOST = {Fault.LOST: Status.DEADLINE_EXCEEDED, Fault.BROKEN: Status.UNAVAILABLE}
@@ -51,13 +51,13 @@ _LATE = {Fault.LATE: Status.DEADLINE_EXCEEDED, Fault.LATE_BROKEN: Status.UNAVAIL
 
 
 class Call(NamedTuple):
-    """A write or a raise that the script let through or not.
+    """A write or a raise of a fence that passed through the script.
 
     Attributes:
-        method: such as ``Write`` or ``Raise``.
-        reply: None where it wasn't done, or was refused.
-        error: what the store refused it with.
-        known: whether the caller was told.
+        method: the method's name, such as ``Write`` or ``Raise``.
+        reply: the store's reply; None if the call was not done, or was rejected.
+        error: the store's error if it rejected the call.
+        known: true if the caller learned the result.
     """
 
     method: str
@@ -68,11 +68,11 @@ class Call(NamedTuple):
 
 
 class ScriptedChannel:
-    """Meets `rpc.Channel` as one over a network would: a call that fails may have happened.
+    """An `rpc.Channel` that behaves as one over a network does: a call that fails may have taken effect.
 
     Attributes:
-        done: every write and raise that reached the store, in order, late ones included.
-        unknown: the fence of every write whose outcome the caller couldn't know, in order.
+        done: every write and raise that reached the store, in order, including late ones.
+        unknown: the fence of every write whose outcome the caller could not know, in order.
         opened: the kind of every stream, and whether it was asked to resume, in order.
     """
 
@@ -90,31 +90,31 @@ class ScriptedChannel:
         self.opened: list[tuple[Kind, bool]] = []
 
     def over(self, inner: Channel) -> Channel:
-        """This channel, over another one: for `open_engine`'s ``through``."""
+        """Put this channel over another one. Pass this method as `open_engine`'s ``wrap_channel``."""
         self._inner = inner
         return self
 
-    # --- what the next calls meet ---
+    # --- faults of the next calls ---
 
     def writes(self, *faults: Fault) -> None:
-        """The next writes (Write, WriteStatus, Delete) meet these, one each."""
+        """Apply these faults to the next writes (Write, WriteStatus, Delete), one each."""
         self._faults["write"].extend(faults)
 
     def raises(self, *faults: Fault) -> None:
-        """The next raises of a fence meet these."""
+        """Apply these faults to the next raises of a fence, one each."""
         self._faults["raise"].extend(faults)
 
     def records(self, *faults: Fault) -> None:
-        """The next records of what is settled meet these."""
+        """Apply these faults to the next writes of a checkpoint, one each."""
         self._faults["record"].extend(faults)
 
     def answer_slow(self) -> None:
-        """Hand over the answers that were held up by `Fault.SLOW`."""
+        """Deliver the replies held back by `Fault.SLOW`."""
         self._slow.set()
         self._slow = trio.Event()
 
     async def run_late(self) -> list[Call]:
-        """Let what was held up by `Fault.LATE` and its kin reach the store now, and say what became of it."""
+        """Let the calls held back by `Fault.LATE` and its kin reach the store now. Returns them with their results."""
         late, self._late = self._late, []
         calls: list[Call] = []
         for path, request, reply_type in late:
@@ -127,10 +127,10 @@ class ScriptedChannel:
                 self.done.append(calls[-1])
         return calls
 
-    # --- what a type's streams do ---
+    # --- faults of a type's streams ---
 
     def hold(self, type: ResourceType[Any]) -> None:
-        """Hold back changes and bookmarks; snapshots still come."""
+        """Hold back changes and bookmarks. Snapshots still arrive."""
         self.kind_script(type.kind).held = True
 
     def stall(self, type: ResourceType[Any]) -> None:
@@ -138,39 +138,41 @@ class ScriptedChannel:
         self.kind_script(type.kind).stalled = True
 
     def let_pass(self, type: ResourceType[Any], count: int = 1) -> None:
-        """Hold back changes and bookmarks but for so many."""
+        """Hold back changes and bookmarks after the next ``count``."""
         self.kind_script(type.kind).let_pass(count)
 
     def release(self, type: ResourceType[Any]) -> None:
-        """Hold back nothing any more."""
+        """Release everything that is held back."""
         self.kind_script(type.kind).release()
 
     def drop(self, type: ResourceType[Any]) -> None:
-        """Break the type's open streams: UNAVAILABLE."""
+        """Break the type's open streams with UNAVAILABLE."""
         self.kind_script(type.kind).drop()
 
     def refuse_resume(self, type: ResourceType[Any]) -> None:
-        """Answer the next stream that asks to resume with OUT_OF_RANGE."""
+        """Refuse the next stream that asks to resume, with OUT_OF_RANGE."""
         self.kind_script(type.kind).resumes_refused += 1
 
     def old_snapshot(self, type: ResourceType[Any], revision: int) -> None:
-        """Begin the next stream that wants a snapshot with the store's state at that revision, and go on from there."""
+        """Start the next stream that asks for a snapshot with the state as of that revision, and go on from there."""
         self.kind_script(type.kind).old_snapshots.append(revision)
 
     def duplicate(self, type: ResourceType[Any]) -> None:
-        """Tell the next changes twice."""
+        """Deliver the next changes twice."""
         self.kind_script(type.kind).duplicates += 1
 
     def false_bookmark(self, type: ResourceType[Any]) -> None:
-        """Tell a bookmark that stands at the next changes' last revision before these changes."""
+        """Deliver a bookmark at the last revision of the next changes before these changes."""
         self.kind_script(type.kind).false_bookmarks += 1
 
     def is_honest(self, type: ResourceType[Any]) -> bool:
-        """Whether every false bookmark that was told has been made good by a whole snapshot since."""
+        """Return True if a complete snapshot has followed every false bookmark."""
         return not self.kind_script(type.kind).lied_up_to
 
     def heal(self) -> None:
-        """No faults from now on, and no answer is slow. What `Fault.LATE` and its kin hold up waits for `run_late`."""
+        """End all faults and deliver slow replies. Calls held back by `Fault.LATE` and its kin still wait for
+        `run_late`.
+        """
         self.answer_slow()
         for faults in self._faults.values():
             faults.clear()
@@ -182,7 +184,7 @@ class ScriptedChannel:
     async def unary(
         self, path: str, request: object, reply_type: type[Reply], *, metadata: Metadata | None = None
     ) -> Reply:
-        """See `rpc.Channel`."""
+        """Pass a call on, with the fault that the script has for it."""
         method = _method(path)
         write = method in _WRITES
         faults = self._faults.get("write" if write else {"Raise": "raise", "RecordSettled": "record"}.get(method, ""))
@@ -199,20 +201,20 @@ class ScriptedChannel:
     async def _befall(self, fault: Fault, path: str, request: Any, reply_type: type[Reply]) -> Reply:
         await trio.lowlevel.checkpoint()
         if fault is Fault.FAILED:
-            raise GRPCError(Status.UNAVAILABLE, "the script let this call fail")
+            raise GRPCError(Status.UNAVAILABLE, "the script fails this call")
         if fault is Fault.CONFLICT:
-            raise GRPCError(Status.ABORTED, "the script says that another writer was first")
+            raise GRPCError(Status.ABORTED, "the script simulates another writer that was first")
         if fault in _LATE:
             self._late.append((path, request, reply_type))
             status = _LATE[fault]
             if status is None:
                 await trio.sleep_forever()
-            raise GRPCError(status, "the script holds this call up")
+            raise GRPCError(status, "the script delays this call")
         reply = await self._inner.unary(path, request, reply_type)
         at = len(self.done)
         self.done.append(Call(_method(path), request, reply, None, fault is Fault.NONE))
         if fault in _LOST:
-            raise GRPCError(_LOST[fault], "the script has lost the answer")
+            raise GRPCError(_LOST[fault], "the script has lost the reply")
         if fault is Fault.SILENT:
             await trio.sleep_forever()
         if fault is Fault.SLOW:
@@ -223,7 +225,7 @@ class ScriptedChannel:
     def stream(
         self, path: str, request: object, *, metadata: Metadata | None = None
     ) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
-        """See `rpc.Channel`."""
+        """Open a stream that follows the script of its type."""
         if _method(path) != _STREAMS or not isinstance(request, pb.WatchListRequest) or request.type is None:
             return self._inner.stream(path, request, metadata=metadata)
         kind = (request.type.group, request.type.kind)
@@ -231,7 +233,7 @@ class ScriptedChannel:
         return ScriptedStream(self._inner, path, request, self.kind_script(kind))
 
     def kind_script(self, kind: Kind) -> StreamScript:
-        """What the streams of a kind do, for who knows no type."""
+        """Return the script of the streams of a kind, for a caller without the type."""
         return self._scripts.setdefault(kind, StreamScript())
 
 

@@ -1,7 +1,8 @@
-"""One WatchList stream that does what its type's script says.
+"""A WatchList stream that follows the script of its type.
 
-An older snapshot is no recording: the stream asks the store for everything since its beginning, gathers the changes up
-to the wanted revision into a snapshot, and hands on those after it. So it needs a store whose history is whole.
+An older snapshot is not a recording. The stream asks the store for everything since its beginning, gathers the changes
+up to the wanted revision into a snapshot, and passes on the changes after it. So it needs a store with its whole
+history.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _LIST_BY_OWNER = "/headway.resource.v1.ResourceService/ListByOwner"
 
 
 class StreamScript:
-    """What the streams of one type do, those that are open and those to come."""
+    """The script of the streams of one type, open and future ones."""
 
     def __init__(self) -> None:
         self.held = False
@@ -44,43 +45,43 @@ class StreamScript:
         self.old_snapshots: deque[int] = deque()
         self.duplicates = 0
         self.false_bookmarks = 0
-        # The revision up to which a false bookmark has been told that no snapshot has made good; 0: none.
+        # The revision of the last false bookmark that no snapshot has corrected yet; 0 if there is none.
         self.lied_up_to = 0
         self.open: list[ScriptedStream] = []
         self._told = trio.lowlevel.ParkingLot()
 
     def release(self) -> None:
-        """Hold back nothing any more."""
+        """Release everything that is held back."""
         self.held = self.stalled = False
         self.passes = 0
         self._told.unpark_all()
 
     def let_pass(self, count: int) -> None:
-        """Hold back, but let so many items of an open stream through."""
+        """Hold back changes and bookmarks after the next ``count``."""
         self.held, self.passes = True, count
         self._told.unpark_all()
 
     def drop(self) -> None:
-        """Break the streams that are open."""
+        """Break the open streams."""
         for stream in self.open:
             stream.drop()
         self._told.unpark_all()
 
     def heal(self) -> None:
-        """Do nothing unusual from now on."""
+        """End all faults."""
         self.resumes_refused = self.duplicates = self.false_bookmarks = 0
         self.old_snapshots.clear()
         self.release()
 
     def holds(self, item: StreamItem) -> bool:
-        """Whether this item has to wait."""
+        """Return True if this item has to wait."""
         if not self.stalled and self.passes and isinstance(item, Changes | Bookmark):
             self.passes -= 1
             return False
         return self.stalled or (self.held and isinstance(item, Changes | Bookmark))
 
     async def wait(self) -> None:
-        """Wait until the script says something else."""
+        """Wait until the script changes."""
         await self._told.park()
 
 
@@ -96,18 +97,18 @@ class ScriptedStream:
         self._items: Any = None
         self._ready: deque[StreamItem] = deque()
         self._at: Position | None = position(request.resume_after)
-        # While an older snapshot is being gathered: its revision, and what was there up to now.
+        # While an older snapshot is gathered: its revision, and its resources so far.
         self._until: int | None = None
         self._gathered: dict[Key, pb.Resource] = {}
         self._scope: trio.CancelScope | None = None
         self._dropped = False
-        # One is enough: the change that follows it ends this stream.
+        # One false bookmark is enough: the change after it ends this stream.
         self._lie: Bookmark | None = None
-        # Whether it has been told, and the change that proves it false has not.
+        # True between the false bookmark and the change that proves it false.
         self._owes_truth = False
 
     def drop(self) -> None:
-        """Break this stream, whatever it is waiting for."""
+        """Break this stream, even while it waits."""
         self._dropped = True
         if self._scope is not None:
             self._scope.cancel()
@@ -129,9 +130,9 @@ class ScriptedStream:
     async def __anext__(self) -> StreamItem:
         await trio.lowlevel.checkpoint()
         while True:
-            # Not between a false bookmark and what it hid: nobody could ever know of that then.
+            # Never broken between a false bookmark and the change that it hid: the reader could not find out then.
             if self._dropped and not self._owes_truth:
-                raise GRPCError(Status.UNAVAILABLE, "the script has broken this stream")
+                raise GRPCError(Status.UNAVAILABLE, "the script broke this stream")
             if not self._ready:
                 await self._pull()
             elif self._script.holds(self._ready[0]):
@@ -196,7 +197,7 @@ class ScriptedStream:
             self._ready.append(item)
 
     def _gather(self, item: StreamItem, until: int) -> None:
-        """Put what happened up to ``until`` into the snapshot; once all of it is in, tell it."""
+        """Add changes up to ``until`` to the snapshot, and deliver the snapshot once it is complete."""
         later: list[Change] = []
         told = 0
         if isinstance(item, Changes):
@@ -217,7 +218,7 @@ class ScriptedStream:
         if self._gathered:
             self._ready.append(SnapshotChunk(list(self._gathered.values())))
         self._ready.append(EndOfSnapshot(self._at._replace(revision=until)))
-        # A commit at a time, so that a reader can be seen between any two.
+        # One commit at a time, so that a test can look at a reader between any two.
         for _, commit in itertools.groupby(later, key=lambda change: change.revision):
             self._tell(Changes(list(commit)))
         if later:

@@ -1,4 +1,4 @@
-"""Resources as a store would hand them out, for a test that has none: of a mapper, an index or a predicate."""
+"""Resources as a store returns them, for tests of mappers, indexes and predicates that have no store."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ def stored(
     conditions: Mapping[str, Sequence[Condition]] | None = None,
     deleting: bool = False,
 ) -> Resource[T]:
-    """``stored(TEAM.new("core", Team()), version=7)``: the resource as if it had been written and read again.
+    """Return a resource as if it had been written and read again: ``stored(TEAM.new("core", Team()), version=7)``.
 
     Args:
         version: the revision of its last change.
-        uid: of its incarnation; one made of its name, unless given.
-        generation: as written last; that of ``version``, unless given.
-        conditions: by who wrote them, for this generation.
-        deleting: whether it is marked for deletion.
+        uid: the uid of its incarnation; by default made from its name.
+        generation: its current generation; by default made from ``version``.
+        conditions: its conditions by writer, for this generation.
+        deleting: if true, it is marked for deletion.
     """
     message = resource.message()
     assert message.id is not None

@@ -1,7 +1,6 @@
-"""The store in an etcd cluster: for several engines at once, and durable while a majority of the members lives.
+"""The store in an etcd cluster, for several engines at once. It is durable while a majority of the members lives.
 
-Open `_backend.py` first, then `_mirror.py` (what is there, as one watch says it) and `_transaction.py` (what a commit
-is).
+Read `_backend.py` first, then `_mirror.py` (the state of the store, kept by one watch) and `_transaction.py` (commits).
 """
 
 from headway.storage._etcd._address import EtcdAddress as EtcdAddress

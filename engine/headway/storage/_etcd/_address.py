@@ -1,10 +1,16 @@
-"""``etcd://user:password@host:port,host:port/prefix?ca=PATH``: which etcd, and where in it.
+"""The URL of a store in etcd: ``etcd://user:password@host:port,host:port/prefix?ca=PATH``.
 
-Options of the query: ``tls=1`` (believing the system's authorities), ``ca=PATH`` (believing these instead),
-``certificate=PATH`` and ``key=PATH`` (to show), ``server_name=NAME`` (in the members' certificates, if it isn't the
-host), ``password_file=PATH``, which keeps the password out of the url, ``insecure=1``, by which the password is sent to
-other hosts over plain TCP, and ``max_changes``, ``max_age`` and ``max_txn_ops`` as `EtcdBackend` takes them. Any of the
-first five means TLS.
+Options of the query:
+
+- ``tls=1``: use TLS and trust the system's certificate authorities.
+- ``ca=PATH``: trust these certificate authorities instead.
+- ``certificate=PATH`` and ``key=PATH``: the client's certificate.
+- ``server_name=NAME``: the name in the members' certificates, if it is not the host.
+- ``password_file=PATH``: read the password from a file, to keep it out of the URL.
+- ``insecure=1``: allow sending the password to other hosts over plain TCP.
+- ``max_changes``, ``max_age`` and ``max_txn_ops``: as in `EtcdBackend`.
+
+Each of the first five turns TLS on.
 """
 
 from __future__ import annotations
@@ -29,16 +35,16 @@ _OPTIONS = ("tls", "ca", "certificate", "key", "server_name", "password_file", "
 
 @dataclass(frozen=True, slots=True)
 class EtcdAddress:
-    """Where a store in etcd is.
+    """The address of a store in etcd.
 
     Attributes:
-        endpoints: members of one cluster; any of them serves.
-        prefix: of its keys, beginning with a slash and ending without one.
-        tls: whether the members are asked over TLS.
-        ca, certificate, key, server_name: as `headway.rpc.client_tls` and `open_channel` take them.
-        user: to authenticate as; empty: nobody.
-        insecure: whether the password may be sent to other hosts over plain TCP.
-        max_changes, max_age, max_txn_ops: as `EtcdBackend` takes them.
+        endpoints: members of one cluster. Any of them can serve.
+        prefix: the prefix of the store's keys. It begins with a slash and ends without one.
+        tls: True to use TLS.
+        ca, certificate, key, server_name: as in `headway.rpc.client_tls` and `open_channel`.
+        user: the user to authenticate as. Empty for no authentication.
+        insecure: True if the password may be sent to other hosts over plain TCP.
+        max_changes, max_age, max_txn_ops: as in `EtcdBackend`.
     """
 
     endpoints: tuple[Address, ...]
@@ -60,7 +66,7 @@ class EtcdAddress:
         return f"etcd://{','.join(map(str, self.endpoints))}{self.prefix}"
 
     def secret(self) -> str:
-        """Return the password. Raises StoreUnusable when its file cannot be read, or when other users can read it."""
+        """Return the password. Raise StoreUnusable if its file cannot be read, or if other users can read it."""
         if self.password_file is None:
             return self.password
         try:
@@ -70,10 +76,10 @@ class EtcdAddress:
 
 
 def etcd_address(url: str) -> EtcdAddress:
-    """Read a url. Raises InvalidArgument that names the part that is wrong."""
+    """Parse a URL. Raise InvalidArgument with the part that is wrong."""
     scheme, found, rest = url.partition("://")
     if scheme != "etcd" or not found:
-        raise InvalidArgument(f"{_without_password(url)!r} is no address of etcd; write {FORM}")
+        raise InvalidArgument(f"{_without_password(url)!r} is not an etcd URL; write {FORM}")
     rest, _, query = rest.partition("?")
     authority, _, path = rest.partition("/")
     credentials, at, hosts = authority.rpartition("@")
@@ -82,8 +88,8 @@ def etcd_address(url: str) -> EtcdAddress:
         raise InvalidArgument(f"the user before @ in {_without_password(url)!r} is empty; write etcd://user:password@…")
     options = _options(url, query)
     if "password_file" in options and (password or not user):
-        why = "and there is a password before @, too" if password else "and no user is given; write etcd://user@…"
-        raise InvalidArgument(f"password_file stands in {_without_password(url)!r} {why}")
+        why = "the url also has a password before @" if password else "the url has no user; write etcd://user@…"
+        raise InvalidArgument(f"password_file in {_without_password(url)!r} is invalid: {why}")
     return EtcdAddress(
         _endpoints(url, hosts),
         _prefix(url, path),
@@ -104,13 +110,13 @@ def etcd_address(url: str) -> EtcdAddress:
 
 def _endpoints(url: str, hosts: str) -> tuple[Address, ...]:
     if not hosts:
-        raise InvalidArgument(f"{_without_password(url)!r} names no host; write {FORM}")
+        raise InvalidArgument(f"{_without_password(url)!r} has no host; write {FORM}")
     try:
         found = tuple(address(each) for each in hosts.split(","))
     except InvalidArgument as error:
         raise InvalidArgument(f"the hosts of {_without_password(url)!r}: {error}") from error
     if len(set(found)) < len(found):
-        raise InvalidArgument(f"the hosts of {_without_password(url)!r}: {hosts!r} has one of them twice")
+        raise InvalidArgument(f"the hosts of {_without_password(url)!r}: {hosts!r} repeats a host")
     return found
 
 
@@ -118,8 +124,8 @@ def _prefix(url: str, path: str) -> str:
     path = unquote(path).removesuffix("/")
     if not path or "" in path.split("/") or "\0" in path:
         raise InvalidArgument(
-            f"the prefix {f'/{path}'!r} of {_without_password(url)!r} is not one: a store needs keys of its own, "
-            f"with a name between any two slashes; write {FORM}"
+            f"the prefix {f'/{path}'!r} of {_without_password(url)!r} is invalid: it must not be empty, "
+            f"and must have a name between any two slashes; write {FORM}"
         )
     return f"/{path}"
 
@@ -130,18 +136,18 @@ def _options(url: str, query: str) -> dict[str, str]:
     for name, value in pairs:
         if name not in _OPTIONS:
             raise InvalidArgument(
-                f"the option {name!r} of {_without_password(url)!r} is unknown; known are {', '.join(_OPTIONS)}"
+                f"unknown option {name!r} in {_without_password(url)!r}; known are {', '.join(_OPTIONS)}"
             )
         switches = name in ("tls", "insecure")
         if not value or (switches and value not in ("0", "1")):
-            wanted = "must be 0 or 1" if switches else "has no value"
-            raise InvalidArgument(f"the option {name!r} of {_without_password(url)!r} {wanted}, and is {value!r}")
+            wanted = f"must be 0 or 1, got {value!r}" if switches else "must have a value"
+            raise InvalidArgument(f"the option {name!r} of {_without_password(url)!r} {wanted}")
     if len(options) < len(pairs):
-        raise InvalidArgument(f"an option stands twice in {_without_password(url)!r}")
+        raise InvalidArgument(f"duplicate option in {_without_password(url)!r}")
     if options.get("tls") == "0" and _TLS & options.keys():
         raise InvalidArgument(f"tls=0 contradicts the other options of {_without_password(url)!r}")
     if "key" in options and "certificate" not in options:
-        raise InvalidArgument(f"the option 'key' of {_without_password(url)!r} goes with 'certificate'")
+        raise InvalidArgument(f"the option 'key' of {_without_password(url)!r} requires 'certificate'")
     return options
 
 
@@ -154,14 +160,14 @@ def _number(url: str, options: dict[str, str], name: str, read: Callable[[str], 
             return number
     except ValueError:
         pass
-    what = "a whole number" if read is int else "seconds"
+    what = "a whole number" if read is int else "a number of seconds"
     raise InvalidArgument(
-        f"the option {name!r} of {_without_password(url)!r} must be {what} above 0, and is {options[name]!r}"
+        f"the option {name!r} of {_without_password(url)!r} must be {what} above 0, got {options[name]!r}"
     )
 
 
 def _without_password(url: str) -> str:
-    """The url as it may be shown."""
+    """Return the URL without its password, for display."""
     scheme, found, rest = url.partition("://")
     credentials, at, hosts = rest.rpartition("@")
     user, colon, _ = credentials.partition(":")

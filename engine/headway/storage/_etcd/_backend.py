@@ -38,29 +38,28 @@ from headway.storage._tail import CutSnapshot, LogWatch
 
 MAX_CHANGES, MAX_AGE = 100_000, 3600.0
 MAX_TXN_OPS = 128
-"""What etcd's own ``--max-txn-ops`` is unless it is given."""
+"""The default of etcd's own ``--max-txn-ops``."""
 
 
 class EtcdBackend:
-    """Meets `Backend` on a prefix of an etcd cluster, together with any number of other engines. Open it with
-    ``async with``.
+    """A `Backend` on a prefix of an etcd cluster, shared with any number of other engines. Open it with ``async with``.
 
-    All that is in the store is mirrored in the process, by one watch; reads first ask etcd where the store stands.
+    One watch keeps a mirror of the whole store in the process. A read first asks etcd for the store's revision.
+
+    Opening raises Unavailable if no member can be reached, and StoreUnusable if the keys under the prefix cannot be
+    used. It reads the history of up to 20,000 earlier transactions, as far as etcd has not compacted them.
 
     Args:
-        url: ``etcd://host:port,host:port/prefix``; see `etcd_address` for its options.
-        tls: for the connections, in place of what the url says.
-        max_changes: how many changes of history are kept for watchers that resume, in place of what the url says;
-            100,000 unless either does. An opening reads the last 20,000 transactions of before it, as far as etcd
-            hasn't been compacted.
-        max_age: for how many seconds, likewise; 3600.
-        max_txn_ops: what the members' ``--max-txn-ops`` is, likewise; 128, as it is by default. A commit that needs
-            more operations is refused before it is sent.
+        url: ``etcd://host:port,host:port/prefix``. See `etcd_address` for its options. The other arguments take
+            precedence over them.
+        tls: the TLS context of the connections.
+        max_changes: the number of changes of history to keep for watchers that resume. 100,000 by default.
+        max_age: the maximum age of the kept history in seconds. 3600 by default.
+        max_txn_ops: the members' ``--max-txn-ops``. 128 by default, as in etcd. A commit that needs more operations is
+            rejected before it is sent.
 
     Attributes:
-        shared: see `Shared`.
-
-    Opening raises Unavailable when no member can be reached, and StoreUnusable when what is there can't be used.
+        shared: True, because several engines may have the store open.
     """
 
     shared = True
@@ -87,12 +86,12 @@ class EtcdBackend:
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """What of etcd's answers was refused, and what had to be read anew, since this was made: to look at."""
+        """The number of rejected answers of etcd, and of repeated reads, by reason. For diagnosis."""
         return MappingProxyType(self._counts)
 
     async def __aenter__(self) -> Self:
         if self._opening is not None:
-            raise StoreUnusable(f"the store at {self._address} is open already, by this very object")
+            raise StoreUnusable(f"the store at {self._address} is already open: an EtcdBackend cannot be entered twice")
         self._opening = _opened(
             self._address, self._tls, self._counts, self._max_changes, self._max_age, self._max_txn_ops
         )
@@ -109,7 +108,7 @@ class EtcdBackend:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        assert self._opening is not None, "entered once, left once"
+        assert self._opening is not None, "exited without being entered"
         opening, self._opening, self._opened = self._opening, None, None
         await opening.__aexit__(kind, error, traceback)
 
@@ -120,24 +119,24 @@ class EtcdBackend:
 
     @property
     def position(self) -> Position:
-        """See `Backend.position`. What other engines commit is in it when this one has heard of it."""
+        """Return the store's current position. It includes commits of other engines once the mirror has them."""
         return self._use().position
 
     async def read(self, kind: Kind, key: Key) -> tuple[pb.Resource | None, Position]:
-        """See `Backend.read`."""
+        """Return the stored resource, or None, and a position."""
         opened = self._use()
         await opened.confirm()
         return opened.mirror.tables.get(kind, key), opened.mirror.position
 
     async def read_believed(self, kind: Kind, key: Key) -> tuple[pb.Resource | None, Position]:
-        """See `OptimisticReads`: what the mirror has, without a word to etcd."""
+        """Return the resource in the mirror, or None, and a position. Makes no request to etcd."""
         mirror = self._use().mirror
         return mirror.tables.get(kind, key), mirror.position
 
     async def list(
         self, kind: Kind, within: Within, *, after: Key | None = None, limit: int = 0
     ) -> tuple[Sequence[pb.Resource], Position]:
-        """See `Backend.list`."""
+        """Return the matching resources of a kind, in order of key, and a position."""
         opened = self._use()
         await opened.confirm()
         mirror = opened.mirror
@@ -145,7 +144,7 @@ class EtcdBackend:
         return await list_within(mirror.tables, kind, within, after, limit), here
 
     async def list_by_owner(self, owner_uid: str) -> tuple[Sequence[pb.Resource], Position]:
-        """See `Backend.list_by_owner`."""
+        """Return the resources that a uid owns, and a position."""
         opened = self._use()
         await opened.confirm()
         mirror = opened.mirror
@@ -153,72 +152,79 @@ class EtcdBackend:
         return await list_owned(mirror.tables, owner_uid), here
 
     async def kinds(self) -> Sequence[Kind]:
-        """See `Backend.kinds`."""
+        """Return the kinds that have stored resources, in order."""
         opened = self._use()
         await opened.confirm()
         return opened.mirror.tables.kinds()
 
     async def commit(self, operations: Sequence[Operation], fence: Fence | None = None) -> Position:
-        """See `Backend.commit`. Raises InvalidArgument when it is larger than etcd takes, Unavailable when nothing was
-        written, OutcomeUnknown when that is unknown.
+        """Apply all operations in one commit and return its position.
+
+        Raises:
+            InvalidArgument: the commit is larger than etcd accepts.
+            Unavailable: nothing was written.
+            OutcomeUnknown: the commit may have happened.
+            VersionConflict, WrongUid, StillOwns, FenceLowered, UnknownTerm, ValueError: as in `Backend.commit`.
         """
         refuse_repeated_keys(operations)
         opened = self._use()
-        # What follows waits in any case: a whole checkpoint would cost every write another turn of the loop.
+        # The code below always waits. A full checkpoint here would cost every write another turn of the loop.
         await trio.lowlevel.checkpoint_if_cancelled()
         with _commit.whole(opened):
             return await _commit.commit(opened, operations, fence)
 
     async def raise_fence(self, controller: str, member: str, term: int, number: int) -> Raised:
-        """See `Backend.raise_fence`."""
+        """Raise a fence by a commit."""
         opened = self._use()
         await trio.lowlevel.checkpoint()
         with _commit.whole(opened):
             return await _commit.raise_fence(opened, controller, member, term, number)
 
     async def record_checkpoint(self, fence: Fence, revision: int) -> None:
-        """See `Backend.record_checkpoint`."""
+        """Record that the fence's controller owes nothing up to a revision."""
         opened = self._use()
         await trio.lowlevel.checkpoint()
         with _commit.whole(opened):
             await _commit.record_checkpoint(opened, fence, revision)
 
     async def probe(self) -> None:
-        """See `Probed.probe`."""
+        """Raise an error if etcd cannot be read or written now."""
         await self._use().probe()
 
     async def list_fences(self) -> Sequence[Fence]:
-        """See `ListsFences.list_fences`."""
+        """Return every fence, in order of controller and member."""
         opened = self._use()
         await opened.confirm()
         return opened.mirror.fences()
 
     async def acquire_lease(self, name: str, holder: str, ttl: float, attempt: str = "") -> Acquired:
-        """See `Backend.acquire_lease`. The term ends when etcd ends it: some time after the ttl, which it counts in
-        seconds, and never under a second or two.
+        """Acquire a lease for ``ttl`` seconds, unless another holder has it.
+
+        etcd ends the term some time after the ttl. It counts in whole seconds, and no term is shorter than a second or
+        two.
         """
         return await _lease.acquire(self._use(), name, holder, ttl, attempt)
 
     async def keep_lease(self, name: str, holder: str, term: int) -> None:
-        """See `Backend.keep_lease`."""
+        """Renew a lease for a whole ttl."""
         await _lease.keep(self._use(), name, holder, term)
 
     async def release_lease(self, name: str, holder: str, term: int) -> None:
-        """See `Backend.release_lease`."""
+        """End a term early."""
         opened = self._use()
         await trio.lowlevel.checkpoint()
         await _lease.release(opened, name, holder, term)
 
     async def list_leases(self, name_prefix: str = "") -> tuple[Sequence[HeldLease], Position]:
-        """See `Backend.list_leases`."""
+        """Return the held leases whose names begin with the prefix, and a position."""
         return await _lease.listed(self._use(), name_prefix)
 
     async def wait_lease_ended(self, name: str, term: int) -> None:
-        """See `Backend.wait_lease_ended`."""
+        """Wait until the lease is not held in this term."""
         await _lease.wait_ended(self._use(), name, term)
 
     async def watch(self, kind: Kind, within: Within, resume_after: Position | None = None) -> LogWatch:
-        """See `Backend.watch`. Costs etcd nothing but the question where the store stands."""
+        """Watch a kind, from a snapshot or after a position. Its only request to etcd is for the store's revision."""
         opened = self._use()
         await opened.confirm()
         mirror = opened.mirror
@@ -256,7 +262,7 @@ async def _opened(
                     await opened.wait_idle()
                 nursery.cancel_scope.cancel()
     except BaseExceptionGroup as group:
-        # The block's own error comes out as it went in.
+        # Raise the error of the caller's block itself, not in a group.
         if len(group.exceptions) > 1:
             raise
         raise group.exceptions[0] from group.exceptions[0].__cause__

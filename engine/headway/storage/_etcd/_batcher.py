@@ -1,17 +1,18 @@
-"""Commits that go to etcd together: those that come while transactions are under way share the next one.
+"""Batches of commits. The commits that arrive while transactions are under way share the next transaction.
 
-A call costs many times what its operations do. Each commit keeps its own outcome and its own revision: it is compared
-as it would be alone, and stands behind those before it in the transaction. One that touches what another of them does
-(`Draft.fits_with`), or compares what one under way writes, goes alone, at once; and where etcd doesn't take a
-transaction of several, each of them does.
+A call to etcd costs many times more than its operations. Each commit of a batch keeps its own outcome and its own
+revision: its comparisons are the same as if it were alone, and it follows the earlier ones in the transaction.
 
-There is no background task. A writer that finds nobody leading leads one transaction, and hands on to the first of
-those that wait. Invariants:
+A commit is sent alone, at once, if it touches the same keys as another one of the batch (`Draft.fits_with`), or
+compares a key that a transaction under way writes. If etcd rejects a batch, each of its commits is sent alone.
 
-1. While anything waits, somebody leads, or `MOST_UNDER_WAY` transactions are under way, each for a bounded time. So
-   nobody waits for longer than `LONGEST_WAIT` and one of them, however many wait.
-2. Whoever leads has a commit in the transaction: the first of those that waited.
-3. A commit is in one transaction at a time, and in none again unless etcd has said that it did nothing.
+There is no background task. A writer that finds no leader leads one transaction, and hands over to the first waiting
+writer. Invariants:
+
+1. While a writer waits, another one leads, or `MOST_UNDER_WAY` transactions are under way. Each takes a bounded time.
+   So no writer waits longer than `LONGEST_WAIT` and one transaction, regardless of the number of writers.
+2. A leader's own commit is in the transaction. It is the first of those that waited.
+3. A commit is in one transaction at a time. It is sent again only if etcd's reply shows that it was not applied.
 """
 
 from __future__ import annotations
@@ -28,23 +29,23 @@ from headway.storage._etcd._records import PLACES, revision_of
 from headway.storage._etcd._transaction import Draft
 
 MOST_UNDER_WAY = 2
-"""Transactions at a time: while one is being made durable the next is put together."""
+"""The number of transactions at a time. While one is being made durable, the next one is prepared."""
 
 MOST_OPERATIONS = 100
-"""Operations of several commits, and comparisons: etcd takes 128 of each, the head's and the anchor's among them."""
+"""The limit of operations, and of comparisons, of a batch. etcd accepts 128 of each, with the head and anchor."""
 
 MOST_BYTES = 256 << 10
-"""Bytes of the resources of several commits; one that has a quarter of them shares no call."""
+"""The limit of bytes of the resources in a batch. A commit with more than a quarter of it is sent alone."""
 
 LONGEST_WAIT = CALL_TIMEOUT
-"""Seconds after which who still waits is no longer to be sent: etcd doesn't answer, or not as fast as writers come."""
+"""The maximum wait of a commit in seconds. It fails if etcd does not answer, or not as fast as commits arrive."""
 
 
 class Made(NamedTuple):
     """A commit that was made.
 
     Attributes:
-        reply: to its transaction.
+        reply: etcd's reply to the transaction.
     """
 
     reply: TxnResponse
@@ -57,25 +58,26 @@ class _Waiting:
     def __init__(self, draft: Draft) -> None:
         self.draft = draft
         self.since = trio.current_time()
-        # Set when it is done, or when it is its writer who leads now.
+        # Set when the commit is done, or when its writer becomes the leader.
         self.turn = trio.Event()
         self.done = False
         self.made: Made | None = None
         self.error: HeadwayError | None = None
-        # Whether it is to go by itself: with others it can't be made, or perhaps wasn't because of them.
+        # True if it must be sent alone: it does not fit into the batch, or the batch failed, perhaps because of others.
         self.alone = False
 
     def finish(self) -> None:
-        """Let its writer go."""
+        """Wake the writer: the commit has ended."""
         self.done = True
         self.turn.set()
 
 
 class Together:
-    """Those who commit to one store.
+    """The batches of commits to one store.
 
     Args:
-        write: makes the commits of some drafts in one transaction; what it raises says whether that has happened.
+        write: makes the commits of several drafts in one transaction. Its errors show if the transaction may have
+            happened.
     """
 
     def __init__(self, write: Callable[[Sequence[Draft]], Awaitable[TxnResponse]]) -> None:
@@ -83,15 +85,15 @@ class Together:
         self._waiting: list[_Waiting] = []
         self._leading = False
         self._under_way = 0
-        # What each transaction that is under way writes. Who compares that was decided on before: it is most likely
-        # refused, and whoever is with it.
+        # The keys that each transaction under way writes. A commit that compares one of them is based on older state.
+        # It will most likely be rejected, together with its batch.
         self._writing: list[set[bytes]] = []
 
     @trio.lowlevel.enable_ki_protection
     async def submit(self, draft: Draft) -> Made | None:
-        """Make a commit; None when something that it compares doesn't hold, and nothing was done.
+        """Make a commit. Return None if one of its comparisons fails. Then nothing was changed.
 
-        Not to be cancelled: call it where cancellation is shielded from.
+        Call this in a shielded cancel scope, because it must not be canceled.
         """
         late = not all(each.isdisjoint(draft.believed) for each in self._writing)
         if draft.alone or late or draft.size > MOST_BYTES // 4:
@@ -102,7 +104,7 @@ class Together:
             try:
                 await mine.turn.wait()
             except BaseException:
-                # KeyboardInterrupt respects no shield.
+                # A shield does not stop KeyboardInterrupt.
                 if mine in self._waiting:
                     self._waiting.remove(mine)
                     self._hand_on()
@@ -127,9 +129,9 @@ class Together:
             self._writing.remove(writing)
 
     async def _lead(self) -> None:
-        """Make one transaction of those who wait."""
+        """Send the waiting commits in one transaction."""
         self._leading = True
-        # Those whom one transaction has let go come with their next commits in one turn of the loop.
+        # Writers that one transaction has woken arrive with their next commits in the same turn of the loop.
         await trio.lowlevel.cancel_shielded_checkpoint()
         self._refuse_late()
         batch = self._taken()
@@ -142,14 +144,14 @@ class Together:
                 each.alone = len(batch) > 1 and each.made is None
         except HeadwayError as error:
             for each in batch:
-                # Too large together, perhaps.
+                # The batch may be too large, even if no commit is.
                 each.alone = len(batch) > 1 and isinstance(error, InvalidArgument)
-                # Everybody raises an error of their own: a traceback is added to each.
+                # Each writer raises its own error object, because raising adds a traceback to it.
                 each.error = type(error)(*error.args)
                 each.error.__cause__ = error
         except BaseException as error:
             for each in batch:
-                each.error = OutcomeUnknown(f"a commit was interrupted, which may have happened: {error!r}")
+                each.error = OutcomeUnknown(f"a commit was interrupted and may have happened: {error!r}")
             raise
         finally:
             for each in batch:
@@ -158,17 +160,17 @@ class Together:
             self._hand_on()
 
     def _refuse_late(self) -> None:
-        """Let go of those who have waited for too long; but for the first, who leads."""
+        """Fail the commits that have waited too long, except for the first one, whose writer leads."""
         since = trio.current_time() - LONGEST_WAIT
         late = [each for each in self._waiting[1:] if each.since <= since]
-        # They wait in the order in which they have come.
+        # The list is in order of arrival.
         del self._waiting[1 : len(late) + 1]
         for each in late:
-            each.error = Unavailable(f"a commit waited for {LONGEST_WAIT} s behind others; nothing was written")
+            each.error = Unavailable(f"timed out: a commit waited {LONGEST_WAIT} s behind others; nothing was written")
             each.finish()
 
     def _taken(self) -> list[_Waiting]:
-        """The first of those who wait, and whoever fits with those before, as long as there is room."""
+        """Take the first waiting commit, and those that fit with the earlier ones, until the batch is full."""
         batch: list[_Waiting] = []
         believed: dict[bytes, int] = {}
         places = set[bytes]().union(*self._writing)

@@ -1,4 +1,4 @@
-"""Calls to a cluster: to whichever member serves, with the user's token, within a deadline, and with errors of ours."""
+"""Calls to a cluster. Any member may serve them. They carry the user's token, have a deadline, and raise our errors."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ KEEP_ALIVE = "/etcdserverpb.Lease/LeaseKeepAlive"
 AUTHENTICATE = "/etcdserverpb.Auth/Authenticate"
 
 CALL_TIMEOUT = 10.0
-"""Seconds that one call may take. etcd gives up on a write after about seven by itself, and says so."""
+"""The timeout of one call in seconds. etcd itself gives up on a write after about seven, and returns an error."""
 
 LIMITS = Limits(
-    # A page of a snapshot whose last resources are of the largest size that etcd takes.
+    # Enough for a page of a snapshot whose last resources have the largest size that etcd accepts.
     message_size=1 << 30,
     streams=1000,
     stream_window=4 << 20,
@@ -53,19 +53,19 @@ LIMITS = Limits(
     keepalive_timeout=3.0,
     others=Rate(100_000, 50_000),
 )
-# How often a read is asked again, each time after so many seconds more.
+# The number of attempts of a read, and the seconds that are added to the wait after each.
 _READS, _WAIT = 4, 0.1
-# Sent with every call: who has lost the majority says so, and doesn't keep the caller waiting.
+# Sent with every call, so that a member without a majority fails at once instead of letting the caller wait.
 _REQUIRE_LEADER = {"hasleader": "true"}
 
 Reply = TypeVar("Reply")
 
 
 class EtcdClient:
-    """A cluster.
+    """A client of one cluster.
 
-    Args:
-        where: names it in errors.
+    Attributes:
+        where: the name of the store in errors.
     """
 
     def __init__(self, channel: RemoteChannel, address: EtcdAddress) -> None:
@@ -76,33 +76,33 @@ class EtcdClient:
         self._authenticating = trio.Lock()
 
     async def range(self, request: RangeRequest) -> RangeResponse:
-        """Read; linearizable unless the request says otherwise. Asks again for a while before it raises."""
+        """Read a range, linearizably unless the request has another setting. Retry for a while before raising."""
         return await self._read(RANGE, request, RangeResponse)
 
     async def read(self, request: TxnRequest) -> TxnResponse:
-        """Read by a transaction that writes nothing. Asks again for a while before it raises."""
+        """Read by a transaction that writes nothing. Retry for a while before raising."""
         return await self._read(TXN, request, TxnResponse)
 
     async def write(self, request: TxnRequest) -> TxnResponse:
-        """Write, once. Raises OutcomeUnknown when that may have happened; any other error when it has not."""
+        """Write, without retries. Raise OutcomeUnknown if the write may have happened, another error if it has not."""
         return await self._once(TXN, request, TxnResponse, writes=True)
 
     async def grant(self, seconds: int) -> LeaseGrantResponse:
-        """A new lease, which nobody else knows of yet."""
+        """Create a new etcd lease."""
         return await self._once(GRANT, LeaseGrantRequest(ttl=seconds), LeaseGrantResponse)
 
     async def revoke(self, id: int) -> None:
-        """End a lease, if that can be done now; otherwise its time will."""
+        """End a lease. If the call fails, the lease expires by time."""
         try:
             await self._once(REVOKE, LeaseRevokeRequest(id=id), LeaseRevokeResponse)
         except HeadwayError:
             return
 
     async def keep_alive(self, id: int) -> int:
-        """Put a lease's expiry off; for how many seconds, 0 when it has run out."""
+        """Renew a lease. Return the seconds until it expires, or 0 if it has already expired."""
         with trio.move_on_after(CALL_TIMEOUT):
             return await self._with_token(lambda: self._kept(id))
-        raise Unavailable(f"etcd at {self.where} has not kept a lease alive within {CALL_TIMEOUT} s")
+        raise Unavailable(f"timed out: etcd at {self.where} has not renewed a lease within {CALL_TIMEOUT} s")
 
     async def _kept(self, id: int) -> int:
         request = LeaseKeepAliveRequest(id=id)
@@ -110,11 +110,11 @@ class EtcdClient:
             async for reply in replies:
                 left: int = reply.ttl
                 return left
-        raise GRPCError(Status.UNAVAILABLE, "a lease's renewal was not answered")
+        raise GRPCError(Status.UNAVAILABLE, "a lease renewal was not answered")
 
     @asynccontextmanager
     async def watch(self, request: WatchCreateRequest) -> AsyncIterator[Duplex]:
-        """Open a watch. What goes wrong with it is raised in the block as what it means."""
+        """Open a watch for the length of the block. Its failures are raised in the block as Headway's errors."""
         if self._address.user and "token" not in self._metadata:
             await self._authenticate(None)
         used = self._metadata.get("token")
@@ -150,7 +150,7 @@ class EtcdClient:
         return self._channel.unary(path, request, reply_type, metadata=self._metadata)
 
     async def _with_token(self, call: Callable[[], Coroutine[Any, Any, Reply]]) -> Reply:
-        """Call, with a token where there is a user; a call that was refused for its token alone has done nothing."""
+        """Call, with a token if there is a user. Repeat a call that failed only because of its token."""
         if not self._address.user:
             return await call()
         used = self._metadata.get("token")
@@ -164,7 +164,7 @@ class EtcdClient:
         return await call()
 
     async def _authenticate(self, used: str | None) -> None:
-        """Get a token, unless somebody has got another one than the one used meanwhile."""
+        """Get a new token, unless another task has already replaced the used one."""
         async with self._authenticating:
             if self._metadata.get("token") != used:
                 return
@@ -181,7 +181,7 @@ class EtcdClient:
 
 @asynccontextmanager
 async def open_client(address: EtcdAddress, tls: ssl.SSLContext | None) -> AsyncIterator[EtcdClient]:
-    """A client for the length of the block. ``tls`` goes before what the address says."""
+    """Open a client for the length of the block. ``tls`` takes precedence over the address."""
     if tls is None and address.tls:
         try:
             tls = client_tls(address.ca, certificate=address.certificate, key=address.key)
@@ -189,7 +189,7 @@ async def open_client(address: EtcdAddress, tls: ssl.SSLContext | None) -> Async
             files = ", ".join(each for each in (address.ca, address.certificate, address.key) if each)
             raise StoreUnusable(f"the certificates of {address} ({files}) can't be used: {error}") from error
     if address.user and not address.insecure and (host := plain_text_host(address.endpoints, tls)):
-        remedy = "ask over TLS (tls=1 in the url), or add insecure=1"
+        remedy = "use TLS (tls=1 in the url), or add insecure=1"
         raise StoreUnusable(f"{address} can't be opened: {readable('a password', host, remedy)}")
     async with open_channel(
         [str(each) for each in address.endpoints],
@@ -206,7 +206,7 @@ async def open_client(address: EtcdAddress, tls: ssl.SSLContext | None) -> Async
 
 
 class _WatchDecoder:
-    """What has come together is handed on together: under load that is many commits."""
+    """A decoder that delivers all responses received together as one list. Under load it holds many commits."""
 
     def __call__(self, bodies: list[bytes]) -> list[list[WatchResponse]]:
         return [[decode(WatchResponse, body) for body in bodies]]

@@ -1,8 +1,8 @@
-"""Commits: resources, fences, and what is settled beside them.
+"""Commits of resources and fences, and the recording of checkpoints.
 
-Each is decided on what the mirror believes. A commit that etcd takes was decided on what was true (`_transaction.py`).
-One that it doesn't, or that the mirror would refuse, is decided on once more when the mirror has heard of everything
-that had been committed: so a refusal is of something that was true as well.
+A commit is based on the mirror's state. If etcd accepts it, that state was current (`_transaction.py`). If etcd or the
+mirror rejects it, it is tried again once the mirror has every commit made before. So a rejection that the caller sees
+was also based on current state.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from headway.storage._etcd._transaction import Draft, putting
 from headway.storage._leases import check_raise, lease_of
 
 HIGHEST = 2**63 - 1
-"""The highest revision, and the highest term or number, that is stored."""
+"""The highest revision, term or number that can be stored."""
 
 _GIVING_UP = 3 * CALL_TIMEOUT
 
@@ -35,7 +35,7 @@ Result = TypeVar("Result")
 
 @contextmanager
 def whole(opened: Opened) -> Iterator[None]:
-    """What happens in the block is not cancelled; each step of it is bounded in time."""
+    """Shield the block from cancellation. Each of its steps takes a bounded time."""
     opened.begin()
     try:
         with trio.CancelScope(shield=True):
@@ -50,8 +50,17 @@ async def decided(
     done: Callable[[TxnResponse, int], Result],
     nothing: Callable[[], Result],
 ) -> Result:
-    """Make a commit: ``propose`` puts it together from what the mirror believes, raises a refusal, or has nothing to
-    do; it may be called several times. ``done`` makes the answer from etcd's and the commit's revision.
+    """Make a commit and return its result.
+
+    Args:
+        opened: the session.
+        propose: builds the commit from the mirror's state. It raises a StorageError to reject the commit, or returns
+            None if there is nothing to commit. It may be called several times.
+        done: makes the result from etcd's reply and the revision of the commit.
+        nothing: makes the result if there is nothing to commit.
+
+    Raises:
+        Unavailable: the commits of others kept changing the state. Nothing was written.
     """
     confirmed = False
     gives_up_at = trio.current_time() + _GIVING_UP
@@ -67,15 +76,17 @@ async def decided(
                 if (made := await opened.submit(draft)) is not None:
                     return done(*made)
                 if trio.current_time() > gives_up_at:
-                    raise Unavailable(f"others kept coming before this commit for {_GIVING_UP} s; nothing was written")
+                    raise Unavailable(
+                        f"commits of others kept conflicting with this one for {_GIVING_UP} s; nothing was written"
+                    )
             elif confirmed:
                 return nothing()
-        await opened.believe_anew(mirror)
+        await opened.wait_newer(mirror)
         confirmed = True
 
 
 async def commit(opened: Opened, operations: Sequence[Operation], fence: Fence | None) -> Position:
-    """See `Backend.commit`."""
+    """Apply all operations in one commit and return its position."""
 
     def propose() -> Draft | None:
         mirror = opened.mirror
@@ -102,7 +113,7 @@ async def commit(opened: Opened, operations: Sequence[Operation], fence: Fence |
 
 
 async def raise_fence(opened: Opened, controller: str, member: str, term: int, number: int) -> Raised:
-    """See `Backend.raise_fence`."""
+    """Raise a fence by a commit."""
     fence = Fence(controller, member, term, number)
 
     since = 0
@@ -116,40 +127,40 @@ async def raise_fence(opened: Opened, controller: str, member: str, term: int, n
         wanted = (term, number) if term else (stored.term + 1, number)
         if wanted <= (stored.term, stored.number):
             raise FenceLowered(
-                f"the fence of {controller} is at {(stored.term, stored.number)}, which {wanted} is not above"
+                f"the fence of {controller} is at {(stored.term, stored.number)}; {wanted} is not above it"
             )
         if max(wanted) > HIGHEST:
-            raise InvalidArgument(f"the fence {wanted} of {controller} is above {HIGHEST}, the highest that is stored")
+            raise InvalidArgument(f"the fence {wanted} of {controller} is above {HIGHEST}, the maximum")
         fence, since = Fence(controller, member, *wanted), stored.since
         draft = opened.draft()
         draft.believe_fence(controller, member, stored)
         key = opened.layout.fence(controller, member)
         draft.write(putting(key, fence_value(*wanted, leased=stored.leased and wanted[0] == stored.term)))
-        draft.read(opened.layout.settled(controller, member))
+        draft.read(opened.layout.checkpoint(controller, member))
         return draft
 
     def done(reply: TxnResponse, revision: int) -> Raised:
         noted = reply.responses[-1].response_range
-        settled = checkpoint_from(noted.kvs[0]) if noted is not None and noted.kvs else since or revision
-        return Raised(fence, opened.at(revision), settled)
+        checkpoint = checkpoint_from(noted.kvs[0]) if noted is not None and noted.kvs else since or revision
+        return Raised(fence, opened.at(revision), checkpoint)
 
     return await decided(opened, propose, done, _never)
 
 
 async def record_checkpoint(opened: Opened, fence: Fence, revision: int) -> None:
-    """See `Backend.record_checkpoint`."""
+    """Record that the fence's controller owes nothing up to a revision."""
     if not 0 <= revision <= HIGHEST:
-        raise InvalidArgument(f"the revision {revision} is not between 0 and {HIGHEST}, the highest that is stored")
+        raise InvalidArgument(f"the revision must be between 0 and {HIGHEST}, got {revision}")
 
     def propose() -> Draft:
         stored = opened.mirror.check_fence(fence)
         draft = opened.draft()
         draft.believe_fence(fence.controller, fence.member, stored)
-        draft.note(opened.layout.settled(fence.controller, fence.member), checkpoint_value(revision))
+        draft.note(opened.layout.checkpoint(fence.controller, fence.member), checkpoint_value(revision))
         return draft
 
     await decided(opened, propose, lambda *_: None, _never)
 
 
 def _never() -> NoReturn:
-    raise AssertionError("what is proposed is always a commit")
+    raise AssertionError("propose() never returns None here")

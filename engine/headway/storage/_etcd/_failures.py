@@ -1,4 +1,4 @@
-"""What a failed call to etcd means for who made it. Pure."""
+"""The meaning of failed calls to etcd, as Headway's errors. Pure."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from grpclib.const import Status
 from headway.errors import HeadwayError, HistoryCompacted, InvalidArgument, OutcomeUnknown, StoreUnusable, Unavailable
 from headway.rpc import NotBegun
 
-# etcd says these before it begins, or when it has seen that it won't do it. What else a write fails with may hide that
-# it was done: "database space exceeded", for one, is said by who has applied it, too.
+# With these statuses a write was certainly not applied. etcd returns them before it begins, or when it has decided
+# against the write. Any other error may hide that the write was applied. A member that has applied a write can even
+# answer with "database space exceeded".
 _REFUSED = frozenset(
     (
         Status.INVALID_ARGUMENT,
@@ -33,27 +34,27 @@ _STALE_TOKENS = ("etcdserver: invalid auth token", "etcdserver: revision of auth
 
 
 def said(error: GRPCError) -> str:
-    """What the error says."""
+    """Return the message of the error, or the name of its status."""
     return error.message or error.status.name
 
 
 def wants_new_token(error: GRPCError) -> bool:
-    """Whether the call was refused because of its token alone."""
+    """Return True if the call failed only because of its token."""
     return any(text in said(error) for text in _STALE_TOKENS)
 
 
 def is_behind(error: GRPCError) -> bool:
-    """Whether another member may do better."""
+    """Return True if another member may succeed."""
     return error.status is Status.UNAVAILABLE and not isinstance(error, NotBegun)
 
 
 def may_be_asked_again(error: GRPCError) -> bool:
-    """Whether a read that failed so may succeed now."""
+    """Return True if a read that failed with this error may succeed now."""
     return error.status in (Status.UNAVAILABLE, Status.DEADLINE_EXCEEDED) or _TOO_MANY_REQUESTS in said(error)
 
 
 def nothing_was_done(error: GRPCError) -> bool:
-    """Whether a write that failed so has certainly not happened and won't."""
+    """Return True if a write that failed with this error has certainly not happened and will not."""
     return (
         isinstance(error, NotBegun)
         or error.status in _REFUSED
@@ -62,46 +63,46 @@ def nothing_was_done(error: GRPCError) -> bool:
 
 
 def failure(error: GRPCError, where: str, *, writes: bool) -> HeadwayError:
-    """As Headway's callers know it."""
+    """Return the error of Headway for a failed call."""
     text = said(error)
     if _TOO_LARGE in text:
         return InvalidArgument(
-            f"the commit is larger than etcd at {where} takes in one request (its --max-request-bytes, 1.5 MiB by "
+            f"the commit is larger than etcd at {where} accepts in one request (its --max-request-bytes, 1.5 MiB by "
             "default). Nothing was written"
         )
     if _TOO_MANY_OPERATIONS in text:
         return InvalidArgument(
-            f"the commit has more operations than etcd at {where} takes in one transaction. Nothing was written. The "
+            f"the commit has more operations than etcd at {where} accepts in one transaction. Nothing was written. The "
             "store's url must have a max_txn_ops of at most etcd's --max-txn-ops, which is 128 by default"
         )
     if error.status is Status.OUT_OF_RANGE and _COMPACTED in text:
-        return HistoryCompacted(f"etcd at {where} doesn't have that any more: {text}")
+        return HistoryCompacted(f"etcd at {where} has compacted the revision: {text}")
     if writes and not nothing_was_done(error):
-        return OutcomeUnknown(f"etcd at {where} failed while a commit was made, which may have happened: {text}")
+        return OutcomeUnknown(f"etcd at {where} failed during a commit, which may have happened: {text}")
     if error.status in (Status.PERMISSION_DENIED, Status.UNAUTHENTICATED):
         return StoreUnusable(f"etcd at {where} refuses this user: {text}")
     if error.status is Status.UNIMPLEMENTED:
-        return StoreUnusable(f"what answers at {where} is no etcd that speaks its v3 API: {text}")
-    return Unavailable(f"etcd at {where} could not be asked: {text}")
+        return StoreUnusable(f"the server at {where} is not an etcd with the v3 API: {text}")
+    return Unavailable(f"etcd at {where} is unavailable: {text}")
 
 
 def too_many_operations(needed: int, most: int, where: str) -> InvalidArgument:
-    """Return the refusal of a commit that was not sent."""
+    """Return the error for a commit that was not sent because it has too many operations."""
     return InvalidArgument(
-        f"the commit needs {needed} operations, and etcd at {where} takes {most} in one transaction. Nothing was sent. "
-        f"Make several commits of it, or start etcd with --max-txn-ops={needed} or more and say "
+        f"the commit needs {needed} operations, but etcd at {where} accepts {most} in one transaction. Nothing was "
+        f"sent. Split it into several commits, or start etcd with --max-txn-ops={needed} or more and set "
         f"max_txn_ops={needed} in the store's url. A resource needs one operation, with an owner two"
     )
 
 
 class Unreadable(StoreUnusable):
-    """Somebody else has written under the prefix."""
+    """Another program has written under the prefix."""
 
 
 @contextmanager
 def understood(where: str) -> Iterator[None]:
-    """Bytes under the prefix that can't be read make the store unusable: somebody else has written them."""
+    """Raise Unreadable if the block cannot decode values under the prefix: another program has written them."""
     try:
         yield
     except (ValueError, TypeError, KeyError, IndexError) as error:
-        raise Unreadable(f"under the prefix of {where} stands what Headway has not written: {error}") from error
+        raise Unreadable(f"the prefix of {where} has a value that Headway has not written: {error}") from error

@@ -1,4 +1,4 @@
-"""The task that keeps the mirror: one watch of the whole prefix, opened again and compared whenever it has ended."""
+"""The task that keeps the mirror by one watch of the whole prefix. If the watch ends, it compares and reopens it."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ from headway.storage._etcd._rejoin import check_same_history, check_standing
 from headway.storage._etcd._snapshot import earliest, load_mirror, read_pages, read_standing
 
 SILENCE = 5.0
-"""Seconds without a word from the watch after which it is asked, and the store too, whether there is anything."""
+"""The seconds to wait for a response before the task asks the watch for progress and the store for its revision."""
 
 AN_OPENINGS_HISTORY = 20_000
-"""Transactions that an opening reads of what was before it, at most: they cost time while nobody is served yet."""
+"""The number of earlier transactions that opening a store reads at most. They delay the first answer."""
 
 _READING_HISTORY = 10.0
-"""Seconds after which an opening tries with less history, once, and then does without."""
+"""The timeout for reading history, in seconds. An opening retries with less of it, then uses none."""
 
 _FIRST_WAIT, _LONGEST_WAIT = 0.05, 5.0
 
 
 class Ended(Exception):
-    """The watch is to be opened again: etcd has ended it, or it is not to be trusted."""
+    """The watch must be opened again: etcd has ended it, or it is not reliable."""
 
 
 class Compacted(Exception):
-    """What the watch was to begin with is no longer in etcd."""
+    """etcd has compacted the first revision of the watch."""
 
 
 class _Next(Enum):
@@ -51,7 +51,7 @@ class _Next(Enum):
 
 
 class Follower:
-    """Makes mirrors of a store, and follows it."""
+    """The task that makes mirrors of a store and keeps them up to date."""
 
     def __init__(
         self, client: EtcdClient, layout: Layout, counts: Counter[str], *, max_changes: int, max_age: float
@@ -66,7 +66,7 @@ class Follower:
         self._wait = _FIRST_WAIT
 
     async def load(self, former: Mirror | None = None, revision: int = 0) -> tuple[Mirror, int]:
-        """A new mirror, of now or of a revision, and the revision of etcd that it was read at."""
+        """Return a new mirror, of now or of a revision, and the etcd revision of its reads."""
         return await load_mirror(
             self._client,
             self._layout,
@@ -78,17 +78,17 @@ class Follower:
         )
 
     async def begin(self) -> tuple[Mirror, int]:
-        """The first mirror, and the revision from which it is to be followed on.
+        """Return the first mirror, and the etcd revision to follow after.
 
-        It is made of what was there some time ago, and of what a watch says has happened since: that is its history,
-        as if it had been there. Where that can't be read it begins with what is there now, and has none.
+        The mirror is made from an earlier state, and from a watch of the changes since. So it has their history. If
+        they cannot be read, the mirror is made from the current state and has no history.
         """
         mirror: Mirror | None = None
         transactions = min(self._max_changes, AN_OPENINGS_HISTORY)
         with contextlib.suppress(HeadwayError, Lost, OtherHistory, Ended, Lagging):
             now = await read_standing(self._client, self._layout)
             if now.head is None:
-                raise Ended("the store has no head")
+                raise Ended("the head key is missing")
             for _ in range(2):
                 begin = await earliest(self._client, self._layout, now, transactions)
                 mirror, at = await self.load(mirror, begin)
@@ -96,7 +96,7 @@ class Follower:
                 with trio.move_on_after(_READING_HISTORY):
                     await self._replay(mirror, at + 1, now.head.revision)
                     return mirror, etcd_revision(mirror.head.revision)
-                # It was more than there is time for, as transactions of many commits are: then half of what was read.
+                # There was too much history, perhaps transactions of many commits. Try with half of what was read.
                 transactions = (mirror.head.sequence - begun) // 2
                 if not transactions:
                     break
@@ -104,7 +104,7 @@ class Follower:
         return await self.load(mirror)
 
     async def _replay(self, mirror: Mirror, start: int, head: int) -> None:
-        """Let a mirror hear what has happened from a revision on up to a commit."""
+        """Apply to a mirror the changes from a revision up to a commit."""
         if mirror.head.revision == head:
             return
         async with self._client.watch(self._watch(start)) as stream:
@@ -119,12 +119,12 @@ class Follower:
         mirror.interrupted()
 
     def suspect(self, why: str) -> None:
-        """Something has answered what doesn't go with the mirror: end the watch, and compare."""
+        """Note that an answer contradicts the mirror. End the watch and compare."""
         self._suspicion = why
         self._stream.cancel()
 
     async def run(self, opened: Opened, start: int) -> None:
-        """Follow from what comes at etcd's revision ``start`` on, until cancelled."""
+        """Follow the store from etcd's revision ``start`` on, until canceled."""
         todo = _Next.FOLLOW
         while True:
             try:
@@ -150,29 +150,29 @@ class Follower:
                 return
             except (Ended, Lagging, HeadwayError):
                 todo = _Next.REJOIN if todo is _Next.FOLLOW else todo
-            except Exception as error:  # a store that is followed by nobody must not seem to be there
-                text = f"what follows the store at {self._client.where} has failed: {error!r}"
-                opened.stop(lambda text=text: EngineBug(text))  # type: ignore[misc]  # likewise
+            except Exception as error:  # a store without this task must not seem to work
+                text = f"the task that follows the store at {self._client.where} has failed: {error!r}"
+                opened.stop(lambda text=text: EngineBug(text))  # type: ignore[misc]  # as above
                 raise
             opened.mirror.interrupted()
             await trio.sleep(self._wait)
             self._wait = min(self._wait * 2, _LONGEST_WAIT)
 
-    # --- Where to go on ------------------------------------------------------
+    # --- Continuing after the end of a watch ---------------------------------
 
     async def _rejoin(self, opened: Opened) -> int:
-        """Compare what etcd has with the mirror, and say where the watch goes on."""
-        # As it was before the read: a commit made meanwhile may be answered first.
+        """Compare etcd with the mirror. Return the first etcd revision of the next watch."""
+        # Taken before the read, because a commit made during the read may be answered before it.
         seen = (opened.position, opened.mirror.position)
         standing = await read_standing(self._client, self._layout)
         for position in seen:
             check_same_history(position, standing.store_id, standing.timeline, standing.head)
         mirror = opened.mirror
         if standing.head is None or not check_standing(mirror, standing.head):
-            # With the last commit that is known: that it comes again as it was proves what follows it.
+            # Begin with the last known commit. If the watch delivers it unchanged, this is the same history.
             mirror.rejoining = True
             return etcd_revision(mirror.head.revision)
-        # Whatever else has happened meanwhile was no commit. Only leases are heard of without one.
+        # No commit was made. Only leases can have changed without one.
         leases: list[KeyValue] = []
         await read_pages(self._client, self._layout.under(LEASE), standing.revision, leases.extend)
         with understood(self._client.where):
@@ -182,29 +182,29 @@ class Follower:
 
     async def _take_snapshot(self, opened: Opened) -> int:
         """Begin with a new mirror of the same history."""
-        # As it was before the read, as in `_rejoin`.
+        # Taken before the read, as in `_rejoin`.
         seen = (opened.position, opened.mirror.position)
         mirror, revision = await self.load(opened.mirror)
         for position in seen:
             check_same_history(position, mirror.store_id, mirror.timeline, mirror.head)
         self._counts["snapshots"] += 1
         why = self._suspicion
-        gone = f"the store was read anew at revision {mirror.head.revision}: {why}"
+        gone = f"the store was read again at revision {mirror.head.revision}: {why}"
         opened.replace(mirror, lambda: HistoryCompacted(gone), same_history=True)
         return revision + 1
 
     async def _begin_anew(self, opened: Opened) -> int:
-        """Begin with what is there, as another store is begun with."""
+        """Replace the mirror by one of the other store or history that etcd has now."""
         await begin_session(self._client, self._layout)
         mirror, revision = await self.load()
-        text = f"what is in etcd at {self._client.where} is not what was there: {self._suspicion}"
+        text = f"etcd at {self._client.where} now has another history: {self._suspicion}"
         opened.replace(mirror, lambda: StoreMismatch(text), same_history=False)
         return revision + 1
 
     # --- One watch -----------------------------------------------------------
 
     async def _follow(self, opened: Opened, start: int) -> None:
-        """Follow one watch until it ends, which is always said by what is raised."""
+        """Follow one watch until it ends. It always ends with an error."""
         self._suspicion = ""
         with trio.CancelScope() as self._stream:
             async with self._client.watch(self._watch(start)) as stream:
@@ -247,7 +247,7 @@ class Follower:
             if response.compact_revision:
                 raise Compacted(f"etcd was compacted up to revision {response.compact_revision}")
             self._counts["watches cancelled"] += 1
-            # Another member may do better.
+            # Another member may succeed.
             raise Lagging(response.cancel_reason)
         if response.events:
             with understood(self._client.where):
@@ -257,20 +257,20 @@ class Follower:
             self._hear_progress(opened, response)
 
     def _hear_progress(self, opened: Opened, response: WatchResponse) -> None:
-        """Proof of nothing: it moves no frontier. But it may prove that the watch has left something out."""
+        """Check a progress notification. It never moves the mirror, but it can show that the watch has lost changes."""
         claimed = response.header.revision if response.header is not None else 0
         if claimed >= etcd_revision(opened.position.revision) > etcd_revision(opened.mirror.head.revision):
             self._counts["false progress"] += 1
-            raise Lagging(f"the watch claims to have said everything up to {claimed}")
+            raise Lagging(f"the watch claims to have delivered everything up to {claimed}")
 
     async def _ask(self, opened: Opened, stream: Duplex, missing: int) -> int:
-        """After a silence: whether the watch lives, and whether there is something that it ought to have said.
+        """Check after a silence that the watch is alive. Return the store's revision, which the watch must reach.
 
-        ``missing`` is what was there at the last silence. Raises Lagging when that still hasn't come.
+        ``missing`` is the result of the last call. Raise Lagging if the watch still has not reached it.
         """
         if missing > opened.mirror.head.revision:
             self._counts["watches stalled"] += 1
-            raise Lagging(f"the watch has not said for {SILENCE} s what was committed up to {missing}")
+            raise Lagging(f"the watch has not delivered the commits up to {missing} for {SILENCE} s")
         with trio.move_on_after(SILENCE):
             await stream.send(WatchRequest(progress_request=WatchProgressRequest()))
             return await opened.read_head()

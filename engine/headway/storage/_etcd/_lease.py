@@ -1,7 +1,7 @@
-"""Leases: a key that goes with an etcd lease, and a fence in the same commit.
+"""Leases: a key that is bound to an etcd lease, and a fence raised in the same commit.
 
-That the key is gone, whoever took it away, ends the term: the fence counts as above it from then on (`Mirror.fence`),
-and every write that bears the fence compares the key.
+The deletion of the key, by etcd or by a commit, ends the term. From that moment on the fence counts as above the term
+(`Mirror.fence`). Every write that carries the fence compares the key.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from headway.storage._leases import Acquired, HeldLease, Lease, is_late, scope_o
 
 
 async def acquire(opened: Opened, name: str, holder: str, ttl: float, attempt: str) -> Acquired:
-    """See `Backend.acquire_lease`."""
+    """Acquire a lease, unless another holder has it."""
     wanted = Lease(name, holder, 0, ttl, attempt, time.time())
     await opened.confirm()
     held = _holds_off(opened, wanted)
@@ -34,14 +34,14 @@ async def acquire(opened: Opened, name: str, holder: str, ttl: float, attempt: s
 
 
 def _holds_off(opened: Opened, wanted: Lease) -> StoredLease | None:
-    """Return the lease if it is held and a request for this one begins no new term of it."""
+    """Return the lease if it is held and this request must not begin a new term. Return None otherwise."""
     held = opened.mirror.leases.get(wanted.name)
     if held is None:
         return None
     lease, fence = held.lease, opened.mirror.fence(*scope_of(wanted.name))
     kept = opened.kept.get(lease.name)
     in_use = (fence.term == lease.term and fence.number > 0) or (
-        # Of a renewal by another engine nothing is known here.
+        # Only renewals by this engine are known here.
         kept is not None and kept.term == lease.term and kept.renewed
     )
     if lease.holder == wanted.holder and not is_late(lease, wanted.holder, wanted.attempt, in_use=in_use):
@@ -50,7 +50,7 @@ def _holds_off(opened: Opened, wanted: Lease) -> StoredLease | None:
 
 
 async def _taken(opened: Opened, wanted: Lease) -> Acquired:
-    """Take it, unless somebody else has come first."""
+    """Acquire the lease, unless another holder has acquired it first."""
     began = trio.current_time()
     id = (await opened.client.grant(max(1, math.ceil(wanted.ttl)))).id
     name, scope, layout = wanted.name, scope_of(wanted.name), opened.layout
@@ -83,25 +83,25 @@ async def _taken(opened: Opened, wanted: Lease) -> Acquired:
         return acquired
     finally:
         if acquired is None or not acquired.acquired:
-            # When it isn't known whether the commit happened it takes what it may have taken back.
+            # If the outcome of the commit is unknown, this releases the lease that it may have acquired.
             await opened.client.revoke(id)
 
 
 async def keep(opened: Opened, name: str, holder: str, term: int) -> None:
-    """See `Backend.keep_lease`."""
+    """Renew a lease for a whole ttl. Raise LeaseEnded if the term has ended."""
     await opened.confirm()
     held = opened.mirror.leases.get(name)
     if held is None:
-        raise LeaseEnded(f"term {term} of {name} has ended, and nobody holds it now")
+        raise LeaseEnded(f"term {term} of {name} has ended, and the lease is not held now")
     if (held.lease.holder, held.lease.term) != (holder, term):
         raise not_held(name, holder, term, held.lease.holder, held.lease.term)
     if not await _renew(opened, held):
         await _gone(opened, name, held)
-        raise LeaseEnded(f"term {term} of {name} has ended, and nobody holds it now")
+        raise LeaseEnded(f"term {term} of {name} has ended, and the lease is not held now")
 
 
 async def release(opened: Opened, name: str, holder: str, term: int) -> None:
-    """See `Backend.release_lease`."""
+    """End a term early. Do nothing if it has already ended."""
     scope = scope_of(name)
 
     def propose() -> Draft | None:
@@ -121,7 +121,7 @@ async def release(opened: Opened, name: str, holder: str, term: int) -> None:
 
 
 async def listed(opened: Opened, name_prefix: str) -> tuple[Sequence[HeldLease], Position]:
-    """See `Backend.list_leases`."""
+    """Return the held leases whose names begin with the prefix, in order of name, and a position."""
     await opened.confirm()
     leases = opened.mirror.leases
     names = sorted(name for name in leases if name.startswith(name_prefix))
@@ -129,14 +129,14 @@ async def listed(opened: Opened, name_prefix: str) -> tuple[Sequence[HeldLease],
 
 
 async def wait_ended(opened: Opened, name: str, term: int) -> None:
-    """See `Backend.wait_lease_ended`."""
+    """Wait until the lease is not held in this term."""
     await opened.confirm()
     while (held := opened.mirror.leases.get(name)) is not None and held.lease.term == term:
         await opened.heard.wait()
 
 
 async def _renew(opened: Opened, held: StoredLease) -> bool:
-    """Keep it alive; whether it still was."""
+    """Renew the etcd lease. Return False if it has already expired."""
     began = trio.current_time()
     if await opened.client.keep_alive(held.id) <= 0:
         return False
@@ -145,16 +145,16 @@ async def _renew(opened: Opened, held: StoredLease) -> bool:
 
 
 async def _gone(opened: Opened, name: str, held: StoredLease) -> None:
-    """Its etcd lease has run out: wait until its key is heard to have gone, which etcd may have yet to do."""
+    """Wait until the watch delivers the deletion of the key. etcd may delete it some time after the lease expires."""
     while opened.mirror.leases.get(name) == held:
         await opened.heard.wait()
 
 
 def _shown(opened: Opened, held: StoredLease) -> HeldLease:
-    """How much of it is left. Of one that another engine keeps alive nobody here knows: at most all."""
+    """Return the lease with its remaining time. If another engine renews it, that is unknown: return the whole ttl."""
     lease = held.lease
     kept = opened.kept.get(lease.name)
     if kept is None or kept.term != lease.term:
         return HeldLease(lease, lease.ttl)
-    # Past its time as it was told to its holder, it is held until etcd has noticed.
+    # Even after the time that its holder knows, the lease is held until etcd ends it.
     return HeldLease(lease, max(kept.until - trio.current_time(), 0.001))

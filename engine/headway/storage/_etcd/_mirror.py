@@ -1,15 +1,15 @@
-"""What is in a store, as one watch of its prefix says it. Pure: no Trio, no I/O, no clock.
+"""The mirror: the contents of a store, kept by one watch of its prefix. Pure: no Trio, no I/O, no clock.
 
 Invariants:
 
-1. The mirror stands at `head`, the last transaction of commits applied. Each puts the head's key, whose etcd version
-   counts them, and says there how many keys each of its commits changes. So it is applied when all of it is here and it
-   is the next one: a watch that loses, cuts or invents something is found out (`Lost`), whatever its progress
-   notifications say.
-2. What is at or below the head is stale: refused, and counted. So is whatever else a stream repeats.
-3. After a stream was interrupted the first that comes is the one that the mirror stands at, with the same nonce;
-   otherwise this is another history (`OtherHistory`).
-4. That a lease has gone is no commit: etcd takes its key away. It is heard of in between, and is final for its term.
+1. `head` is the last applied transaction of commits. Every transaction puts the head key with the number of keys that
+   each of its commits changes. The key's etcd version counts the transactions. So a transaction is applied only when
+   all of it has arrived and it is the next one. A watch that loses, splits or invents changes is detected (`Lost`),
+   regardless of its progress notifications.
+2. Changes at or below the head are stale. They are rejected and counted, like everything else that a stream repeats.
+3. After an interruption, a stream begins with the transaction at the mirror's head, with the same nonce. Otherwise it
+   belongs to another history (`OtherHistory`).
+4. The end of a lease is not a commit: etcd deletes the key. The event arrives between commits and ends the term.
 """
 
 from __future__ import annotations
@@ -58,21 +58,24 @@ _COMMITTED = frozenset((RESOURCE, OWNED, FENCE, LEASE, ANCHOR))
 
 
 class Lost(Exception):
-    """A watch has not said everything, or not what commits say: only a snapshot helps."""
+    """The watch has lost changes, or delivered changes that no commit has made. A new snapshot is needed."""
 
 
 class OtherHistory(Exception):
-    """What is under the prefix is not what the mirror was made from: a restored cluster, or another store."""
+    """The prefix has another history than the mirror: the cluster was restored, or this is another store."""
 
 
 class Mirror:
-    """One store's contents and history.
+    """The contents and the history of a store.
 
     Args:
-        head: where the snapshot stands that `load` will be given.
-        counts: what was refused and why, to be looked at; it outlives a mirror.
-        max_changes: how many changes of history are kept.
-        max_age: for how many seconds.
+        layout: the keys of the store.
+        store_id: the store's id.
+        timeline: the sessions of the store.
+        head: the last transaction in the snapshot that is passed to `load`.
+        counts: the number of rejected answers by reason, for diagnosis. It outlives the mirror.
+        max_changes: the number of changes of history to keep.
+        max_age: the maximum age of the kept history in seconds.
     """
 
     def __init__(
@@ -92,33 +95,33 @@ class Mirror:
         self.tables = ResourceTables()
         self.leases: dict[str, StoredLease] = {}
         self.log = CommitLog(head.revision, max_changes=max_changes, max_age=max_age)
-        # Whether the transaction at the head is to come again, as a proof that this is the same history.
+        # True if the watch must first repeat the transaction at the head, to prove that this is the same history.
         self.rejoining = False
-        # Counts whatever has made the mirror different.
+        # The number of changes to the mirror.
         self.version = 0
-        # By the nonce of their transaction: resources that this process has on their way, which needn't be decoded.
+        # The resources in this process's transactions under way, by nonce. They need not be decoded again.
         self.given: dict[bytes, Mapping[bytes, pb.Resource]] = {}
         self._layout = layout
         self._counts = counts
         self._fences: dict[tuple[str, str], StoredFence] = {}
-        # What has come of the transaction that isn't whole yet. Invariant: all of one revision, above the head.
+        # The changes received of an incomplete transaction. Invariant: all have one revision, above the head.
         self._gathered: list[_Gathered] = []
 
     @property
     def position(self) -> Position:
-        """Where the mirror stands."""
+        """The position of the mirror's head."""
         return self.at(self.head.revision)
 
     def at(self, revision: int) -> Position:
-        """A position in this history."""
+        """Return the position of a revision in this history."""
         return Position(self.store_id, self.timeline.at(revision), revision)
 
-    # --- What is there -------------------------------------------------------
+    # --- Fences --------------------------------------------------------------
 
     def fence(self, controller: str, member: str) -> StoredFence:
-        """A fence as it counts: when its lease has gone without a commit, it stands above the lease's term.
+        """Return the effective fence. If its lease has ended without a commit, it is one term above the stored one.
 
-        The term above an ended one is nobody's: the next one to take the lease goes above that.
+        No holder ever has that term: the next one to acquire the lease gets a term above it.
         """
         stored = self._fences.get((controller, member), NO_FENCE)
         if stored.leased and lease_of(controller, member) not in self.leases:
@@ -126,11 +129,11 @@ class Mirror:
         return stored
 
     def fences(self) -> Sequence[Fence]:
-        """Every fence as it counts, in order of controller and member."""
+        """Return every effective fence, in order of controller and member."""
         return [Fence(*who, *self.fence(*who)[:2]) for who in sorted(self._fences)]
 
     def check_fence(self, fence: Fence) -> StoredFence:
-        """The stored fence that a write with this one is held to. Raises FenceLowered or UnknownTerm."""
+        """Check the fence of a write and return the stored one. Raise FenceLowered or UnknownTerm."""
         stored = self.fence(fence.controller, fence.member)
         check_borne(fence.controller, fence.member, (stored.term, stored.number), (fence.term, fence.number))
         return stored
@@ -138,9 +141,9 @@ class Mirror:
     # --- A snapshot ----------------------------------------------------------
 
     def load(self, kvs: Iterable[KeyValue], former: Mirror | None = None) -> None:
-        """Take a part of the snapshot at the head. What ``former`` has at the same revision is shared with it.
+        """Load a part of the snapshot at the head. Share the resources that ``former`` has at the same revision.
 
-        Raises ValueError for what Headway has not written.
+        Raise ValueError if Headway has not written one of the values.
         """
         for kv in kvs:
             segment, rest = self._layout.split(kv.key)
@@ -152,7 +155,7 @@ class Mirror:
                 self._put_lease(rest, kv)
 
     def load_leases(self, kvs: Iterable[KeyValue]) -> None:
-        """The leases that are held now, in place of those that were."""
+        """Replace all leases by the given ones."""
         self.leases.clear()
         self.load(kvs)
 
@@ -166,7 +169,12 @@ class Mirror:
     # --- A watch -------------------------------------------------------------
 
     def hear(self, events: Iterable[Event], now: float) -> None:
-        """Apply what a watch says. Raises Lost, OtherHistory, and ValueError for what Headway has not written."""
+        """Apply the events of a watch.
+
+        Raises:
+            Lost, OtherHistory: the events contradict the mirror.
+            ValueError: Headway has not written one of the values.
+        """
         for event in events:
             kv = event.kv
             assert kv is not None
@@ -178,21 +186,21 @@ class Mirror:
             elif segment in _COMMITTED:
                 self._gather(segment, rest, event, kv.mod_revision)
             elif segment == STORE and revision_of(kv.mod_revision) > self.head.revision:
-                raise OtherHistory("the store's id was written to")
+                raise OtherHistory("the store's id was written again")
 
     def interrupted(self) -> None:
-        """The stream has ended: of a transaction that has not come as a whole nothing is kept."""
+        """Drop the changes of an incomplete transaction, because the stream has ended."""
         self._gathered.clear()
 
     def _gather(self, segment: bytes, rest: bytes, event: Event, revision: int) -> None:
         stands = etcd_revision(self.head.revision)
         if revision <= stands:
-            # At the head itself it is what the stream was asked to begin with.
+            # While rejoining, the stream begins with the transaction at the head.
             if not (self.rejoining and revision == stands):
                 self._counts["stale events"] += 1
             return
         if self._gathered and self._gathered[0][2].kv.mod_revision != revision:  # type: ignore[union-attr]  # as above
-            raise Lost(f"a commit was not whole when an event of etcd's revision {revision} came")
+            raise Lost(f"an event of etcd's revision {revision} arrived before the end of the last commit")
         self._gathered.append((segment, rest, event))
 
     def _hear_head(self, event: Event, kv: KeyValue, now: float) -> None:
@@ -201,11 +209,11 @@ class Mirror:
             self._counts["stale commits"] += 1
             return
         if event.type == EventEventType.DELETE:
-            raise Lost("the head was deleted, which no commit does")
+            raise Lost("the head key was deleted, which no commit does")
         head = head_from(kv)
         if self.rejoining:
             if head != self.head:
-                raise OtherHistory(f"the commit at revision {self.head.revision} is another one now")
+                raise OtherHistory(f"etcd now has another commit at revision {self.head.revision}")
             self.rejoining = False
             return
         self._check_next(head)
@@ -213,20 +221,20 @@ class Mirror:
 
     def _check_next(self, head: Head) -> None:
         if head.sequence != self.head.sequence + 1:
-            raise Lost(f"transaction {head.sequence} came after {self.head.sequence}")
+            raise Lost(f"transaction {head.sequence} arrived after {self.head.sequence}")
         gathered, changes = self._gathered, sum(head.changes)
         if len(gathered) != changes:
-            raise Lost(f"{len(gathered)} of the {changes} changes of the commits up to {head.revision} have come")
+            raise Lost(f"expected {changes} changes of the commits up to {head.revision}, got {len(gathered)}")
         # No transaction changes a key twice.
         if changes > 1 and len({(segment, rest) for segment, rest, _ in gathered}) != changes:
-            raise Lost(f"a change of the commits up to {head.revision} came twice, and another one not at all")
+            raise Lost(f"a change of the commits up to {head.revision} arrived twice, and another is missing")
         if gathered and gathered[0][2].kv.mod_revision != etcd_revision(head.revision):  # type: ignore[union-attr]  # as above
-            raise Lost(f"changes came that no commit has made, before the one at {head.revision}")
+            raise Lost(f"changes that no commit has made arrived before the commit at {head.revision}")
 
     def _apply(self, head: Head, now: float) -> None:
         gathered, self._gathered = self._gathered, []
         given = self.given.pop(head.nonce, _NONE)
-        # Whatever can't be read is found before anything is applied.
+        # Decode all values before applying any, because one may be invalid.
         changed = [
             self._changed(rest, event, given) if segment == RESOURCE else None for segment, rest, event in gathered
         ]
@@ -242,21 +250,21 @@ class Mirror:
         for segment, rest, event in gathered:
             self._put(segment, rest, event.kv)  # type: ignore[arg-type]  # as above
         for revision, changes in commits:
-            told: list[LogChange] = []
+            entries: list[LogChange] = []
             for kind, key, old, new in changes:
                 if new is None:
                     self.tables.remove(kind, key)
                 else:
                     self.tables.put(kind, key, new)
-                told += changes_of(kind, old, new)
-            self.log.append(revision, told, now)
+                entries += changes_of(kind, old, new)
+            self.log.append(revision, entries, now)
         self.head = head
         self.version += 1
         if self.timeline.eras[-1][0] == head.revision:
             self.log.mark()
 
     def _changed(self, rest: bytes, event: Event, given: Mapping[bytes, pb.Resource]) -> Applied:
-        """What was put or deleted, and what was there. No transaction changes a key twice."""
+        """Return a change with the resource before it. No transaction changes a key twice."""
         if event.type == EventEventType.PUT:
             new = _resource(event.kv, given)  # type: ignore[arg-type]  # as above
             kind, key = _kind(new), resource_key(new)
@@ -264,11 +272,11 @@ class Mirror:
         kind, key = place_of(rest)
         old = self.tables.get(kind, key)
         if old is None:
-            raise Lost(f"{'/'.join((*kind, *key))} was deleted and had not been there")
+            raise Lost(f"{'/'.join((*kind, *key))} was deleted but did not exist")
         return kind, key, old, None
 
     def _put(self, segment: bytes, rest: bytes, kv: KeyValue) -> None:
-        """What a commit has put besides resources."""
+        """Apply a put of a fence, a lease or the anchor."""
         if segment == FENCE:
             self._fences[scope_from(rest)] = fence_from(kv)
         elif segment == LEASE:
@@ -303,5 +311,5 @@ def _resource(kv: KeyValue, given: Mapping[bytes, pb.Resource] = _NONE) -> pb.Re
 
 
 def _kind(resource: pb.Resource) -> Kind:
-    type = resource.id.type  # type: ignore[union-attr]  # `_resource` has seen that it is there
-    return (type.group, type.kind)  # type: ignore[union-attr]  # likewise
+    type = resource.id.type  # type: ignore[union-attr]  # checked by `_resource`
+    return (type.group, type.kind)  # type: ignore[union-attr]  # as above

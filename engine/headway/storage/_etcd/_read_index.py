@@ -1,4 +1,4 @@
-"""Questions to etcd which those who ask at one time share."""
+"""Requests to etcd that are shared by all tasks that need one at the same time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from headway.errors import HeadwayError, Unavailable
 
 
 class _Batch:
-    """Those who asked before one question was put."""
+    """The tasks that share one request."""
 
     __slots__ = ("done", "failure")
 
@@ -20,13 +20,14 @@ class _Batch:
 
 
 class Confirmations:
-    """Puts a question for each who asks, after they asked.
+    """Shared requests. Each task waits for a request that begins after the task asked for it.
 
-    One is under way at a time; whoever comes meanwhile shares the next one. So many who ask cost etcd little.
+    One request is under way at a time. All tasks that ask during it share the next one. So etcd gets few requests, even
+    from many tasks.
 
     Args:
-        nursery: of the task that asks.
-        question: is put; its HeadwayErrors are what those who share it are told.
+        nursery: the nursery of the task that makes the requests.
+        question: makes the request. All tasks that share it raise its HeadwayErrors.
     """
 
     def __init__(self, nursery: trio.Nursery, question: Callable[[], Awaitable[None]]) -> None:
@@ -36,16 +37,16 @@ class Confirmations:
         self._asking = False
 
     async def ask(self) -> None:
-        """Return when a question was answered that was put after this was called."""
+        """Wait for the answer to a request that begins after this call."""
         batch = self._next
         if batch is None:
             batch = self._next = _Batch()
             if not self._asking:
                 self._asking = True
-                self._nursery.start_soon(self._run, name="etcd: where the store stands")
+                self._nursery.start_soon(self._run, name="etcd: read the revision")
         await batch.done.wait()
         if batch.failure is not None:
-            # Everybody raises an error of their own: a traceback is added to each.
+            # Each task raises its own error object, because raising adds a traceback to it.
             raise type(batch.failure)(*batch.failure.args) from batch.failure
 
     async def _run(self) -> None:
@@ -59,7 +60,7 @@ class Confirmations:
                     batch.failure = error
                 batch.done.set()
         finally:
-            # When it is cancelled, too, nobody is left waiting.
+            # Wake all waiting tasks, even after a cancellation.
             self._asking = False
             for left in (batch, self._next):
                 if left is not None and not left.done.is_set():

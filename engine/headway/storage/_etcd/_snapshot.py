@@ -1,4 +1,4 @@
-"""Reading what is under the prefix: at one revision, in pages."""
+"""Reads of the keys under the prefix, in pages, at one revision."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from headway.storage._etcd._mirror import Mirror
 from headway.storage._etcd._records import Head, Timeline, etcd_revision, head_from, timeline_from
 
 FIRST_PAGE, PAGE = 100, 1000
-"""Keys in one answer, before it is known how large they are; and afterwards, fewer when they are large."""
+"""The number of keys in the first page, when their size is still unknown, and the maximum in later ones."""
 
 PAGE_BYTES = 16 << 20
-"""Bytes of one answer that are aimed at."""
+"""The target size of a page in bytes. Pages of large values have fewer keys."""
 
 
 class Standing(NamedTuple):
-    """Where a store stands.
+    """The state of a store's own keys at one revision.
 
     Attributes:
-        revision: etcd's own: the one asked for, or when it answered; at or above that of the head's transaction.
-        first: etcd's of the first transaction; 0 where there is none.
-        store_id, timeline, head: None where there is none.
+        revision: etcd's revision of the read. It is at or above the revision of the head's transaction.
+        first: etcd's revision of the first transaction, or 0 without one.
+        store_id, timeline, head: None if their keys do not exist.
     """
 
     revision: int
@@ -40,7 +40,7 @@ class Standing(NamedTuple):
 
 
 async def read_standing(client: EtcdClient, layout: Layout, revision: int = 0) -> Standing:
-    """Where the store stands, or stood at a revision, by a linearizable read. Raises HistoryCompacted."""
+    """Read the store's own keys, now or at a revision, linearizably. Raise HistoryCompacted if it is not kept."""
     keys = (layout.store, layout.anchor, layout.head)
     reads = [RequestOp(request_range=RangeRequest(key=key, revision=revision)) for key in keys]
     reply = await client.read(TxnRequest(success=reads))
@@ -66,13 +66,15 @@ async def load_mirror(
     max_changes: int,
     max_age: float,
 ) -> tuple[Mirror, int]:
-    """A mirror of what is there now, or was at a revision, and the revision of etcd that it was read at.
+    """Read a mirror of the store, as it is now or was at a revision. Return it with the etcd revision of the read.
 
-    Raises StoreUnusable when that is no store of Headway's, or none any more, and HistoryCompacted.
+    Raises:
+        StoreUnusable: the prefix has no store.
+        HistoryCompacted: etcd no longer has the revision.
     """
     standing = await read_standing(client, layout, revision)
     if standing.store_id is None or standing.timeline is None or standing.head is None:
-        raise StoreUnusable(f"what makes a store of {client.where} is gone: its id, its anchor or its head")
+        raise StoreUnusable(f"store not found at {client.where}: its id, its anchor or its head is missing")
     mirror = Mirror(
         layout,
         standing.store_id,
@@ -89,7 +91,7 @@ async def load_mirror(
 
 
 async def earliest(client: EtcdClient, layout: Layout, now: Standing, transactions: int) -> int:
-    """etcd's first revision that it still has, or the one that is so many transactions ago if that is later."""
+    """Return etcd's oldest kept revision, or the revision before the last ``transactions``, whichever is later."""
     assert now.head is not None
     wanted = now.head.sequence - transactions
 
@@ -100,7 +102,7 @@ async def earliest(client: EtcdClient, layout: Layout, now: Standing, transactio
             return False
         return bool(reply.kvs) and reply.kvs[0].version >= wanted
 
-    # Invariant: what is looked for is above `below` and at most `found`.
+    # Invariant: the result is above `below` and at most `found`.
     below, found = now.first - 1, etcd_revision(now.head.revision)
     guess = now.first
     while found - below > 1:
@@ -113,7 +115,7 @@ async def earliest(client: EtcdClient, layout: Layout, now: Standing, transactio
 
 
 async def read_pages(client: EtcdClient, keys: KeyRange, revision: int, take: Callable[[list[KeyValue]], None]) -> None:
-    """Hand all keys of a range to ``take``, in pages, as they were at one revision."""
+    """Call ``take`` with each page of a range's keys, all as they were at one revision."""
     begin, limit, more = keys.key, FIRST_PAGE, True
     while more:
         request = RangeRequest(key=begin, range_end=keys.end, revision=revision, limit=limit)

@@ -1,8 +1,8 @@
-"""A commit, or several, as one etcd transaction: what it compares, and what it writes. Pure.
+"""etcd transactions of one or several commits: their comparisons and their writes. Pure.
 
-Whatever was believed when the commit was decided on is compared: every resource that it names, its fence and the lease
-of that, the emptiness of what an owner is to own, and the anchor. So a transaction that succeeds was decided on what
-was true at its moment, and one that doesn't has done nothing.
+A transaction compares all state that its commits were based on: every resource that they name, the fence and its lease,
+the absence of resources of an owner, and the anchor. If it succeeds, that state was current. If it fails, nothing was
+changed.
 """
 
 from __future__ import annotations
@@ -31,48 +31,49 @@ _EQUAL, _MOD, _CREATE = CompareCompareResult.EQUAL, CompareCompareTarget.MOD, Co
 
 
 def unchanged(key: bytes, revision: int) -> Compare:
-    """That a key was put last at a revision of etcd's; 0: that it isn't there."""
+    """Return the comparison that a key was last changed at this revision of etcd. With 0, it must not exist."""
     return Compare(result=_EQUAL, target=_MOD, key=key, mod_revision=revision)
 
 
 def empty(keys: KeyRange) -> Compare:
-    """That there is no key in a range."""
+    """Return the comparison that a range has no keys."""
     return Compare(result=_EQUAL, target=_CREATE, key=keys.key, range_end=keys.end, create_revision=0)
 
 
 def putting(key: bytes, value: bytes = b"", lease: int = 0) -> RequestOp:
-    """Write a key; with a lease, it goes when that does."""
+    """Return the operation that puts a key. With a lease, etcd deletes the key when the lease ends."""
     return RequestOp(request_put=PutRequest(key=key, value=value, lease=lease))
 
 
 def deleting(key: bytes) -> RequestOp:
-    """Delete a key."""
+    """Return the operation that deletes a key."""
     return RequestOp(request_delete_range=DeleteRangeRequest(key=key))
 
 
 class Draft:
-    """A commit that is being put together.
+    """A commit that is being built.
 
     Args:
-        mirror: what is believed.
+        layout: the keys of the store.
+        mirror: the state that the commit is based on.
 
     Attributes:
-        believed: the keys that are compared, with etcd's revision of each; 0: it isn't there.
-        given: the resources that are written, by their keys.
-        places: the keys of the resources that are written or deleted. Invariant: each is believed, too.
-        alone: whether it can't share a transaction with others.
+        believed: the compared keys, with etcd's revision of each, or 0 if the key must not exist.
+        given: the written resources, by their keys.
+        places: the keys of the written and deleted resources. Invariant: each is also in `believed`.
+        alone: True if the commit cannot share a transaction with others.
     """
 
     def __init__(self, layout: Layout, mirror: Mirror) -> None:
         self._layout = layout
         self._mirror = mirror
-        # The anchor stands in every commit: a position is of the incarnation that was there when it was committed.
+        # Every commit compares the anchor, so that its position has the session that was current when it was made.
         self.believed = {layout.anchor: etcd_revision(mirror.timeline.eras[-1][0])}
         self.given: dict[bytes, pb.Resource] = {}
         self.places: set[bytes] = set()
         self.alone = False
         self._empty: list[KeyRange] = []
-        # Of a resource its key and its body.
+        # A resource is a pair of its key and its body, because its value depends on its place in the transaction.
         self._written: list[RequestOp | tuple[bytes, bytes]] = []
         self._uncounted = 0
         self._read: list[RequestOp] = []
@@ -80,22 +81,22 @@ class Draft:
 
     @property
     def size(self) -> int:
-        """Bytes of the resources that are written."""
+        """The number of bytes of the written resources."""
         return sum(len(each[1]) for each in self._written if isinstance(each, tuple))
 
     @property
     def operations(self) -> int:
-        """How many it has."""
+        """The number of write operations."""
         return len(self._written)
 
     @property
     def needs(self) -> int:
-        """The operations of a transaction of its own, as etcd counts them: what it writes, or what it compares."""
-        written = len(self._written) + len(self._read) + 1  # the head's
+        """The size of a transaction with only this commit, as etcd counts: its writes or its comparisons."""
+        written = len(self._written) + len(self._read) + 1  # one for the head
         return max(written, len(self.believed) + len(self._empty))
 
     def write(self, *written: RequestOp) -> None:
-        """Write this, which a watch hears of, and which others may compare."""
+        """Add writes. Watches see them, and other commits may compare their keys."""
         self.alone = True
         self._written += written
 
@@ -105,17 +106,17 @@ class Draft:
         self._uncounted += 1
 
     def believe_fence(self, controller: str, member: str, stored: StoredFence) -> None:
-        """Compare a fence, and the lease that its term goes with."""
+        """Compare a fence and the lease that governs it."""
         self.believed[self._layout.fence(controller, member)] = etcd_revision(stored.revision)
         self.believe_lease(lease_of(controller, member))
 
     def believe_lease(self, name: str) -> None:
-        """Compare who holds a lease."""
+        """Compare the holder of a lease."""
         held = self._mirror.leases.get(name)
         self.believed[self._layout.lease(name)] = etcd_revision(held.revision) if held is not None else 0
 
     def believe(self, operations: Iterable[Operation]) -> None:
-        """Compare what each operation was decided on."""
+        """Compare the state that each operation was based on."""
         for operation in operations:
             if isinstance(operation, RequireOwnsNothing):
                 self.alone = True
@@ -126,7 +127,7 @@ class Draft:
                 self.believed[key] = etcd_revision(int(stored.version)) if stored is not None else 0
 
     def apply(self, applied: Sequence[Applied]) -> None:
-        """Write what the operations change."""
+        """Add the writes for the changes of the operations."""
         layout = self._layout
         for kind, key, old, new in applied:
             place = layout.resource(kind, key)
@@ -144,21 +145,21 @@ class Draft:
                     self._written.append(putting(layout.owned(has, kind, key)))
 
     def read(self, key: bytes) -> None:
-        """Read a key at the commit's revision; it is what is answered last."""
+        """Read a key at the commit's revision. Its value is the last response."""
         self.alone = True
         self._read.append(RequestOp(request_range=RangeRequest(key=key)))
 
     def note(self, key: bytes, value: bytes) -> None:
-        """Put a key unless it holds something greater; what only notes is no commit."""
+        """Put a key unless its value is greater. A draft that only does this makes no commit."""
         self.alone = True
         held = Compare(result=CompareCompareResult.GREATER, target=CompareCompareTarget.VALUE, key=key, value=value)
         self._notes.append(RequestOp(request_txn=TxnRequest(compare=[held], failure=[putting(key, value)])))
 
     def fits_with(self, believed: Mapping[bytes, int], places: Set[bytes]) -> bool:
-        """Whether it may follow commits that compare and write these in their transaction.
+        """Return True if this commit may follow commits with these comparisons and writes in one transaction.
 
-        Everything is compared before anything is written: so nobody may compare what another one writes. Then each of
-        them was decided on what was there when those before it had been made.
+        etcd makes all comparisons before all writes. So no commit may compare a key that another one writes. Each
+        commit is then based on the state after the commits before it.
         """
         return (
             not self.alone
@@ -168,7 +169,7 @@ class Draft:
         )
 
     def requests(self, place: int) -> list[RequestOp]:
-        """What it writes at its place of a transaction."""
+        """Return the writes of this commit at its place in a transaction."""
         return [
             putting(each[0], resource_value(each[1], place)) if isinstance(each, tuple) else each
             for each in self._written
@@ -176,14 +177,14 @@ class Draft:
 
     @property
     def changes(self) -> int:
-        """How many keys it changes, as a watch hears of it."""
+        """The number of keys that this commit changes, as a watch sees it."""
         return len(self._written) - self._uncounted
 
 
 def transaction(layout: Layout, drafts: Sequence[Draft], nonce: bytes) -> TxnRequest:
-    """Commits as one transaction. The head is written last: a watch hears of it when it has heard of the others.
+    """Return one transaction of several commits. Each commit must fit with those before it.
 
-    If there are several, each fits with those before it.
+    The transaction writes the head last, so that a watch sees the head after all other changes.
     """
     believed: dict[bytes, int] = {}
     for draft in drafts:

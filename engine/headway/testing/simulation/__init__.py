@@ -1,9 +1,9 @@
-"""A world under virtual time in which everything goes wrong: find what is wrong with a reconciler, in seconds.
+"""Fault injection under virtual time: finds the bugs of a reconciler in seconds.
 
     def test_accounts() -> None:
         simulation.explore(app, scenario)
 
-Open `_explore.py` first, then `_world.py`. Nothing here imports a test framework but `_machine.py`.
+Start with `_explore.py`, then read `_world.py`. Only `_machine.py` imports a test framework.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from headway.testing.simulation._machine import Machine as Machine
 
 _LATER = {"Machine": "_machine", "chains": "_desired", "desired": "_desired"}
-"""What needs Hypothesis, and is loaded when it is first asked for."""
+"""The names that need Hypothesis. They are imported on first use."""
 
 
 def __getattr__(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""What must hold all the time: asked of the store as it was after each commit. Pure."""
+"""Checks of what must hold at all times. They run against the store as it was after each commit. Pure."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from headway.testing.simulation._trace import Committed
 
 
 class Stored:
-    """What was stored at one revision.
+    """The contents of the store at one revision.
 
     Attributes:
-        revision: the store's.
+        revision: the store's revision.
     """
 
     def __init__(self, revision: int, now: Mapping[tuple[Kind, Key], pb.Resource], types: Iterable[ResourceType[Any]]):
@@ -27,14 +27,21 @@ class Stored:
         self._types = types
 
     def list(self, kind: str) -> list[Resource[Any]]:
-        """All resources of a kind, such as ``Team``, by name. Raises DeclarationError when there is no such type."""
+        """Return all resources of a kind, such as ``Team``, sorted by name.
+
+        Raises:
+            DeclarationError: if the program has no type of this kind.
+        """
         type = type_of(self._types, kind)
         found = [each for (of, _), each in sorted(self._now.items(), key=lambda entry: entry[0]) if of == type.kind]
         return [type.view(shown_as(type, each, self._types)) for each in found]
 
 
 def shown_as(type: ResourceType[Any], stored: pb.Resource, types: Iterable[ResourceType[Any]]) -> pb.Resource:
-    """Return a resource as a type, whichever version of its kind is stored, if its types have converters."""
+    """Return a stored resource in the version of this type.
+
+    Without converters for its kind, the resource is returned as it is stored.
+    """
     if not isinstance(types, Registry) or types.chain(type.kind) is None:
         return stored
     seen = Versions(types).shown(type, stored)
@@ -43,7 +50,11 @@ def shown_as(type: ResourceType[Any], stored: pb.Resource, types: Iterable[Resou
 
 
 def type_of(types: Iterable[ResourceType[Any]], kind: str) -> ResourceType[Any]:
-    """The type of this kind. Raises DeclarationError when there is none."""
+    """Return the type of this kind.
+
+    Raises:
+        DeclarationError: if there is no such type.
+    """
     known = {type.name.kind: type for type in types}
     if kind not in known:
         raise DeclarationError(
@@ -53,13 +64,13 @@ def type_of(types: Iterable[ResourceType[Any]], kind: str) -> ResourceType[Any]:
 
 
 Always = Callable[[Stored], None]
-"""Raises AssertionError where something is not as it must be at any time."""
+"""A check that raises AssertionError if something is wrong that must be right at all times."""
 
 
 def always_held(
     commits: Sequence[Committed], types: Iterable[ResourceType[Any]], always: Sequence[Always]
 ) -> list[Finding]:
-    """The first revision at which each of these doesn't hold."""
+    """Return a finding for each check that fails, about its first failure."""
     left = list(always)
     now: dict[tuple[Kind, Key], pb.Resource] = {}
     findings: list[Finding] = []

@@ -1,4 +1,4 @@
-"""Counts the checkpoints of the processes, which is where a process can be killed between two of its calls."""
+"""Counts the Trio checkpoints of each process, so that a process can be killed between two of its calls."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from headway.testing.simulation._world import World
 
 PROCESS: ContextVar[Process | None] = ContextVar("headway.simulation.process", default=None)
-"""Whose task this is: set where a process lives, and inherited by the tasks that it starts."""
+"""The process that the current task belongs to. A process sets it; the tasks that it starts inherit it."""
 
 
 class Checkpoints(trio.abc.Instrument):
-    """Tells the world of every time at which a task of a process goes on from a checkpoint."""
+    """An instrument that reports to the world each time a process's task resumes from a checkpoint."""
 
     def __init__(self, world: World) -> None:
         self._world = world

@@ -1,4 +1,4 @@
-"""Strategies of what users may want: payloads of a type, and chains of them, drawn from the message's fields."""
+"""Strategies for desired states: payloads of a type, and chains of them, drawn from the message's fields."""
 
 from __future__ import annotations
 
@@ -27,10 +27,17 @@ _SCALARS: dict[type, st.SearchStrategy[Any]] = {
 
 
 def desired(wanted: ResourceType[T], **fields: st.SearchStrategy[Any]) -> st.SearchStrategy[T]:
-    """Payloads of a type, small ones and often alike, so that chains of them have much to undo.
+    """Return a strategy for payloads of a type.
 
-    ``fields``: strategies for those of the message's fields whose values mean something, such as names of what exists.
-    Only payloads that the type's ``validate`` takes are drawn. Raises DeclarationError for a field that isn't there.
+    Payloads are small and often equal, so that a chain of them has much to undo. Only payloads that the type's
+    ``validate`` accepts are drawn.
+
+    Args:
+        fields: strategies for the fields of the message whose values have a meaning, such as names of existing
+            resources.
+
+    Raises:
+        DeclarationError: if the message has no such field.
     """
     payloads = _messages(wanted.payload, fields)
     validate = wanted.hooks.validate
@@ -50,7 +57,7 @@ def desired(wanted: ResourceType[T], **fields: st.SearchStrategy[Any]) -> st.Sea
 def chains(
     wanted: ResourceType[T], *, most: int = 4, **fields: st.SearchStrategy[Any]
 ) -> st.SearchStrategy[list[T | None]]:
-    """What one resource is wanted to be, one after the other; None: that it is deleted."""
+    """Return a strategy for the successive desired states of one resource. None stands for its deletion."""
     return st.lists(st.one_of(desired(wanted, **fields), st.none()), min_size=1, max_size=most)
 
 
@@ -79,8 +86,8 @@ def _values(hint: Any, name: str) -> st.SearchStrategy[Any]:
         if issubclass(hint, enum.Enum):
             return st.sampled_from(list(hint))
         if issubclass(hint, betterproto2.Message):
-            # Not drawn before it is wanted: a message may have one of its own kind for a field.
+            # Deferred, because a message may have a field of its own type.
             return st.deferred(lambda: _messages(hint, {}))
         if hint in _SCALARS:
             return _SCALARS[hint]
-    raise DeclarationError(f"field {name!r} is a {hint!r}, of which nothing is known here: give a strategy for it")
+    raise DeclarationError(f"field {name!r} has the unsupported type {hint!r}: pass a strategy for it")

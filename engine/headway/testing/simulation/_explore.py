@@ -1,4 +1,4 @@
-"""`explore`: a scenario under every fault that can matter, one after the other."""
+"""`explore`: runs a scenario under every fault that can matter, one after the other."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from headway.testing.simulation._story import replay_line, told
 from headway.testing.simulation._world import MakeApp
 
 _REFERENCES = 3
-"""Runs without faults, each with another order of tasks."""
+"""The number of runs without faults, each with a different order of tasks."""
 
 
 class Refuted(AssertionError):
-    """A run was found wrong. Its text is the story.
+    """A failed run. The message is the story of what happened in it.
 
     Attributes:
-        plan: the faults.
-        findings: what is wrong.
-        result: the run.
+        plan: the faults of the run.
+        findings: what is wrong with it.
+        result: the run's result.
     """
 
     def __init__(self, plan: Plan, findings: Sequence[Finding], result: Result) -> None:
@@ -45,7 +45,7 @@ class Refuted(AssertionError):
 
 
 class ExploreSettings(TypedDict, total=False):
-    """The settings of `explore`, as `explored` takes them."""
+    """The settings of `explore` that `explored` takes as keywords."""
 
     processes: int
     outside: Callable[[], Any] | None
@@ -71,38 +71,51 @@ def explore(
     plan: str | None = None,
     own_services: bool = False,
 ) -> Explored:
-    """Run a scenario without faults, and then again under every fault that can matter; raise `Refuted` by the first run
-    that is wrong.
+    """Run a scenario without faults, then once under every fault that can matter.
 
-    Every run has a store, a server and processes of its own, under virtual time, and ends by letting everything heal.
-    Then it must have converged; stay quiet; write nothing after a new start; have ended as without faults, with no more
-    creations and deletions of any resource; and hold the contract: nothing read goes back, one writer a term, one
-    reconcile a key at a time, no orphans, no key that triggers itself, and an end within its bound.
+    Every run has its own store, server and processes, under virtual time. When the scenario is over, all faults heal.
+    Then these must hold:
+
+    - The run converges, and nothing is written after that.
+    - A restart of the processes causes no writes.
+    - The end state is the same as without faults, and no resource was created or deleted more often.
+    - No reader sees an older state than before.
+    - Each term has one writer.
+    - At most one reconcile per key runs at a time.
+    - No resource is orphaned.
+    - No key triggers itself.
+    - The processes shut down in time.
 
     Args:
-        app: the program, or a function that makes it anew for each life of a process: what a process keeps in its
-            memory is lost with it. It is given the `Process`.
+        app: the program, or a function that builds it. The function is called with the `Process` at the start of each
+            of its lives: whatever a process keeps in memory is lost with it.
         scenario: what users do: ``async def scenario(world)``, with ``world.client`` and ``world.wait_idle()``.
-        processes: how many run the program.
-        outside: makes the world outside, for each run: an object whose async methods reconcilers reach by
-            ``process.outside``, as steps. Its ``state()``, or else its attributes, must be in the end as without
+        processes: the number of processes that run the program.
+        outside: a function that makes the outside world for each run: an object whose async methods reconcilers call,
+            as steps, by ``process.outside``. Its ``state()``, or else its attributes, must end up as they do without
             faults.
-        holds: are called with the world in the end of each run, and raise AssertionError for what is wrong.
-        always: are called with what is `Stored` after each commit, and raise AssertionError for what must never be. Not
-            where the store is restored.
-        pairs: how many plans of two faults to try besides.
-        seconds: real ones, after which no other run is begun. What was not tried is in what is returned.
-        quiet: virtual seconds after which nothing may have been written; None where controllers write by the clock.
-        plan: run this one alone, as a story's last line has it. So does the environment's HEADWAY_PLAN.
+        holds: functions that are called with the world at the end of each run and raise AssertionError for what is
+            wrong.
+        always: functions that are called with the `Stored` resources after each commit and raise AssertionError for
+            what must never be. They are not called in runs that restore the store from a backup.
+        pairs: the number of plans with two faults to try as well.
+        seconds: a time limit in real seconds. No run starts after it; the report lists what was not tried.
+        quiet: virtual seconds during which nothing may be written once the run has converged. None for controllers that
+            write by the clock.
+        plan: run only this plan, as the last line of a failure shows it. The environment variable HEADWAY_PLAN does the
+            same.
+        own_services: if true, every process opens the store itself, as engines on one etcd do, and its own program
+            serves it. Use it for a store that several programs share, as in a rolling upgrade. The client is served by
+            the program of the first process's first life.
 
-        own_services: every process has the store open itself, as engines on one etcd have, and is served by its own
-            program: for a store on which several programs work, as in a rolling upgrade. The client is served by the
-            program of the first process's first life.
+    Raises:
+        Refuted: for the first run that is wrong.
+        DeclarationError: if called inside a Trio run, if the plan cannot be parsed, or if the scenario makes no
+            controller do anything, so that nothing can go wrong.
 
-    Raises DeclarationError inside a Trio run, for a plan that can't be read, and for a scenario in which nothing can
-    go wrong, because no controller does anything. What a scenario raises comes out, with the plan in a note.
+    An exception of the scenario propagates, with the plan in a note.
     """
-    __tracebackhide__ = True  # pytest shows what calls this, and the story
+    __tracebackhide__ = True  # so that pytest shows the caller and the story
     began = time.monotonic()
     setting = Setting(
         app=app,
@@ -127,7 +140,7 @@ def explore(
         plans = [*(Plan(fault) for fault in singles), *pairs_of(singles, pairs)]
         if not first.trace.steps:
             raise DeclarationError(
-                "the scenario makes no controller do anything, so nothing can go wrong: let it write what they manage"
+                "the scenario gives no controller anything to do: let it write resources that they manage"
             )
     spoilt: dict[str, str] = {}
     runs: list[Plan] = []
@@ -152,7 +165,7 @@ def explore(
         if findings:
             raise Refuted(each, findings, result)
     if only is not None and unmet:
-        text = f"not all of the plan {only!r} struck: the run didn't come so far, so that it shows little"
+        text = f"the run ended before every fault of the plan {only!r} struck, so it shows little"
         warnings.warn(text, stacklevel=2)
     took = time.monotonic() - began
     return Explored(
@@ -169,9 +182,9 @@ def explore(
 
 
 def explored(app: App | MakeApp, **settings: Unpack[ExploreSettings]) -> Callable[[Scenario], Callable[[], None]]:
-    """``@simulation.explored(app)`` over an async scenario makes a test function of it. Settings as of `explore`.
+    """Turn an async scenario into a test function: ``@simulation.explored(app)``. Takes the settings of `explore`.
 
-    The test prints what was tried (``pytest -rP`` shows it), and warns when there was no time for all of it.
+    The test prints what was tried (``pytest -rP`` shows it), and warns if the time ran out before all of it was tried.
     """
 
     def make(scenario: Scenario) -> Callable[[], None]:
@@ -181,7 +194,7 @@ def explored(app: App | MakeApp, **settings: Unpack[ExploreSettings]) -> Callabl
             sys.stdout.write(f"{tried}\n")
             left = len(tried.plans) - len(tried.runs) - len(tried.spoilt)
             if left:
-                text = f"no time for {left} of {len(tried.plans)} plans: give more seconds=, or a shorter scenario"
+                text = f"no time for {left} of {len(tried.plans)} plans: raise seconds=, or shorten the scenario"
                 warnings.warn(text, stacklevel=2)
 
         # Not functools.wraps: a test framework would take the scenario's parameter for a fixture's name.
@@ -198,9 +211,12 @@ def same_end(
     outside: Callable[[], Any] | None = None,
     quiet: float | None = 120.0,
 ) -> None:
-    """Run several scenarios without faults, and raise `Refuted` when they don't end alike, or one is wrong by itself.
+    """Run several scenarios without faults, and check that they lead to the same end state.
 
-    For ways that should lead to the same: what was wanted in between must leave no trace.
+    Use it for different ways to the same result: intermediate states must leave no trace.
+
+    Raises:
+        Refuted: if the end states differ, or a scenario is wrong by itself.
     """
     settings = [Setting(app=app, scenario=scenario, outside=outside, quiet=quiet) for scenario in scenarios]
     first, *others = settings
@@ -230,16 +246,19 @@ def _reference(setting: Setting, seed: int) -> Result:
 
 
 def _patient(setting: Setting) -> list[Result]:
-    """A run without faults whose users wait, if that is a way in which the scenario can go well."""
+    """Return a run without faults whose users wait before each change, or nothing if the scenario fails that way."""
     try:
         result = run(setting, Plan(), patient=True)
-    except Exception:  # noqa: BLE001  # a scenario may go by the clock, and raise anything when that is late
+    except Exception:  # noqa: BLE001  # a scenario that goes by the clock may raise anything when it runs late
         return []
     return [] if result.findings else [result]
 
 
 def _spoilt(plan: Plan, error: BaseException, spoilt: dict[str, str]) -> None:
-    """A scenario may well fail when its store is taken back in time; by any other fault it must not."""
+    """Note that a plan made the scenario itself fail.
+
+    A scenario may fail if its store is restored from a backup. After any other fault its exception is raised.
+    """
     __tracebackhide__ = True
     noted = _noted(plan, error)
     if not any(isinstance(fault, Restore) for fault in plan):
@@ -248,7 +267,7 @@ def _spoilt(plan: Plan, error: BaseException, spoilt: dict[str, str]) -> None:
 
 
 def _noted(plan: Plan, error: BaseException) -> BaseException:
-    """What a scenario has raised, out of the nurseries around it, with what it was raised under."""
+    """Return the scenario's exception without the groups around it, and with a note about the plan."""
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     if not isinstance(error, DeclarationError):

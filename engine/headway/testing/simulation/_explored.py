@@ -1,4 +1,4 @@
-"""What an exploration has tried, what not, and why: a report. Pure."""
+"""A report on an exploration: what was tried, what was not, and why. Pure."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from headway.testing.simulation._faults import Fault, Plan
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Explored:
-    """What was tried and held.
+    """The result of an exploration that found nothing wrong.
 
     Attributes:
-        plans: all that there was to try.
-        runs: those of them that were run; what is missing there was no time for, or is in ``spoilt``.
-        struck: the faults that came to pass, in all runs. Of two the second may find nothing to befall any more.
-        unmet: the runs in which some fault never struck: they didn't come to where it would have.
-        left_out: what was not even planned, by the reason.
-        differing: what is not the same in every run without faults, and so was not compared, as sentences.
-        spoilt: plans under which the scenario itself failed, by what.
-        steps: calls of reconcilers, in all runs.
-        seconds: real ones.
+        plans: every possible plan.
+        runs: the plans that were run. A missing plan is in ``spoilt``, or the time ran out before it.
+        struck: the faults that struck, over all runs. In a plan of two, the second may no longer find a target.
+        unmet: the plans with a fault that never struck, because the run did not get to its place.
+        left_out: the faults that were not even planned, by reason.
+        differing: sentences about what differs between runs without faults, and so was not compared.
+        spoilt: the plans under which the scenario itself failed, with the error.
+        steps: the number of calls made by reconcilers, over all runs.
+        seconds: the real time taken.
     """
 
     plans: tuple[Plan, ...]
@@ -37,17 +37,17 @@ class Explored:
 
     @property
     def planned(self) -> Counter[str]:
-        """How many faults there were to try, by their name."""
+        """The number of planned faults, by name."""
         return Counter(fault.name for plan in self.plans for fault in plan)
 
     @property
     def tried(self) -> Counter[str]:
-        """How many came to pass, by their name."""
+        """The number of faults that struck, by name."""
         return Counter(fault.name for fault in self.struck)
 
     @property
     def complete(self) -> bool:
-        """Whether everything that was planned was run."""
+        """True if every plan was run."""
         return len(self.runs) == len(self.plans)
 
     def __str__(self) -> str:
@@ -59,14 +59,14 @@ class Explored:
         for why, faults in self.left_out.items():
             where = "; ".join(f"{name} {places}" for name, places in _places(faults).items())
             lines.append(f"  left out, because {why}: {where}")
-        lines += [f"  not all of it struck: {plan}" for plan in self.unmet]
+        lines += [f"  some faults never struck: {plan}" for plan in self.unmet]
         lines += [f"  not compared: {each}" for each in self.differing]
         lines += [f"  spoilt: {plan} by {why}" for plan, why in self.spoilt.items()]
         return "\n".join(lines)
 
 
 def _ranges(numbers: list[int]) -> str:
-    """``1 2 3 5`` as ``1-3 5``."""
+    """Return numbers as ranges: ``1 2 3 5`` as ``1-3 5``."""
     parts: list[list[int]] = []
     for number in sorted(numbers):
         if parts and number == parts[-1][-1] + 1:
@@ -77,10 +77,10 @@ def _ranges(numbers: list[int]) -> str:
 
 
 def _places(faults: Iterable[Fault]) -> dict[str, str]:
-    """Where faults strike, by their name: ``1 2 4``, ``staff.Team/9``."""
+    """Return the places where faults strike, by name: ``1 2 4``, ``staff.Team/9``."""
     places: dict[str, dict[str, None]] = {}
     for fault in faults:
-        # Without what is as ever, such as how long a stall lasts.
+        # Fields with their default, such as the length of a stall, are left out.
         given = [
             str(value)
             for field in dataclasses.fields(fault)

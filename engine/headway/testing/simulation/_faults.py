@@ -1,9 +1,11 @@
-"""What can go wrong, by name, and where; a plan is some of it and reads as the line that repeats it. Pure.
+"""The faults, by name and place, and plans of them. A plan prints as the line that repeats it. Pure.
 
-A step is a call that a reconciler makes, numbered from 1 as they begin, over all processes: a write, a read of the
-store, a call of the world outside. A revision is that of a commit. A checkpoint is where a task of a process waits, or
-could, in the reconcilers and in Headway itself. Up to a plan's first fault a run is the same as
-without it, step by step and revision by revision, so that a number from the one means the same in the other.
+A step is a call made by a reconciler: a write, a read of the store or a call of the outside world. Steps are numbered
+from 1, over all processes, in the order of their starts. A revision is the number of a commit. A checkpoint is a Trio
+checkpoint of a process, in its reconcilers or in Headway itself.
+
+Up to the first fault of its plan, a run is identical to the one without faults, step by step and revision by revision.
+So a number from the one means the same in the other.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from headway.resource import did_you_mean
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Fault:
-    """One thing that goes wrong."""
+    """A fault: one thing that goes wrong in a run."""
 
     name: ClassVar[str]
 
@@ -30,42 +32,42 @@ class Fault:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class StepFault(Fault):
-    """Befalls one call of a reconciler."""
+    """A fault in one call of a reconciler."""
 
     step: int
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class CrashBefore(StepFault):
-    """The process is killed before the call has reached anything, and started again."""
+    """The process is killed before the call takes effect, and restarts."""
 
     name = "crash_before"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class CrashAfter(StepFault):
-    """The process is killed when the call is done and before it has heard so, and started again."""
+    """The process is killed after the call takes effect and before it returns, and restarts."""
 
     name = "crash_after"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class NotDone(StepFault):
-    """The call is not done, and fails as one over a broken connection does."""
+    """The call has no effect and fails with a connection error."""
 
     name = "not_done"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class AnswerLost(StepFault):
-    """The call is done, and its deadline passes before the answer is there."""
+    """The call takes effect, but its deadline passes before the reply arrives."""
 
     name = "answer_lost"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class AnswerLate(StepFault):
-    """The call is done, and answered some seconds later."""
+    """The call takes effect, and its reply arrives some seconds late."""
 
     name = "answer_late"
     seconds: float = 5.0
@@ -73,7 +75,7 @@ class AnswerLate(StepFault):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class CommitLate(StepFault):
-    """The call fails by its deadline, and what it asked for arrives afterwards, if anybody still lets it."""
+    """The call times out, and its request arrives later, if it is still valid."""
 
     name = "commit_late"
     seconds: float = 0.0
@@ -81,28 +83,28 @@ class CommitLate(StepFault):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class CommitLast(StepFault):
-    """The call fails by its deadline, and what it asked for arrives when the scenario is over and all is done."""
+    """The call times out, and its request arrives when the scenario is over and all work is done."""
 
     name = "commit_last"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class LostRace(StepFault):
-    """Another writer was first, and has changed nothing but the version: the call is refused by a conflict."""
+    """Another writer was first and changed only the version: the call fails with a conflict."""
 
     name = "conflict"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class LeaseLost(StepFault):
-    """The store ends the leases of the process too early: another process leads while this one doesn't know it."""
+    """The store ends the process's leases too early: another process leads while this one does not know it."""
 
     name = "lease_lost"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class CutOff(StepFault):
-    """From the call on the process reaches nothing for so long."""
+    """From this call on, the process is cut off from the network for some seconds."""
 
     name = "cut_off"
     seconds: float = 40.0
@@ -110,7 +112,9 @@ class CutOff(StepFault):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Pause(StepFault):
-    """The process stops for longer than its lease lasts, the call about to leave, which then does so first of all."""
+    """The process is paused just before the call for longer than its lease lasts. When it resumes, the call goes out
+    first.
+    """
 
     name = "pause"
     seconds: float = 40.0
@@ -118,7 +122,7 @@ class Pause(StepFault):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ClockJump(StepFault):
-    """Before the call, all clocks jump ahead."""
+    """All clocks jump ahead just before the call."""
 
     name = "clock_jump"
     seconds: float = 600.0
@@ -126,14 +130,14 @@ class ClockJump(StepFault):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ServerRestart(StepFault):
-    """Before the call, the server ends and starts again: every stream and every call breaks."""
+    """The server restarts just before the call: every stream and every call breaks."""
 
     name = "server_restart"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class RestartBehind(StepFault):
-    """The process is killed when the call is done; its next life is shown the store as it was at ``revision``."""
+    """The process is killed after the call takes effect; its next life first sees the store as of ``revision``."""
 
     name = "restart_behind"
     revision: int = 0
@@ -141,7 +145,7 @@ class RestartBehind(StepFault):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Restore(StepFault):
-    """When the call is done, the store is replaced by a backup of itself at ``revision``, under a new store id."""
+    """After the call takes effect, the store is replaced by its backup of ``revision``, with a new store id."""
 
     name = "restore"
     revision: int = 0
@@ -149,7 +153,7 @@ class Restore(StepFault):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ChangeFault(Fault):
-    """Befalls the streams that tell the change of ``type`` at ``revision``."""
+    """A fault in the streams that deliver the change of ``type`` at ``revision``."""
 
     type: str
     revision: int
@@ -157,7 +161,7 @@ class ChangeFault(Fault):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Stall(ChangeFault):
-    """Nothing of the type is told from this change on, for so long; other types go on."""
+    """The type's streams stall at this change for some seconds; the streams of other types go on."""
 
     name = "stall"
     seconds: float = 60.0
@@ -165,28 +169,28 @@ class Stall(ChangeFault):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Drop(ChangeFault):
-    """The type's streams break before this change is told."""
+    """The type's streams break before they deliver this change."""
 
     name = "drop"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Repeat(ChangeFault):
-    """The change is told twice."""
+    """The change is delivered twice."""
 
     name = "repeat"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class HistoryLost(ChangeFault):
-    """The type's streams break before this change is told, and can't resume: the history has been compacted."""
+    """The type's streams break before they deliver this change and cannot resume: the history is compacted."""
 
     name = "history_lost"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Hide(ChangeFault):
-    """The change is told to nobody: its type's streams go on with a snapshot when the store is at ``until``."""
+    """The change is never delivered: the type's streams continue with a snapshot once the store is at ``until``."""
 
     name = "hide"
     until: int = 0
@@ -194,14 +198,14 @@ class Hide(ChangeFault):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Missed(ChangeFault):
-    """The processes are killed before they hear of this change, and the history in which it is told is gone then."""
+    """The processes are killed before they receive this change, and the history is compacted before they restart."""
 
     name = "missed"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class CrashAt(Fault):
-    """The process is killed at this checkpoint, counted over all of its tasks and lives, and started again."""
+    """The process is killed at this Trio checkpoint, counted over all its tasks and lives, and restarts."""
 
     name = "crash_at"
     process: str
@@ -231,7 +235,7 @@ _BY_NAME: dict[str, type[Fault]] = {fault.name: fault for fault in FAULTS}
 
 
 class Plan(Sequence[Fault]):
-    """What goes wrong in one run; ``str`` of it is the line that `Plan.parse` reads."""
+    """The faults of one run. ``str(plan)`` is a line that `Plan.parse` reads."""
 
     def __init__(self, *faults: Fault, seed: int = 0) -> None:
         self._faults = faults
@@ -261,9 +265,11 @@ class Plan(Sequence[Fault]):
 
     @classmethod
     def parse(cls, line: str) -> Plan:
-        """The plan of a line such as ``crash_after(3); stall('staff.v1.Account', 12, 60.0)``; ``none`` is without any.
+        """Parse a line such as ``crash_after(3); stall('staff.v1.Account', 12, 60.0)``. ``none`` is the plan without
+        faults.
 
-        Raises DeclarationError that names what can't be read.
+        Raises:
+            DeclarationError: if the line cannot be parsed; the message quotes the faulty part.
         """
         faults: list[Fault] = []
         seed = 0
@@ -277,7 +283,7 @@ class Plan(Sequence[Fault]):
             kind = _BY_NAME.get(name)
             if kind is None:
                 hint = did_you_mean(name, _BY_NAME)
-                raise DeclarationError(f"plan: there is no fault {name!r}{hint}: use one of {', '.join(_BY_NAME)}")
+                raise DeclarationError(f"plan: unknown fault {name!r}{hint}: use one of {', '.join(_BY_NAME)}")
             try:
                 faults.append(kind(*arguments))
             except TypeError:
@@ -293,4 +299,4 @@ def _called(part: str) -> tuple[str, list[Any]]:
             return call.func.id, [ast.literal_eval(argument) for argument in call.args]
     except (SyntaxError, ValueError):
         pass
-    raise DeclarationError(f"plan: {part!r} should be a fault with its numbers, such as crash_after(3)")
+    raise DeclarationError(f"plan: {part!r} should be a fault with its arguments, such as crash_after(3)")

@@ -1,4 +1,4 @@
-"""One life of a process' way to the server: where its reconcilers' calls are numbered, and where faults strike."""
+"""A process's connection to the server for one life: numbers its reconcilers' calls and applies faults to them."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ if TYPE_CHECKING:
     from headway.testing.simulation._world import World
 
 RECONCILE: ContextVar[Reconcile | None] = ContextVar("headway.simulation.reconcile", default=None)
-"""Whose calls these are: set around each reconcile, and inherited by the tasks that it starts."""
+"""The reconcile that the current task works for, set around each reconcile and inherited by the tasks it starts."""
 
 _WRITES = {"Write": "write", "WriteStatus": "write the status of", "Delete": "delete"}
 _READS = {"Read": "read", "List": "list", "ListByOwner": "list what belongs to"}
 
 
 class Link(Wire):
-    """Meets `Channel`, as one over a network does: a call that fails may have happened."""
+    """A `Channel` that behaves as one over a network does: a call that fails may have taken effect."""
 
     knows_outcomes = False
 
@@ -51,26 +51,26 @@ class Link(Wire):
         self.script = ScriptedChannel()
         self._over = self.script.over(server)
         self.dead = False
-        # How often it is cut just now: it is whole again when the last cut has ended.
+        # The number of cuts in force. The link works again when the last one has ended.
         self._cuts = 0
-        # How much has gone this way or that that is no step: the engine's own calls, and items of streams.
+        # The number of messages in either direction that are not steps: the engine's own calls, and items of streams.
         self.passed = 0
 
     def cut(self, *, dead: bool = False) -> None:
-        """See `Wire.cut`; ``dead``: for ever."""
+        """Break everything under way and let nothing through, for good if ``dead``."""
         self.dead = self.dead or dead
         self._cuts += 1
         super().cut()
 
     def mend(self) -> None:
-        """One cut has ended. Let calls through again when none is left, unless it is dead."""
+        """End one cut. Let calls through again if it was the last one and the process is alive."""
         self._cuts -= 1
         self.up = not self.dead and not self._cuts
 
     async def unary(
         self, path: str, request: object, reply_type: type[Any], *, metadata: Metadata | None = None
     ) -> Any:
-        """See `Channel`."""
+        """Make a call, as a numbered step if a reconciler makes it."""
         method = path.rpartition("/")[2]
         reconcile = RECONCILE.get()
         sent: Any = request
@@ -80,14 +80,14 @@ class Link(Wire):
 
         if reconcile is None or (method not in _WRITES and method not in _READS):
             return await self.beside(call)
-        # What is sent late must be what was sent: the caller may change its message meanwhile.
+        # Copied, because a late call must send what the caller passed: the caller may change its message in between.
         sent = copy_message(sent)
         kind, key = _about(method, sent)
         what = _WRITES.get(method) or _READS[method]
         return await self.step(reconcile, what, kind, key, call, write=method in _WRITES)
 
     async def beside(self, call: Callable[[], Awaitable[Any]]) -> Any:
-        """Make a call that is no step: Headway's own, or one of a function that isn't a reconciler."""
+        """Make a call that is not a step: Headway's own, or one of a function other than a reconciler."""
         self.passed += 1
         try:
             return await self.through(call)
@@ -105,10 +105,10 @@ class Link(Wire):
         write: bool,
         unreachable: Callable[[Status, str], BaseException] = GRPCError,
     ) -> Any:
-        """Do a numbered step, and let befall it what the plan says."""
+        """Make a call as a numbered step, with the fault that the plan has for it."""
         world = self._world
         if self.dead:
-            # It has been killed: whatever code of it still runs changes nothing and learns nothing.
+            # The process has been killed: its code that still runs must change nothing and learn nothing.
             return await self._nothing(unreachable)
         step = world.begin_step(
             Step(trio.current_time(), len(world.trace.steps) + 1, reconcile, what, kind, key, write)
@@ -116,14 +116,14 @@ class Link(Wire):
         try:
             return await self._befall(step, call, unreachable)
         except trio.Cancelled:
-            step.outcome = "killed" if not self._process.life else "cancelled"
+            step.outcome = "killed" if not self._process.life else "canceled"
             raise
         except GRPCError as error:
             if step.outcome == "under way":
                 step.outcome = f"{error.status.name}: {error.message}"
             raise
         except Exception as error:
-            # Of the world outside, which may raise anything.
+            # From a call of the outside world, which may raise anything.
             if step.outcome == "under way":
                 step.outcome = f"{type(error).__name__}: {error_text(error)}"
             raise
@@ -150,7 +150,7 @@ class Link(Wire):
             raise self._lost(step, "not done: the connection broke", unreachable)
         elif isinstance(found, faults.LostRace) and step.write and not await world.overtake(step.kind, step.key):
             await trio.lowlevel.checkpoint()
-            step.outcome = "refused: another writer was first"
+            step.outcome = "conflict: another writer was first"
             raise unreachable(Status.ABORTED, "another writer was first")
         elif isinstance(found, faults.CommitLate | faults.CommitLast):
             if isinstance(found, faults.CommitLate):
@@ -158,7 +158,7 @@ class Link(Wire):
             else:
                 world.last(step, call)
             await trio.lowlevel.checkpoint()
-            step.outcome = "on its way: nobody waits for the answer any more"
+            step.outcome = "on its way: the caller has timed out"
             raise unreachable(Status.DEADLINE_EXCEEDED, "the deadline has passed")
         answer = await self._done(step, call)
         if isinstance(found, faults.Restore):
@@ -167,7 +167,7 @@ class Link(Wire):
             self._process.kill(behind=getattr(found, "revision", None))
             return await self._nothing(unreachable)
         if isinstance(found, faults.AnswerLost | faults.Restore):
-            raise self._lost(step, "done, but the answer got lost", unreachable)
+            raise self._lost(step, "done, but the reply was lost", unreachable)
         if isinstance(found, faults.AnswerLate):
             await trio.sleep(found.seconds)
         return answer
@@ -181,10 +181,11 @@ class Link(Wire):
     ) -> Any:
         self.pause()
         self._world.after(seconds, lambda: None)
-        # It goes on where it was: before it can hear of anything that has happened meanwhile, the call has left.
+        # Shielded, because the process resumes exactly where it was: the call goes out before it can learn what has
+        # happened.
         with trio.CancelScope(shield=True):
             await trio.sleep(seconds)
-            self.note("goes on")
+            self.note("resumes")
             self.go_on()
             if self.dead:
                 return await self._nothing(unreachable)
@@ -203,28 +204,29 @@ class Link(Wire):
         return unreachable(Status.DEADLINE_EXCEEDED, "the deadline has passed")
 
     async def _nothing(self, unreachable: Callable[[Status, str], BaseException]) -> Any:
-        # Cancelled here, unless what runs is shielded: that must not wait for ever for a process that is no more.
+        # The task is canceled here. A shielded task gets the error instead, as it must not wait forever for a dead
+        # process.
         await trio.lowlevel.checkpoint()
         raise unreachable(Status.UNAVAILABLE, "the process has been killed")
 
     def stream(
         self, path: str, request: object, *, metadata: Metadata | None = None
     ) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
-        """See `Channel`."""
+        """Open a stream over the wire, and record the items that the process receives."""
         sent: Any = request
         kind = (sent.type.group, sent.type.kind) if path.endswith("/WatchList") else ("", "")
         return WireStream(self, self._over.stream(path, request, metadata=metadata), partial(self.heard, kind))
 
     def note(self, text: str) -> None:
-        """What the process does that is no step."""
+        """Add an action of the process that is not a step to the trace."""
         if not self.dead:
             self._world.note(f"{self._process.name} {text}")
 
     def heard(self, kind: Kind, item: Any) -> None:
-        """An item of a stream is handed to the process."""
+        """Add an item of a stream that the process receives to the trace."""
         world, name = self._world, self._process.name
         if self.dead:
-            # It was handed over in the step in which the process was killed, and nobody is there to hear it.
+            # The process was killed in the step that delivered the item, so no task is left to receive it.
             return
         now = trio.current_time()
         self.passed += 1

@@ -1,4 +1,4 @@
-"""A Hypothesis state machine whose rules are the faults; the rules of what users do are added by who derives from it.
+"""A Hypothesis state machine whose rules are the faults. A subclass adds rules for what users do.
 
 class Accounts(simulation.Machine):
     app = app
@@ -47,13 +47,14 @@ _STEP_FAULTS = (
 
 
 class Machine(LiveRun, RuleBasedStateMachine):
-    """See the module. When a machine ends, everything heals, and what `explore` asks of a run in its end must hold.
+    """A state machine with rules for faults. A subclass adds rules for what users do.
 
-    What is compared there with runs without faults isn't known here: say what must have become in ``holds``.
+    When a machine ends, all faults heal. Then the final checks of `explore` must hold. There is no run without faults
+    to compare with, so check the end state in ``holds``.
 
     Attributes:
-        app: as of `explore`, and so are ``processes``, ``outside``, ``holds``, ``always`` and ``quiet``.
-        world: with ``client`` and ``wait_idle()``.
+        app: as for `explore`, like ``processes``, ``outside``, ``holds``, ``always`` and ``quiet``.
+        world: the world, with ``client`` and ``wait_idle()``.
     """
 
     app: ClassVar[Any] = None
@@ -70,7 +71,9 @@ class Machine(LiveRun, RuleBasedStateMachine):
         """Start the server and the processes."""
         given = type(self).app
         if not (isinstance(given, App) or callable(given)):
-            raise DeclarationError(f"{type(self).__name__}.app is {given!r}: set it to the App, or what makes it")
+            raise DeclarationError(
+                f"{type(self).__name__}.app is {given!r}: set it to the App, or to a function that returns it"
+            )
         make: App | MakeApp = given
         outside = type(self).outside
         self.world = World(
@@ -91,16 +94,16 @@ class Machine(LiveRun, RuleBasedStateMachine):
 
         self.call(start)
 
-    # --- what goes wrong ---
+    # --- faults ---
 
     @rule(fault=st.sampled_from(_STEP_FAULTS))
     def harm_the_next_call(self, fault: type[faults.StepFault]) -> None:
-        """The reconcilers' next call meets this."""
+        """Apply a fault to the reconcilers' next call."""
         self.world.next_call(fault)
 
     @rule(fault=st.sampled_from([faults.Stall, faults.Drop, faults.Repeat, faults.HistoryLost]), data=st.data())
     def harm_a_stream(self, fault: type[faults.ChangeFault], data: st.DataObject) -> None:
-        """The streams of one type meet this."""
+        """Apply a fault to the streams of one type."""
         reserved = {type.kind for type in Registry()}
         kinds = sorted(each.kind for each in self.world.types if each.kind not in reserved)
         kind = data.draw(st.sampled_from(kinds))
@@ -108,23 +111,23 @@ class Machine(LiveRun, RuleBasedStateMachine):
 
     @rule(data=st.data(), checkpoints=st.sampled_from([0, 1, 3, 10, 30, 100]))
     def crash(self, data: st.DataObject, checkpoints: int) -> None:
-        """A process is killed, now or so many checkpoints later."""
+        """Kill a process, now or after this number of its Trio checkpoints."""
         self.world.crash(data.draw(st.integers(0, self.processes - 1)), checkpoints=checkpoints)
 
     @rule(seconds=st.sampled_from([0.01, 1.0, 20.0, 120.0]))
     def pass_time(self, seconds: float) -> None:
-        """Virtual time passes."""
+        """Let virtual time pass."""
         self.sleep(seconds)
 
     @rule()
     def run_on(self) -> None:
-        """Every task runs until it waits."""
+        """Run every task until it waits."""
         self.settle()
 
-    # --- what must have become ---
+    # --- the end ---
 
     def teardown(self) -> None:
-        """Let everything heal, and see that all is well."""
+        """Heal all faults and check the end state."""
         try:
             if hasattr(self, "world") and not self._over:
                 self._see_that_all_is_well()
@@ -152,4 +155,4 @@ class Machine(LiveRun, RuleBasedStateMachine):
 
 
 async def _nothing_more(_: World) -> None:
-    """What users do is in the rules."""
+    """Do nothing: the rules have done what users do."""

@@ -1,9 +1,8 @@
-"""What is wrong with a run, found without knowing what the reconcilers are for. Pure.
+"""The oracles: they find what is wrong with a run without knowing what the reconcilers are for. Pure.
 
-The run without faults is the measure: with faults the same must become of everything in the end, by as many creations
-and deletions. Where runs without faults differ from each other, by the order in which Trio lets tasks run or by what
-is different each time, whatever one of them did is right, and what another one does there is no fault's doing: only
-what they all say alike is compared.
+The runs without faults are the reference. With faults, the end state must be the same, and no resource may be created
+or deleted more often. Runs without faults may differ from each other, because Trio varies the order of tasks or because
+something is different each time. Then each of their results is right, and only what they all agree on is compared.
 """
 
 from __future__ import annotations
@@ -21,12 +20,12 @@ from headway.testing.simulation._trace import Committed, Happened, Reconcile, Re
 _WORDS = re.compile(r"\w+|\W")
 Place = tuple[Kind, Key]
 Scheduled = tuple[str, Kind, Key]
-"""A controller, and what it will reconcile when a time has come that was asked for."""
+"""A controller, with the type and key that it will reconcile at a requested time."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is wrong."""
+    """A thing that is wrong with a run."""
 
     oracle: str
     text: str
@@ -37,14 +36,15 @@ class Finding:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Result:
-    """What became of a run.
+    """The result of a run.
 
     Attributes:
-        end: what was stored in the end, of the app's types, as a text that has nothing in it which differs by nature.
-        counts: how often each resource was created and deleted by controllers.
-        outside: what the world outside says of itself in the end.
+        trace: everything that happened.
+        end: the stored resources of the app's types at the end, as texts without what always differs between runs.
+        counts: the number of creations and deletions of each resource by controllers.
+        outside: the state that the outside world reports at the end.
         findings: what is wrong with the run by itself.
-        struck: the faults that came to pass.
+        struck: the faults that struck.
     """
 
     trace: Trace
@@ -56,7 +56,7 @@ class Result:
 
 
 def counted(commits: Sequence[Committed], kinds: set[Kind]) -> Mapping[tuple[Kind, Key, str], int]:
-    """How often controllers created and deleted each resource of these kinds."""
+    """Return how often controllers created and deleted each resource of these kinds."""
     return Counter(
         (each.kind, each.key, each.what)
         for each in commits
@@ -65,7 +65,7 @@ def counted(commits: Sequence[Committed], kinds: set[Kind]) -> Mapping[tuple[Kin
 
 
 def described(resource: pb.Resource, payload: object) -> str:
-    """What a resource says, without what differs from run to run: uids, versions, generations and times."""
+    """Return a resource as text, without what differs from run to run: uids, versions, generations and times."""
     owner = "" if resource.owner is None else str(resource_id(resource.owner).without_uid())
     metadata = {key: value for key, value in sorted(resource.metadata.items()) if key.lower() != "deletiontimestamp"}
     if FINALIZERS in metadata:
@@ -88,15 +88,15 @@ def described(resource: pb.Resource, payload: object) -> str:
     return ", ".join(parts)
 
 
-# --- of a run by itself ---
+# --- one run by itself ---
 
 
 def reads_went_back(trace: Trace) -> list[Finding]:
-    """No controller reads an older state of a resource than it has read, or written, before.
+    """Check that no controller reads an older state of a resource than it has read or written before.
 
-    That it isn't there is a state, too: from the revision on at which it was deleted, if it has been there before.
+    Absence counts as a state, too, from the revision of the deletion on, if the resource existed before.
     """
-    # In order of the reads, and not of the reconciles' ends: several may run at once.
+    # Sorted by the time of the read, not by the end of the reconcile: several reconciles may run at once.
     ended = [entry.began for entry in trace.entries if isinstance(entry, Reconciled)]
     reads = sorted(((each[4], at, began, each) for at, began in enumerate(ended) for each in began.seen), key=_when)
     history = _History(trace)
@@ -106,7 +106,7 @@ def reads_went_back(trace: Trace) -> list[Finding]:
         who = f"{began.controller} in {began.process}"
         before, how_before = seen.get((who, kind, key), (0, ""))
         gone = 0 if version else history.gone(kind, key, before, when)
-        what = f"at {version}" if version else "as not there"
+        what = f"at {version}" if version else "as absent"
         if (version or before) < before or gone is None:
             text = f"{who} reads {named(kind, key)} {what} after it has {how_before} at {before}"
             findings.append(Finding("reads", text))
@@ -118,10 +118,10 @@ def reads_went_back(trace: Trace) -> list[Finding]:
 
 
 class _History:
-    """When each resource was there."""
+    """The history of each resource: when it existed and when it was absent."""
 
     def __init__(self, trace: Trace) -> None:
-        # A restored store has lost what it doesn't tell of: from then on anything may be gone.
+        # A restored store loses resources without a deletion in the trace: after a restore, any resource may be absent.
         self._restored = len(trace.entries)
         self._changes: dict[Place, list[tuple[int, int, bool]]] = {}
         for at, entry in enumerate(trace.entries):
@@ -132,9 +132,10 @@ class _History:
                 self._restored = min(self._restored, at)
 
     def gone(self, kind: Kind, key: Key, before: int, when: int) -> int | None:
-        """The first revision from ``before`` on, of those made by then, at which it wasn't there; None: there is none.
+        """Return the revision of a resource's absence: ``before`` or the first one after it.
 
-        0, when it never was there.
+        Only entries of the trace before position ``when`` count. Returns 0 if the resource may be absent without a
+        deletion, because it did not exist yet or the store was restored. Returns None if it existed from ``before`` on.
         """
         if not before or when > self._restored:
             return 0
@@ -152,7 +153,7 @@ def _when(read: tuple[int, int, Reconcile, Any]) -> tuple[int, int]:
 
 
 def two_writers(commits: Sequence[Committed]) -> list[Finding]:
-    """No write of a term comes after one of a later term of the same controller, or shard of it."""
+    """Check that no write of a term follows one of a later term of the same controller or shard."""
     highest: dict[tuple[str, str], int] = {}
     findings: list[Finding] = []
     for each in commits:
@@ -166,14 +167,14 @@ def two_writers(commits: Sequence[Committed]) -> list[Finding]:
 
 
 def twice_at_once(trace: Trace) -> list[Finding]:
-    """No process reconciles a key of a controller twice at once."""
+    """Check that no process reconciles a key of a controller twice at once."""
     running: dict[tuple[str, str, Key], Reconcile] = {}
     findings: list[Finding] = []
     for entry in trace.entries:
         if isinstance(entry, Reconcile):
             who = (entry.process, entry.controller, entry.key)
             if who in running:
-                findings.append(Finding("one at a time", f"{entry}, while it still does"))
+                findings.append(Finding("one at a time", f"{entry}, while the previous reconcile still runs"))
             running[who] = entry
         elif isinstance(entry, Reconciled):
             began = entry.began
@@ -182,10 +183,10 @@ def twice_at_once(trace: Trace) -> list[Finding]:
 
 
 def orphans(stored: Mapping[Place, pb.Resource]) -> list[Finding]:
-    """Nothing is owned by what is not there, and nothing still waits to be deleted."""
+    """Check that no resource has an owner that does not exist."""
     uids = {each.id.uid for each in stored.values() if each.id is not None}
     return [
-        Finding("orphans", f"{named(*place)} is owned by {resource_id(each.owner).name!r}, which is not there")
+        Finding("orphans", f"{named(*place)} is owned by {resource_id(each.owner).name!r}, which does not exist")
         for place, each in sorted(stored.items())
         if each.owner is not None and each.owner.uid and each.owner.uid not in uids
     ]
@@ -194,32 +195,32 @@ def orphans(stored: Mapping[Place, pb.Resource]) -> list[Finding]:
 def left_in_the_queue(
     before: set[Scheduled], after: set[Scheduled], stored: Mapping[Place, pb.Resource]
 ) -> list[Finding]:
-    """Nothing waits in a queue for good that is not there, and that nothing which is there asks for.
+    """Check that no key is left in a queue for good, although its resource is absent and nothing asks for it.
 
-    Such keys only add up. After a new start the queue holds what is asked for, and what waited before it is there no
-    more: ``before`` and ``after`` are what waited then.
+    Such keys accumulate. A restart forgets them: after it, the queue holds only what is asked for. ``before`` and
+    ``after`` are the keys that waited before and after a restart.
     """
     return [
         Finding(
             "queue",
-            f"{controller} is to reconcile {named(kind, key)} again, which is not there: such keys only add up, and a "
-            "new start forgets them",
+            f"{controller} is to reconcile {named(kind, key)} again, which does not exist: such keys accumulate "
+            "until a restart",
         )
         for controller, kind, key in sorted(before - after)
         if (kind, key) not in stored
     ]
 
 
-# --- of a run beside those without faults ---
+# --- a run compared with those without faults ---
 
 
 def compared(
     result: Result, references: Sequence[Result], patient: Sequence[Result] = (), *, counts: bool
 ) -> list[Finding]:
-    """What has become otherwise than in every run without faults.
+    """Return what has ended differently than in every run without faults.
 
-    Faults delay: a change that users make is late for what controllers do by then. In the ``patient`` runs, without
-    faults too, each change waited until all was done; what became there is as right, and as often.
+    Faults delay: a user's change may come only after the controllers have acted on the one before. In the ``patient``
+    runs, which also have no faults, every change comes that late. Their results and counts are right as well.
     """
     loose = _loose(references)
     return [
@@ -237,8 +238,8 @@ def _ends(result: Result, references: Sequence[Result], patient: Sequence[Result
         got, right = result.end.get(place), [each.end.get(place) for each in references]
         late = [each.end.get(place) for each in patient]
         if got not in (*right, *late) and not (got is not None and _differs(right) and _alike(got, right)):
-            want = right[0] or "not there"
-            findings.append(Finding("end state", f"{named(*place)} is {got or 'not there'}; without faults: {want}"))
+            want = right[0] or "absent"
+            findings.append(Finding("end state", f"{named(*place)} is {got or 'absent'}; without faults: {want}"))
     for kind in sorted(loose):
         got_all = _texts(result, kind)
         rights = [_texts(each, kind) for each in (*references, *patient)]
@@ -248,9 +249,9 @@ def _ends(result: Result, references: Sequence[Result], patient: Sequence[Result
             text = f"there are {len(got_all)} {kind[1]}s; without faults: {len(rights[0])}"
             findings.append(Finding("end state", text))
         elif all(right == rights[0] for right in rights):
-            # They say the same in every run without faults, whatever they are called.
+            # Their contents are the same in every run without faults, although their names differ.
             other = sorted((Counter(got_all) - Counter(rights[0])).elements())
-            text = f"there is one {kind[1]} more that is {other[0]}; without faults: {', or '.join(rights[0])}"
+            text = f"there is an extra {kind[1]} that is {other[0]}; without faults: {', or '.join(rights[0])}"
             findings.append(Finding("end state", text))
     return findings
 
@@ -264,7 +265,7 @@ def _differs(texts: Sequence[str | None]) -> bool:
 
 
 def _alike(got: str, right: Sequence[str | None]) -> bool:
-    """Whether a text says the same as others that differ, in all in which they don't."""
+    """Return True if a text has every word that all the others have in common."""
     mine, *others = [_WORDS.findall(each) for each in (got, *right) if each is not None]
     if any(len(each) != len(mine) for each in others):
         return True
@@ -272,22 +273,22 @@ def _alike(got: str, right: Sequence[str | None]) -> bool:
 
 
 def differing(references: Sequence[Result]) -> list[str]:
-    """What is not the same in every run without faults."""
+    """Return sentences about what differs between the runs without faults."""
     loose = _loose(references)
     places = sorted({place for each in references for place in each.end if place[0] not in loose})
-    found = [f"the names of {kind[1]}s are others in every run" for kind in sorted(loose)]
+    found = [f"the names of {kind[1]}s are different in every run" for kind in sorted(loose)]
     for place in places:
-        texts = [each.end.get(place) or "not there" for each in references]
+        texts = [each.end.get(place) or "absent" for each in references]
         if len(set(texts)) > 1:
             found.append(f"{named(*place)} is {', or '.join(dict.fromkeys(texts))}")
     outside = [repr(each.outside) for each in references]
     if len(set(outside)) > 1:
-        found.append(f"the world outside is {', or '.join(dict.fromkeys(outside))}")
+        found.append(f"the outside world is {', or '.join(dict.fromkeys(outside))}")
     return [f"{each}, without faults" for each in found]
 
 
 def _loose(references: Sequence[Result]) -> set[Kind]:
-    """The kinds whose names differ from run to run: only how many there are can be compared."""
+    """Return the kinds whose names differ from run to run: only their number can be compared."""
     names = [set(each.end) | {key[:2] for key in each.counts} for each in references]
     return {place[0] for each in names for place in each ^ names[0]}
 
@@ -323,22 +324,23 @@ def _times(count: int) -> str:
 
 
 def _queue(result: Result, references: Sequence[Result]) -> list[Finding]:
-    """Of what never was, no more keys come into a queue than without faults: they are few names, and not ever new ones.
+    """Check that no more keys of resources that never existed enter a queue than without faults.
 
-    As many as there are resources merge into as many keys, however often these change; ever new names never do.
+    Keys with a fixed set of names merge in the queue, however often they are added. Names that are new each time never
+    merge.
     """
     right = [_never_there(each.trace) for each in references]
     findings: list[Finding] = []
     for (controller, kind), count in sorted(_never_there(result.trace).items()):
         most = max(each[controller, kind] for each in right)
         if count > most:
-            text = f"{controller} was to reconcile {count} {kind[1]}s that never were there; without faults: {most}"
+            text = f"{controller} was to reconcile {count} {kind[1]}s that never existed; without faults: {most}"
             findings.append(Finding("queue", text))
     return findings
 
 
 def _never_there(trace: Trace) -> Counter[tuple[str, Kind]]:
-    """How many keys each controller was to reconcile of which there was no resource at any time."""
+    """Return the number of keys that each controller was to reconcile although no such resource ever existed."""
     there = {(each.kind, each.key) for each in trace.commits}
     asked = {(each.controller, each.kind, each.key) for each in trace.reconciles if (each.kind, each.key) not in there}
     return Counter(each[:2] for each in asked)
@@ -350,11 +352,11 @@ def _outside(result: Result, references: Sequence[Result], patient: Sequence[Res
         return []
     if _is_like(got, right):
         return []
-    return [Finding("outside", f"the world outside is {shown(got)}; without faults: {shown(right[0])}")]
+    return [Finding("outside", f"the outside world is {shown(got)}; without faults: {shown(right[0])}")]
 
 
 def _is_like(got: Any, right: Sequence[Any]) -> bool:
-    """Whether it is as in one run without faults, in all in which these don't differ from each other."""
+    """Return True if a state agrees with the runs without faults wherever these agree with each other."""
     if got in right:
         return True
     if all(each == right[0] for each in right):
@@ -372,7 +374,7 @@ def _parts(value: Any) -> Mapping[Any, Any]:
 
 
 def _size(outside: Any) -> int:
-    """How much there is, where what there is has other names in each run."""
+    """Return the number of things in the outside world, for a comparison when their names differ in each run."""
     if isinstance(outside, Mapping):
         return sum(map(_size, outside.values())) if any(map(_is_many, outside.values())) else len(outside)
     return len(outside) if _is_many(outside) else 1
@@ -383,7 +385,7 @@ def _is_many(value: Any) -> bool:
 
 
 def shown(state: object) -> str:
-    """A state as a text that is the same in every process: sets in order."""
+    """Return a state as text that is the same in every process: sets are sorted."""
     if type(state) is dict:
         return f"{{{', '.join(f'{shown(key)}: {shown(value)}' for key, value in state.items())}}}"
     if type(state) is list:

@@ -1,4 +1,4 @@
-"""What is outside the store: an object of the user's, whose async methods are steps when a process calls them."""
+"""The outside world of a process: an object of the user, whose async methods are steps."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 
 class OutsideUnreachable(ConnectionError):
-    """A call of the world outside got no answer. It may have been done."""
+    """A call of the outside world got no answer. It may have taken effect."""
 
 
 class Outside:
-    """A process' way to the world outside. Its attributes are those of the object that the world was given."""
+    """A process's access to the outside world. It has the attributes of the object that the world was given."""
 
     def __init__(self, real: object, process: Process) -> None:
         self._real = real

@@ -1,4 +1,4 @@
-"""The services of a process that has the store open itself, as engines on one etcd do: its own program serves it."""
+"""The services of a process that opens the store itself, as engines on one etcd do."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 
 class OwnServices:
-    """Meets `Channel`: the services over the world's store, by the types of one process's program.
+    """A `Channel` to services over the world's store, with the types of one process's program.
 
     Args:
-        is_up: False while the store can't be reached.
+        is_up: returns False while the store is unavailable.
     """
 
     knows_outcomes = False
@@ -36,10 +36,10 @@ class OwnServices:
 
     def _over_the_store(self) -> InProcessChannel:
         if not self._is_up():
-            raise GRPCError(Status.UNAVAILABLE, "the store is not there")
+            raise GRPCError(Status.UNAVAILABLE, "the store is unavailable")
         store = self._world.store
         if self._store is not store:
-            # It may be another one since: a backup of itself.
+            # The world may have replaced its store with a backup.
             self._store = store
             self._channel = InProcessChannel(
                 ResourceService(store, self._registry), LeaseService(store), TypesService(self._registry)
@@ -49,11 +49,11 @@ class OwnServices:
     async def unary(
         self, path: str, request: object, reply_type: type[Any], *, metadata: Metadata | None = None
     ) -> Any:
-        """See `Channel`."""
+        """Call the process's own services."""
         return await self._over_the_store().unary(path, request, reply_type, metadata=metadata)
 
     def stream(
         self, path: str, request: object, *, metadata: Metadata | None = None
     ) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
-        """See `Channel`."""
+        """Open a stream from the process's own services."""
         return self._over_the_store().stream(path, request, metadata=metadata)

@@ -1,4 +1,4 @@
-"""Users who wait before each change until all is done: what faults delay is no more than what they saw done."""
+"""A client for users who wait before each change until all work is done. No fault can delay a change for longer."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ if TYPE_CHECKING:
 
 _CHANGES = frozenset(("apply", "delete", "write", "write_status"))
 _WAIT = 120.0
-"""Seconds, longer than any fault lasts."""
+"""A number of seconds longer than any fault lasts."""
 
 
 class PatientClient:
-    """Meets `Client`. Every change waits until what was asked for before has been done."""
+    """A `Client` whose changes each wait until all work from the changes before is done."""
 
     def __init__(self, client: Client, world: World) -> None:
         self._client = client

@@ -1,4 +1,4 @@
-"""Which faults are worth trying: those of a run without faults, at every place where they can matter. Pure."""
+"""The choice of the faults worth trying: each kind, at every place in the reference run where it can matter. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _CHECKPOINTS = 16
 
 
 def single_faults(trace: Trace, kinds: set[tuple[str, str]]) -> tuple[list[Fault], dict[str, list[Fault]]]:
-    """The faults to try, each alone, simplest first; and those that were left out, by the reason."""
+    """Return the faults to try alone, simplest first, and the ones left out, by reason."""
     left_out: LeftOut = defaultdict(list)
     steps = _until_the_end(trace)
     by_name: dict[str, list[Fault]] = {}
@@ -31,8 +31,8 @@ def single_faults(trace: Trace, kinds: set[tuple[str, str]]) -> tuple[list[Fault
         *_checkpoints(trace, left_out),
     ):
         by_name.setdefault(fault.name, []).append(fault)
-    # In turns, so that whatever the time is good for, every sort has been tried; but after the first turn comes what
-    # finds most, a crash after every write.
+    # The kinds take turns, so that every kind has been tried when the time is up. After the first turn come the crashes
+    # after every write, which find most.
     first = [of_a_sort.pop(0) for of_a_sort in by_name.values()]
     crashes = by_name.pop(faults.CrashAfter.name, [])
     turns = itertools.zip_longest(*by_name.values())
@@ -41,7 +41,7 @@ def single_faults(trace: Trace, kinds: set[tuple[str, str]]) -> tuple[list[Fault
 
 
 def pairs(found: Sequence[Fault], count: int, seed: int = 0) -> Iterator[Plan]:
-    """Plans of two faults each, of different places, by chance but the same ones each time."""
+    """Yield plans of two faults at different places, chosen at random but the same each time."""
     choose = random.Random(seed)
     if len(found) < 2:
         return
@@ -65,7 +65,7 @@ def _place(fault: Fault) -> object:
 
 
 def _until_the_end(trace: Trace) -> list[Step]:
-    """The steps before the scenario was over: what comes later has no faults."""
+    """Return the steps before the end of the scenario: later ones get no faults."""
     steps: list[Step] = []
     for entry in trace.entries:
         if isinstance(entry, Happened) and entry.text.startswith("the scenario is over"):
@@ -95,13 +95,13 @@ def _of_steps(steps: Sequence[Step], left_out: LeftOut) -> Iterator[Fault]:
         if not step.write:
             yield faults.NotDone(step.number)
             yield faults.AnswerLate(step.number)
-            left_out["around a read they are as before the next write"] += [
+            left_out["around a read they are the same as before the next write"] += [
                 fault(step.number) for fault in _AS_BEFORE_A_WRITE
             ]
         elif _changes_something(step):
             yield from _of_write(step)
         else:
-            # Like a read. But it may change something when it comes late.
+            # Treated as a read, but the write may change something if it arrives late.
             number = step.number
             tried = [
                 faults.NotDone(number),
@@ -145,7 +145,8 @@ def _of_changes(trace: Trace, steps: Sequence[Step], kinds: set[tuple[str, str]]
             faults.Repeat(name, revision),
             faults.Hide(name, revision, _until(commit, commits[at + 1 :])),
         ]
-        # What should have followed the last change may be just what is forgotten; a delay of it changes nothing.
+        # A crash may lose the reaction to the very last change, so it is tried there too. A delay of that change alters
+        # nothing.
         yield faults.Missed(name, revision)
         if revision <= last:
             yield from told
@@ -154,14 +155,14 @@ def _of_changes(trace: Trace, steps: Sequence[Step], kinds: set[tuple[str, str]]
 
 
 def _last_acted_upon(trace: Trace, steps: Sequence[Step]) -> int:
-    """The revision of the last change before the last step that changed something, in the store or outside."""
+    """Return the revision of the last change before the last step that changed something, in the store or outside."""
     acted = {step.number for step in steps if _changes_something(step)}
     found = before = 0
     for entry in trace.entries:
         if isinstance(entry, Committed) and not entry.by:
             before = entry.revision
         elif isinstance(entry, Committed):
-            # A controller's own change is noted in the step that makes it.
+            # A controller's change is traced while its step is under way.
             found, before = max(found, before), entry.revision
         elif isinstance(entry, Step) and entry.number in acted:
             found = max(found, before)
@@ -169,14 +170,16 @@ def _last_acted_upon(trace: Trace, steps: Sequence[Step]) -> int:
 
 
 def _until(commit: Committed, later: Sequence[Committed]) -> int:
-    """The revision of what undoes a change: the next of the same resource, else the next of all."""
+    """Return the revision of the commit that undoes a change: the next one of the same resource, else the next one at
+    all.
+    """
     same = [each for each in later if (each.kind, each.key) == (commit.kind, commit.key)]
     found = [each for each in (same or later) if each.revision > commit.revision]
     return found[0].revision if found else commit.revision + 1
 
 
 def _behinds(trace: Trace, steps: Sequence[Step], kinds: set[tuple[str, str]], left_out: LeftOut) -> Iterator[Fault]:
-    """Restarts that are shown a state which a later change, before the crash, has undone."""
+    """Yield restarts that first see a state undone by a later change before the crash."""
     commits = [each for each in trace.commits if each.kind in kinds]
     for step in steps:
         if not step.revision:
@@ -185,7 +188,7 @@ def _behinds(trace: Trace, steps: Sequence[Step], kinds: set[tuple[str, str]], l
         keys = Counter((each.kind, each.key) for each in commits if each.revision <= step.revision)
         undone = [each.revision for each in before if keys[each.kind, each.key] > 1]
         kept = undone[-_BEHINDS_A_STEP:]
-        left_out["a newer view that has been undone is tried"] += [
+        left_out["a newer state that was undone is tried"] += [
             faults.RestartBehind(step.number, revision) for revision in undone[:-_BEHINDS_A_STEP]
         ]
         for revision in kept:
@@ -204,9 +207,9 @@ def _restores(trace: Trace, steps: Sequence[Step], kinds: set[tuple[str, str]], 
 
 
 def _checkpoints(trace: Trace, left_out: LeftOut) -> Iterator[Fault]:
-    """Crashes between two steps: when Headway itself has called, or a stream has told something. A few, evenly."""
+    """Yield a few crashes, evenly spread, between two steps: after a call of Headway itself or an item of a stream."""
     found = [faults.CrashAt(*each) for each in trace.checkpoints]
     count = min(len(found), _CHECKPOINTS)
     tried = [found[at * len(found) // count] for at in range(count)]
     yield from tried
-    left_out["there is a crash at a checkpoint near it"] += [each for each in found if each not in tried]
+    left_out["a crash at a nearby checkpoint is tried"] += [each for each in found if each not in tried]

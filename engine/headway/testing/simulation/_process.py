@@ -1,4 +1,4 @@
-"""A process of a simulation, over its lives."""
+"""A process of a simulation."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from headway.testing.simulation._world import World
 
 _DOWN = 1.0
-"""Seconds from a process' death to its next life."""
+"""The number of seconds from a process's death to its next life."""
 _NEVER = 86_400.0
 _TOLD = (
     events.RunStarted,
@@ -39,17 +39,17 @@ _TOLD = (
     events.DaemonEnded,
     events.SourceFailed,
 )
-"""What an engine reports that belongs into a story."""
+"""The events of an engine that a story mentions."""
 
 
 class Process:
-    """A process, over its lives.
+    """A process, which may be killed and started again.
 
     Attributes:
-        name: as its engine has it.
-        life: which one this is; 0 while it is dead.
-        outside: its way to the world outside.
-        checkpoints: how many its tasks have passed, over all lives.
+        name: the process's name, as its engine uses it.
+        life: the number of the current life; 0 while the process is dead.
+        outside: its access to the outside world.
+        checkpoints: the number of Trio checkpoints that its tasks have passed, over all lives.
     """
 
     link: Link
@@ -72,7 +72,10 @@ class Process:
         self._stopped = False
 
     def kill(self, *, behind: int | None = None) -> None:
-        """As ``kill -9``: first nothing of it reaches anything any more, then it ends. It starts again."""
+        """Kill the process as ``kill -9`` does; it starts again.
+
+        Its link is cut first, so that nothing that its tasks still do has an effect.
+        """
         if self.life:
             self._world.note(f"{self.name} is killed", fault=True)
             self.behind = behind
@@ -82,17 +85,17 @@ class Process:
 
     @property
     def killed(self) -> bool:
-        """Whether what still runs in it is of a life that has ended by force."""
+        """True if the current life was ended by a kill, so that its tasks must have no more effect."""
         return hasattr(self, "link") and self.link.dead
 
     async def stop(self) -> None:
-        """As an orderly end."""
+        """Shut the process down in an orderly way, and wait until it has ended."""
         self._stopped = True
         self._scope.cancel()
         await self._over.wait()
 
     async def live(self) -> None:
-        """Life after life."""
+        """Run one life after the other until the process is stopped."""
         self._stopped, self._over = False, trio.Event()
         PROCESS.set(self)
         try:
@@ -117,7 +120,8 @@ class Process:
                     process=self.name,
                     report=self._hear,
                     lease_ttl=world.lease_ttl,
-                    # It goes by the wall's clock, and here time may stand still; `_run.py` looks whether they end.
+                    # The bound uses the real clock, and virtual time may stand still here. `_run.py` checks the time
+                    # taken.
                     shutdown_bound=_NEVER,
                 )
                 async with opened as self.engine:
@@ -134,27 +138,27 @@ class Process:
         self._waiting.cancel()
 
     async def wait_idle(self) -> None:
-        """Wait until it runs and owes nothing."""
+        """Wait until the process runs and is idle."""
         while True:
             await self._running.wait()
             life = self.life
-            # Cancelled by the life's end: what waits for a dead engine waits for ever.
+            # Canceled at the end of the life, because waiting for a dead engine would take forever.
             with trio.CancelScope() as self._waiting:
                 try:
                     await self.engine.wait_idle()
                 except RemoteError:
-                    # What is asked goes over the link, too.
+                    # wait_idle() calls the server over the link, which a fault may have cut.
                     await trio.sleep(1)
                     continue
             if self.life == life:
                 return
 
     def status(self) -> list[ControllerStatus]:
-        """What its controllers do."""
+        """Return the status of its controllers."""
         return self.engine.status() if self.life else []
 
     def scheduled(self) -> set[Scheduled]:
-        """What its controllers will reconcile when a time has come that was asked for."""
+        """Return what its controllers will reconcile at a requested time."""
         return {
             (name, self.app.controllers[name].manages.kind, key)
             for name, supervisor in (self.engine.controllers if self.life else {}).items()

@@ -1,4 +1,4 @@
-"""One run of a scenario under one plan, from an empty store to its end, with what is wrong with it."""
+"""A run of a scenario under one plan, from an empty store to its end."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from headway.testing.simulation._world import GivenUp, MakeApp, World
 
 Scenario = Callable[[World], Awaitable[None]]
 Invariant = Callable[[World], Awaitable[None] | None]
-"""Raises AssertionError where something is not as it must be in the end."""
+"""A check of the end state that raises AssertionError if something is wrong."""
 
 _STEPS_ALLOWED = 2000
 _TASK_STEPS = 1_000_000
-"""How often tasks may go on from a checkpoint while no virtual time passes: tens of real seconds."""
+"""The number of task steps allowed while no virtual time passes. It takes tens of real seconds to use up."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """What a run is of, whatever its plan."""
+    """The settings of a run, apart from its plan."""
 
     app: App | MakeApp
     scenario: Scenario
@@ -47,14 +47,14 @@ class Setting:
 
     def __post_init__(self) -> None:
         for each in self.always:
-            # One that nothing awaits would hold whatever is stored.
-            check_plain("always", each, 1, "what is stored", "always=[lambda stored: ...]")
+            # A coroutine function would never be awaited, and so never fail.
+            check_plain("always", each, 1, "the stored resources", "always=[lambda stored: ...]")
 
 
 def run(setting: Setting, plan: Plan, *, most_steps: int = _STEPS_ALLOWED, patient: bool = False) -> Result:
-    """Run the scenario, heal everything, and see that it converges, stays quiet, and survives a new start.
+    """Run the scenario, heal all faults, and check that it converges, stays quiet and survives a restart.
 
-    ``patient``: the scenario's changes each wait until all is done.
+    If ``patient``, each change by the scenario waits until all work is done.
     """
     try:
         trio.lowlevel.current_task()
@@ -78,7 +78,7 @@ def run(setting: Setting, plan: Plan, *, most_steps: int = _STEPS_ALLOWED, patie
 
 
 def judged(world: World, setting: Setting, findings: list[Finding]) -> Result:
-    """What became of a run that has ended, with all that is wrong with it besides what was found in its end."""
+    """Return the result of a run that has ended. Adds to ``findings`` what its trace shows."""
     if world.gave_up and not any(each.oracle == "converges" for each in findings):
         findings.append(Finding("converges", world.gave_up))
     if not any(isinstance(fault, Restore) for fault in world.struck):
@@ -96,14 +96,18 @@ async def _live(world: World, setting: Setting, findings: list[Finding]) -> None
 
 async def _phases(world: World, setting: Setting, findings: list[Finding]) -> None:
     await setting.scenario(world)
-    # What it has begun and not waited for is part of it.
+    # Work that the scenario started and did not wait for is part of it.
     await world.wait_idle()
     await end(world, setting, findings)
 
 
 async def end(world: World, setting: Setting, findings: list[Finding]) -> None:
-    """When users have done all they do: let everything heal, and add what is wrong then. Raises `GivenUp`."""
-    world.note("the scenario is over; no faults from now on")
+    """End the scenario: heal all faults and add what is wrong afterwards to ``findings``.
+
+    Raises:
+        GivenUp: if the world does not become idle.
+    """
+    world.note("the scenario is over; no more faults")
     world.heal()
     await world.wait_idle()
     await _hold_invariants(world, setting, findings)
@@ -112,21 +116,21 @@ async def end(world: World, setting: Setting, findings: list[Finding]) -> None:
         await world.sleep(setting.quiet)
         await world.wait_idle()
         when = (
-            f"within {setting.quiet:.0f} s in which nothing happened (let the scenario sleep so long as a requeue or a "
-            "timer has something to do; quiet=None where it always has)"
+            f"in {setting.quiet:.0f} s in which nothing happened (let the scenario sleep until no requeue and no timer "
+            "has work left; quiet=None if they always have)"
         )
         _none_since(world, writes, findings, "quiet", when)
         writes = len(_of_controllers(world))
-    # Where nothing is said of a time after which all is quiet, who waits may have a reason to.
+    # Without a quiet period, keys may have a reason to wait, so they are not checked.
     waiting = world.scheduled() if setting.quiet is not None else set()
     for process in world.processes:
         process.kill()
     await world.wait_idle()
-    _none_since(world, writes, findings, "again", "after a new start, when there was nothing to do")
+    _none_since(world, writes, findings, "again", "after a restart, when there was nothing to do")
     findings += oracles.left_in_the_queue(waiting, world.scheduled(), world.store.now)
     if (now := _outside(world)) != outside:
         was, is_now = oracles.shown(outside), oracles.shown(now)
-        findings.append(Finding("again", f"the world outside was {was}; after a new start it is {is_now}"))
+        findings.append(Finding("again", f"the outside world was {was}; after a restart it is {is_now}"))
     before = trio.current_time()
     await world.stop_processes()
     took = trio.current_time() - before
@@ -166,7 +170,7 @@ def _result(world: World, findings: list[Finding]) -> Result:
     reserved = {type.kind for type in Registry()}
     types = {type.kind: type for type in world.types if type.kind not in reserved}
     stored = {place: each for place, each in store.now.items() if place[0] in types}
-    # As the version that was declared last, whichever is stored.
+    # Shown as the latest declared version, whichever version is stored.
     stored = {place: shown_as(types[place[0]], each, world.types) for place, each in stored.items()}
     end = {place: oracles.described(each, types[place[0]].view(each).data) for place, each in stored.items()}
     triggered = {
@@ -191,13 +195,16 @@ def _result(world: World, findings: list[Finding]) -> Result:
 
 
 def _outside(world: World) -> Any:
-    """What the world outside says of itself."""
+    """Return the state that the outside world reports."""
     state = getattr(world.outside, "state", None)
     return copy.deepcopy(state() if callable(state) else getattr(world.outside, "__dict__", None))
 
 
 class _Spinning(trio.abc.Instrument):
-    """Ends a run in which tasks go on and on while no virtual time passes. Counted, so that no machine is too slow."""
+    """An instrument that ends a run whose tasks keep running while no virtual time passes.
+
+    It counts steps instead of measuring time, so that a slow machine makes no difference.
+    """
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -210,12 +217,12 @@ class _Spinning(trio.abc.Instrument):
             self._at, self._tasks = now, 0
         if self._tasks > _TASK_STEPS:
             self._tasks = 0
-            self._world.give_up(f"tasks have gone on {_TASK_STEPS} times while no time passed, and there is no end")
+            self._world.give_up(f"tasks have run {_TASK_STEPS} steps while no time passed, and there is no end")
 
 
 @contextmanager
 def _deterministic(seed: int) -> Iterator[None]:
-    """Trio's scheduler, and everything that asks `random`, go by this seed while the block runs."""
+    """Seed Trio's scheduler and `random` while the block runs."""
     runner: Any = trio._core._run  # what Trio's own Hypothesis plugin does
     before, state, chosen = runner._ALLOW_DETERMINISTIC_SCHEDULING, random.getstate(), runner._r.getstate()
     runner._ALLOW_DETERMINISTIC_SCHEDULING = True

@@ -1,4 +1,4 @@
-"""The server of a simulation, which ends and starts again on command."""
+"""The server of a simulation, which restarts on command."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Server:
-    """Meets `Channel`: the services, wherever they run just now."""
+    """A `Channel` to the services, which may move when the server restarts."""
 
     knows_outcomes = False
 
@@ -36,7 +36,7 @@ class Server:
         self._restarts = 0
 
     async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Run the server, again and again."""
+        """Run the server, and run it again after each restart."""
         world = self._world
         types = App("types")
         types.registry = world.types
@@ -60,14 +60,14 @@ class Server:
 
     @property
     def is_up(self) -> bool:
-        """True if it answers."""
+        """True if the server answers."""
         return self._channel is not None
 
     async def restart(self) -> None:
-        """End, and start again."""
+        """Restart the server, and wait until it is up."""
         self._channel, self._engine = None, None
         if self._up.is_set():
-            # Otherwise another restart is under way, and who waits for it waits on.
+            # Otherwise another restart is under way, and its waiters keep waiting on the same event.
             self._up = trio.Event()
         self._restarts += 1
         self._scope.cancel()
@@ -83,10 +83,10 @@ class Server:
         return engine
 
     async def wait_idle(self) -> None:
-        """Wait until its own controllers owe nothing."""
+        """Wait until the server's own controllers are idle."""
         while True:
             engine = await self._is_up()
-            # Cancelled by a restart: what waits for an engine that has ended waits for ever.
+            # Canceled by a restart, because waiting for an engine that has ended would take forever.
             with trio.CancelScope() as self._waiting:
                 await engine.wait_idle()
             if engine is self._engine:
@@ -96,12 +96,12 @@ class Server:
         self, path: str, request: object, reply_type: type[Any], *, metadata: Metadata | None = None
     ) -> Any:
         if self._channel is None:
-            raise GRPCError(Status.UNAVAILABLE, "the server is not there")
+            raise GRPCError(Status.UNAVAILABLE, "the server is unavailable")
         return await self._channel.unary(path, request, reply_type, metadata=metadata)
 
     def stream(
         self, path: str, request: object, *, metadata: Metadata | None = None
     ) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
         if self._channel is None:
-            raise GRPCError(Status.UNAVAILABLE, "the server is not there")
+            raise GRPCError(Status.UNAVAILABLE, "the server is unavailable")
         return self._channel.stream(path, request, metadata=metadata)

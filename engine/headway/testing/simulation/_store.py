@@ -1,4 +1,4 @@
-"""The true store of a simulation: in memory, with its whole history, and a hook on every commit."""
+"""The store of a simulation: in memory, with its whole history, and a hook on every commit."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _DIGITS = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 
 
 class SimulatedStore(MemoryBackend):
-    """Meets `Backend`; calls ``on_commit`` in the very step in which something changes, before any stream tells it.
+    """A `Backend` in memory that calls ``on_commit`` for each change, before any stream delivers it.
 
-    The ids that elsewhere are made by chance are the same in every run here.
+    The call happens in the same task step as the change. Ids that are random elsewhere are the same in every run here.
     """
 
     def __init__(self, on_commit: OnCommit, number: int = 1) -> None:
@@ -31,22 +31,24 @@ class SimulatedStore(MemoryBackend):
         self._now: Resources = {}
         self._records: dict[Key, pb.Resource] = {}
         self._history: list[tuple[int, Resources]] = [(0, {})]
-        # How often each name has been taken, and how many generations it has had.
+        # The number of times that each name was created, and its number of generations.
         self._taken: Counter[tuple[Kind, Key]] = Counter()
         self._generations: Counter[tuple[Kind, Key]] = Counter()
 
     async def commit(self, operations: Sequence[Operation], fence: Fence | None = None) -> Position:
-        """See `Backend.commit`."""
+        """Commit the operations and report each change to ``on_commit``."""
         if operations and all(isinstance(each, Put) and each.kind == SCHEMA_KIND for each in operations):
             return await self._record(operations)
         self._identify(operations)
         position = await super().commit(operations, fence)
-        # In the step in which it was done: nothing has come between.
+        # Still the same task step as the commit, so nothing has come between.
         self._note(position.revision, operations, fence)
         return position
 
     async def _record(self, operations: Sequence[Operation]) -> Position:
-        """Keep what an engine records of its types as it opens: no part of the world, and so no revision of it."""
+        """Keep the type records that an engine writes when it opens. They get no revision, so that runs stay
+        comparable.
+        """
         await trio.lowlevel.checkpoint()
         for operation in operations:
             if isinstance(operation, Put):
@@ -56,17 +58,17 @@ class SimulatedStore(MemoryBackend):
     async def list(
         self, kind: Kind, within: Within, *, after: Key | None = None, limit: int = 0
     ) -> tuple[Sequence[pb.Resource], Position]:
-        """See `Backend.list`."""
+        """List resources; type records come from a table of their own."""
         if kind != SCHEMA_KIND:
             return await super().list(kind, within, after=after, limit=limit)
         await trio.lowlevel.checkpoint()
         return [*self._records.values()], self.position
 
     def _identify(self, operations: Sequence[Operation]) -> None:
-        """Give what is new a uid, and what has changed a generation.
+        """Give new resources a uid and changed ones a generation, made from their name and count.
 
-        What was made in two runs is compared, and a reconciler may well have passed a uid on: the name of a resource,
-        and how often that has been taken, say which it is.
+        Two runs are compared by what they made, and a reconciler may well pass a uid on. So a uid depends only on the
+        name of the resource and on how often that name was created.
         """
         for operation in operations:
             if isinstance(operation, Put):
@@ -100,21 +102,21 @@ class SimulatedStore(MemoryBackend):
             self._on_commit(revision, *change, fence)
 
     def at(self, revision: int) -> Resources:
-        """What there was at a revision."""
+        """Return the resources as of a revision."""
         return next(there for made, there in reversed(self._history) if made <= revision)
 
     @property
     def now(self) -> Resources:
-        """What there is."""
+        """The current resources."""
         return self._now
 
     def end_leases(self) -> None:
-        """End every lease, as if its time had passed."""
+        """End every lease as if it had expired."""
         for held in self._leases.list(""):
             self._end(held.lease)
 
     async def restored(self, revision: int) -> SimulatedStore:
-        """Another store, with another id and higher revisions, that has what this one had at a revision."""
+        """Return a new store, with another id and higher revisions, that holds what this one held at a revision."""
         other = SimulatedStore(self._on_commit, self._number + 1)
         other._fences = dict(self._fences)
         other._records = dict(self._records)
@@ -138,7 +140,7 @@ def _ulid(*of: str) -> str:
 
 
 def asked_again(wish: pb.Resource) -> pb.Resource:
-    """What a user has asked for, as it would be asked for in another store."""
+    """Return a copy of what a user wrote, without what ties it to one store, for a write to another store."""
     asked = copy_message(wish)
     asked.version = asked.generation = ""
     asked.status = {}

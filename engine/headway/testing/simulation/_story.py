@@ -1,4 +1,4 @@
-"""A refutation as a story: what is wrong, by which faults, what happened, and the line that repeats it. Pure."""
+"""The story of a failed run: what is wrong, under which faults, what happened, and the line that repeats it. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _FINDINGS = 8
 
 
 def told(plan: Plan, result: Result, findings: Sequence[Finding]) -> str:
-    """The story of a run that was found wrong."""
+    """Return the story of a failed run."""
     lines = [f"{each}" for each in findings[:_FINDINGS]]
     if len(findings) > _FINDINGS:
         lines.append(f"... and {len(findings) - _FINDINGS} more")
@@ -33,18 +33,18 @@ def told(plan: Plan, result: Result, findings: Sequence[Finding]) -> str:
 
 def _when(plan: Plan) -> str:
     if not len(plan):
-        return "nothing goes wrong"
+        return "no faults"
     return "; then ".join(f"{fault} - {(type(fault).__doc__ or '').strip()}" for fault in plan)
 
 
 def replay_line(plan: Plan) -> str:
-    """What repeats the run, on one line."""
+    """Return the line that repeats the run."""
     test = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0]
     return f'HEADWAY_PLAN="{plan}" pytest {test}' if test else f"explore(..., plan={str(plan)!r})"
 
 
 def timeline(trace: Trace) -> list[str]:
-    """What happened around the faults and after them, a line each; the revisions are the store's."""
+    """Return what happened around the faults and after them, one line each, with the store's revisions."""
     entries = [each for each in trace.entries if _matters(each)]
     struck = next((at for at, each in enumerate(entries) if isinstance(each, Happened) and each.fault), 0)
     begin = max(0, struck - 12)
@@ -62,7 +62,6 @@ def timeline(trace: Trace) -> list[str]:
 def _matters(entry: Entry) -> bool:
     if isinstance(entry, Told):
         return entry.what != "a bookmark"
-    # A reconcile that has done nothing is told by its end.
     return True
 
 

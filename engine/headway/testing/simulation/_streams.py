@@ -1,4 +1,4 @@
-"""What befalls the streams of a type, those of all processes that live and of those to come."""
+"""Faults in the streams of a type, for all processes, including ones that start later."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
     from headway.testing.simulation._world import World
 
 _LONG = 60.0
-"""Seconds for which what has no time of its own lasts."""
+"""The number of seconds that a fault without a length of its own lasts."""
 
 
 class Streams:
-    """Does what a plan says to the scripts of the processes' links."""
+    """Applies the faults of a plan to the scripts of the processes' links."""
 
     def __init__(self, world: World) -> None:
         self._world = world
-        # How many hold a kind: what the first one lets go, another may still hold.
+        # The number of faults that hold back each kind: when one ends, another may still last.
         self._held: Counter[Kind] = Counter()
 
     def harm(self, kind: Kind, fault: faults.ChangeFault) -> None:
-        """The fault's change has been made."""
+        """Apply a fault, now that its change has been committed."""
         world, scripts = self._world, self._scripts()
         if isinstance(fault, faults.Repeat):
             for script in scripts:
@@ -49,7 +49,7 @@ class Streams:
             self._hide(kind, fault.until)
 
     def begin(self, process: Process, script: ScriptedChannel) -> None:
-        """A process begins a life."""
+        """Apply the faults in force to a process that begins a life."""
         for kind in +self._held:
             script.kind_script(kind).held = True
         kinds = [type.kind for type in process.app.registry]

@@ -1,6 +1,6 @@
-"""What happened in one run, in order, as records that a person can read and an oracle can judge. Pure.
+"""The trace of one run: what happened, in order, as records that a person can read and an oracle can judge. Pure.
 
-Times are virtual seconds since the run began.
+Times are virtual seconds since the start of the run.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from headway.resource import Key, Kind, pb
 
 
 def named(kind: Kind, key: Key) -> str:
-    """A resource for people: ``Account ada``, with partition and namespace where they aren't the default ones."""
+    """Return a readable name, such as ``Account ada``, with partition and namespace if they are not the defaults."""
     units = [unit for unit in key[:2] if unit not in ("", "default")]
     return f"{kind[1]} {'/'.join((*units, key[2]))}"
 
@@ -22,8 +22,9 @@ class Committed:
     """A change of one resource in the store.
 
     Attributes:
-        by: the controller, or "" for a user and Headway itself.
-        term, member: of the fence that the write bore; a sharded controller's shards have each their own.
+        by: the controller, or "" for a user and for Headway itself.
+        term: the term of the write's fence.
+        member: the member of the write's fence. The shards of a controller each have their own.
     """
 
     at: float
@@ -38,7 +39,7 @@ class Committed:
 
     @property
     def what(self) -> Literal["created", "changed", "deleted"]:
-        """What it was."""
+        """The kind of change."""
         if self.new is None:
             return "deleted"
         return "created" if self.old is None else "changed"
@@ -50,7 +51,7 @@ class Committed:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Told:
-    """A process was told something by the stream of a type: a change, a snapshot's end, a bookmark."""
+    """An item that a process received from the stream of a type: a change, the end of a snapshot or a bookmark."""
 
     at: float
     process: str
@@ -59,15 +60,17 @@ class Told:
     revision: int
 
     def __str__(self) -> str:
-        return f"{self.process} hears of {self.kind[1]}: {self.what} at {self.revision}"
+        return f"{self.process} receives {self.kind[1]}: {self.what} at {self.revision}"
 
 
 @dataclasses.dataclass(slots=True)
 class Reconcile:
-    """A reconcile, with the cache's revisions at its start, and what it has seen since, in order.
+    """A reconcile, with the cache's revisions at its start.
 
-    That is what it read of the cache, and what it has written: (kind, key, version or 0, "read" or "written", when), in
-    which "when" is how many entries its trace had.
+    Attributes:
+        seen: what it has read from the cache and what it has written, in order, as (kind, key, version or 0, "read" or
+            "written", the number of entries in the trace at that time).
+        steps: the number of steps that the run had taken before.
     """
 
     at: float
@@ -79,12 +82,11 @@ class Reconcile:
     term: int
     revisions: dict[str, int]
     seen: list[tuple[Kind, Key, int, str, int]] = dataclasses.field(default_factory=list)
-    # How many steps the run had taken before.
     steps: int = 0
     trace: list[Entry] = dataclasses.field(default_factory=list, repr=False)
 
     def saw(self, kind: Kind, key: Key, version: int, how: str) -> None:
-        """It has read or written this."""
+        """Record that the reconcile has read or written a resource."""
         self.seen.append((kind, key, version, how, len(self.trace)))
 
     def __str__(self) -> str:
@@ -95,7 +97,7 @@ class Reconcile:
 
 @dataclasses.dataclass(slots=True)
 class Reconciled:
-    """A reconcile's end."""
+    """The end of a reconcile."""
 
     at: float
     began: Reconcile
@@ -103,7 +105,7 @@ class Reconciled:
 
     def __str__(self) -> str:
         told = {
-            f"{named(kind, key)} {f'at {version}' if version else 'is not there'}"
+            f"{named(kind, key)} {f'at {version}' if version else 'absent'}"
             for kind, key, version, how, _ in self.began.seen
             if how == "read"
         }
@@ -114,7 +116,7 @@ class Reconciled:
 
 @dataclasses.dataclass(slots=True)
 class Step:
-    """A call that a reconcile made, and what became of it; ``revision`` where it changed something, else 0."""
+    """A call made by a reconcile, and its outcome. ``revision`` is 0 unless the call changed something."""
 
     at: float
     number: int
@@ -135,7 +137,7 @@ class Step:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Happened:
-    """Anything else: a fault that struck, a process that began or ended, what an engine reported."""
+    """Any other event: a fault that struck, a process that began or ended, an engine's report."""
 
     at: float
     text: str
@@ -152,10 +154,13 @@ class Trace:
     """Everything that happened in a run.
 
     Attributes:
-        entries: in order.
-        commits, steps, reconciles: those among them.
-        checkpoints: the first one of each process, by its number, after something has passed between it and the server
-            that is no step.
+        entries: all entries, in order.
+        commits: the commits among them.
+        steps: the steps among them.
+        reconciles: the reconciles among them.
+        checkpoints: the checkpoints worth a crash, by process and number: each is the first one after a message between
+            the process and the server that is not a step.
+        events: the events that engines reported.
     """
 
     def __init__(self) -> None:
@@ -167,7 +172,7 @@ class Trace:
         self.events: list[Any] = []
 
     def add(self, entry: Entry) -> None:
-        """Note what happens now."""
+        """Add an entry."""
         self.entries.append(entry)
         if isinstance(entry, Committed):
             self.commits.append(entry)

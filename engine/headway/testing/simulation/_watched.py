@@ -1,4 +1,4 @@
-"""An app whose reconcilers are watched: what each sees when it begins, what it reads, and how it ends."""
+"""Instruments an app: records what each reconcile sees at its start, what it reads, and how it ends."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def watched(app: App, world: World, process: Process) -> App:
-    """A copy of the app that notes in the world's trace what its reconcilers do."""
+    """Return a copy of the app that records in the world's trace what its reconcilers do."""
     noted = App(app.name)
     noted.registry = app.registry
     noted.controllers = {
@@ -32,7 +32,7 @@ def watched(app: App, world: World, process: Process) -> App:
 
 
 class _Watched:
-    """Stands where a reconciler does."""
+    """A wrapper around a reconciler."""
 
     def __init__(self, definition: Definition, world: World, process: Process) -> None:
         self._definition = definition
@@ -57,7 +57,7 @@ class _Watched:
         seen = copy.copy(rt)
         seen.cache = _traced(rt.cache)
         token = RECONCILE.set(reconcile)
-        result = "cancelled"
+        result = "canceled"
         try:
             answer = await definition.reconcile(seen, request)
             result = f"again after {answer.seconds} s" if isinstance(answer, RequeueAfter) else "done"
@@ -71,7 +71,7 @@ class _Watched:
 
 
 class _TracedCache(Cache):
-    """A run's cache, whose reads are noted. It shares everything with the one that it is made of."""
+    """A run's cache that records its reads. It shares all state with the original."""
 
     def _held(self, type: Any) -> Held:
         held, reconcile = super()._held(type), RECONCILE.get()
@@ -79,7 +79,7 @@ class _TracedCache(Cache):
 
 
 class _TracedHeld:
-    """Meets `Held`."""
+    """A `Held` that records reads for a reconcile."""
 
     def __init__(self, held: Held, kind: Kind, reconcile: Reconcile) -> None:
         self._held = held

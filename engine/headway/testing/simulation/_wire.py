@@ -1,4 +1,4 @@
-"""A way between a process and a server that can be cut: what is under way breaks then, and nothing comes through."""
+"""A connection between a process and a server that can be cut or paused. A cut breaks everything under way."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ Opened = AbstractAsyncContextManager[AsyncIterator[Any]]
 
 
 class Wire:
-    """What a channel's calls and streams go through.
+    """A wire that a channel's calls and streams go through.
 
     Attributes:
-        up: whether it is whole.
+        up: True if calls come through.
     """
 
     def __init__(self) -> None:
         self.up = True
         self._open: set[trio.CancelScope] = set()
-        # How often it is paused just now, and what is set when it isn't any more.
+        # The number of pauses in force, and the event that the end of the last one sets.
         self._pauses = 0
         self._going_on = trio.Event()
 
     def break_all(self) -> None:
-        """Break what is under way."""
+        """Break all calls and streams under way."""
         for scope in list(self._open):
             scope.cancel()
 
     def cut(self) -> None:
-        """Nothing comes through from now on, and what is under way breaks."""
+        """Let nothing through anymore, and break everything under way."""
         self.up = False
         self.break_all()
 
@@ -47,28 +47,28 @@ class Wire:
         return self._pauses > 0
 
     def pause(self) -> None:
-        """Nothing leaves or arrives until `go_on` is called as often; nothing breaks."""
+        """Hold everything back until a matching call of `go_on`; nothing breaks."""
         self._pauses += 1
 
     def go_on(self) -> None:
-        """One pause is over."""
+        """End one pause."""
         self._pauses -= 1
         if not self._pauses:
             self._going_on.set()
             self._going_on = trio.Event()
 
     async def _paused(self) -> None:
-        # Shielded, as what doesn't run isn't cancelled either.
+        # Shielded, because a paused process does not run and so cannot be canceled.
         while self._pauses:
             with trio.CancelScope(shield=True):
                 await self._going_on.wait()
 
     async def through(self, call: Callable[[], Awaitable[Any]]) -> Any:
-        """Make a call that breaks with the wire, and waits while it is paused."""
+        """Make a call that waits while the wire is paused and fails if the wire breaks."""
         await self._paused()
         if not self.up:
             await trio.lowlevel.checkpoint()
-            raise GRPCError(Status.UNAVAILABLE, "the process reaches nothing")
+            raise GRPCError(Status.UNAVAILABLE, "the process is cut off")
         with trio.CancelScope() as scope:
             self._open.add(scope)
             try:
@@ -81,7 +81,7 @@ class Wire:
 
 
 class WireStream:
-    """A stream whose items come through a wire; ``heard`` is called with each."""
+    """A stream whose items come through a wire; ``heard`` is called with each item."""
 
     def __init__(self, wire: Wire, opened: Opened, heard: Callable[[Any], None] = lambda _: None) -> None:
         self._wire = wire

@@ -1,4 +1,4 @@
-"""A store, its server, and processes that work on it, under virtual time, where a plan strikes."""
+"""The simulated world: a store, its server and the processes on it, under virtual time and the faults of a plan."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ MakeApp = Callable[["Process"], App]
 
 
 class GivenUp(Exception):
-    """A run has gone on for so long that it is taken to have no end."""
+    """A run has gone on for so long that it is taken to be endless."""
 
 
 class World:
-    """What a scenario is given.
+    """The world that a scenario works in.
 
     Attributes:
         client: reads and writes as a user, without faults.
-        outside: what was given as the world outside, without faults.
-        processes: those that run the controllers.
-        types: the program's.
-        clock: the virtual one.
+        outside: the outside world, without faults.
+        processes: the processes that run the controllers.
+        types: the program's types.
+        clock: the virtual clock.
     """
 
     client: Client
@@ -81,17 +81,17 @@ class World:
         self._at_checkpoint = {
             (each.process, each.checkpoint): each for each in plan if isinstance(each, faults.CrashAt)
         }
-        # By process: what had passed its link when a checkpoint of it was last noted. None: no more are noted.
+        # By process: the number of messages on its link when its last checkpoint was noted. None ends the noting.
         self._noted: dict[str, tuple[Link, int]] | None = {}
         self._until: dict[int, list[Callable[[], None]]] = {}
-        # How much is on its way that no engine knows of: late calls, and faults that last.
+        # The number of late calls and lasting faults, which no engine knows of.
         self._pending = 0
         self._nothing_pending = trio.Event()
-        # Calls that arrive when faults are over. Nobody waits for them before.
+        # Calls that arrive when the scenario is over. `wait_idle` does not wait for them before that.
         self._last: list[Callable[[], None]] = []
         self._next: deque[Callable[[int], faults.StepFault]] = deque()
         self._doing: list[Step] = []
-        # What users have last asked for, by kind and key: after a restore they ask for it again.
+        # The last desired state by users, by kind and key. After a restore they ask for it again.
         self._wishes: dict[tuple[Kind, Key], pb.Resource | None] = {}
         self._streams = Streams(self)
         self.struck: list[faults.Fault] = []
@@ -99,9 +99,12 @@ class World:
     # --- for scenarios ---
 
     async def wait_idle(self, within: float = 1800.0) -> None:
-        """Wait until nothing is on its way and no controller owes anything. Raises `GivenUp` after so many seconds.
+        """Wait until no late call is pending and every controller is idle.
 
-        Not for calls that arrive last, which are tried when the scenario is over.
+        Calls that arrive last do not count until the scenario is over.
+
+        Raises:
+            GivenUp: if that takes more than ``within`` seconds.
         """
         with trio.move_on_after(within):
             while True:
@@ -115,23 +118,27 @@ class World:
                 if (self._pending, self.store.position, now) == (0, revision, lives):
                     return
         owing = "; ".join(
-            f"{process.name}: {status.name} {status.problem or 'has work to do'}"
+            f"{process.name}: {status.name} {status.problem or 'has work left'}"
             for process in self.processes
             for status in process.status()
             if not status.settled
         )
-        raise GivenUp(f"it is not idle after {within:.0f} s: {owing or 'no process runs'}")
+        raise GivenUp(f"the world is not idle after {within:.0f} s: {owing or 'no process is running'}")
 
     async def sleep(self, seconds: float) -> None:
         """Let virtual time pass."""
         await trio.sleep(seconds)
 
     def type(self, kind: str) -> ResourceType[Any]:
-        """The program's type of this kind, such as ``Team``. Raises DeclarationError when it has none."""
+        """Return the program's type of this kind, such as ``Team``.
+
+        Raises:
+            DeclarationError: if there is no such type.
+        """
         return type_of(self.types, kind)
 
     def crash(self, process: int = 0, *, checkpoints: int = 0) -> None:
-        """Kill a process, now or when its tasks have passed so many checkpoints; it starts again."""
+        """Kill a process, now or after this number of its Trio checkpoints. It starts again."""
         killed = self.processes[process]
         if checkpoints:
             fault = faults.CrashAt(killed.name, killed.checkpoints + checkpoints)
@@ -140,17 +147,20 @@ class World:
             killed.kill()
 
     def next_call(self, *befall: Callable[[int], faults.StepFault]) -> None:
-        """The reconcilers' next calls meet these, one each; a fault is made with the step's number."""
+        """Apply these faults to the reconcilers' next calls, one each. A fault is made from the step's number."""
         self._next.extend(befall)
 
     def befall(self, fault: faults.ChangeFault) -> None:
-        """Harm the streams of a type now, whatever the fault's revision."""
+        """Apply a fault to the streams of its type now, whatever its revision."""
         group, _, kind = fault.type.partition(".")
         self._struck(fault)
         self._streams.harm((group, kind), fault)
 
     def heal(self) -> None:
-        """No faults from now on. What lasts for some seconds still does; calls that were to arrive last do so now."""
+        """End the faults.
+
+        A fault that lasts for some seconds still runs out. Calls that were to arrive last arrive now.
+        """
         self._next.clear()
         self._at_step.clear()
         self._at_change.clear()
@@ -164,13 +174,13 @@ class World:
 
     @property
     def written(self) -> int:
-        """How many changes controllers have made."""
+        """The number of changes made by controllers."""
         return sum(1 for each in self.trace.commits if each.by)
 
-    # --- for who runs it ---
+    # --- for the runner ---
 
     def scheduled(self) -> set[Scheduled]:
-        """What will be reconciled when a time has come that was asked for."""
+        """Return what will be reconciled at a requested time."""
         return {each for process in self.processes for each in process.scheduled()}
 
     @asynccontextmanager
@@ -186,41 +196,41 @@ class World:
             self.nursery.cancel_scope.cancel()
 
     async def stop_processes(self) -> None:
-        """End every process in an orderly way."""
+        """Shut every process down in an orderly way."""
         for process in self.processes:
             await process.stop()
 
     def start_processes(self) -> None:
-        """Start again those that were stopped."""
+        """Start the stopped processes again."""
         for process in self.processes:
             self.nursery.start_soon(process.live, name=f"process {process.name}")
 
     def note(self, text: str, *, fault: bool = False) -> None:
-        """Note it in the trace."""
+        """Add a line to the trace."""
         self.trace.add(Happened(trio.current_time(), text, fault))
 
     def give_up(self, why: str) -> None:
-        """End the run."""
+        """End the run and remember the reason."""
         self.gave_up = self.gave_up or why
         self.nursery.cancel_scope.cancel()
 
     # --- steps ---
 
     def begin_reconcile(self, reconcile: Reconcile) -> None:
-        """A reconcile begins."""
+        """Add the start of a reconcile to the trace, and give up if there have been too many."""
         self.trace.add(reconcile)
         if len(self.trace.reconciles) > self._most_steps:
-            self.give_up(f"there have been {self._most_steps} reconciles, and there is no end")
+            self.give_up(f"still busy after {self._most_steps} reconciles")
 
     def begin_step(self, step: Step) -> Step:
-        """A call begins."""
+        """Add the start of a call to the trace, and give up if there have been too many."""
         self.trace.add(step)
         if len(self.trace.steps) > self._most_steps:
-            self.give_up(f"there have been {self._most_steps} calls, and there is no end")
+            self.give_up(f"still busy after {self._most_steps} calls")
         return step
 
     def strike(self, step: Step) -> faults.StepFault | None:
-        """What befalls this step."""
+        """Return the fault for this step, and remove it from the plan."""
         found = self._at_step.pop(step.number, None)
         if found is None and self._next:
             found = self._next.popleft()(step.number)
@@ -233,7 +243,7 @@ class World:
         self.note(str(fault), fault=True)
 
     def pass_checkpoint(self, process: Process, task: str) -> None:
-        """A task of a process is about to go on from a checkpoint."""
+        """Count a Trio checkpoint that a task is about to leave, and kill the process if the plan says so."""
         process.checkpoints += 1
         if self._noted is not None:
             passed = (process.link, process.link.passed)
@@ -243,12 +253,12 @@ class World:
         found = self._at_checkpoint.pop((process.name, process.checkpoints), None)
         if found is not None:
             self._struck(found)
-            self.note(f"{process.name} was about to go on with: {task}")
+            self.note(f"{process.name} was about to resume the task {task}")
             process.kill()
 
     @contextmanager
     def doing(self, step: Step) -> Iterator[None]:
-        """What is committed meanwhile by this step's resource is its doing."""
+        """Attribute commits of this step's resource to the step while the block runs."""
         self._doing.append(step)
         try:
             yield
@@ -256,7 +266,7 @@ class World:
             self._doing.remove(step)
 
     def later(self, seconds: float, step: Step, call: Callable[[], Awaitable[Any]]) -> None:
-        """Make a call after so many seconds, whose answer nobody waits for."""
+        """Make a call after some seconds and discard its reply."""
 
         async def arrive() -> None:
             await trio.sleep(seconds)
@@ -265,27 +275,27 @@ class World:
                     await call()
                 became = "was done"
             except GRPCError as error:
-                became = f"was refused: {error.message}"
-            except Exception as error:  # noqa: BLE001  # the world outside may raise anything; nobody hears it
+                became = f"was rejected: {error.message}"
+            except Exception as error:  # noqa: BLE001  # the outside world may raise anything; no caller is left
                 became = f"failed: {error}"
-            self.note(f"step {step.number} arrives late, and {became}")
+            self.note(f"step {step.number} arrives late and {became}")
             self.end_pending()
 
         self.begin_pending()
         self.nursery.start_soon(arrive)
 
     def last(self, step: Step, call: Callable[[], Awaitable[Any]]) -> None:
-        """Make a call when faults are over: after all that users do, and all that it has led to."""
+        """Make a call at the end of the scenario, after all that users do and all that follows from it."""
         self._last.append(lambda: self.later(0.0, step, call))
 
     def begin_pending(self) -> None:
-        """Something is on its way that no engine knows of."""
+        """Count a late call or lasting fault that no engine knows of."""
         if not self._pending:
             self._nothing_pending = trio.Event()
         self._pending += 1
 
     def end_pending(self) -> None:
-        """It is over."""
+        """End what `begin_pending` counted."""
         self._pending -= 1
         if not self._pending:
             self._nothing_pending.set()
@@ -293,12 +303,12 @@ class World:
     # --- faults that last ---
 
     def cut_off(self, link: Link, seconds: float) -> None:
-        """A process reaches nothing for so long."""
+        """Cut a process off from the network for some seconds."""
         link.cut()
         self.after(seconds, link.mend)
 
     def after(self, seconds: float, then: Callable[[], None]) -> None:
-        """Do it after so many seconds, until which the world is not idle."""
+        """Call a function after some seconds. Until then the world is not idle."""
 
         async def wait() -> None:
             await trio.sleep(seconds)
@@ -309,11 +319,11 @@ class World:
         self.nursery.start_soon(wait)
 
     async def restart_server(self) -> None:
-        """The server ends and starts again, on the same store."""
+        """Restart the server on the same store."""
         await self._server.restart()
 
     async def restore(self, revision: int) -> None:
-        """The store is replaced by a backup of itself; who asked for what is lost asks again."""
+        """Replace the store by a backup of itself. Then users ask again for what is lost."""
         self.store = await self.store.restored(revision)
         await self._server.restart()
         for (kind, key), wish in self._wishes.items():
@@ -323,16 +333,19 @@ class World:
             if wish is None:
                 await self.client.delete(type.id(key[2], partition=key[0], namespace=key[1]))
                 continue
-            # As the version in which it was stored, where the program knows that.
+            # In its stored version, if the program knows that version.
             stored_as = type_name(wish.id.type if wish.id is not None else None)
             await self.client.apply((self.types.find(stored_as) or type).view(asked_again(wish)))
 
     async def overtake(self, kind: Kind, key: Key) -> bool:
-        """Another writer is first, and leaves all as it is but for the version; False: there is nothing to write to."""
+        """Write a resource unchanged, as another writer, so that only its version differs.
+
+        Returns False if the resource does not exist.
+        """
         stored = self.store.now.get((kind, key))
         if stored is None:
             return False
-        # Nobody wishes for it: it isn't asked for again after a restore.
+        # Not a user's write, so it is not asked for again after a restore.
         wishes = dict(self._wishes)
         await self.store.commit([Put(kind, key, copy_message(stored), stored.version)])
         self._wishes = wishes
@@ -357,7 +370,7 @@ class World:
             self._streams.harm(kind, found)
 
     def when_at(self, revision: int, then: Callable[[], None]) -> None:
-        """Do it when the store is at a revision, or faults are over."""
+        """Call a function when the store is at a revision or the faults have ended."""
         self._until.setdefault(revision, []).append(then)
 
     def _reach(self, revision: int) -> None:
@@ -365,7 +378,7 @@ class World:
             then()
 
     def new_link(self, process: Process) -> Link:
-        """A process begins a life: its way to the server."""
+        """Return the connection to the server for a process that begins a life."""
         served_by: Channel = self._server
         if self._own_services:
             served_by = OwnServices(self, process.app.registry, lambda: self._server.is_up)
@@ -374,6 +387,6 @@ class World:
         return link
 
     def make_app(self, process: Process) -> App:
-        """The program that a process runs in its next life."""
+        """Return the program that a process runs in its next life."""
         given = self._make_app
         return given if isinstance(given, App) else given(process)
