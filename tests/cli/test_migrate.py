@@ -206,7 +206,7 @@ async def test_a_server_migrates_what_its_caller_may_read_and_write(terminal: Te
         (where,) = engine.addresses
         none = await terminal("--token", made["no-list"][0], "store", "migrate", server=where)
         assert none.returncode == 1
-        assert "tests.v3.Team may not be listed there by you" in none.stderr
+        assert "permission denied: you may not list tests.v3.Team there" in none.stderr
         some = await terminal("--token", made["some"][0], "store", "migrate", server=where)
     assert some.returncode == 7
     assert "1 resources were not rewritten: permission denied: read and write" in some.stdout

@@ -108,7 +108,7 @@ async def test_what_the_server_would_refuse_is_said_before(headway: Terminal, co
     absent = f"{ADA}namespace: lab\n"
     done = await headway(*command, "-f", "-", stdin=absent)
     assert done.returncode == 1
-    assert "namespace 'lab' is not there" in done.stderr
+    assert "namespace 'lab' not found" in done.stderr
     assert (await headway(*command, "-f", "-", stdin="type: Teem\nname: a\n")).returncode == 4
 
 

@@ -143,7 +143,7 @@ async def test_what_is_not_there_has_an_exit_code_of_its_own(headway: Terminal) 
     """For get, and for delete unless told that it doesn't matter."""
     for command in ("get", "delete"):
         done = await headway(command, "team", "core")
-        assert (done.returncode, done.stdout, done.stderr) == (3, "", "Error: Team core is not there\n")
+        assert (done.returncode, done.stdout, done.stderr) == (3, "", "Error: Team core not found\n")
 
     assert (await headway("delete", "team", "core", "--if-exists")).stdout == "Team core not found\n"
 

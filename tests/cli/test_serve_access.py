@@ -63,7 +63,9 @@ def test_a_token_lets_commands_do_what_its_policies_say(start: Started, file: Pa
 
     code, _, errors = said(*at, "--token", reader, "delete", "team", "core")
     assert code == 1
-    assert errors.startswith("Error: Team core may not be deleted by you: no rule of yours covers all of it; ask for")
+    assert errors.startswith(
+        "Error: permission denied: you may not delete Team core: none of your rules covers all of it; ask for"
+    )
     assert said(*at, "--token", reader, "list", "account")[0] == 2
     code, _, errors = said(*at, "types")
     assert (code, errors) == (1, f"Error: {server} shows you no types: {NO_TOKEN}\n")
@@ -111,7 +113,9 @@ def test_the_file_is_read_again_when_the_server_is_told_to(start: Started, file:
     assert process.stderr.readline() == f"{file}: reloaded\n"
     code, _, errors = said("--server", server, "list", "team")
     assert code == 1
-    assert errors.startswith("Error: staff.v1.Team may not be listed there by you: no rule of yours covers all of it")
+    assert errors.startswith(
+        "Error: permission denied: you may not list staff.v1.Team there: none of your rules covers all of it"
+    )
     assert errors.endswith(f": {NO_TOKEN}\n")
 
 
@@ -166,13 +170,13 @@ def test_the_file_stays_its_owners_when_root_adds_a_token(file: Path) -> None:
 def test_a_token_that_can_not_be_made_is_said(file: Path) -> None:
     """And the file stays as it was."""
     code, _, errors = said("token", "new", "reader", "--into", str(file))
-    assert (code, errors) == (1, f"Error: {file}: policies: there is no policy 'reader'; did you mean 'readers'?\n")
+    assert (code, errors) == (1, f"Error: {file}: policies: policy 'reader' not found; did you mean 'readers'?\n")
     assert said("token", "new", "readers", "--expires-in", "soon")[0] == 2
     assert said("token", "new", "No Name")[0] == 2
     file.write_text(f"tokens: []\n{POLICIES}")
     code, _, errors = said("token", "new", "readers", "--into", str(file))
     assert code == 1
-    assert "put a new one's entry there by hand" in errors
+    assert "add the entry by hand" in errors
     assert file.read_text() == f"tokens: []\n{POLICIES}"
 
 

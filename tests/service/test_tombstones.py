@@ -126,7 +126,7 @@ async def test_a_tombstone_goes_when_nothing_is_owned_any_more(calls: Calls) -> 
     child = await calls.stored(a_note("child", owner=boss.id))
     await calls.delete(id_of(boss))
     (tombstone,) = await tombstones(calls)
-    said = "stands for what a deleted owner still owns (1); it goes when they have gone"
+    said = "is the tombstone of an owner that still owns 1 resources; it is removed after them"
     await refused(calls.delete(id_of(tombstone)), Status.FAILED_PRECONDITION, said)
     await calls.delete(id_of(child))
     await calls.delete(id_of(tombstone))

@@ -126,7 +126,7 @@ async def test_a_stale_version_of_what_does_not_decode_is_a_conflict(calls: Call
         await calls.write(mended)
         await refused(calls.write(copy_message(stale)), Status.ABORTED, "is stored at version", "read it again")
     gone = garbage("gone", version="7")
-    await refused(calls.write(gone), Status.ABORTED, "Note gone is not there, so it can't be at version '7'")
+    await refused(calls.write(gone), Status.ABORTED, "Note gone does not exist, so it cannot be at version '7'")
 
 
 async def test_a_guess_of_stored_bytes_is_not_confirmed_to_a_caller_who_may_not_read() -> None:

@@ -141,7 +141,7 @@ async def test_a_number_that_the_file_cannot_hold_is_refused_alone(tmp_path: Pat
             lambda: backend.raise_fence("c", "m", 0, 0),
             lambda: backend.record_checkpoint(raised.fence, 2**63),
         ):
-            with pytest.raises(InvalidArgument, match="the highest that is stored"):
+            with pytest.raises(InvalidArgument, match="the maximum"):
                 await attempt()
         assert backend.position == raised.position
 

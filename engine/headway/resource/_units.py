@@ -32,7 +32,7 @@ def check_unit(unit: Resource[Any]) -> None:
     """Raise ValueError if a unit has an owner, or the name of the default unit."""
     kind = unit.type.name.kind.lower()
     if unit.name == DEFAULT_UNIT:
-        raise ValueError(f"the {kind} 'default' is always there and can't be written")
+        raise ValueError(f"the {kind} 'default' always exists and cannot be written")
     if unit.owner is not None:
         raise ValueError(
             f"owner must be empty: a {kind} cannot have an owner, so that it is only removed by its own deletion"
