@@ -74,7 +74,7 @@ def test_further_versions_of_partitions_and_namespaces_can_be_registered() -> No
     assert namespace.hooks.validate is not None
     namespace.hooks.mutate(unit := namespace.new("up"))
     assert seen == [unit.finalizers] == [{EMPTIED_FINALIZER}]
-    with pytest.raises(ValueError, match="the namespace 'default' is always there"):
+    with pytest.raises(ValueError, match="the namespace 'default' always exists"):
         namespace.hooks.validate(namespace.new("default"))
     with pytest.raises(DeclarationError, match=r"scope NAMESPACE must be PARTITION, like tenancy\.v1\.Namespace"):
         known.register(ResourceType("tenancy", "v3", "Namespace", Note))

@@ -176,7 +176,7 @@ async def test_namespaces_of_consul_are_namespaces(backend: Backend, how: str) -
             origin.write(pb.Resource(id=an_id("default", CONSULS))),
             origin.delete(an_id("default", CONSULS)),
         ):
-            await refused(refusal, Status.INVALID_ARGUMENT, "the namespace 'default' ")
+            await refused(refusal, Status.INVALID_ARGUMENT, "the namespace 'default' always exists")
         assert calls.unexpected == []
 
 

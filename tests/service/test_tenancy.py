@@ -82,7 +82,7 @@ async def test_a_tenancy_is_there_when_its_resources_are(calls: Calls) -> None:
 async def test_the_default_units_are_neither_written_nor_deleted(calls: Calls, unit: pb.Resource) -> None:
     """They are there without being stored."""
     await calls.write(a_partition())
-    await refused(calls.write(unit), Status.INVALID_ARGUMENT, "'default' is always there and can't be written")
+    await refused(calls.write(unit), Status.INVALID_ARGUMENT, "'default' always exists and cannot be written")
     await refused(calls.delete(unit.id), Status.INVALID_ARGUMENT, "'default' always exists and cannot be deleted")
 
 
