@@ -1,4 +1,4 @@
-"""A start waits for progress, not for a wall clock, and what waits can be seen."""
+"""Priming waits for progress, not for a fixed time, and its status shows what it waits for."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from headway.events import RunEnded
 from tests.helpers.rig import Rig
 
 
-async def test_a_type_of_which_nothing_is_heard_ends_the_run_by_name(autojump_clock: MockClock) -> None:
-    """And the next run waits for it as well; when it comes, all goes on."""
+async def test_type_without_any_data_ends_the_run_with_its_name(autojump_clock: MockClock) -> None:
+    """The next run waits for it as well, and continues when data comes."""
     rig = Rig(autojump_clock)
     rig.channel.stall(rig.pools.summary)
     async with rig.open():
@@ -30,8 +30,8 @@ async def test_a_type_of_which_nothing_is_heard_ends_the_run_by_name(autojump_cl
         await rig.settle()
 
 
-async def test_the_limit_can_be_chosen(autojump_clock: MockClock) -> None:
-    """By `open_engine`."""
+async def test_stall_limit_is_configurable(autojump_clock: MockClock) -> None:
+    """The argument is one of `open_engine`."""
     rig = Rig(autojump_clock)
     rig.channel.stall(rig.pools.summary)
     async with headway.open_engine(
@@ -41,8 +41,8 @@ async def test_the_limit_can_be_chosen(autojump_clock: MockClock) -> None:
         assert [type(each.error) for each in rig.witness.heard(RunEnded)] == [PrimingStalled]
 
 
-async def test_what_is_being_waited_for_can_be_seen(autojump_clock: MockClock) -> None:
-    """The types that aren't there yet, with how much of them has come."""
+async def test_status_shows_the_types_that_priming_waits_for(autojump_clock: MockClock) -> None:
+    """It has how much of each has arrived."""
     rig = Rig(autojump_clock)
     rig.channel.stall(rig.pools.summary)
     async with rig.open():
