@@ -12,7 +12,7 @@ _BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
 
 
 def end_of(text: str) -> Place:
-    """Return the place after the last character."""
+    """Return the position after the last character."""
     lines = _BREAK.split(text)
     return Place(len(lines), len(lines[-1]) + 1)
 

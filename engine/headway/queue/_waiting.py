@@ -192,7 +192,9 @@ class WaitingQueue(Generic[K, R]):
         await trio.lowlevel.checkpoint()
         while not self.is_idle():
             if self._machine.closed:
-                raise trio.ClosedResourceError("the queue was closed while it still owed keys: see owed()")
+                raise trio.ClosedResourceError(
+                    "the queue was closed before all its keys were reconciled; owed() returns the rest"
+                )
             await self._waiting_for_idle.park()
 
     def is_idle(self) -> bool:
@@ -201,7 +203,7 @@ class WaitingQueue(Generic[K, R]):
         return self._machine.is_idle()
 
     def owed(self) -> list[K]:
-        """Return the keys whose last change has not been acted on, like `WorkQueue.owed`."""
+        """Return the keys that still have to be reconciled. See `WorkQueue.owed`."""
         self._promote()
         return self._machine.owed()
 

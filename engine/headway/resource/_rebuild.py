@@ -66,7 +66,7 @@ class _Places(Declaration):
         self._messages = messages
 
     def python(self, element: Element, cls: type[Any], field: str) -> type[Any]:
-        """Return the class of an element. It may have been made after the message."""
+        """Return the class of an element, which may have been declared after the message."""
         if issubclass(element.python, Later):
             return self._messages[int(element.python.__name__)]
         return super().python(element, cls, field)
