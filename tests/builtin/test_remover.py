@@ -189,5 +189,5 @@ async def test_write_that_marks_a_resource_without_finalizers_removes_it(autojum
 async def test_client_cannot_write_a_pending_removal() -> None:
     """It would delete another client's resource with Headway's permissions."""
     calls = Calls(MemoryBackend(), registry())
-    with pytest.raises(Exception, match="tombstones are written by the service alone"):
+    with pytest.raises(Exception, match="only the service writes tombstones"):
         await calls.write(TOMBSTONE.new("tombstone-x").message())

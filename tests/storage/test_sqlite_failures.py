@@ -31,7 +31,7 @@ async def test_full_disk_rejects_the_whole_batch(tmp_path: Path) -> None:
     refusals: list[str] = []
 
     async def write(name: str) -> None:
-        with pytest.raises(WriteRejected, match=r"full \(there is no room on .*\)\. Nothing was written") as caught:
+        with pytest.raises(WriteRejected, match=r"full \(free some space on .*\)\. Nothing was written") as caught:
             await put(backend, thing(name, "x" * 100_000))
         refusals.append(str(caught.value))
 
@@ -218,5 +218,5 @@ async def test_file_written_by_another_program_rejects_writes(tmp_path: Path) ->
         await put(backend, thing("a"))
         with opened_plainly(path) as plain:
             plain.execute("UPDATE meta SET value = 7 WHERE key = 'head'")
-        with pytest.raises(StoreUnusable, match="stands at revision 7, not at 1: another program has written to it"):
+        with pytest.raises(StoreUnusable, match="is at revision 7, not at 1: another program has written to it"):
             await put(backend, thing("b"))

@@ -110,7 +110,7 @@ async def test_upgrade_without_space_leaves_the_file_unchanged(tmp_path: Path, m
 
     with monkeypatch.context() as patch:
         patch.setattr(_sqlite_file, "connect", short_of_room)
-        with pytest.raises(StoreUnusable, match="there is no room on its disk"):
+        with pytest.raises(StoreUnusable, match="free some space on its disk"):
             async with open_sqlite(path):
                 pass
     async with open_sqlite(path) as backend:
