@@ -88,7 +88,7 @@ async def test_namespace_of_another_version_is_a_namespace(autojump_clock: trio.
         await client.write(CONSULS.new("up", partition="far"))
         await client.write(NOTE.new("one", partition="far", namespace="up"))
         await client.delete(headway.PARTITION.id("far"))
-        # The partition is looked at every second.
+        # The partition is reconciled every second.
         await trio.sleep(3)
         assert await client.list(CONSULS) == []
         assert await left(client) == []

@@ -65,7 +65,7 @@ async def test_idle_connections_block_neither_scrapers_nor_callers() -> None:
             with trio.fail_after(20):
                 async with headway.connect(server.where, staff) as client:
                     await client.apply(TEAM.new("core", Team()))
-        # Three when it starts, and a few of its controllers.
+        # Three lines at the start, and a few of its controllers.
         assert len(server.lines) <= 20 + 2 * (time.monotonic() - since), server.lines[-5:]
 
 

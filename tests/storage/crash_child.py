@@ -93,7 +93,7 @@ async def hold_leases(backend: Backend, life: int) -> None:
     for index in range(1_000_000):
         acquired = await backend.acquire_lease("keeper", f"life-{life}", 3600, f"{life}.{index}")
         if not acquired.acquired:
-            # The life before this one was killed while it held it, and it has an hour to come back.
+            # The previous life was killed while it held the lease, and its ttl is an hour.
             await backend.release_lease("keeper", acquired.held.lease.holder, acquired.held.lease.term)
             continue
         term = acquired.held.lease.term

@@ -27,7 +27,7 @@ async def test_check_fails_on_broken_store(
     broken: type[KeptMemory], check: BackendCheck, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The check for the broken promise fails with a sentence."""
-    # Trio runs the tasks of a batch in an order of chance. Here it is the same each time.
+    # Trio runs the tasks of a batch in random order. Here the order is the same each time.
     monkeypatch.setattr("trio._core._run._r", random.Random(1))
     memories = KeptMemories(broken)
     [said] = await verdicts(StoreUnderTest(memories.open, restore=memories.restore), [check])

@@ -115,7 +115,7 @@ async def test_canceled_watch_resumes_where_it_was() -> None:
     async with rigged() as rig:
         reader = await primed(rig.store)
         async with EtcdBackend(rig.url) as other:
-            # Its own, and before it the one that has read it the history.
+            # The store's own watch, and the earlier one that read the history.
             begun = 3
             for index in range(3):
                 await until(functools.partial(_are_open, rig.fake, begun + 2 * index))

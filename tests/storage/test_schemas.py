@@ -252,7 +252,7 @@ async def test_programs_that_open_a_store_in_turn_are_all_recorded() -> None:
         nursery.cancel_scope.cancel()
     common = records["own.v1.Common"]
     assert common.schema is not None
-    # The one that comes later lacks the other's field; nothing of the type is stored, so that this is let pass.
+    # The later program lacks a field of the earlier one. It is accepted because no resource of the type is stored.
     assert [each.number for each in common.schema.messages[0].fields] == [1, 10, 11]
 
 

@@ -36,7 +36,7 @@ async def test_backup_during_writes_is_consistent(tmp_path: Path) -> None:
     async def write(writer: int) -> None:
         version = ""
         for index in range(1_000_000):
-            # Both are of one commit, so no backup may have one of them alone.
+            # Both belong to one commit, so no backup may have only one of them.
             pair = [thing(f"{side}{writer}", str(index), uid=f"{side}{writer}") for side in "ab"]
             at = await backend.commit([putting(each, version) for each in pair])
             version = str(at.revision)
@@ -144,7 +144,7 @@ async def test_canceled_backup_leaves_nothing(tmp_path: Path, monkeypatch: pytes
 
     def endless(path: str, *, backup: bool) -> sqlite3.Connection:
         connection = open_to_read(path, backup=backup)
-        # As VACUUM INTO of a store that is never copied to its end.
+        # It stands for a VACUUM INTO that never ends.
         connection.create_function("told", 0, lambda: token.run_sync_soon(begun.set))
         return _Endless(connection)
 

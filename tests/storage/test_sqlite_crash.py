@@ -97,7 +97,7 @@ class Known:
     """The required content of the store, by all acknowledgements so far."""
 
     def __init__(self) -> None:
-        # By name: (text, version) of what is stored; nothing where nothing is.
+        # By name: the stored (text, version); names without a resource are absent.
         self.notes: dict[str, tuple[str, int]] = {}
         self.pair = ""
         self.fence = (0, 0)
@@ -221,7 +221,7 @@ async def test_acknowledged_writes_survive_kill_9_at_random_moments(tmp_path: Pa
         for life in range(lives):
             acks = await makes.life(life, rng)
             if life % 4 == 0 and path.exists():
-                # As the crash has left it. The others are opened first by the store itself.
+                # The file as the crash left it. In other lives the store itself opens it first.
                 assert await check_store(f"sqlite:{path}") == []
             async with open_sqlite(path, max_changes=MAX_CHANGES) as backend:
                 await known.check(backend, path, life, acks)

@@ -170,7 +170,7 @@ async def test_failed_flush_is_an_unknown_outcome(tmp_path: Path, monkeypatch: p
             await names(backend)
 
 
-# --- Not to be written, or locked ----------------------------------------------
+# --- Read-only, or locked ------------------------------------------------------
 
 
 @pytest.fixture
@@ -251,7 +251,7 @@ async def test_damaged_page_affects_only_its_own_rows(tmp_path: Path) -> None:
         for index in range(60):
             await put(backend, thing(f"n{index:02}", f"{index:02}" * 300))
     content = path.read_bytes()
-    # A leaf of the table; the body of the same resource stands in the history, too.
+    # A leaf page of the table. The history also has the body of this resource.
     pages = {content.index(b"32" * 300) // 4096, content.rindex(b"32" * 300) // 4096}
     with opened_plainly(path) as plain:
         roots = {row[0] - 1 for row in plain.execute("SELECT rootpage FROM sqlite_master")}

@@ -142,7 +142,7 @@ async def _open_and_close(path: Path | str) -> None:
         pass
 
 
-# --- Refused untouched ---------------------------------------------------------
+# --- Refused unchanged ---------------------------------------------------------
 
 
 def _sqlite_file(path: Path, *statements: str) -> None:
@@ -361,7 +361,7 @@ async def _write_until_killed(path: Path, life: int, lines: int) -> list[tuple[s
 def _check_survivors(acknowledged: dict[str, tuple[str, int]], there: dict[str, int]) -> None:
     for name, (what, revision) in acknowledged.items():
         if what == "put":
-            # A removal that was under way may have happened without its acknowledgement.
+            # A removal in flight may have happened without an acknowledgement.
             assert there.get(name, revision) == revision, f"{name} is not as it was acknowledged"
             removable = name.startswith("between") is False and int(name.rsplit("-", 1)[1]) % 3 == 0
             assert name in there or removable, f"{name} was acknowledged at {revision} and is gone"

@@ -144,7 +144,7 @@ async def test_write_ahead_log_does_not_grow_under_constant_reads(
             closing(sqlite3.connect(path, isolation_level=None)) as other,
         ):
             while not stop.is_set():
-                # Each begins before the other ends.
+                # Each read begins before the other one ends.
                 one.execute("BEGIN").execute("SELECT * FROM meta").fetchall()
                 if other.in_transaction:
                     other.execute("ROLLBACK")

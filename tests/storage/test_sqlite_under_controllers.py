@@ -39,7 +39,7 @@ async def test_controllers_start_over_on_a_restored_store(rig: Rig, tmp_path: Pa
             await rig.until(lambda: any(f"no longer {left}" in why for why in rig.streams_ended()))
             await engine.client.write(rig.pool.new("new"))
             await rig.until(lambda: set(rig.seen[-1]) == {"kept", "new"})
-    # Whichever is noticed first: the stream is another store's, or the lease isn't held there.
+    # Either is noticed first: the stream is of another store, or the lease is not held there.
     assert set(rig.ended_by()) <= {StoreChanged, LeaseLost}
     assert not any("lost" in seen for seen in rig.seen[before:]), "what the backup doesn't have came into a run"
     assert min(rig.terms[before:]) > term + 2**31, "its lease and its fence are above all of the former store"
