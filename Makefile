@@ -31,7 +31,7 @@ setup: .venv/ready ## make .venv and install everything into it
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable . --group dev
 	@touch $@
 
-run: .venv/ready ## the main job: keep a fleet of real processes as declared (FOR=20 ends by itself)
+run: .venv/ready ## the main example: keep a fleet of real processes as declared (Ctrl-C stops it, FOR=20 stops it after 20 s)
 	@exec $(BIN)/python -m examples.fleet $(if $(FOR),--for $(FOR))
 
 test: .venv/ready any-etcd any-go ## the tests, in three minutes on two quiet cores
@@ -55,7 +55,7 @@ h2spec: .venv/ready any-go ## HTTP/2 conformance in plain text and over TLS, by 
 load: .venv/ready any-go ## 20,000 calls of stock Go clients on 50 connections, and each flood from 8, beside a client that reads
 	$(BIN)/pytest -s -m deep -o faulthandler_timeout=0 tests/rpc/test_go_client.py tests/rpc/test_floods.py
 
-lint: .venv/ready ## style, format and the order of the rooms
+lint: .venv/ready ## style, format and the order of the packages
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports

@@ -1,4 +1,4 @@
-"""The shape of the package: the order of its rooms, what stays pure, how long a file may be."""
+"""The shape of the package: the order of its packages, what stays pure, how long a file may be."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_imports_keep_to_the_order_of_the_rooms() -> None:
 
 
 def test_asyncio_stays_in_rpc() -> None:
-    """No file outside the rpc room (and the generated code) knows another loop than Trio's."""
+    """No file outside the rpc package (and the generated code) knows another loop than Trio's."""
     outside = [path for path in FILES if path.relative_to(PACKAGE).parts[0] != "rpc"]
     assert outside
     assert [name(path) for path in outside if roots(path) & {"asyncio", "trio_asyncio"}] == []
