@@ -149,8 +149,9 @@ def shots(chance: random.Random, count: int) -> list[Shot]:
 
 
 class Wrong(NamedTuple):
-    """A request that is wrong in one way, and what says so: gRPC's status, HTTP's where it isn't gRPC, or the reset of
-    its stream where it isn't even HTTP.
+    """A request with one error and the expected refusal.
+
+    The refusal is gRPC's status, HTTP's if the request isn't gRPC, or the reset of its stream if it isn't even HTTP.
     """
 
     headers: Headers
