@@ -331,7 +331,7 @@ def test_class_with_its_own_encoding_keeps_it() -> None:
     copied = copy_message(read)
     assert equal(copied, read)
     assert copied.odd is not read.odd
-    with pytest.raises(PayloadError, match="not a HasOdd: odd"):
+    with pytest.raises(PayloadError, match="not a valid HasOdd: odd"):
         decode(HasOdd, b"\x0a\x03\x0a\x01\xff")
 
 

@@ -137,7 +137,7 @@ async def test_what_may_not_be_read_for_what_it_says_is_not_there(calls: Calls, 
 async def test_a_write_is_decided_by_what_is_given(guarded: Calls) -> None:
     """After the shape, before the store; Write and MutateAndValidate alike."""
     forbidden = a_note("one", "forbidden")
-    await refused(guarded.write(forbidden), Status.PERMISSION_DENIED, "Note one may not be written by you")
+    await refused(guarded.write(forbidden), Status.PERMISSION_DENIED, "permission denied: you may not write Note one")
     await refused(guarded.mutate_and_validate(forbidden), Status.PERMISSION_DENIED)
     await guarded.write(a_note("one", "fine"))
 
@@ -176,7 +176,7 @@ async def test_lists_leave_out_what_may_not_be_read(calls: Calls, guarded: Calls
 async def test_a_type_that_may_not_be_listed_is_refused(guarded: Calls, guard: Guard) -> None:
     """Once, at the start, with the tenancy that was asked for."""
     guard.unlisted.add(NOTE.name)
-    said = "tests.v1.Note may not be listed there by you"
+    said = "permission denied: you may not list tests.v1.Note there"
     await refused(guarded.list_type(a_type(), pb.Tenancy(namespace="*")), Status.PERMISSION_DENIED, said)
     assert guard.asked == [("list", "default/*")]
     with pytest.raises(GRPCError) as caught:

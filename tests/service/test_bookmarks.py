@@ -187,7 +187,7 @@ async def test_what_may_not_be_read_is_of_the_incarnation_that_the_stream_has_to
 async def test_an_absurd_interval_is_refused(anywhere: Calls, milliseconds: int) -> None:
     """With the bound."""
     async with anywhere.watch(a_type(), bookmark_interval_ms=milliseconds) as items:
-        said = f"bookmark_interval_ms {milliseconds} must be from 0, at once, to 3600000, an hour"
+        said = f"bookmark_interval_ms {milliseconds} must be from 0 (send each at once) to 3600000 (one an hour)"
         await refused(anext(items), Status.INVALID_ARGUMENT, said)
 
 

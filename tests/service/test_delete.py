@@ -133,7 +133,7 @@ async def test_a_resource_that_has_lost_its_finalizers_is_removed_by_the_next_de
 async def test_another_version_of_the_kind_is_refused_as_the_callers_fault(calls: Calls) -> None:
     """The origin answers Internal."""
     await calls.write(a_note(type=NOTE_V2))
-    said = "Note one is stored as tests.v2.Note, and was asked for as version 'v1'"
+    said = "Note one is stored as tests.v2.Note, but was requested as version 'v1'"
     await refused(calls.delete(an_id(type=NOTE)), Status.INVALID_ARGUMENT, said)
     assert await calls.names(NOTE_V2) == ["one"]
 

@@ -161,7 +161,7 @@ async def test_a_guessed_version_of_what_is_marked_tells_nothing() -> None:
 async def test_a_status_under_another_version_of_the_kind_tells_nothing(calls: Calls, blind: Calls) -> None:
     """With the right uid it is refused as with a wrong one; who may read is told which version is stored."""
     stored = await a_secret(calls)
-    said = "is not there"
+    said = "not found"
     for uid in (uid_of(stored), ULID):
         call = blind.write_status(an_id("one", NOTE_V2, uid=uid), a_status(stored.generation))
         await refused(call, Status.NOT_FOUND, f"with uid {uid} {said}")
@@ -173,7 +173,7 @@ async def test_a_uid_does_not_tell_whether_a_name_is_taken_under_consuls_name(ca
     """A Write with the uid of what is gone creates for those who may read; others are refused in the same words."""
     await a_secret(calls)
     for name in ("one", "free"):
-        said = f"{name} with uid {ULID} is not there any more"
+        said = f"{name} with uid {ULID} no longer exists"
         await refused(blind.as_origin().write(a_note(name, uid=ULID)), Status.FAILED_PRECONDITION, said)
 
 
@@ -212,7 +212,7 @@ async def test_a_refusal_says_nothing_of_what_is_stored(calls: Calls, blind: Cal
         await attempt(calls, stored)
     assert seeing.value.status is status
     said = await refused(attempt(blind, stored), status)
-    assert said == "Note one: what is stored forbids it, and may not be read by you"
+    assert said == "Note one: the stored resource forbids it, and you may not read it"
     assert said != seeing.value.message
 
 
@@ -276,7 +276,7 @@ async def test_a_frozen_resource_is_not_compared_aloud(calls: Calls, blind: Call
     await a_secret(calls, finalizers="secret.cleanup")
     await calls.delete(an_id())
     said = await refused(blind.write(owned(plan="guessed")), Status.INVALID_ARGUMENT)
-    assert said == "Note one: what is stored forbids it, and may not be read by you"
+    assert said == "Note one: the stored resource forbids it, and you may not read it"
 
 
 async def test_what_is_not_there_is_told_as_before(calls: Calls, blind: Calls) -> None:
@@ -290,7 +290,7 @@ async def test_an_owner_that_may_not_be_read_for_what_it_says_is_not_there(backe
     """Whether it is, is not told by the creation of a child."""
     blind = Calls(backend, registry(), WriteOnly("content"))
     child = a_note("child", type=NOTE, owner=an_id("owner"))
-    absent = await refused(blind.write(child), Status.INVALID_ARGUMENT, "Note owner is not there; create it first")
+    absent = await refused(blind.write(child), Status.INVALID_ARGUMENT, "Note owner not found; create it first")
     await calls.write(a_note("owner", metadata={"plan": SECRET}))
     child = a_note("child", type=NOTE, owner=an_id("owner"))
     assert await refused(blind.write(child), Status.INVALID_ARGUMENT) == absent

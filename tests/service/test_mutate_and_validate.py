@@ -38,7 +38,7 @@ async def test_a_mark_that_is_no_time_is_refused(calls: Calls, mark: str) -> Non
     """As Write refuses it, whether or not the resource is there."""
     await calls.write(a_note("there"))
     for name in ("there", "absent"):
-        said = f"metadata.deletionTimestamp {mark!r} must be a time such as"
+        said = f"metadata.deletionTimestamp {mark!r} must be a timestamp such as"
         marked = a_note(name, metadata={DELETION_TIMESTAMP: mark})
         await refused(calls.mutate_and_validate(marked), Status.INVALID_ARGUMENT, said)
 

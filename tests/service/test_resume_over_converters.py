@@ -50,7 +50,7 @@ async def test_a_watch_that_contained_other_versions_begins_with_a_snapshot(
     async with opened(tmp_path) as store:
         calls = Calls(store, after())
         async with calls.watch(a_type(V1), resume_after=position.message()) as items:
-            await refused(take(items, 1), Status.OUT_OF_RANGE, "contained what is stored as", "begin with")
+            await refused(take(items, 1), Status.OUT_OF_RANGE, "contained versions", "begin with")
         now = await left_off(calls)
         async with calls.watch(a_type(V1), resume_after=now.message()) as items:
             assert await take(items, 1) == [Bookmark(now, resumed=True)]
@@ -78,7 +78,7 @@ async def test_a_list_says_which_versions_it_contains(tmp_path: Path) -> None:
         assert position.versions == ""
         calls = Calls(store, versions())
         async with calls.watch(a_type(V1), resume_after=position.message()) as items:
-            await refused(take(items, 1), Status.OUT_OF_RANGE, "contained what is stored as v1;")
+            await refused(take(items, 1), Status.OUT_OF_RANGE, "contained versions v1;")
         assert at((await calls.list_type(a_type(V3), everywhere)).position).versions == "v1,v2,v3"
         async with calls.watch(a_type(V1), resume_after=position._replace(versions=ANY_VERSIONS).message()) as items:
             assert isinstance((await take(items, 1))[0], Bookmark)
@@ -100,7 +100,7 @@ async def test_a_client_hears_history_gone_and_sees_every_object_in_a_new_watch(
                     break
     async with opened(tmp_path) as store:
         now = client(store, versions())
-        with pytest.raises(HistoryCompacted, match="contained what is stored as v1;"):
+        with pytest.raises(HistoryCompacted, match="contained versions v1;"):
             async with now.watch(V1, resume_after=position) as events:
                 await anext(events)
         seen: dict[str, list[str]] = {}

@@ -86,7 +86,7 @@ async def test_a_type_that_no_rule_is_about_looks_like_one_that_is_not_registere
         guard.unknown.add(type.name)
         status, message = await answer(OF_A_TYPE[verb](both[1], type))
         said.add((status, message.replace(str(type.name), "TYPE")))
-    assert said == {(Status.PERMISSION_DENIED, "permission denied: no rule of yours is about type TYPE")}
+    assert said == {(Status.PERMISSION_DENIED, "permission denied: none of your rules covers type TYPE")}
     assert [each for each in guard.asked if each[1] == "one"] == []
 
 
@@ -99,14 +99,16 @@ async def test_a_type_name_that_no_type_can_have_is_one_that_no_rule_is_about(
     """A caller with rights about other types hears the same of it as of any type that they have none about."""
     type = a_type(NOTE, **changes)
     guard.unknown.add(type_name(type))
-    said = f"permission denied: no rule of yours is about type {type_name(type)}"
+    said = f"permission denied: none of your rules covers type {type_name(type)}"
     for call in (both[1].read(pb.Id(name="one", type=type)), both[1].list_by_owner(pb.Id(name="one", type=type))):
         assert await answer(call) == (Status.PERMISSION_DENIED, said)
 
 
 async def test_an_owner_that_may_not_be_read_is_refused_before_its_uid_is_missed(both: tuple[Calls, Calls]) -> None:
     """As every other field that is no part of a name is looked at after the rights."""
-    await refused(both[1].list_by_owner(an_id("denied")), Status.PERMISSION_DENIED, "may not be read by you")
+    await refused(
+        both[1].list_by_owner(an_id("denied")), Status.PERMISSION_DENIED, "permission denied: you may not read"
+    )
 
 
 async def test_an_error_names_no_type_that_its_reader_may_not_know(both: tuple[Calls, Calls], guard: Guard) -> None:
@@ -142,7 +144,9 @@ async def test_hooks_run_for_nobody_who_may_not_write(both: tuple[Calls, Calls])
     _, guarded = both
     for text in ("crash", "bad", "fine"):
         for call in (guarded.write, guarded.mutate_and_validate):
-            await refused(call(a_note("denied", text, HOOKED)), Status.PERMISSION_DENIED, "may not be written by you")
+            await refused(
+                call(a_note("denied", text, HOOKED)), Status.PERMISSION_DENIED, "permission denied: you may not write"
+            )
     await refused(guarded.write(a_note("mine", "bad", HOOKED)), Status.INVALID_ARGUMENT, "must be something good")
 
 
@@ -157,7 +161,9 @@ async def test_what_a_hook_has_made_of_a_resource_is_decided_on_again() -> None:
     known.register(forbidding)
     guarded = Calls(MemoryBackend(), known, Guard())
     for call in (guarded.write, guarded.mutate_and_validate):
-        await refused(call(a_note("one", "fine", forbidding)), Status.PERMISSION_DENIED, "may not be written by you")
+        await refused(
+            call(a_note("one", "fine", forbidding)), Status.PERMISSION_DENIED, "permission denied: you may not write"
+        )
 
 
 DENIED_WORK: list[Callable[[Calls], Awaitable[object]]] = [
@@ -179,13 +185,13 @@ async def test_a_stranger_learns_nothing_of_further_fields(
 ) -> None:
     """A List's filter held the loop for seconds before its caller was asked for rights."""
     guard.unlisted.add(NOTE.name)
-    await refused(call(both[1]), Status.PERMISSION_DENIED, "by you")
+    await refused(call(both[1]), Status.PERMISSION_DENIED, "permission denied: you may not")
 
 
 async def test_to_mark_a_resource_takes_the_right_to_delete_it(both: tuple[Calls, Calls]) -> None:
     """In the same words whether it is there or not; the Delete verb takes it too."""
     calls, guarded = both
-    denied = "Note kept may not be deleted by you"
+    denied = "permission denied: you may not delete Note kept"
     for call in (guarded.write, guarded.mutate_and_validate):
         await refused(call(a_note("kept", metadata=MARK)), Status.PERMISSION_DENIED, denied)
     await calls.write(a_note("kept", metadata={FINALIZERS: "x"}))
@@ -226,7 +232,9 @@ async def test_a_fence_is_borne_by_those_who_may_take_its_lease(
     """A write under it tells where the fence stands: others are refused in the same words whether there is one."""
     calls, guarded = both
     fence = pb.Fence(controller="denied/teams", member=member, term=1)
-    said = await refused(FENCED[verb](guarded, fence), Status.PERMISSION_DENIED, "may not be taken by you")
+    said = await refused(
+        FENCED[verb](guarded, fence), Status.PERMISSION_DENIED, "permission denied: you may not acquire"
+    )
     for _ in range(2):
         await calls.raise_fence("denied/teams", member)
     assert await refused(FENCED[verb](guarded, fence), Status.PERMISSION_DENIED) == said

@@ -168,7 +168,7 @@ async def test_an_owner_of_the_same_name_in_another_namespace_is_not_meant(anywh
     """The default namespace is nobody's home but of what is in it."""
     await anywhere.make_room(("default", "up"))
     await anywhere.write(a_note("boss"))
-    with pytest.raises(GRPCError, match=r"resource\.owner: Note up/boss is not there"):
+    with pytest.raises(GRPCError, match=r"resource\.owner: Note up/boss not found"):
         await anywhere.write(a_note("child", namespace="up", owner=an_id("boss")))
 
 

@@ -42,7 +42,7 @@ async def put(calls: Calls, resource: pb.Resource) -> pb.Resource:
 async def test_bytes_that_do_not_decode_are_refused(type: ResourceType[Any], data: bytes) -> None:
     """At a creation, at an update and by MutateAndValidate, with or without hooks, in a sentence with the field."""
     calls = Calls(MemoryBackend(), registry())
-    said = f"resource.data of {type.name.kind} one: not a Note: "
+    said = f"resource.data of {type.name.kind} one: not a valid Note: "
     await refused(calls.write(garbage(type=type, data=data)), Status.INVALID_ARGUMENT, said)
     await refused(calls.mutate_and_validate(garbage(type=type, data=data)), Status.INVALID_ARGUMENT, said)
     stored = await calls.stored(a_note("one", "a", type))
@@ -60,7 +60,7 @@ async def test_the_refusal_names_the_field_of_the_payload(how: str) -> None:
     async with reached(how, MemoryBackend()) as calls:
         for each in (calls, calls.as_origin()):
             said = await refused(each.write(garbage(data=b"\x0a\x01\xff")), Status.INVALID_ARGUMENT)
-            assert said.startswith("resource.data of Note one: not a Note: text: b'\\xff' is not UTF-8")
+            assert said.startswith("resource.data of Note one: not a valid Note: text: b'\\xff' is not UTF-8")
 
 
 async def test_unknown_fields_are_no_garbage(calls: Calls) -> None:
@@ -90,7 +90,9 @@ async def test_garbage_is_mended_by_a_write_that_decodes_and_not_by_other_garbag
     """Nor by the same bytes as another version of the type; a version that is not stored is named first."""
     stored = await put(calls, garbage())
     await refused(calls.write(garbage(data=GARBAGE + b"\x08")), Status.INVALID_ARGUMENT, "resource.data of Note one")
-    await refused(calls.write(garbage(type=NOTE_V2)), Status.INVALID_ARGUMENT, "resource.data of Note one: not a Memo")
+    await refused(
+        calls.write(garbage(type=NOTE_V2)), Status.INVALID_ARGUMENT, "resource.data of Note one: not a valid Memo"
+    )
     mended = await calls.stored(a_note("one", "a"))
     assert text_of(mended) == "a"
     await refused(calls.write(stored), Status.ABORTED, "is stored at version")
@@ -124,7 +126,7 @@ async def test_a_stale_version_of_what_does_not_decode_is_a_conflict(calls: Call
         await calls.write(mended)
         await refused(calls.write(copy_message(stale)), Status.ABORTED, "is stored at version", "read it again")
     gone = garbage("gone", version="7")
-    await refused(calls.write(gone), Status.ABORTED, "Note gone is not there, so it can't be at version '7'")
+    await refused(calls.write(gone), Status.ABORTED, "Note gone does not exist, so it cannot be at version '7'")
 
 
 async def test_a_guess_of_stored_bytes_is_not_confirmed_to_a_caller_who_may_not_read() -> None:

@@ -72,7 +72,7 @@ async def test_a_status_in_a_version_apart_is_for_those_who_may_read_it() -> Non
     blind = Calls(backend, versions(), OneVersion("v2"))
     for uid in (uid_of(stored), ULID):
         call = blind.write_status(an_id("one", V2, uid=uid), a_status())
-        await refused(call, Status.NOT_FOUND, f"with uid {uid} is not there")
+        await refused(call, Status.NOT_FOUND, f"with uid {uid} not found")
 
 
 async def test_a_status_by_a_caller_who_may_not_read_is_stored_and_answered_without_the_rest() -> None:
@@ -84,4 +84,4 @@ async def test_a_status_by_a_caller_who_may_not_read_is_stored_and_answered_with
     assert answer is not None
     assert (list(answer.status), answer.data) == (["mine"], None)
     call = blind.write_status(an_id("one", V1, uid=uid_of(stored)), a_status(), version="999")
-    assert await refused(call, Status.ABORTED) == ("Team one: what is stored forbids it, and may not be read by you")
+    assert await refused(call, Status.ABORTED) == ("Team one: the stored resource forbids it, and you may not read it")

@@ -300,7 +300,7 @@ async def test_no_refusal_tells_stored_bytes_to_a_caller_who_may_not_read(
         assert await read(calls, V3) == Band()
     else:
         said = await refused(blind.write(resource), Status.FAILED_PRECONDITION)
-        assert said == "Team one: what is stored forbids it, and may not be read by you"
+        assert said == "Team one: the stored resource forbids it, and you may not read it"
         assert await stored(calls) == garbage
 
 
@@ -333,7 +333,7 @@ async def test_a_conversion_that_cannot_be_read_back_is_refused_without_what_it_
     await refused(calls.write(a_team(new, Nest())), Status.FAILED_PRECONDITION, "stored as version v1, and converting")
     resource.id.uid = uid  # type: ignore[union-attr]  # it has one
     told = await refused(blind.write(resource), Status.FAILED_PRECONDITION)
-    assert told == "Nest one: what is stored forbids it, and may not be read by you"
+    assert told == "Nest one: the stored resource forbids it, and you may not read it"
 
 
 def unconverted(type: ResourceType[Any], **metadata: str) -> pb.Resource:
