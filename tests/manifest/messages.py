@@ -42,7 +42,7 @@ class App:
 
 @dataclass(eq=False, repr=False)
 class Int64Value(betterproto2.Message):
-    """As generated code has it: a number that may be absent."""
+    """An optional number, in the form of generated code."""
 
     value: int = betterproto2.field(1, betterproto2.TYPE_INT64)
 
@@ -56,7 +56,7 @@ class Int64Value(betterproto2.Message):
 
 @dataclass(eq=False, repr=False)
 class Choice(betterproto2.Message):
-    """What only generated classes have: a oneof, a wrapper, a field named like a keyword, renamed enum members."""
+    """The features of generated classes only: a oneof, a wrapper, a field named like a keyword, renamed members."""
 
     path: str | None = betterproto2.field(1, betterproto2.TYPE_STRING, group="target")
     port: int | None = betterproto2.field(2, betterproto2.TYPE_UINT32, group="target")
@@ -70,7 +70,7 @@ class Choice(betterproto2.Message):
 
 @message
 class Every:
-    """A field of every kind there is."""
+    """A field of every kind."""
 
     text: str = field(1)
     blob: bytes = field(2)

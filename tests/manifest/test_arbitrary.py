@@ -1,4 +1,4 @@
-"""Whatever a text is, it gives resources or a ManifestError with places inside it, and nothing else."""
+"""Arbitrary text loads as resources or fails with a ManifestError that has places inside the text, never otherwise."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -47,40 +47,40 @@ def check(text: str, format: Format | None = "YAML") -> None:
 
 
 @given(st.text(), st.sampled_from(["YAML", "JSON", "HCL", None]))
-def test_arbitrary_text_gives_nothing_but_a_manifest_error(text: str, format: Format | None) -> None:
-    """Any text at all, in any format."""
+def test_arbitrary_text_raises_only_manifest_error(text: str, format: Format | None) -> None:
+    """Any text in any format is tried."""
     check(text, format)
 
 
 @given(st.lists(st.sampled_from(JSON_PIECES), max_size=30).map("".join))
-def test_pieces_of_json_in_any_order_give_nothing_but_a_manifest_error(text: str) -> None:
-    """As a document and inside of one."""
+def test_shuffled_json_raises_only_manifest_error(text: str) -> None:
+    """The pieces are used as a document and inside one."""
     check(text, "JSON")
     check(f'{{"type": "Every", "name": "a", "data": {{{text}}}}}', "JSON")
 
 
 @given(st.lists(st.sampled_from(HCL_PIECES), max_size=30).map("".join))
-def test_pieces_of_hcl_in_any_order_give_nothing_but_a_manifest_error(text: str) -> None:
-    """As a document and inside of one."""
+def test_shuffled_hcl_raises_only_manifest_error(text: str) -> None:
+    """The pieces are used as a document and inside one."""
     check(text, "HCL")
     check(f'type = "Every"\nname = "a"\ndata {{\n{text}\n}}\n', "HCL")
 
 
 @given(st.lists(st.sampled_from(HCL_PIECES), min_size=1, max_size=4).map("".join), st.sampled_from(HCL_PIECES))
-def test_any_value_in_hcl_gives_nothing_but_a_manifest_error(value: str, name: str) -> None:
-    """Text that gets past the grammar more often."""
+def test_any_value_in_hcl_raises_only_manifest_error(value: str, name: str) -> None:
+    """This text passes the grammar more often."""
     check(f'type = "Every"\nname = "a"\ndata {{\n{name} = {value}\n}}\n', "HCL")
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=40).map("".join))
-def test_pieces_of_manifests_in_any_order_give_nothing_but_a_manifest_error(text: str) -> None:
-    """Text that gets past the scanner more often."""
+def test_shuffled_yaml_raises_only_manifest_error(text: str) -> None:
+    """This text passes the scanner more often."""
     check(text)
 
 
 @given(every, st.data())
-def test_a_changed_manifest_gives_nothing_but_a_manifest_error(payload: object, data: st.DataObject) -> None:
-    """A valid manifest with a piece cut out, put in or put in place of another."""
+def test_mutated_manifest_raises_only_manifest_error(payload: object, data: st.DataObject) -> None:
+    """A valid manifest has a piece removed, inserted or replaced."""
     assert isinstance(payload, EVERY.payload)
     text = dump_all([EVERY.new("a", payload), EVERY.new("b")])
     for _ in range(data.draw(st.integers(1, 3))):
@@ -92,6 +92,6 @@ def test_a_changed_manifest_gives_nothing_but_a_manifest_error(payload: object, 
 
 
 @given(st.sampled_from(sorted(EVERY.payload.__dataclass_fields__)), st.lists(st.sampled_from(PIECES), max_size=6))
-def test_any_value_of_any_field_gives_nothing_but_a_manifest_error(name: str, pieces: list[str]) -> None:
+def test_any_value_of_any_field_raises_only_manifest_error(name: str, pieces: list[str]) -> None:
     """Every field's conversion meets every kind of scalar."""
     check(f"type: Every\nname: a\ndata:\n  {name}: {''.join(pieces)}\n")

@@ -1,4 +1,4 @@
-"""Resources to YAML and back: nothing is lost, and the text is the one a person would write."""
+"""Resources to YAML and back: nothing is lost, and the text is what a person would write."""
 
 from typing import Any
 
@@ -33,15 +33,15 @@ def back(resource: Resource[Any]) -> Resource[Any]:
 
 
 @given(every)
-def test_every_payload_comes_back_equal(payload: Every) -> None:
-    """Whatever a payload holds, its YAML loads to a resource that is equal to the byte."""
+def test_every_payload_round_trips_through_yaml(payload: Every) -> None:
+    """The loaded resource has equal bytes."""
     resource = EVERY.new("one", payload)
     assert back(resource) == resource
 
 
 @pytest.mark.parametrize("name", sorted(FIELDS))
-def test_no_field_kind_is_left_out_of_the_round_trip(name: str) -> None:
-    """Each field alone comes back, so that a rare one can't hide behind the others."""
+def test_each_field_kind_round_trips_alone(name: str) -> None:
+    """A rare kind can't hide behind the others."""
 
     @given(FIELDS[name])
     def comes_back(value: Any) -> None:
@@ -51,29 +51,29 @@ def test_no_field_kind_is_left_out_of_the_round_trip(name: str) -> None:
     comes_back()
 
 
-def test_every_kind_of_field_is_generated() -> None:
+def test_strategies_generate_every_field() -> None:
     """A field that is added to the message has to be added to the strategies."""
     assert set(Every.__dataclass_fields__) == set(FIELDS)
 
 
 @given(names, names, st.none() | names, st.dictionaries(texts, texts, max_size=3))
-def test_id_owner_and_metadata_come_back(
+def test_id_owner_and_metadata_round_trip(
     name: str, namespace: str, owner: str | None, metadata: dict[str, str]
 ) -> None:
-    """What stands around the payload comes back too, owners of another namespace and scope included."""
+    """Owners may be in another namespace or scope."""
     owners = [None] if owner is None else [APP.id(owner), APP.id(owner, namespace=namespace), NODE.id(owner)]
     for owner_id in owners:
         resource = APP.new(name, namespace=namespace, owner=owner_id, metadata=metadata)
         assert back(resource) == resource
 
 
-def test_an_owner_in_a_namespace_comes_back_to_a_resource_that_has_none() -> None:
-    """A cluster-scoped resource lends its owner no units, so the dump names them."""
+def test_owner_in_a_namespace_round_trips_for_a_cluster_scoped_resource() -> None:
+    """A cluster-scoped resource has no units to lend to its owner, so the dump names them."""
     resource = NODE.new("one", owner=APP.id("web", partition="east"))
     assert back(resource) == resource
 
 
-def test_the_text_is_what_a_person_would_write() -> None:
+def test_dump_is_what_a_person_would_write() -> None:
     """Fields in the order of their declaration, defaults left out, text as a block, enums by name."""
     app = App(
         command=["sh", "-c", "set -e\nexec web\n"],
@@ -94,8 +94,8 @@ def test_the_text_is_what_a_person_would_write() -> None:
     )
 
 
-def test_what_the_store_assigns_is_not_dumped() -> None:
-    """Version, uid and the mark of a deletion can't be given, so that they are not written either."""
+def test_dump_omits_values_assigned_by_the_store() -> None:
+    """Version, uid and the deletion mark cannot be set, so they are not written either."""
     resource = APP.new("web", metadata={"finalizers": "a", "deletionTimestamp": "2024-01-01T00:00:00Z"})
     message = resource.message()
     message.version, message.generation = "7", "8"
@@ -104,20 +104,20 @@ def test_what_the_store_assigns_is_not_dumped() -> None:
     assert dump(APP.view(message)) == "type: fleet.v1.App\nname: web\nmetadata:\n  finalizers: a\n"
 
 
-def test_an_empty_arm_and_an_empty_optional_message_are_not_a_default() -> None:
-    """Being there is what they say."""
+def test_dump_keeps_empty_oneof_arms_and_empty_optional_messages() -> None:
+    """Their presence carries information."""
     assert "choice: {}" in dump(EVERY.new("one", Every(choice=Choice())))
     assert "port: 0" in dump(CHOICE.new("one", Choice(port=0)))
 
 
-def test_several_resources_are_several_documents() -> None:
-    """Dump_all writes what load reads, in its order."""
+def test_dump_all_writes_one_document_per_resource() -> None:
+    """load reads them in the same order."""
     resources: list[Resource[Any]] = [APP.new("b"), NODE.new("a"), EVERY.new("c")]
     assert load(dump_all(resources), REGISTRY) == resources
     assert load(dump_all([]), REGISTRY) == []
 
 
-def test_equal_values_are_written_without_aliases() -> None:
+def test_dump_writes_no_aliases() -> None:
     """A value that is held twice is written twice."""
     shared = Limits(memory=1)
     assert "*" not in dump(EVERY.new("one", Every(parts=[shared, shared], limits_of={"a": shared})))

@@ -1,4 +1,4 @@
-"""HCL: the form of the origin and our own, what both may say, and what is wrong with its place."""
+"""HCL: Consul's form and Headway's, the syntax that both allow, and errors with their place."""
 
 import sys
 import time
@@ -75,29 +75,29 @@ def data_of(fields: str, type: str = "Every") -> Every:
 
 
 @pytest.mark.parametrize("text", [ORIGIN, OURS, BLOCKS, ORIGIN.replace("\n", "\r\n"), f"\ufeff{OURS}"])
-def test_both_forms_mean_the_same_resource(text: str) -> None:
-    """Blocks or objects, a whole id or its parts, names as Go, protobuf or JSON have them."""
+def test_both_hcl_forms_mean_the_same_resource(text: str) -> None:
+    """Blocks or objects, a whole id or its parts, and names in the style of Go, protobuf or JSON."""
     app = App(command=["python3", "web.py"], policy=Policy.NEVER, ports={80: Limits(cpu=1.5), 443: Limits()})
     expected = APP.new("web", app, namespace="prod", owner=NODE.id("one"), metadata={"team": "core"})
     assert resources_of(text) == [expected]
 
 
-def test_several_resources_stand_in_blocks_of_their_own() -> None:
-    """Each block ``resource`` is a document; an empty text has none."""
+def test_each_resource_block_is_a_document() -> None:
+    """An empty text has none."""
     text = 'resource {\n type = "App"\n name = "a"\n}\nresource {\n type = "Node"\n name = "b"\n}\n'
     assert resources_of(text) == [APP.new("a"), NODE.new("b")]
     assert resources_of('resource { type = "App"\n name = "a" }') == [APP.new("a")]
     assert resources_of("# nothing\n") == []
 
 
-def test_repeated_blocks_are_a_list_and_one_is_a_list_too_where_a_list_is_meant() -> None:
-    """The message's class says which."""
+def test_blocks_of_a_repeated_field_are_a_list() -> None:
+    """The message's class decides if a single block is a list."""
     assert data_of("parts { cpu = 1 }\nparts { memory = 2 }").parts == [Limits(cpu=1), Limits(memory=2)]
     assert data_of("parts { cpu = 1 }").parts == [Limits(cpu=1)]
     assert data_of("limits { cpu = 1 }").limits == Limits(cpu=1)
 
 
-def test_names_are_spelled_as_go_protobuf_or_json_has_them() -> None:
+def test_names_may_be_in_the_style_of_go_protobuf_or_json() -> None:
     """MaybeText, maybe_text and maybeText are one field."""
     for name in ("MaybeText", "maybe_text", "maybeText"):
         assert data_of(f'{name} = "x"').maybe_text == "x"
@@ -126,8 +126,8 @@ VALUES = {
 
 
 @pytest.mark.parametrize("written", VALUES)
-def test_every_kind_of_value_is_read(written: str) -> None:
-    """Escapes, heredocs, numbers with a sign, keys of maps."""
+def test_hcl_reads_every_kind_of_value(written: str) -> None:
+    """Escapes, heredocs, numbers with a sign, and map keys."""
     name, value = VALUES[written]
     assert getattr(data_of(written), name) == value
 
@@ -201,27 +201,27 @@ SYNTAX = {
 
 
 @pytest.mark.parametrize("fields", WRONG)
-def test_a_wrong_value_is_named_with_its_place_and_what_would_be_right(fields: str) -> None:
-    """As in YAML, in the names and quotes of HCL."""
+def test_hcl_value_errors_have_a_place_and_a_valid_form(fields: str) -> None:
+    """The errors are those of YAML, in the names and quotes of HCL."""
     problem = problems_of(f'type = "Every"\nname = "a"\ndata {{\n{fields}\n}}')[0]
     assert problem.startswith(f"f:{WRONG[fields]}"), problem
 
 
 @pytest.mark.parametrize("text", DOCUMENTS)
-def test_a_wrong_document_is_named_with_its_place_and_what_would_be_right(text: str) -> None:
-    """The id's parts too, in the form of the origin."""
+def test_hcl_document_errors_have_a_place_and_a_valid_form(text: str) -> None:
+    """The parts of an id are named in Consul's form."""
     assert any(problem.startswith(f"f:{DOCUMENTS[text]}") for problem in problems_of(text)), problems_of(text)
 
 
 @pytest.mark.parametrize("text", SYNTAX)
-def test_a_syntax_error_is_told_with_its_place(text: str) -> None:
+def test_hcl_syntax_errors_have_a_place(text: str) -> None:
     """Columns count characters."""
     assert problems_of(text)[0].startswith(f"f:{SYNTAX[text]}"), problems_of(text)
 
 
 @pytest.mark.parametrize("opening", ["a = [", "[", "a {\n", "a = { b = ", "a = (", 'a = "${', "a = -", "a = f("])
-def test_nesting_is_bounded(opening: str) -> None:
-    """A text of brackets alone ends in a problem at once, and so does one that closes them all."""
+def test_hcl_nesting_is_bounded(opening: str) -> None:
+    """A text of brackets alone fails at once, and so does one that closes them all."""
     began = time.process_time()
     assert problems_of(opening * 5_000)
     closing = {"a = [": "]", "a {\n": "}\n", "a = (": ")"}.get(opening)
@@ -232,8 +232,8 @@ def test_nesting_is_bounded(opening: str) -> None:
     assert time.process_time() - began < 10
 
 
-def test_a_file_says_by_its_name_what_it_is_written_in(tmp_path: Path) -> None:
-    """Otherwise its beginning does."""
+def test_file_name_selects_the_format(tmp_path: Path) -> None:
+    """Otherwise its first characters do."""
     json = '{"type": "Node", "name": "a"}'
     for name, text in {
         "a.hcl": OURS,
@@ -263,18 +263,18 @@ def test_a_file_says_by_its_name_what_it_is_written_in(tmp_path: Path) -> None:
         ("", "YAML"),
     ],
 )
-def test_a_text_is_known_by_how_it_begins(text: str, format: str) -> None:
-    """What has no name (stdin) needs no option."""
+def test_first_characters_select_the_format_of_a_text(text: str, format: str) -> None:
+    """A text without a name (stdin) needs no option."""
     assert format_of(text) == format
 
 
 def test_lists_of_maps_may_be_written_as_objects() -> None:
-    """As JSON has them."""
+    """JSON writes them so."""
     assert data_of("parts = [{ cpu = 1 }, { memory = 2 }]").parts == [Limits(cpu=1), Limits(memory=2)]
 
 
-def test_a_heredoc_may_hold_a_long_line() -> None:
-    """A key or a digest of a file, in letters and digits alone."""
+def test_heredoc_may_have_a_long_line() -> None:
+    """Keys and digests of files consist of letters and digits alone."""
     line = "f" * 200_000
     began = time.process_time()
     assert data_of(f"text = <<EOT\n{line}\nEOT").text == f"{line}\n"
@@ -282,7 +282,7 @@ def test_a_heredoc_may_hold_a_long_line() -> None:
     assert time.process_time() - began < 5
 
 
-def test_missing_parser_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_hcl_parser_error_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "headway.manifest._hcl", raising=False)
     monkeypatch.setitem(sys.modules, "tree_sitter_hcl", None)
     with pytest.raises(ManifestError, match=r"^app.hcl:1:1: cannot read HCL because .* pip install 'headway\[hcl\]'"):

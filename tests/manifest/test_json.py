@@ -1,4 +1,4 @@
-"""JSON: documents one after the other or in lists, what a server has said of one, and what is wrong with its place."""
+"""JSON: documents in sequence or in lists, a server's output as input, and errors with their place."""
 
 import json
 import time
@@ -20,8 +20,8 @@ def problems_of(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("between", ["", "\n", " \t\r\n"])
-def test_documents_follow_one_another_or_stand_in_a_list(between: str) -> None:
-    """A line each, a stream without lines, lists, and empty text."""
+def test_json_documents_are_a_sequence_or_a_list(between: str) -> None:
+    """One document per line, a stream without lines, lists, and empty text."""
     node = '{"type": "Node", "name": "a"}'
     both = [APP.new("web", App(replicas=3)), NODE.new("a")]
     assert load(f"{WEB}{between}{node}{between}", REGISTRY, format="JSON") == both
@@ -30,8 +30,8 @@ def test_documents_follow_one_another_or_stand_in_a_list(between: str) -> None:
     assert load(f"\ufeff{between}", REGISTRY, format="JSON") == []
 
 
-def test_what_a_server_has_said_can_be_given_back() -> None:
-    """What the store assigns changes nothing; the form with a whole id is another way to write one."""
+def test_json_output_of_a_server_can_be_loaded() -> None:
+    """Values that the store assigns are ignored. A whole id is another form of its parts."""
     text = """{"id": {"type": {"group": "fleet", "groupVersion": "v1", "kind": "App"}, "name": "web", "uid": "01",
       "tenancy": {"partition": "default", "namespace": "prod"}}, "version": "7", "generation": "8", "uid": "9",
       "status": {"x": {"conditions": []}}, "owner": {"type": "Node", "name": "n", "uid": "2"}}"""
@@ -39,8 +39,8 @@ def test_what_a_server_has_said_can_be_given_back() -> None:
 
 
 @given(every)
-def test_protobufs_own_json_is_read_back(payload: Every) -> None:
-    """Long numbers, endless ones and keys in quotes, base64, moments, durations, arms that hold nothing."""
+def test_protobuf_json_round_trips(payload: Every) -> None:
+    """Long numbers, infinities and quoted keys, base64, timestamps, durations, and empty oneof arms."""
     document = {"type": "fleet.v1.Every", "name": "a", "data": as_object(payload)}
     for ascii_only in (True, False):
         [read] = load(json.dumps(document, ensure_ascii=ascii_only), REGISTRY, format="JSON")
@@ -96,8 +96,8 @@ SYNTAX = {
 
 
 @pytest.mark.parametrize("value", VALUES)
-def test_a_wrong_value_is_named_with_its_place_and_what_would_be_right(value: str) -> None:
-    """As in YAML, in the words and quotes of JSON."""
+def test_json_value_errors_have_a_place_and_a_valid_form(value: str) -> None:
+    """The errors are those of YAML, in the words and quotes of JSON."""
     [problem] = problems_of(f'{{"type": "App", "name": "web", "data":\n{value}}}')
     place, _, message = problem.partition(": ")
     line, column = map(int, place.removeprefix("f:").split(":"))
@@ -107,40 +107,40 @@ def test_a_wrong_value_is_named_with_its_place_and_what_would_be_right(value: st
 
 
 @pytest.mark.parametrize("text", SYNTAX)
-def test_a_syntax_error_is_told_with_its_place(text: str) -> None:
-    """What should stand there, in our words."""
+def test_json_syntax_errors_have_a_place(text: str) -> None:
+    """Headway's own message names the expected token."""
     assert problems_of(text)[-1] == f"f:{SYNTAX[text]}"
 
 
 @pytest.mark.parametrize("opening", ["[", '{"a": '])
-def test_nesting_is_bounded(opening: str) -> None:
-    """A text of brackets alone ends in a problem, not in the end of the stack."""
+def test_json_nesting_is_bounded(opening: str) -> None:
+    """A text of brackets alone fails without exhausting the stack."""
     assert f"nested deeper than {DEPTH_LIMIT} levels" in problems_of(opening * 20_000)[-1]
 
 
-def test_a_problem_in_a_later_document_has_its_own_line() -> None:
-    """Each of them is told."""
+def test_problems_in_later_json_documents_have_their_own_lines() -> None:
+    """All problems are reported."""
     text = f"{WEB}\n{WEB.replace('web', 'b').replace('replicas', 'x')}\n[{WEB.replace('web', 'B')}]"
     assert [problem.split(": ")[0] for problem in problems_of(text)] == ["f:2:39", "f:3:26"]
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
-def test_endless_numbers_are_text(value: float) -> None:
-    """JSON has no other way to say them."""
+def test_infinite_numbers_are_text_in_json(value: float) -> None:
+    """JSON has no other form for them."""
     document = {"type": "Every", "name": "a", "data": as_object(Every(double=value, single=value))}
     [read] = load(json.dumps(document, allow_nan=False), REGISTRY, format="JSON")
     assert repr(read.data.double) == repr(read.data.single) == repr(value)
 
 
-def test_it_is_the_json_that_protobuf_has() -> None:
-    """Names in camel case, long numbers as text."""
+def test_json_is_that_of_protobuf() -> None:
+    """Names are in camel case, and long numbers are text."""
     payload = Every(int64=1 << 60, int32=5, by_flag={True: Policy.NEVER}, maybe_text="", by_int={7: 1.0})
     written = {"int64": str(1 << 60), "int32": 5, "byFlag": {"true": "NEVER"}, "maybeText": "", "byInt": {"7": 1.0}}
     assert as_object(payload) == written
 
 
-def test_one_long_line_is_read_as_fast_as_many() -> None:
-    """As programs write JSON. The place of a value is found without going through all of its line."""
+def test_one_long_line_of_json_loads_as_fast_as_many_lines() -> None:
+    """Programs write JSON in one line. The place of a value is found without scanning the whole line."""
     text = json.dumps({"type": "App", "name": "web", "data": {"command": ["x"] * 100_000}}, separators=(",", ":"))
     began = time.process_time()
     [web] = load(text, REGISTRY, format="JSON")

@@ -1,4 +1,4 @@
-"""What a manifest may say, and the resources that it stands for."""
+"""The documents of a manifest and the resources that they describe."""
 
 import datetime
 import pickle
@@ -26,7 +26,7 @@ data:
 """
 
 
-def test_a_document_becomes_the_resource_that_the_program_would_make() -> None:
+def test_document_loads_as_the_resource_that_it_describes() -> None:
     """Every part of the document has its place in the resource."""
     app = App(command=["python3", "web.py"], replicas=3, environment={"GREETING": "hello"})
     expected = APP.new("web", app, namespace="prod", owner=NODE.id("one"), metadata={"team": "core"})
@@ -34,20 +34,20 @@ def test_a_document_becomes_the_resource_that_the_program_would_make() -> None:
 
 
 @pytest.mark.parametrize("type", ["fleet.v1.App", "App", "{group: fleet, version: v1, kind: App}", "'App'"])
-def test_a_type_is_written_in_full_in_parts_or_by_a_kind_of_its_own(type: str) -> None:
+def test_type_may_be_a_full_name_parts_or_a_unique_kind(type: str) -> None:
     """All forms mean the same type."""
     assert load(f"type: {type}\nname: web", REGISTRY) == [APP.new("web")]
 
 
-def test_documents_come_in_their_order_and_empty_ones_are_skipped() -> None:
-    """An empty document, a comment and a null stand for nothing."""
+def test_documents_load_in_order_and_empty_ones_are_skipped() -> None:
+    """An empty document, a comment and a null describe no resource."""
     text = "---\n---\n# nothing\n---\ntype: App\nname: b\n---\nnull\n---\n{type: Node, name: a}\n---\n"
     assert load(text, REGISTRY) == [APP.new("b"), NODE.new("a")]
     assert load("", REGISTRY) == []
 
 
-def test_every_kind_of_value_is_read() -> None:
-    """Enums by name or number, base64, moments of any zone, durations, map keys of other kinds than text."""
+def test_yaml_reads_every_kind_of_value() -> None:
+    """Enums by name or number, base64, timestamps of any time zone, durations, and map keys other than text."""
     text = """
 type: App
 name: web
@@ -76,8 +76,8 @@ data:
     assert load("{type: App, name: a, data: {policy: 1}}", REGISTRY)[0].data == App(policy=Policy.NEVER)
 
 
-def test_generated_classes_are_read_as_declared_ones() -> None:
-    """A oneof's arm, a wrapper, a name that Python had to change, an enum member by its name in the .proto file."""
+def test_generated_classes_load_like_declared_ones() -> None:
+    """A oneof's arm, a wrapper, a name that Python had to change, and an enum member by its name in the .proto file."""
     [resource] = load("{type: Choice, name: a, data: {port: 0, wrapped: 5, from: x, state: STATE_TRUE}}", REGISTRY)
     [same] = load("{type: Choice, name: a, data: {path: ~, port: 0, wrapped: 5, from_: x, state: 'TRUE'}}", REGISTRY)
     data = resource.data
@@ -85,27 +85,26 @@ def test_generated_classes_are_read_as_declared_ones() -> None:
     assert resource == same == CHOICE.new("a", Choice(port=0, wrapped=5, from_="x", state=data.state))
 
 
-def test_an_alias_stands_for_what_it_names() -> None:
-    """Anchors and aliases work within their document."""
+def test_yaml_anchors_and_aliases_work_within_a_document() -> None:
     text = "{type: App, name: a, data: {command: [&x hello, *x], environment: &e {A: b}, limits: {}}}"
     assert load(text, REGISTRY)[0].data == App(command=["hello", "hello"], environment={"A": "b"})
 
 
-def test_an_owner_is_looked_for_beside_its_resource() -> None:
-    """Units of tenancy that an owner doesn't give are those of the resource; a scope without units has none."""
+def test_owner_inherits_the_units_of_its_resource() -> None:
+    """Explicit units of an owner win. A scope without units inherits none."""
     text = "{type: App, name: a, partition: east, namespace: prod, owner: {type: %s, name: b}}"
     assert load(text % "App", REGISTRY)[0].owner == ResourceId(APP.name, "b", "east", "prod")
     assert load(text % "Node", REGISTRY)[0].owner == ResourceId(NODE.name, "b")
 
 
-def test_names_of_one_kind_may_repeat_in_other_namespaces_and_kinds() -> None:
-    """Only the same id twice is refused."""
+def test_only_the_same_id_twice_is_refused() -> None:
+    """The same name in another namespace or kind is valid."""
     text = "{type: App, name: a}\n---\n{type: App, name: a, namespace: b}\n---\n{type: Node, name: a}"
     assert len(load(text, REGISTRY)) == 3
 
 
-def test_a_file_is_named_in_its_problems(tmp_path: Path) -> None:
-    """The path as given is the source; a file that isn't there is the OSError it always is."""
+def test_problems_name_their_file(tmp_path: Path) -> None:
+    """The path as given is the source. A missing file is the usual OSError."""
     path = tmp_path / "web.yaml"
     path.write_text(WEB)
     assert load_file(path, REGISTRY) == load(WEB, REGISTRY)
@@ -117,8 +116,8 @@ def test_a_file_is_named_in_its_problems(tmp_path: Path) -> None:
         load_file(tmp_path / "other.yaml", REGISTRY)
 
 
-def test_an_error_carries_its_problems() -> None:
-    """It is a CallerError and a ValueError, its text is one line a problem, and it survives pickling."""
+def test_manifest_error_carries_its_problems() -> None:
+    """It is a CallerError and a ValueError. Its text has one line per problem, and it survives pickling."""
     with pytest.raises(ManifestError) as caught:
         load("type: App\nnmae: web", REGISTRY, source="web.yaml")
     error = caught.value
@@ -133,8 +132,8 @@ def test_an_error_carries_its_problems() -> None:
     assert (again.problems, str(again)) == (error.problems, str(error))
 
 
-def test_importing_headway_does_not_import_yaml() -> None:
-    """Who uses no manifests pays for none."""
+def test_import_headway_does_not_import_yaml() -> None:
+    """A program without manifests does not pay for it."""
     code = "import sys, headway; sys.exit('yaml' in sys.modules or 'headway.manifest' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
     code = "import sys, headway.manifest; sys.exit('tree_sitter' in sys.modules)"

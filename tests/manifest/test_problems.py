@@ -1,4 +1,4 @@
-"""Everything that can be wrong with a document, each with its exact place and sentence."""
+"""Every problem of a document, each with its exact place and message."""
 
 import pytest
 
@@ -150,14 +150,14 @@ DOCUMENTS = {
 
 
 @pytest.mark.parametrize("value", VALUES)
-def test_a_wrong_value_is_named_with_its_place_and_what_would_be_right(value: str) -> None:
-    """Line and column are those of the value, or of the key where that is what is wrong."""
+def test_value_errors_have_a_place_and_a_valid_form(value: str) -> None:
+    """Line and column are those of the value, or of the key if the key is wrong."""
     assert only_problem_of(f"type: App\nname: web\ndata: {value}") == f"f:{VALUES[value]}"
 
 
 @pytest.mark.parametrize("text", DOCUMENTS)
-def test_a_wrong_document_is_named_with_its_place_and_what_would_be_right(text: str) -> None:
-    """What is missing is told at the document's beginning."""
+def test_document_errors_have_a_place_and_a_valid_form(text: str) -> None:
+    """A missing part is reported at the document's beginning."""
     assert only_problem_of(text) == f"f:{DOCUMENTS[text]}"
 
 
@@ -172,8 +172,8 @@ def test_a_wrong_document_is_named_with_its_place_and_what_would_be_right(text: 
         ("sfixed64", 10**500, "sfixed64"),
     ],
 )
-def test_a_number_is_held_to_the_range_of_its_kind(field: str, value: int, kind: str) -> None:
-    """Every whole kind has its own range, and a number of any length is only out of range."""
+def test_whole_numbers_must_be_in_the_range_of_their_kind(field: str, value: int, kind: str) -> None:
+    """A number of any length is only out of range."""
     problem = only_problem_of(f"{{type: Every, name: a, data: {{{field}: {value}}}}}")
     assert " is out of range; write a whole number from " in problem
     assert problem.endswith(f"({kind})")
@@ -182,19 +182,19 @@ def test_a_number_is_held_to_the_range_of_its_kind(field: str, value: int, kind:
 @pytest.mark.parametrize(
     ("field", "value"), [("single", "1e39"), ("double", "1e400"), ("double", "9" * 350), ("double", "9" * 4500)]
 )
-def test_a_number_that_a_float_can_not_hold_is_out_of_range(field: str, value: str) -> None:
-    """It would be infinite, which is not what was written."""
+def test_number_too_large_for_a_float_is_out_of_range(field: str, value: str) -> None:
+    """Otherwise it would become infinite."""
     assert " is out of range" in only_problem_of(f"{{type: Every, name: a, data: {{{field}: {value}}}}}")
 
 
-def test_all_problems_of_a_text_are_told_at_once_in_its_order() -> None:
-    """One document's mistakes don't hide another's, and a broken one doesn't hide those before it."""
+def test_all_problems_are_reported_at_once_and_in_order() -> None:
+    """Problems of one document don't hide another's, and a broken document doesn't hide those before it."""
     text = "type: App\nnmae: a\ndata: {replicas: x}\n---\ntype: App\nname: B\n---\na: [1"
     assert [problem.split(": ")[0] for problem in problems_of(text)] == ["f:1:1", "f:2:1", "f:3:18", "f:6:7", "f:8:6"]
 
 
-def test_a_problem_inside_an_alias_is_told_where_it_was_written() -> None:
-    """Each path that leads there is named."""
+def test_problem_inside_an_alias_has_the_place_of_its_anchor() -> None:
+    """Each path that leads to it is named."""
     text = "type: App\nname: a\ndata: {limits: &l {cpu: x}, ports: {1: *l}}"
     assert problems_of(text) == [
         "f:3:25: data.limits.cpu: 'x' is text; write a number",
@@ -202,8 +202,8 @@ def test_a_problem_inside_an_alias_is_told_where_it_was_written() -> None:
     ]
 
 
-def test_a_problem_is_one_line() -> None:
-    """What a text quotes of itself doesn't break the line."""
+def test_problem_is_one_line() -> None:
+    """Quoted text doesn't break the line."""
     text = '{type: "a.b\\n.c", name: "a\\nb", "x\\ny": 1}'
     assert all("\n" not in problem for problem in problems_of(text))
     assert len(problems_of(text)) == 3

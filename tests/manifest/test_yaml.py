@@ -1,4 +1,4 @@
-"""YAML itself: what its syntax, its tags and its aliases may not do, told in our words with the place."""
+"""YAML itself: limits of its syntax, tags and aliases, reported in Headway's words with the place."""
 
 import time
 
@@ -62,26 +62,26 @@ MEANING = {
 
 
 @pytest.mark.parametrize("text", SYNTAX)
-def test_a_syntax_error_is_told_in_our_words_with_its_place(text: str) -> None:
-    """Where it was found, and where that began which is wrong."""
+def test_yaml_syntax_errors_have_a_place_and_a_plain_message(text: str) -> None:
+    """The error has the place of the problem, and the beginning of the broken construct."""
     assert problem_of(text) == f"f:{SYNTAX[text]}"
 
 
 @pytest.mark.parametrize("text", MEANING)
-def test_what_yaml_could_do_but_a_manifest_may_not_is_refused_with_its_place(text: str) -> None:
-    """Tags that make objects, aliases without an end, keys that are no text, keys given twice."""
+def test_unsupported_yaml_features_are_refused_with_their_place(text: str) -> None:
+    """Tags that construct objects, recursive aliases, keys other than text, and duplicate keys."""
     with pytest.raises(ManifestError) as caught:
         load(text, REGISTRY, source="f")
     assert f"f:{MEANING[text]}" in str(caught.value).splitlines()
 
 
-def test_tags_of_plain_values_may_be_written() -> None:
-    """`!!str` is another way to quote; a tag that says what is there anyway changes nothing."""
+def test_tags_of_plain_values_are_accepted() -> None:
+    """`!!str` is another way to quote. A tag that repeats the type of its value changes nothing."""
     text = "!!map {type: !!str App, name: ! a, data: {replicas: !!int 3, command: !!seq [!!str 1]}}"
     assert load(text, REGISTRY)[0].data.command == ["1"]
 
 
-def test_a_billion_laughs_are_refused_at_once() -> None:
+def test_billion_laughs_are_refused_at_once() -> None:
     """Aliases are counted before they are followed."""
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 10)]
@@ -93,22 +93,22 @@ def test_a_billion_laughs_are_refused_at_once() -> None:
 
 
 @pytest.mark.parametrize("opening", ["[", "- ", "{a: ", "? "])
-def test_nesting_is_bounded(opening: str) -> None:
-    """A text of brackets alone ends in a problem, not in the end of the stack."""
+def test_yaml_nesting_is_bounded(opening: str) -> None:
+    """A text of brackets alone fails without exhausting the stack."""
     assert f"nested deeper than {DEPTH_LIMIT} levels" in problem_of(opening * 20_000)
 
 
-def test_nesting_by_aliases_is_bounded_too() -> None:
-    """Each level is short; together they would be as deep as one likes."""
+def test_nesting_by_aliases_is_bounded() -> None:
+    """Each level is short, but together they could have any depth."""
     lines = ["a0: &a0 [x]"] + [f"a{n}: &a{n} [*a{n - 1}]" for n in range(1, 120)]
     assert f"with its aliases this is nested deeper than {DEPTH_LIMIT} levels" in problem_of("\n".join(lines))
 
 
-def test_columns_count_characters() -> None:
-    """Not bytes, whatever stands before them; a byte order mark is no column."""
+def test_columns_count_characters_and_not_bytes() -> None:
+    """A byte order mark is not a column."""
     assert "f:1:9: ['é😀']: the key" in problem_of("\ufeff{é😀: 1, é😀: 2}")
 
 
-def test_lines_are_counted_however_they_end() -> None:
+def test_lines_are_counted_with_any_line_ending() -> None:
     """Windows files have the same lines."""
     assert problem_of("type: App\r\nname: a\r\nnmae: b\r\n").startswith("f:3:1: ")

@@ -1,4 +1,4 @@
-"""Columns that a type declares: what they show, and which are refused."""
+"""Columns that a type declares: the values that they show, and invalid declarations."""
 
 from __future__ import annotations
 
@@ -77,8 +77,8 @@ TEAM = Team(
         ("labels", "1", "0"),
     ],
 )
-def test_a_column_shows_a_field_for_people(path: str, text: str, empty: str) -> None:
-    """Times are in UTC, messages and entries are counted, and what is not set is empty."""
+def test_column_shows_a_readable_value(path: str, text: str, empty: str) -> None:
+    """Times are in UTC, messages and entries are counted, and an unset field is empty."""
     assert declare({"ANY": path}).columns == {"ANY": path}
     assert column_text(TEAM, path) == text
     assert column_text(Team(), path) == empty
@@ -102,14 +102,13 @@ def test_a_column_shows_a_field_for_people(path: str, text: str, empty: str) -> 
         ({"LEAD": 1}, "path 1 must be the name of a field"),
     ],
 )
-def test_a_wrong_column_is_refused_where_the_type_is_declared(columns: Any, error: str) -> None:
-    """The error names the type, the column and what is right."""
+def test_invalid_column_fails_the_declaration_of_its_type(columns: Any, error: str) -> None:
+    """The error names the type, the column and a valid form."""
     with pytest.raises(headway.errors.DeclarationError, match=f"(?s)type staff.v1.Team: columns.*{error}"):
         declare(columns)
 
 
-def test_fields_of_every_kind_have_a_column() -> None:
-    """Of bytes, and of lists of them, they have none."""
+def test_every_kind_of_field_except_bytes_has_a_column() -> None:
     refused = set()
     for name in Every.__dataclass_fields__:
         try:

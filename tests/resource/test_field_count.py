@@ -1,4 +1,4 @@
-"""The fields of bytes, counted before they are decoded."""
+"""Counting the fields of encoded bytes before they are decoded."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ COUNTS: list[tuple[Tree, int]] = [
 
 
 @pytest.mark.parametrize(("tree", "count"), COUNTS)
-def test_a_message_has_as_many_fields_as_it_says(tree: Tree, count: int) -> None:
-    """Those of messages, entries and packed lists in it included; one less is refused, with the class and the bound."""
+def test_fields_are_counted_within_the_bound(tree: Tree, count: int) -> None:
+    """Nested messages, entries and packed lists count. A bound of one less is refused, with the class and the bound."""
     data = encode(tree)
     check_field_count(Tree, data, count)
     if count:
@@ -49,8 +49,8 @@ def test_a_message_has_as_many_fields_as_it_says(tree: Tree, count: int) -> None
 
 
 @pytest.mark.parametrize("field", [b"\x98\x06\x01", b"\x99\x06" + b"x" * 8, b"\x9d\x06" + b"x" * 4, b"\x9a\x06\x00"])
-def test_fields_that_nobody_knows_count(field: bytes) -> None:
-    """By themselves, and in a group."""
+def test_unknown_fields_count(field: bytes) -> None:
+    """They count by themselves and in a group."""
     for data in (field * 11, b"\xa3\x06" + field * 10 + b"\xa4\x06"):
         check_field_count(Tree, data, 12)
         with pytest.raises(PayloadError):
@@ -58,21 +58,21 @@ def test_fields_that_nobody_knows_count(field: bytes) -> None:
 
 
 @pytest.mark.parametrize("data", [b"\x0a", b"\x0a\xff", b"\x0a\x05x", b"\xff" * 20, b"\x0f"])
-def test_what_is_no_message_is_left_to_the_decoder(data: bytes) -> None:
-    """Which says what is wrong with it."""
+def test_malformed_bytes_are_left_to_the_decoder(data: bytes) -> None:
+    """The decoder's error explains the problem."""
     check_field_count(Tree, data, 100)
 
 
-def test_a_payload_is_one_field_of_its_resource() -> None:
-    """Its own are counted by nobody here: to the service they are bytes."""
+def test_payload_counts_as_one_field() -> None:
+    """The payload's own fields are not counted: to the service they are bytes."""
     resource = a_note(status={"mine": a_status()})
     resource.data.value = b"\x08\x01" * 5000  # type: ignore[union-attr]  # it has data
     request = pb.WriteRequest(resource=resource)
     check_field_count(pb.WriteRequest, encode(request), 20)
 
 
-def test_a_long_number_of_fields_is_not_read_to_its_end() -> None:
-    """The count ends where it is too high, however much follows."""
+def test_count_stops_at_the_bound() -> None:
+    """The input may be much longer."""
     entry = b"\x2a\x04\x0a\x00\x12\x00"
     data = b"\x0a" + varint(len(entry) * 100_000) + entry * 100_000
     with pytest.raises(PayloadError, match="more than 1000 fields"):

@@ -1,4 +1,4 @@
-"""Ids, type names, keys and positions, and their way to the wire and back."""
+"""Ids, type names, keys and positions, and their conversion to messages and back."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ ids = st.builds(ResourceId, types, texts, texts, texts, texts)
 
 
 @given(ids)
-def test_an_id_comes_back_from_its_message(id: ResourceId) -> None:
-    """Through bytes too, whatever it holds: a message without a field is one that holds nothing there."""
+def test_id_survives_a_round_trip_through_its_message(id: ResourceId) -> None:
+    """This holds for its bytes, too, and for ids with empty parts."""
     message = id.message()
     assert resource_id(message) == id
     assert resource_id(decode(pb.Id, encode(message))) == id
@@ -35,8 +35,8 @@ def test_an_id_comes_back_from_its_message(id: ResourceId) -> None:
 
 
 @given(ids)
-def test_a_message_is_new_each_time(id: ResourceId) -> None:
-    """What is made of an id shares nothing that can be changed."""
+def test_id_makes_a_new_message_each_time(id: ResourceId) -> None:
+    """The message shares no mutable part with another."""
     first, second = id.message(), id.message()
     assert first == second
     assert first is not second
@@ -45,8 +45,8 @@ def test_a_message_is_new_each_time(id: ResourceId) -> None:
 
 
 @given(ids, texts)
-def test_a_reference_is_an_id_without_uid(id: ResourceId, section: str) -> None:
-    """By name, of a section or of the whole."""
+def test_reference_is_an_id_without_uid(id: ResourceId, section: str) -> None:
+    """It names a section or the whole resource."""
     reference = id.reference(section)
     assert reference.type is not None
     assert reference.tenancy is not None
@@ -57,15 +57,15 @@ def test_a_reference_is_an_id_without_uid(id: ResourceId, section: str) -> None:
 
 
 def test_absent_parts_are_empty() -> None:
-    """No id, no type, no tenancy: none of them is an error here."""
+    """A missing id, type or tenancy is not an error here."""
     nothing = ResourceId(TypeName("", "", ""), "")
     assert resource_id(None) == resource_id(pb.Id()) == nothing
     assert type_name(None) == type_name(pb.Type()) == TypeName("", "", "")
     assert resource_id(pb.Id(name="core", uid="u", type=TEAM.message())) == ResourceId(TEAM, "core", uid="u")
 
 
-def test_a_key_is_partition_namespace_and_name() -> None:
-    """Of an id and of what is stored alike, so that both find the same place."""
+def test_key_is_partition_namespace_and_name() -> None:
+    """Ids and stored resources have the same key."""
     id = ResourceId(TEAM, "core", "p", "n", "u")
     assert id.key == resource_key(pb.Resource(id=id.message())) == ("p", "n", "core")
     assert id.without_uid() == ResourceId(TEAM, "core", "p", "n")
@@ -73,7 +73,7 @@ def test_a_key_is_partition_namespace_and_name() -> None:
 
 
 def test_ids_print_short_and_unambiguously() -> None:
-    """Default units are left out where what is left says which they are."""
+    """Default units are left out if the rest identifies them."""
     printed = {
         str(ResourceId(TEAM, "core", *units))
         for units in (("default", "default"), ("p", "default"), ("default", "n"), ("p", "n"), ("p", ""))
@@ -84,7 +84,7 @@ def test_ids_print_short_and_unambiguously() -> None:
 
 
 @given(st.builds(Position, texts, texts, st.integers(0, 2**64 - 1)))
-def test_a_position_comes_back_from_its_message(given: Position) -> None:
-    """And none is none."""
+def test_position_survives_a_round_trip_through_its_message(given: Position) -> None:
+    """This includes the absence of a position."""
     assert position(decode(pb.Position, encode(given.message()))) == given
     assert position(None) is None

@@ -1,4 +1,4 @@
-"""The merge of a change into what its writer could not see."""
+"""Merging a change with content that its writer could not see."""
 
 from __future__ import annotations
 
@@ -51,10 +51,8 @@ NAMES: list[tuple[list[str], list[tuple[str, str]]]] = [
 
 
 @pytest.mark.parametrize(("names", "expected"), NAMES)
-def test_elements_of_a_list_keep_what_the_writer_could_not_see(
-    names: list[str], expected: list[tuple[str, str]]
-) -> None:
-    """What one was is never given to another: nobody inherits a role."""
+def test_list_elements_keep_their_hidden_content(names: list[str], expected: list[tuple[str, str]]) -> None:
+    """Hidden content never moves to another element: no element inherits a role."""
     before = Crew(members=[lead(each.name) for each in STORED])
     after = Crew(members=[lead(name) for name in names])
     result = merged(before, after, Crew(members=STORED, room="B12"))
@@ -62,7 +60,7 @@ def test_elements_of_a_list_keep_what_the_writer_could_not_see(
     assert result.room == "B12"
 
 
-def test_a_changed_element_is_known_by_its_first_field() -> None:
+def test_changed_element_is_identified_by_its_first_field() -> None:
     before = Crew(members=[Member(name="ada", role="a"), Member(role="nameless")])
     after = Crew(members=[Member(name="ada", role="b"), Member(role="changed")])
     first, second = (Choice(crews={"x": each}) for each in (before, after))
@@ -71,13 +69,13 @@ def test_a_changed_element_is_known_by_its_first_field() -> None:
     assert merged(first, second, stored) == Choice(crews=wanted, left="kept")
 
 
-def test_entries_of_a_map_go_and_come_alone() -> None:
+def test_map_entries_are_added_and_removed_independently() -> None:
     before, after = Band(notes={"a": "1", "b": "2"}), Band(notes={"b": "3", "c": "4"})
     stored = Band(notes={"a": "1", "b": "2", "hidden": "5"}, room="B12")
     assert merged(before, after, stored) == Band(notes={"b": "3", "c": "4", "hidden": "5"}, room="B12")
 
 
-def test_a_message_that_comes_or_goes_is_taken_over_whole() -> None:
+def test_added_or_removed_message_is_taken_over_whole() -> None:
     tint = Tint(name="red", shade=7)
     assert merged(Choice(), Choice(nested=Tint(name="red")), Choice(nested=None)).nested == Tint(name="red")
     assert merged(Choice(nested=Tint(name="red")), Choice(), Choice(nested=tint)).nested is None
@@ -96,8 +94,8 @@ rosters = st.builds(lambda names, color: Roster(names=names, color=color), st.li
 
 
 @given(stored=crews, wanted=rosters)
-def test_a_merged_change_reads_back_as_it_was_written(stored: Crew, wanted: Roster) -> None:
-    """And no change leaves all as it is: the laws of a lens."""
+def test_merged_change_reads_back_as_written(stored: Crew, wanted: Roster) -> None:
+    """An empty change changes nothing. These are the laws of a lens."""
     seen = up(down(stored))
     assert merged(seen, seen, stored) == stored
     result = merged(seen, up(wanted), stored)
@@ -107,7 +105,7 @@ def test_a_merged_change_reads_back_as_it_was_written(stored: Crew, wanted: Rost
     assert {(each.name, each.role) for each in result.members} <= roles
 
 
-def test_a_merge_changes_none_of_its_arguments() -> None:
+def test_merge_does_not_mutate_its_arguments() -> None:
     before, after = crew(("ada", "")), crew(("ada", ""), ("bea", ""))
     stored = crew(("ada", "lead"), room="B12")
     merged(before, after, stored).members[0].role = "changed"
@@ -126,8 +124,8 @@ class Hall:
     seats: list[Seat] = field(1)
 
 
-def test_a_changed_element_keeps_what_its_writer_could_not_see() -> None:
-    """One that has another first field is a new one, in whatever place it stands."""
+def test_changed_element_keeps_its_hidden_content() -> None:
+    """An element with another first field is a new one, whatever its place."""
     before = Hall(seats=[Seat(name="a", row=1), Seat(name="b", row=2)])
     after = Hall(seats=[Seat(name="b", row=5), Seat(name="c", row=2)])
     stored = Hall(seats=[Seat(name="a", row=1, paid=10), Seat(name="b", row=2, paid=20)])
@@ -152,8 +150,8 @@ HIDING: list[tuple[str, str, str]] = [
 
 
 @pytest.mark.parametrize(("there", "names", "expected"), HIDING)
-def test_elements_that_the_writer_never_saw_stay(there: str, names: str, expected: str) -> None:
-    """Each behind the element that it stood behind, and nobody loses a role because of them."""
+def test_hidden_elements_stay(there: str, names: str, expected: str) -> None:
+    """Each stays behind its predecessor, and causes no other element to lose a role."""
     stored = crew(*(_pair(each) for each in there.split()))
     result = merged(up(visible(stored)), up(roster(*names.split())), stored)
     assert " ".join(f"{each.name}:{each.role}" for each in result.members) == expected
@@ -171,8 +169,8 @@ hiding_crews = st.builds(
 
 
 @given(stored=hiding_crews, names=st.lists(st.sampled_from("abc"), max_size=4))
-def test_no_write_loses_an_element_that_its_writer_never_saw(stored: Crew, names: list[str]) -> None:
-    """Either all hidden elements are there, or the result reads differently, for which the write is refused."""
+def test_no_write_loses_a_hidden_element(stored: Crew, names: list[str]) -> None:
+    """Either all hidden elements are kept, or the result reads differently and the write is refused."""
     result = merged(up(visible(stored)), up(roster(*names)), stored)
     if visible(result) == roster(*names):
         assert _hidden(result) == _hidden(stored)
@@ -182,21 +180,21 @@ def _hidden(stored: Crew) -> list[str]:
     return sorted(each.name for each in stored.members if each.role == "hidden")
 
 
-def test_values_of_a_list_that_the_writer_never_saw_stay() -> None:
+def test_hidden_values_of_a_list_stay() -> None:
     """The writer of one value does not remove the others."""
     assert merged(Choice(numbers=[1]), Choice(numbers=[5]), Choice(numbers=[1, 2, 3])).numbers == [5, 2, 3]
     assert merged(Choice(numbers=[3]), Choice(numbers=[5]), Choice(numbers=[1, 2, 3])).numbers == [1, 2, 5]
 
 
-def test_elements_that_cannot_be_told_apart_are_not_replaced() -> None:
+def test_indistinguishable_elements_are_not_replaced() -> None:
     """The result has all of them, so it does not read back as written."""
     halls = Hall(seats=[Seat(row=1, paid=1), Seat(row=2, paid=2)])
     result = merged(Hall(seats=[Seat(row=1)]), Hall(seats=[Seat(row=7)]), halls)
     assert [(each.row, each.paid) for each in result.seats] == [(1, 1), (2, 2), (7, 0)]
 
 
-def test_an_entry_that_the_writer_never_saw_is_not_replaced_by_a_new_one() -> None:
-    """The result does not read back as written then."""
+def test_hidden_entry_is_not_replaced_by_a_new_one() -> None:
+    """The result then does not read back as written."""
     result = merged(Band(), Band(notes={"hidden": "new", "a": "1"}), Band(notes={"hidden": "5"}))
     assert result.notes == {"hidden": "5", "a": "1"}
 
@@ -222,12 +220,12 @@ def delete(version: str) -> pb.WatchEvent:
         (upsert("a"), Event(), upsert("c"), Event()),
     ],
 )
-def test_a_oneof_keeps_one_arm(before: Any, after: Any, stored: Any, expected: Any) -> None:
-    """The arms are merged if all three have the same one; otherwise the writer's counts."""
+def test_merged_oneof_keeps_one_arm(before: Any, after: Any, stored: Any, expected: Any) -> None:
+    """The arms are merged if all three are the same. Otherwise the writer's arm wins."""
     assert merged(before, after, stored) == expected
 
 
-def test_the_same_arm_of_a_oneof_is_merged() -> None:
+def test_same_arm_of_a_oneof_is_merged() -> None:
     stored = upsert("a")
     assert stored.upsert is not None
     assert stored.upsert.resource is not None

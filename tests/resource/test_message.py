@@ -1,4 +1,4 @@
-"""Declaring messages in Python: what the decorator makes, and what it refuses."""
+"""Declaring messages in Python: valid declarations, and errors."""
 
 from __future__ import annotations
 
@@ -86,8 +86,8 @@ def a_team() -> Team:
     )
 
 
-def test_a_declared_class_is_a_betterproto2_message() -> None:
-    """What the decorator makes is a Message, and goes through betterproto2's bytes and JSON unharmed."""
+def test_declared_class_is_a_betterproto2_message() -> None:
+    """It survives a round trip through betterproto2's bytes and JSON."""
     team = a_team()
     assert isinstance(team, betterproto2.Message)
     assert Team.__name__ == "Team"
@@ -100,8 +100,8 @@ def test_a_declared_class_is_a_betterproto2_message() -> None:
     assert pickle.loads(pickle.dumps(team)) == team
 
 
-def test_methods_properties_and_constants_stay() -> None:
-    """The program's own methods work, super() and __class__ in them too, and a ClassVar is no field."""
+def test_methods_properties_and_constants_are_kept() -> None:
+    """super() and __class__ work in methods, and a ClassVar is not a field."""
     team = a_team()
     assert team.size == 1
     assert repr(Team()).endswith("Team() of Team")
@@ -109,8 +109,8 @@ def test_methods_properties_and_constants_stay() -> None:
     assert team.limit_of("cpu") == 3
 
 
-def test_an_unset_field_holds_proto3s_default() -> None:
-    """What is not given is empty, or None where the annotation allows it, and takes no bytes."""
+def test_unset_field_has_the_proto3_default() -> None:
+    """It is empty, or None if the annotation allows it, and takes no bytes."""
     team = Team()
     assert (team.members, team.limits, team.owner, team.note) == ([], {}, None, None)
     assert team.state is State.UNKNOWN
@@ -120,14 +120,13 @@ def test_an_unset_field_holds_proto3s_default() -> None:
     assert Team().members is not team.members
 
 
-def test_presence_is_kept_for_optional_fields() -> None:
-    """An optional field that is set to its default is not an absent one."""
+def test_optional_field_set_to_its_default_is_present() -> None:
     assert decode(Team, encode(Team(note=""))).note == ""
     assert decode(Team, encode(Team(note=None))).note is None
 
 
-def test_an_unknown_enum_number_is_kept() -> None:
-    """A number without a member becomes a member without a name, of an IntEnum as of betterproto2's own."""
+def test_unknown_enum_number_is_kept() -> None:
+    """It becomes a member without a name, in an IntEnum as in betterproto2's own enums."""
     for read in (lambda data: cast("Any", Team).parse(data), lambda data: decode(Team, data)):
         team = read(b"\x20\x07\x5a\x01\x09")
         assert isinstance(team.state, State)
@@ -136,8 +135,8 @@ def test_an_unknown_enum_number_is_kept() -> None:
         assert encode(team) == b"\x20\x07\x5a\x01\x09"
 
 
-def test_classes_inside_a_function_work() -> None:
-    """Names of the function are found, and those of messages that come only after their use."""
+def test_messages_can_be_declared_inside_a_function() -> None:
+    """Local names are found, including messages that are declared after their use."""
 
     @message
     class Leaf:
@@ -162,8 +161,8 @@ def test_classes_inside_a_function_work() -> None:
     assert decode(Tree, encode(tree)) == tree
 
 
-def test_annotations_that_are_no_strings_work() -> None:
-    """Without `from __future__ import annotations` declarations mean the same, forward ones in quotes."""
+def test_evaluated_annotations_work() -> None:
+    """Without `from __future__ import annotations` declarations mean the same. Forward references are in quotes."""
     code = """
 from typing import Optional
 import betterproto2
@@ -185,7 +184,7 @@ assert Node.parse(bytes(node)) == decode(Node, encode(node)) == node
 
 
 def declares(body: str) -> Callable[[], object]:
-    """A declaration of a class Wrong with this body."""
+    """Return a declaration of a class Wrong with this body."""
     text = f"@message\nclass Wrong:\n    {body}\n"
     names: dict[str, object] = {
         "message": message, "field": field, "enum": enum, "Any": Any, "Person": Person, "__name__": __name__,
@@ -224,16 +223,16 @@ def declares(body: str) -> Callable[[], object]:
         ("a: no.such = field(1)", "invalid annotation"),
     ],
 )
-def test_a_wrong_declaration_fails_where_it_stands(body: str, said: str) -> None:
-    """The error names the class, the field and the value, and shows what would be right."""
+def test_invalid_declaration_fails_at_once(body: str, said: str) -> None:
+    """The error names the class, the field and the value, and shows a valid form."""
     with pytest.raises(DeclarationError) as caught:
         declares(body)()
     assert said in str(caught.value)
     assert "Wrong" in str(caught.value)
 
 
-def test_a_message_does_not_inherit_fields() -> None:
-    """Protobuf has no inheritance; the error says what to write instead."""
+def test_messages_do_not_inherit_fields() -> None:
+    """Protobuf has no inheritance. The error names the alternative."""
     with pytest.raises(DeclarationError, match=r"Boss.*use a field instead: `person: Person = field\(1\)`"):
 
         @message
@@ -241,7 +240,7 @@ def test_a_message_does_not_inherit_fields() -> None:
             rank: int = field(1)
 
 
-def test_a_name_is_a_protobuf_name() -> None:
+def test_name_must_be_a_protobuf_name() -> None:
     """A full name that no type_url could carry is refused."""
     with pytest.raises(DeclarationError, match=r"acme.v1.Team"):
 
@@ -250,8 +249,8 @@ def test_a_name_is_a_protobuf_name() -> None:
             pass
 
 
-def test_a_forward_name_that_never_comes_is_named() -> None:
-    """A message that an annotation names and nobody declares is an error of the field, at first use."""
+def test_unresolved_forward_reference_is_named() -> None:
+    """The error names the field, at its first use."""
 
     @message
     class Hopeful:
@@ -261,7 +260,7 @@ def test_a_forward_name_that_never_comes_is_named() -> None:
         encode(Hopeful())
 
 
-def test_a_message_without_fields_is_legal() -> None:
+def test_message_without_fields_is_valid() -> None:
     """Some types need no payload but themselves."""
 
     @message
@@ -273,7 +272,7 @@ def test_a_message_without_fields_is_legal() -> None:
 
 
 def test_mypy_knows_fields_and_constructor() -> None:
-    """A type checker accepts what works and refuses what does not, in strict mode."""
+    """A type checker in strict mode accepts valid uses and rejects invalid ones."""
     sample = Path(__file__).parents[1] / "typing" / "declared_message.py"
     command = [sys.executable, "-m", "mypy", "--strict", "--warn-unused-ignores", str(sample)]
     done = subprocess.run(command, cwd=sample.parents[2], capture_output=True, text=True, check=False)

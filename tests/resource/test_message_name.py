@@ -1,4 +1,4 @@
-"""What messages are called in protobuf: after their types, and never after their classes or modules."""
+"""The protobuf names of messages: derived from their types, never from their classes or modules."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def names(*types: ResourceType[Any]) -> list[str]:
     return [each.full_name for each in describe(types).messages]
 
 
-def test_a_declared_message_is_called_after_its_type() -> None:
-    """Whatever its class and its module are called: both can change."""
+def test_declared_message_is_named_after_its_type() -> None:
+    """The names of its class and module don't matter, because both can change."""
 
     @message
     class Staff:
@@ -28,11 +28,11 @@ def test_a_declared_message_is_called_after_its_type() -> None:
     team = ResourceType("staff", "v1", "Team", Staff)
     assert (team.type_url, full_name(Staff)) == ("type.googleapis.com/staff.v1.Team", "staff.v1.Team")
     assert ResourceType("staff", "v1", "Team", Staff).type_url == team.type_url
-    assert module_name(Staff) == f"{__name__}.test_a_declared_message_is_called_after_its_type.Staff"
+    assert module_name(Staff) == f"{__name__}.test_declared_message_is_named_after_its_type.Staff"
 
 
-def test_a_class_of_two_types_needs_a_name() -> None:
-    """The declaration of the second type says so, with the right form."""
+def test_class_of_two_types_needs_a_name() -> None:
+    """The declaration of the second type fails, and the error shows the right form."""
 
     @message
     class Shared:
@@ -54,8 +54,8 @@ def test_a_class_of_two_types_needs_a_name() -> None:
     assert urls == {"type.googleapis.com/staff.Named"}
 
 
-def test_a_message_within_another_one_is_called_after_that() -> None:
-    """Two classes of one name are told apart, and one that has a name keeps it."""
+def test_nested_message_is_named_after_its_parent() -> None:
+    """Two classes with the same name are told apart. A class with an explicit name keeps it."""
 
     def declared() -> type[Any]:
         @message
@@ -81,7 +81,7 @@ def test_a_message_within_another_one_is_called_after_that() -> None:
 
 
 def test_generated_messages_keep_their_names() -> None:
-    """Those of their packages' .proto files."""
+    """The names are those of their .proto files."""
     assert full_name(Id) == "headway.resource.v1.ID"
     assert full_name(WatchEventUpsert) == "headway.resource.v1.WatchEvent.Upsert"
     assert full_name(ProtobufAny) == "google.protobuf.Any"

@@ -1,4 +1,4 @@
-"""Names: which are legal, and what is said of those that aren't."""
+"""Valid names, and the errors for invalid ones."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LETTERS = string.ascii_lowercase + string.digits
 
 
 def is_name(text: str) -> bool:
-    """The rule, said slowly: a DNS label."""
+    """Return True if the text is a DNS label, by an independent implementation of the rule."""
     if not 1 <= len(text) <= 63:
         return False
     if any(each not in LETTERS + "-" for each in text):
@@ -28,8 +28,8 @@ def is_name(text: str) -> bool:
 @example("a\n")
 @example("-")
 @example("٣")
-def test_a_name_is_a_dns_label(text: str) -> None:
-    """Nothing else is a name, and what is refused is quoted."""
+def test_name_must_be_a_dns_label(text: str) -> None:
+    """Any other text is refused, and the error quotes it."""
     problem = name_problem("name", text)
     assert (problem is None) is is_name(text)
     if problem:
@@ -50,8 +50,7 @@ def test_a_name_is_a_dns_label(text: str) -> None:
         ),
     ],
 )
-def test_a_bad_name_is_refused_by_its_field_and_value(value: object, said: str) -> None:
-    """The sentence says what would be right."""
+def test_invalid_name_error_has_field_value_and_rule(value: object, said: str) -> None:
     assert name_problem("partition", value) == said
 
 
@@ -59,8 +58,7 @@ def test_a_bad_name_is_refused_by_its_field_and_value(value: object, said: str) 
     "parts",
     [("staff", "v1", "Team"), ("my_group2", "v2beta1", "T2"), ("ab", "v10", "HTTPRoute"), ("a_", "v0", "Ab")],
 )
-def test_a_type_has_a_snake_case_group_a_version_and_a_pascal_case_kind(parts: tuple[str, str, str]) -> None:
-    """These are right."""
+def test_type_name_has_a_snake_case_group_a_version_and_a_pascal_case_kind(parts: tuple[str, str, str]) -> None:
     assert type_problem(*parts) is None
 
 
@@ -82,15 +80,15 @@ GROUP, VERSION, KIND = (
         (("staff", "v1", ["Team"]), "kind must be a string, not ['Team']"),
     ],
 )
-def test_a_bad_type_name_is_refused_by_its_part(parts: tuple[object, object, object], said: str) -> None:
-    """The part that is wrong is the one that is named; digits are ASCII's."""
+def test_invalid_type_name_error_names_the_part(parts: tuple[object, object, object], said: str) -> None:
+    """Digits must be ASCII."""
     problem = type_problem(*parts)
     assert problem is not None
     assert said in problem
 
 
-def test_something_close_is_proposed_and_everything_else_listed() -> None:
-    """A typo gets its word, a wild guess the list, and where nothing is known nothing is said."""
+def test_did_you_mean_proposes_a_close_name_or_lists_all() -> None:
+    """A typo gets its correction, and a wild guess the list. Without known names the hint is empty."""
     assert did_you_mean("tema", ["team", "account"]) == "; did you mean 'team'?"
     assert did_you_mean("zzz", ["team", "account"]) == "; known: account, team"
     assert did_you_mean("zzz", []) == ""

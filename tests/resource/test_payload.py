@@ -1,4 +1,4 @@
-"""The compiled codecs, held against betterproto2's own bytes() and parse."""
+"""The compiled codecs, compared with betterproto2's own bytes() and parse."""
 
 import copy
 import datetime
@@ -49,7 +49,7 @@ class Part:
 
 @message
 class Every:
-    """A field of every kind there is; some numbers need a tag of two bytes or more."""
+    """A field of every kind. Some numbers need a tag of two bytes or more."""
 
     text: str = field(1)
     blob: bytes = field(2)
@@ -175,27 +175,26 @@ messages = every | resources | events
 
 
 def its_own(cls: type[Any], data: bytes) -> Any:
-    """The message as betterproto2 reads it."""
+    """Return the message as betterproto2 reads it."""
     return cast("Any", cls).parse(data)
 
 
 @given(messages)
-def test_bytes_are_those_of_betterproto2(original: Any) -> None:
-    """Both write the same bytes, so that a peer or a comparison of encodings can't tell which it was."""
+def test_encoding_equals_betterproto2(original: Any) -> None:
     assert encode(original) == bytes(original)
 
 
 @given(messages)
-def test_what_one_writes_the_other_reads(original: Any) -> None:
-    """A message comes back equal whoever wrote and whoever read it."""
+def test_codec_and_betterproto2_read_each_others_bytes(original: Any) -> None:
+    """A message is equal after a round trip, whichever wrote and whichever read it."""
     cls = type(original)
     assert equal(decode(cls, bytes(original)), original)
     assert equal(its_own(cls, encode(original)), original)
 
 
 @given(messages)
-def test_a_copy_is_equal_and_shares_nothing_that_changes(original: Any) -> None:
-    """Changing every list, map and message of a copy leaves the original as it was."""
+def test_copy_is_equal_and_shares_no_mutable_part(original: Any) -> None:
+    """Changing every list, map and message of a copy leaves the original unchanged."""
     before = encode(original)
     copied = copy_message(original)
     assert copied is not original
@@ -205,7 +204,7 @@ def test_a_copy_is_equal_and_shares_nothing_that_changes(original: Any) -> None:
 
 
 def shared(left: Any, right: Any) -> bool:
-    """Whether two equal structures have a changeable part in common."""
+    """Return True if two equal structures share a mutable part."""
     if isinstance(left, (list, dict, betterproto2.Message)) and left is right:
         return True
     if isinstance(left, list):
@@ -218,14 +217,14 @@ def shared(left: Any, right: Any) -> bool:
 
 
 @given(st.sampled_from([Every, Resource, WatchEvent, Status]), st.binary(max_size=60))
-def test_any_bytes_decode_or_are_a_payload_error(cls: type[Any], data: bytes) -> None:
-    """Random bytes never fail in another way, and what they decode to survives another round."""
+def test_random_bytes_decode_or_raise_payload_error(cls: type[Any], data: bytes) -> None:
+    """The decoded message survives another round trip."""
     survives(cls, data)
 
 
 @given(messages, st.data())
-def test_mutated_bytes_decode_or_are_a_payload_error(original: Any, draw: st.DataObject) -> None:
-    """The same holds for messages that were cut, or changed in a byte or two."""
+def test_mutated_bytes_decode_or_raise_payload_error(original: Any, draw: st.DataObject) -> None:
+    """The bytes are messages that were cut, or changed in a byte or two."""
     data = bytearray(encode(original))
     for _ in range(draw.draw(st.integers(0, 2))):
         if data:
@@ -242,8 +241,8 @@ def survives(cls: type[Any], data: bytes) -> None:
 
 
 @given(resources, st.lists(st.tuples(st.integers(900, 910), blob), max_size=3))
-def test_unknown_fields_go_through(original: Resource, unknown: list[tuple[int, bytes]]) -> None:
-    """What a newer peer has added comes out as it came in, from nested messages too, and copies keep it."""
+def test_unknown_fields_are_preserved(original: Resource, unknown: list[tuple[int, bytes]]) -> None:
+    """A newer peer's fields survive in nested messages and in copies, too."""
     extra = b"".join(varint(number << 3 | 2) + varint(len(value)) + value for number, value in unknown)
     inner = encode(original) + extra
     data = b"\x0a" + varint(len(inner)) + inner + extra
@@ -255,50 +254,49 @@ def test_unknown_fields_go_through(original: Resource, unknown: list[tuple[int, 
     assert equal(read, WatchEventUpsert(resource=original)) == (not extra)
 
 
-def test_a_wrong_wire_type_is_an_unknown_field() -> None:
-    """A field that comes in another form than its own is kept and not read, as protobuf does it."""
+def test_field_with_a_wrong_wire_type_is_unknown() -> None:
+    """It is kept and not read, as in protobuf."""
     data = b"\x08\x05\x12\x01x"
     read = decode(Type, data)
     assert read == Type(group_version="x")
     assert encode(read) == b"\x12\x01x\x08\x05"
 
 
-def test_groups_of_old_are_kept() -> None:
-    """A group that nobody knows is skipped as one, and comes out whole."""
+def test_unknown_groups_are_preserved() -> None:
+    """A group is skipped as a unit, and written whole."""
     data = b"\x0a\x01a" + b"\x9b\x06" + b"\x0a\x01z" + b"\x9c\x06"
     read = decode(Type, data)
     assert read.group == "a"
     assert encode(read) == data
 
 
-def test_packed_and_unpacked_are_both_read() -> None:
+def test_packed_and_unpacked_fields_are_read() -> None:
     """A repeated number may come in one piece, in many, or mixed."""
     assert decode(Every, b"\xfa\x01\x02\x01\x02\xf8\x01\x03\xfa\x01\x01\x04").ints == [1, 2, 3, 4]
     fixed = (5).to_bytes(8, "little")
     assert decode(Every, b"\x99\x02" + fixed + b"\x9a\x02\x10" + fixed + fixed).fixeds == [5, 5, 5]
 
 
-def test_fields_may_come_in_any_order_and_the_last_wins() -> None:
-    """The decoder's order is a guess, not a condition."""
+def test_fields_are_read_in_any_order_and_the_last_wins() -> None:
+    """The decoder expects an order only for speed."""
     read = decode(Type, b"\x1a\x01k\x0a\x01a\x12\x01v\x0a\x01b")
     assert read == Type(group="b", group_version="v", kind="k")
 
 
-def test_the_last_arm_of_a_oneof_wins() -> None:
-    """Of two arms the first is forgotten: a oneof holds one."""
+def test_last_arm_of_a_oneof_wins() -> None:
     read = decode(WatchEvent, b"\x0a\x00\x12\x00")
     assert betterproto2.which_one_of(read, "event") == ("delete", WatchEventDelete())
 
 
-def test_a_map_entry_without_key_or_value_holds_the_empty_ones() -> None:
-    """Other writers leave out what is empty; a message is then an empty one, not None."""
+def test_missing_key_or_value_of_a_map_entry_is_empty() -> None:
+    """Other writers leave out empty values. A missing message is an empty one, not None."""
     read = decode(Resource, b"\x2a\x00\x32\x03\x0a\x01a")
     assert read.metadata == {"": ""}
     assert read.status == {"a": Status()}
 
 
-def test_nan_equals_itself_and_presence_counts() -> None:
-    """Two messages are equal when nobody could tell one from the other."""
+def test_nan_equals_itself_and_presence_is_compared() -> None:
+    """Two messages are equal if they cannot be distinguished."""
     assert equal(Part(weight=math.nan), Part(weight=math.nan))
     assert not equal(Part(weight=math.nan), Part(weight=1.0))
     assert not equal(Every(maybe_double=math.nan), Every())
@@ -310,7 +308,7 @@ def test_nan_equals_itself_and_presence_counts() -> None:
 
 @dataclass(eq=False, repr=False)
 class Odd(betterproto2.Message):
-    """A class with bytes of its own, as only betterproto2 itself can treat it."""
+    """A class with its own encoding, which only betterproto2 can handle."""
 
     name: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)  # noqa: RUF009 - as generated
 
@@ -323,8 +321,8 @@ class HasOdd:
     odd: Odd | None = field(1)
 
 
-def test_an_odd_class_goes_by_its_own_ways() -> None:
-    """Where a class has its own way of being written, that way is taken, inside other messages too."""
+def test_class_with_its_own_encoding_keeps_it() -> None:
+    """This holds inside other messages, too."""
     assert not codec_of(Odd).compiled
     assert codec_of(HasOdd).compiled
     assert encode(HasOdd(odd=Odd(name="x"))) == b"\x0a\x05\x0a\x03odd"
@@ -337,14 +335,14 @@ def test_an_odd_class_goes_by_its_own_ways() -> None:
         decode(HasOdd, b"\x0a\x03\x0a\x01\xff")
 
 
-def test_the_classes_of_the_schema_are_compiled() -> None:
-    """None of Headway's own messages falls back to the slow way unseen."""
+def test_schema_classes_are_compiled() -> None:
+    """None of Headway's own messages uses the slow fallback."""
     for cls in (Resource, WatchEvent, Status, Every):
         assert codec_of(cls).compiled
 
 
 def test_decoded_messages_share_their_keys() -> None:
-    """A decoded instance takes no more memory than a constructed one: its attributes have the same order."""
+    """A decoded instance takes no more memory than a constructed one, because its attributes have the same order."""
     read = decode(Type, b"\x1a\x01k")
     assert list(vars(read)) == list(vars(Type(kind="k")))
     assert list(vars(copy.copy(read))) == list(vars(copy_message(read)))

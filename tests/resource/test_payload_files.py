@@ -1,4 +1,4 @@
-"""Payloads as protobuf's own library knows them by the descriptors that are made of them."""
+"""Payloads read by protobuf's own library from their generated descriptors."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SERVICES = (files("headway._gen") / "descriptors.bin").read_bytes()
 
 
 def pool_of(registry: Registry, known: DescribedFiles | None = None) -> DescriptorPool:
-    """Protobuf's own pool, with the files of a registry's payloads; it refuses one that isn't whole."""
+    """Return protobuf's own pool with the files of a registry's payloads. It refuses an incomplete file."""
     known = known or DescribedFiles.of_set(SERVICES)
     pool = DescriptorPool()
     for each in FileDescriptorSet.FromString(SERVICES).file:
@@ -53,14 +53,13 @@ THEIRS = GetMessageClass(POOL.FindMessageTypeByName(EVERY.type_url.rpartition("/
 
 @settings(suppress_health_check=[HealthCheck.too_slow])
 @given(every)
-def test_protobuf_reads_and_writes_every_kind_of_field_by_its_descriptor(value: Every) -> None:
-    """What it has read it writes, and that is the value again."""
+def test_protobuf_round_trips_every_kind_of_field_by_its_descriptor(value: Every) -> None:
     theirs = THEIRS.FromString(encode(value))
     assert equal(decode(Every, theirs.SerializeToString()), value)
 
 
-def test_a_field_that_may_be_absent_is_told_apart_from_an_empty_one() -> None:
-    """As proto3 has it: by a oneof of its own."""
+def test_absent_field_differs_from_an_empty_one() -> None:
+    """proto3 uses a oneof of its own for such a field."""
     absent, empty = THEIRS.FromString(encode(Every())), THEIRS.FromString(encode(Every(maybe_text="", maybe_int=0)))
     assert [absent.HasField(name) for name in ("maybe_text", "maybe_int")] == [False, False]
     assert [empty.HasField(name) for name in ("maybe_text", "maybe_int")] == [True, True]
@@ -101,8 +100,8 @@ class Shelf:
     number: int = field(2)
 
 
-def test_messages_that_hold_each_other_share_a_file_and_values_of_one_name_do_not_clash() -> None:
-    """The values of two enums, one of them with an alias, of which 0 comes first; a name that is not ASCII."""
+def test_mutually_recursive_messages_share_a_file_without_clashes() -> None:
+    """The file has two enums with equal value names, one with an alias whose first value is 0, and a non-ASCII name."""
     pool = pool_of(registry(Pot=Pot))
     pot = GetMessageClass(pool.FindMessageTypeByName("paint.Pot"))
     assert pool.FindFileContainingSymbol("paint.Pot") is pool.FindFileContainingSymbol("paint.Lid")
@@ -116,8 +115,8 @@ def test_messages_that_hold_each_other_share_a_file_and_values_of_one_name_do_no
     assert [each.name for each in pool.FindEnumTypeByName("paint.ColorEnum.Color").values] == names
 
 
-def test_packages_that_hold_each_other_are_described_as_far_as_files_can_import() -> None:
-    """A message within another one is found there; what a file can't import is bytes, and is kept."""
+def test_cyclic_packages_are_described_as_far_as_imports_allow() -> None:
+    """A nested message is found. A field whose type cannot be imported is described as bytes, and kept."""
     pool = pool_of(registry(Pot=Pot, Print=Print))
     assert pool.FindMessageTypeByName("paint.Pot.Label.Print").containing_type.name == "Label"
     shelf = GetMessageClass(pool.FindMessageTypeByName("store.Shelf"))
@@ -126,8 +125,8 @@ def test_packages_that_hold_each_other_are_described_as_far_as_files_can_import(
     assert (theirs.number, theirs.SerializeToString()) == (2, encode(given))
 
 
-def test_what_the_server_describes_already_is_imported_and_a_oneof_is_one() -> None:
-    """A payload that holds a reference; and a generated one that the server is told nothing of."""
+def test_known_files_are_imported_and_oneofs_are_kept() -> None:
+    """Cases: a payload with a reference, and a generated one of which the server has no description."""
 
     @message(name="test.Link")
     class Link:
@@ -146,7 +145,7 @@ def test_what_the_server_describes_already_is_imported_and_a_oneof_is_one() -> N
     assert {"upsert", "delete"} <= {each.name for each in event.field if each.HasField("oneof_index")}
 
 
-def test_two_classes_of_one_name_are_one() -> None:
+def test_classes_with_the_same_name_are_one_message() -> None:
     """A type URL can't tell them apart either."""
     first: type[Any] = message(name="test.Same")(type("Same", (), {"__annotations__": {"a": str}, "a": field(1)}))
     second: type[Any] = message(name="test.Same")(type("Same", (), {"__annotations__": {"b": int}, "b": field(2)}))

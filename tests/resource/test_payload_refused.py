@@ -1,4 +1,4 @@
-"""What the compiled codecs refuse, and how they say it."""
+"""Input that the compiled codecs refuse, and their errors."""
 
 import datetime
 from typing import Any, cast
@@ -48,16 +48,15 @@ class Whole:
         (b"\x0f", "wire type 7"),
     ],
 )
-def test_malformed_bytes_are_named(data: bytes, said: str) -> None:
-    """The error says of which message, in which field, what is wrong."""
+def test_error_for_malformed_bytes_names_message_and_field(data: bytes, said: str) -> None:
     with pytest.raises(PayloadError) as caught:
         decode(Resource, data)
     assert said in str(caught.value)
 
 
 @pytest.mark.parametrize("inner", [b"\x11\x00\x00\x00", b"\x18\x80", b"\x19\x00", b"\x1a\x05"])
-def test_a_nested_value_may_not_reach_over_its_message(inner: bytes) -> None:
-    """A number, known or not, that ends only in what follows its message is truncated."""
+def test_nested_value_beyond_the_end_of_its_message_is_refused(inner: bytes) -> None:
+    """A number, known or unknown, that ends after its message is truncated."""
     data = b"\x8a\x01" + varint(len(inner)) + inner
     with pytest.raises(PayloadError, match=r"not a valid Whole: part.*ends too early"):
         decode(Whole, data + b"\x0a\x0a0123456789")
@@ -69,8 +68,8 @@ class Nested:
     inners: "dict[int, Nested]" = field(2)
 
 
-def test_nesting_is_bounded() -> None:
-    """A message of a few kilobytes can't exhaust the stack: past 100 levels it is malformed."""
+def test_nesting_of_messages_is_bounded() -> None:
+    """A message of a few kilobytes can't exhaust the stack: beyond 100 levels it is malformed."""
     messages = b""
     for _ in range(2000):
         messages = b"\x0a" + varint(len(messages)) + messages
@@ -88,8 +87,7 @@ def nested_in_maps(levels: int) -> bytes:
     return data
 
 
-def test_a_value_that_does_not_fit_is_named() -> None:
-    """An encoder says which field of which message holds what it can't."""
+def test_error_for_an_unencodable_value_names_message_and_field() -> None:
     wrong: list[tuple[Any, str]] = [
         (Part(name=cast("Any", 3)), "Part.name has the invalid value 3: expected str"),
         (Whole(int32=1 << 31), "Whole.int32 has the invalid value 2147483648: it does not fit into 32 bits"),

@@ -1,4 +1,4 @@
-"""Types as another program rebuilds them of their description."""
+"""Types that another program rebuilds from their description."""
 
 import re
 
@@ -14,8 +14,8 @@ from tests.manifest.messages import EVERY, REGISTRY, Every, every
 REBUILT: Registry = rebuild(decode(types_pb.ListResponse, encode(describe(REGISTRY))))
 
 
-def test_a_rebuilt_type_has_the_name_the_scope_and_the_url_of_the_original() -> None:
-    """All that is stored with a payload is the same, so that both programs mean one type."""
+def test_rebuilt_type_has_name_scope_and_url_of_the_original() -> None:
+    """All that is stored with a payload is the same, so both programs mean one type."""
     rebuilt = sorted(REBUILT, key=lambda each: each.name)
     said = [(type.name, type.scope, type.type_url, type.payload.__name__, type.columns) for type in rebuilt]
 
@@ -27,7 +27,7 @@ def test_a_rebuilt_type_has_the_name_the_scope_and_the_url_of_the_original() -> 
 
 @settings(suppress_health_check=[HealthCheck.too_slow])
 @given(every)
-def test_a_payload_of_any_kind_reads_alike_by_its_rebuilt_class(value: Every) -> None:
+def test_rebuilt_class_reads_every_payload_like_the_original(value: Every) -> None:
     """The manifest, protobuf's JSON and the bytes are those of the original class."""
     ours = EVERY.new("a", value)
     theirs = REBUILT.resolve(EVERY.name).view(ours.message())
@@ -40,8 +40,8 @@ def test_a_payload_of_any_kind_reads_alike_by_its_rebuilt_class(value: Every) ->
 
 @settings(suppress_health_check=[HealthCheck.too_slow])
 @given(every)
-def test_a_manifest_is_loaded_alike_by_a_rebuilt_class(value: Every) -> None:
-    """What a program without the classes would store is what one with them would."""
+def test_rebuilt_class_loads_manifests_like_the_original(value: Every) -> None:
+    """A program stores the same with and without the classes."""
     text = manifest.dump(EVERY.new("a", value))
 
     (theirs,), (ours,) = manifest.load(text, REBUILT), manifest.load(text, REGISTRY)
@@ -49,8 +49,8 @@ def test_a_manifest_is_loaded_alike_by_a_rebuilt_class(value: Every) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "a b", "class", "_betterproto", "__init__", "x=print(1), y", "parse", "é\n"])
-def test_a_field_can_not_be_named_what_python_would_take_for_something_else(name: str) -> None:
-    """The names come from a server, and end up in code: only plain ones do."""
+def test_unsafe_field_names_are_refused(name: str) -> None:
+    """The names come from a server and end up in code, so only plain ones are allowed."""
     field = types_pb.Field(name=name, number=1, kind="string")
     description = types_pb.ListResponse(messages=[types_pb.Message(full_name="a.B", fields=[field])])
 
@@ -59,8 +59,7 @@ def test_a_field_can_not_be_named_what_python_would_take_for_something_else(name
 
 
 @pytest.mark.parametrize("name", ["", "a b", "__new__"])
-def test_a_member_of_an_enum_can_not_be_named_so_either(name: str) -> None:
-    """Nor can a message be."""
+def test_unsafe_enum_member_and_message_names_are_refused(name: str) -> None:
     value = types_pb.EnumValue(name=name, number=0)
     for description in (
         types_pb.ListResponse(enums=[types_pb.Enum(name="E", values=[value])]),
@@ -70,8 +69,8 @@ def test_a_member_of_an_enum_can_not_be_named_so_either(name: str) -> None:
             rebuild(description)
 
 
-def test_a_description_that_makes_no_sense_is_refused() -> None:
-    """A server of another time can't end the program in an odd place."""
+def test_invalid_description_is_refused() -> None:
+    """A server of another version must not crash the program in an unexpected place."""
     field = types_pb.Field(name="x", number=1, kind="int7")
     description = types_pb.ListResponse(messages=[types_pb.Message(full_name="a.B", fields=[field])])
 
@@ -80,7 +79,7 @@ def test_a_description_that_makes_no_sense_is_refused() -> None:
 
 
 def requiring(*held: tuple[int, ...], shape: types_pb.Shape = types_pb.Shape.SINGLE) -> types_pb.ListResponse:
-    """Messages m0, m1, … by the places of those that each requires."""
+    """Return messages m0, m1, … that require each other. Each is given the places of those that it requires."""
     messages = [
         types_pb.Message(
             full_name=f"a.m{place}",
@@ -95,7 +94,7 @@ def requiring(*held: tuple[int, ...], shape: types_pb.Shape = types_pb.Shape.SIN
 
 
 def a_type_of(description: types_pb.ListResponse) -> types_pb.ListResponse:
-    """With a type whose payload is the first message."""
+    """Return a description with a type whose payload is the first message."""
     name = types_pb.ResourceType(scope=types_pb.Scope.NAMESPACE, message=0)
     name.type = TypeName("tests", "v1", "Deep").message()
     description.types.append(name)
@@ -116,21 +115,21 @@ CHAIN = [(place + 1,) for place in range(100_000)]
         ([(7,)], "list index out of range"),
     ],
 )
-def test_a_message_that_needs_itself_or_too_much_is_refused(held: list[tuple[int, ...]], said: str) -> None:
-    """It could not be made: a server that says so must not end its client by a recursion, or fill its memory."""
+def test_message_that_requires_itself_or_too_many_others_is_refused(held: list[tuple[int, ...]], said: str) -> None:
+    """It could not be constructed. A server must not be able to end its client by recursion, or fill its memory."""
     with pytest.raises(PayloadError, match=re.escape(said)):
         rebuild(a_type_of(requiring(*held)))
 
 
 @pytest.mark.parametrize("held", [[(1, 2), (3,), (3, 1), ()], [*((place + 1,) for place in range(99)), ()]])
-def test_what_a_message_requires_is_made_with_it(held: list[tuple[int, ...]]) -> None:
-    """As deep as may be, and the same one in two places."""
+def test_required_messages_are_constructed_with_their_parent(held: list[tuple[int, ...]]) -> None:
+    """Cases: the greatest depth, and one message in two places."""
     type = rebuild(a_type_of(requiring(*held))).resolve(TypeName("tests", "v1", "Deep"))
     assert encode(type.payload()) == b""
 
 
 @pytest.mark.parametrize("shape", [types_pb.Shape.OPTIONAL, types_pb.Shape.REPEATED])
-def test_a_message_may_hold_itself_where_it_need_not(shape: types_pb.Shape) -> None:
-    """As a tree does."""
+def test_message_may_contain_itself_in_an_optional_field(shape: types_pb.Shape) -> None:
+    """A tree does."""
     type = rebuild(a_type_of(requiring((0,), shape=shape))).resolve(TypeName("tests", "v1", "Deep"))
     assert encode(type.payload()) == b""

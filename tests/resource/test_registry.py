@@ -23,8 +23,8 @@ from tests.helpers.declared import NOTE, NOTE_V2, TYPES, Memo, Note, registry
 BUILTIN = [TOMBSTONE, PARTITION, NAMESPACE]
 
 
-def test_what_is_registered_is_resolved_by_its_exact_name() -> None:
-    """And is what the registry iterates over, in the order in which it came."""
+def test_registered_types_are_resolved_by_exact_name() -> None:
+    """The registry iterates over them in the order of their registration."""
     known = registry()
     assert list(known) == [*BUILTIN, *TYPES]
     for type in TYPES:
@@ -44,15 +44,14 @@ def test_what_is_registered_is_resolved_by_its_exact_name() -> None:
         ),
     ],
 )
-def test_what_is_not_registered_is_refused_with_what_is(name: TypeName, said: str) -> None:
-    """The name, and the one that was probably meant."""
+def test_unregistered_name_is_refused_with_a_suggestion(name: TypeName, said: str) -> None:
     with pytest.raises(InvalidArgument) as caught:
         registry().resolve(name)
     assert str(caught.value).startswith(said)
 
 
-def test_a_registry_has_the_types_of_headway_itself() -> None:
-    """Tombstones, which are proposed to nobody, partitions and namespaces; their groups are taken."""
+def test_registry_contains_the_built_in_types() -> None:
+    """These are tombstones, which are never suggested, partitions and namespaces. Their groups are reserved."""
     said = r"^type tests\.v1\.Note is not registered; known: tenancy\.v1\.Namespace, tenancy\.v1\.Partition$"
     with pytest.raises(InvalidArgument, match=said):
         Registry().resolve(NOTE.name)
@@ -61,8 +60,8 @@ def test_a_registry_has_the_types_of_headway_itself() -> None:
             Registry().register(ResourceType(group, "v1", "Note", Note))
 
 
-def test_further_versions_of_partitions_and_namespaces_can_be_registered() -> None:
-    """With the scope that the kind has, and under its rules: those of the type itself come after them."""
+def test_new_versions_of_partitions_and_namespaces_can_be_registered() -> None:
+    """They have the scope of their kind and its rules. The rules of the type itself follow."""
     seen: list[frozenset[str]] = []
     hooks: Hooks[Note] = Hooks(mutate=lambda unit: seen.append(unit.finalizers))
     known = Registry()
@@ -80,14 +79,14 @@ def test_further_versions_of_partitions_and_namespaces_can_be_registered() -> No
         known.register(ResourceType("tenancy", "v3", "Namespace", Note))
 
 
-def test_every_type_of_a_program_has_a_scope() -> None:
-    """Only a tombstone is where its owner was, whatever that is."""
+def test_every_declared_type_has_a_scope() -> None:
+    """Only a tombstone has none: it is in the units of its owner."""
     with pytest.raises(DeclarationError, match="scope must be CLUSTER, PARTITION or NAMESPACE"):
         Registry().register(ResourceType("tests", "v1", "Note", Note, scope=Scope.UNDEFINED))
 
 
-def test_a_name_is_registered_once() -> None:
-    """The second one is told of the first, and changes nothing."""
+def test_duplicate_name_is_refused() -> None:
+    """The error names the first type, and the registry is unchanged."""
     known = registry()
     again = ResourceType("tests", "v1", "Note", Memo)
     said = r"type tests\.v1\.Note is registered already, with payload Note; use that one, or register this one under"
@@ -98,7 +97,7 @@ def test_a_name_is_registered_once() -> None:
         known.register(NOTE)
 
 
-def test_all_versions_of_a_kind_have_one_scope() -> None:
+def test_all_versions_of_a_kind_must_have_one_scope() -> None:
     """They share one name space."""
     known = Registry()
     known.register(NOTE)
@@ -111,7 +110,7 @@ def test_all_versions_of_a_kind_have_one_scope() -> None:
 
 
 @pytest.mark.parametrize("wrong", [Note, "tests.v1.Note", None])
-def test_only_a_type_is_registered(wrong: object) -> None:
-    """Not its payload, not its name."""
+def test_register_accepts_only_a_type(wrong: object) -> None:
+    """A payload class or a name is refused."""
     with pytest.raises(DeclarationError, match=r"expected a headway\.ResourceType, got"):
         Registry().register(cast("Any", wrong))

@@ -1,4 +1,4 @@
-"""What user code holds: a resource of its own, decoded when it is looked at."""
+"""Resources in user code: private objects, decoded at the first access."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NAMES = st.text(alphabet="abc.-/", min_size=1, max_size=4)
 
 
 def stored_message() -> pb.Resource:
-    """A resource as a store has it."""
+    """Return a resource as a store holds it."""
     data = Note(text="a", lines=["x"], counts={"k": 1})
     condition = Condition(type="ready", resource=NOTE.id("boss").reference())
     return pb.Resource(
@@ -43,8 +43,8 @@ def stored_message() -> pb.Resource:
     )
 
 
-def test_its_parts_are_the_messages() -> None:
-    """Under the names that the field has for them."""
+def test_resource_attributes_are_the_parts_of_its_message() -> None:
+    """They have the field's usual names."""
     resource = NOTE.view(stored_message())
     assert (resource.id, resource.name, resource.uid) == (NOTE.id("one", uid="u"), "one", "u")
     assert (resource.owner, resource.version, resource.generation) == (NOTE.id("boss", uid="b"), "7", "g")
@@ -55,8 +55,8 @@ def test_its_parts_are_the_messages() -> None:
     assert repr(NOTE.new("one")) == "<Resource Note one version=new>"
 
 
-def test_what_is_not_looked_at_costs_nothing() -> None:
-    """Broken bytes hurt nobody who doesn't look at them; who does is told what they should be."""
+def test_unread_data_is_not_decoded() -> None:
+    """Malformed bytes fail only at their first access, with the expected class in the error."""
     message = stored_message()
     message.data = AnyMessage(type_url=NOTE.type_url, value=b"\xff")
     resource = NOTE.view(message)
@@ -66,8 +66,8 @@ def test_what_is_not_looked_at_costs_nothing() -> None:
         _ = resource.data
 
 
-def test_what_is_looked_at_stays_what_it_is() -> None:
-    """The same objects each time, so that changes add up."""
+def test_repeated_access_returns_the_same_objects() -> None:
+    """Changes therefore accumulate."""
     resource = NOTE.view(stored_message())
     resource.data.lines.append("y")
     resource.metadata["more"] = "z"
@@ -77,8 +77,8 @@ def test_what_is_looked_at_stays_what_it_is() -> None:
     assert resource.status is resource.status
 
 
-def test_no_data_is_the_default_payload() -> None:
-    """As for any message that holds nothing."""
+def test_missing_data_is_the_default_payload() -> None:
+    """Any empty message behaves this way."""
     resource = NOTE.view(pb.Resource(id=NOTE.id("one").message()))
     assert resource.data == Note()
     assert (resource.owner, resource.metadata, resource.status) == (None, {}, {})
@@ -100,7 +100,7 @@ def change_everything(resource: Resource[Note]) -> None:
 
 
 def change_message(message: pb.Resource) -> None:
-    """Change every part of it that can be changed."""
+    """Change every mutable part of the message."""
     for id in (message.id, message.owner):
         assert id is not None
         assert id.type is not None
@@ -115,8 +115,8 @@ def change_message(message: pb.Resource) -> None:
     message.data.type_url, message.data.value = "changed", b"changed"
 
 
-def test_changes_stay_with_the_resource_that_they_were_made_in() -> None:
-    """C9: neither the message that it shares nor another resource of the same message sees them."""
+def test_changes_stay_within_their_resource() -> None:
+    """C9: neither the shared message nor another resource of the same message sees them."""
     shared = stored_message()
     mine, theirs = NOTE.view(shared), NOTE.view(shared)
     before = theirs.message()
@@ -129,8 +129,8 @@ def test_changes_stay_with_the_resource_that_they_were_made_in() -> None:
 
 
 @pytest.mark.parametrize("looked_at", [False, True])
-def test_a_message_made_of_it_shares_nothing_that_can_be_changed(looked_at: bool) -> None:
-    """C9: neither with the stored one nor with the resource."""
+def test_message_of_a_resource_shares_no_mutable_part(looked_at: bool) -> None:
+    """C9: it shares none with the stored message and none with the resource."""
     shared = stored_message()
     resource = NOTE.view(shared)
     if looked_at:
@@ -142,7 +142,7 @@ def test_a_message_made_of_it_shares_nothing_that_can_be_changed(looked_at: bool
     assert resource.message() == shared
 
 
-def test_changes_of_data_and_metadata_go_into_the_message_and_those_of_status_do_not() -> None:
+def test_message_contains_changes_of_data_and_metadata_but_not_of_status() -> None:
     """A status is written by its own verb."""
     resource = NOTE.view(stored_message())
     change_everything(resource)
@@ -157,8 +157,7 @@ def test_changes_of_data_and_metadata_go_into_the_message_and_those_of_status_do
     )
 
 
-def test_a_copy_is_another_resource_with_the_changes() -> None:
-    """Which then goes its own way."""
+def test_copy_includes_changes_and_is_independent() -> None:
     resource = NOTE.view(stored_message())
     resource.data.text = "changed"
     other = resource.copy()
@@ -169,8 +168,8 @@ def test_a_copy_is_another_resource_with_the_changes() -> None:
     assert other != resource
 
 
-def test_setting_metadata_takes_a_copy() -> None:
-    """Two resources never share one dict, and any mapping will do."""
+def test_setting_metadata_copies_the_mapping() -> None:
+    """Two resources never share one dict. Any mapping is accepted."""
     one, two = NOTE.view(stored_message()), NOTE.new("two")
     two.metadata = one.metadata
     two.metadata["more"] = "x"
@@ -178,15 +177,15 @@ def test_setting_metadata_takes_a_copy() -> None:
     assert two.message().metadata == {FINALIZERS: "b a", "colour": "red", "more": "x"}
 
 
-def test_setting_data_replaces_it() -> None:
-    """By a payload of the type's own class."""
+def test_setting_data_replaces_the_payload() -> None:
+    """It must be of the type's own class."""
     resource = NOTE.view(stored_message())
     resource.data = Note(text="new")
     assert NOTE.view(resource.message()).data == Note(text="new")
 
 
-def test_equality_is_of_content() -> None:
-    """Looked at or not; and a resource that can be changed is no key of a dict."""
+def test_resources_are_compared_by_content() -> None:
+    """Access to the data doesn't matter. A mutable resource is not hashable."""
     one, two = NOTE.view(stored_message()), NOTE.view(copy_message(stored_message()))
     _ = one.data, one.metadata, one.status
     assert one == two
@@ -198,8 +197,8 @@ def test_equality_is_of_content() -> None:
         hash(one)
 
 
-def test_deletion_is_what_the_store_says() -> None:
-    """Not what somebody has written into the metadata of a copy."""
+def test_deletion_mark_is_that_of_the_store() -> None:
+    """Metadata that was changed in a copy doesn't count."""
     resource = NOTE.view(stored_message())
     resource.metadata[DELETION_TIMESTAMP] = "2024-02-02T10:00:00Z"
     assert not resource.is_deleting
@@ -212,8 +211,8 @@ def test_deletion_is_what_the_store_says() -> None:
 
 
 @given(st.lists(NAMES), st.lists(NAMES))
-def test_finalizers_are_a_set_kept_as_sorted_text(first: list[str], second: list[str]) -> None:
-    """The same set is always the same bytes; none is no key."""
+def test_finalizers_are_a_set_stored_as_sorted_text(first: list[str], second: list[str]) -> None:
+    """The same set always has the same bytes. An empty set has no key."""
     resource = NOTE.new("one")
     resource.finalizers = first
     assert resource.finalizers == set(first)
@@ -226,8 +225,8 @@ def test_finalizers_are_a_set_kept_as_sorted_text(first: list[str], second: list
     assert finalizers(metadata) == set(second)
 
 
-def test_foreign_text_of_finalizers_is_read_as_a_set() -> None:
-    """Any blanks between them, any order."""
+def test_finalizers_text_of_other_writers_is_read_as_a_set() -> None:
+    """Any whitespace may separate them, in any order."""
     assert finalizers({FINALIZERS: " b  a\tb\n"}) == {"a", "b"}
     assert finalizers({}) == finalizers({FINALIZERS: " "}) == frozenset()
 
@@ -241,8 +240,8 @@ def test_foreign_text_of_finalizers_is_read_as_a_set() -> None:
         ([" a"], "finalizer ' a' must be a name without blanks"),
     ],
 )
-def test_a_finalizer_that_would_not_come_back_as_itself_is_refused(names: object, said: str) -> None:
-    """A string is no set of names (it would be one of letters), and a blank would make two of one."""
+def test_finalizer_that_would_not_round_trip_is_refused(names: object, said: str) -> None:
+    """A string is not a set of names (it would be one of letters), and a blank would split a name in two."""
     resource = NOTE.new("one")
     with pytest.raises(InvalidArgument) as caught:
         resource.finalizers = cast("Any", names)

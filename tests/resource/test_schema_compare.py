@@ -1,4 +1,4 @@
-"""Which changes of a message read what was stored before, and what is said of the others."""
+"""Changes of a message: which can read stored data, and the errors for the others."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def differences(stored: type[Any], declared: type[Any]) -> list[str]:
 
 
 def of(annotation: Any, number: int = 1, **rest: Any) -> type[Any]:
-    """A message with one field, called value."""
+    """Return a message with one field, called value."""
 
     class Team:
         value = field(number, **rest)
@@ -105,8 +105,8 @@ class Nameless:
         (of(dict[str, Lead]), of(dict[str, Leader])),
     ],
 )
-def test_changes_that_are_free(stored: type[Any], declared: type[Any]) -> None:
-    """Everything that was stored reads as what it was."""
+def test_compatible_changes_are_accepted(stored: type[Any], declared: type[Any]) -> None:
+    """All stored data still reads as the same values."""
     assert differences(stored, declared) == []
 
 
@@ -140,15 +140,15 @@ def test_changes_that_are_free(stored: type[Any], declared: type[Any]) -> None:
         (of(Color), of(Moved), "expected 1 for RED of Moved as stored, got 5; write RED = 1"),
     ],
 )
-def test_changes_that_would_misread(stored: type[Any], declared: type[Any], said: str) -> None:
-    """Each is named with its type, its field, what was and what is right."""
+def test_incompatible_changes_are_reported(stored: type[Any], declared: type[Any], said: str) -> None:
+    """Each problem names the type, the field, the old declaration and a valid one."""
     found = differences(stored, declared)
     assert len(found) == 1
     assert found[0].startswith(f"staff.v1.Team.value (field 1): {said}")
 
 
-def test_a_field_that_is_gone_must_be_reserved() -> None:
-    """In a nested message as well; with the wrong name it is the wrong number."""
+def test_removed_field_must_be_reserved() -> None:
+    """This holds for nested messages, too. A wrong reserved name means a wrong number."""
     said = "staff.v1.Team.value.login (field 1): expected 'login' as stored, got no such field; declare "
     assert differences(of(Lead), of(Nameless)) == [f"{said}@headway.message(reserved={{1: 'login'}}) for Nameless"]
 
@@ -167,8 +167,8 @@ def test_a_field_that_is_gone_must_be_reserved() -> None:
     assert "give value this number again; the program gives it 3" in differences(of(str), of(str, 3))[0]
 
 
-def test_a_number_with_another_name_must_be_a_rename() -> None:
-    """Nothing else tells a renamed field from another one of the same kind."""
+def test_field_number_with_another_name_must_be_declared_a_rename() -> None:
+    """Nothing else distinguishes a renamed field from another one of the same kind."""
 
     @message
     class Silent:
@@ -180,8 +180,8 @@ def test_a_number_with_another_name_must_be_a_rename() -> None:
     ]
 
 
-def test_a_merged_schema_forgets_no_number() -> None:
-    """A reserved number and a former name are known to the store, whatever later programs declare."""
+def test_merged_schema_keeps_all_numbers() -> None:
+    """The store knows reserved numbers and former names, whatever later programs declare."""
 
     @message
     class First:
@@ -230,8 +230,8 @@ def test_a_merged_schema_forgets_no_number() -> None:
     assert merge_schemas(second, schema(Back)).messages[0].reserved == []
 
 
-def test_fields_of_a_oneof_do_not_come_together_later() -> None:
-    """What was stored beside each other would be read as the later one alone."""
+def test_existing_fields_cannot_become_a_oneof() -> None:
+    """Fields that were stored together would read as the later one alone."""
     apart, together = (schema(of(str)) for _ in range(2))
     for each in (apart, together):
         each.messages[0].fields.append(types_pb.Field(name="other", number=2, kind="string"))
@@ -244,7 +244,7 @@ def test_fields_of_a_oneof_do_not_come_together_later() -> None:
     assert compare_schemas(together, together) == []
 
 
-def test_messages_that_hold_themselves_are_compared() -> None:
+def test_recursive_messages_are_compared() -> None:
     @message
     class Node:
         next: Node | None = field(1)
@@ -260,8 +260,8 @@ def test_messages_that_hold_themselves_are_compared() -> None:
     assert len(merged.messages) == 1
 
 
-def test_names_of_messages_do_not_count() -> None:
-    """A program whose classes were moved and renamed is the same one to a store."""
+def test_message_names_do_not_matter() -> None:
+    """To a store, a program with moved and renamed classes is the same one."""
 
     @message(name="elsewhere.Chief")
     class Chief:
@@ -272,8 +272,8 @@ def test_names_of_messages_do_not_count() -> None:
     assert schema_digest(schema(of(Lead))) != schema_digest(schema(of(Leader)))
 
 
-def test_neither_side_is_newer_between_a_client_and_a_server() -> None:
-    """What one side lacks, and what either could have become, is no difference; what neither could, is."""
+def test_client_and_server_schemas_are_compared_without_direction() -> None:
+    """A difference is only what neither side could have become. A field that one side lacks is not a difference."""
     for one, other in ((of(int), of(int, kind="int32")), (of(Lead), of(Nameless)), (of(Lead), of(Leader))):
         for stored, declared in ((one, other), (other, one)):
             assert compare_schemas(schema(stored), schema(declared), both_ways=True) == []
@@ -281,7 +281,7 @@ def test_neither_side_is_newer_between_a_client_and_a_server() -> None:
         assert len(compare_schemas(schema(stored), schema(declared), both_ways=True)) == 1
 
 
-def test_another_scope_is_a_difference() -> None:
+def test_different_scope_is_a_difference() -> None:
     (found,) = compare_schemas(schema(of(str)), schema(of(str), Scope.CLUSTER))
     assert (found.type, found.field) == ("staff.v1.Team", "")
     assert "expected the scope NAMESPACE as stored, got CLUSTER" in str(found)
@@ -311,7 +311,7 @@ def test_another_scope_is_a_difference() -> None:
         ({"name": 5}, "name=5 is not a valid protobuf name; use a name such as 'acme.v1.Team'"),
     ],
 )
-def test_declared_changes_that_cannot_be_meant(options: dict[str, Any], said: str) -> None:
+def test_contradictory_declared_changes_are_refused(options: dict[str, Any], said: str) -> None:
     class Team:
         value: str = field(1)
 
@@ -320,11 +320,11 @@ def test_declared_changes_that_cannot_be_meant(options: dict[str, Any], said: st
     assert said in str(caught.value)
 
 
-def test_a_generated_class_can_declare_its_changes() -> None:
-    """It stays what it is; its name is its .proto file's."""
+def test_generated_class_can_declare_its_changes() -> None:
+    """The class is unchanged, and its name is that of its .proto file."""
 
     class Generated(pb.Fence):
-        """One of the test's own: what is declared for a class is declared for all."""
+        """A class for this test alone: a declaration for a class affects all of its uses."""
 
     assert message(reserved={99: "old"})(Generated) is Generated
     assert describe([ResourceType("staff", "v1", "Team", Generated)]).messages[0].reserved == [
@@ -334,7 +334,7 @@ def test_a_generated_class_can_declare_its_changes() -> None:
         message(reserved={99: "old"}, name="staff.Fence")(Generated)
 
 
-def test_a_mismatch_has_its_problems() -> None:
+def test_schema_mismatch_carries_its_problems() -> None:
     problem = SchemaProblem("staff.v1.Team", "name", 1, "expected a, got b", "write a")
     error = SchemaMismatch("the store", [problem])
     assert error.problems == (problem,)
@@ -351,8 +351,8 @@ OF_KIND = {kind: of(int, kind=kind) for kind in WHOLE} | {"bool": of(bool)}
 
 
 @given(st.sampled_from(sorted(OF_KIND)), st.sampled_from(sorted(OF_KIND)), NUMBERS)
-def test_a_kind_that_is_said_to_read_another_one_does(before: str, now: str, number: int) -> None:
-    """Every value that the one can hold is read as that value by the other."""
+def test_compatible_kinds_read_each_others_values(before: str, now: str, number: int) -> None:
+    """The other kind reads every value of the one as the same value."""
     fields = (types_pb.Field(kind=kind) for kind in (now, before))
     if not reads(*fields):
         return

@@ -1,4 +1,4 @@
-"""Declaring resource types, and making ids and resources of them."""
+"""Declaring resource types, and creating their ids and resources."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class Plain:
         ({"hooks": print}, "must be headway.Hooks(mutate=..., validate=...)"),
     ],
 )
-def test_a_wrong_declaration_says_what_would_be_right(changes: dict[str, object], said: str) -> None:
-    """Where it stands, by the part that is wrong."""
+def test_invalid_type_declaration_error_shows_a_valid_form(changes: dict[str, object], said: str) -> None:
+    """The declaration fails at once, and the error names the invalid part."""
     parts: dict[str, Any] = {"group": "staff", "version": "v1", "kind": "Team", "payload": Note, **changes}
     rest = {key: parts.pop(key) for key in ("scope", "hooks") if key in parts}
     with pytest.raises(DeclarationError) as caught:
@@ -43,8 +43,7 @@ def test_a_wrong_declaration_says_what_would_be_right(changes: dict[str, object]
     assert isinstance(caught.value, TypeError)
 
 
-def test_a_type_knows_its_names() -> None:
-    """What it is called, what its kind is, how its payload is marked."""
+def test_type_has_a_name_a_kind_and_a_payload_url() -> None:
     assert (str(NOTE.name), NOTE.kind, repr(NOTE)) == (
         "tests.v1.Note",
         ("tests", "Note"),
@@ -67,10 +66,10 @@ def test_a_type_knows_its_names() -> None:
         (PLANET, {}, ("", "")),
     ],
 )
-def test_an_id_has_the_units_of_its_scope(
+def test_id_has_the_units_of_its_scope(
     type: ResourceType[Any], units: dict[str, str], expected: tuple[str, str]
 ) -> None:
-    """Those not given are the default ones."""
+    """Omitted units are the default ones."""
     id = type.id("one", uid="u", **units)
     assert (id.type, id.name, (id.partition, id.namespace), id.uid) == (type.name, "one", expected, "u")
 
@@ -87,8 +86,8 @@ def test_an_id_has_the_units_of_its_scope(
         (PLANET, {"name": "one", "partition": "p"}, "partition 'p' and namespace '' must be empty"),
     ],
 )
-def test_a_wrong_id_is_refused_where_it_is_made(type: ResourceType[Any], arguments: dict[str, Any], said: str) -> None:
-    """By the same rules, and words, as the service's."""
+def test_invalid_id_is_refused_at_its_creation(type: ResourceType[Any], arguments: dict[str, Any], said: str) -> None:
+    """The rules and messages are those of the service."""
     with pytest.raises(InvalidArgument) as caught:
         type.id(**arguments)
     assert said in str(caught.value)
@@ -96,8 +95,8 @@ def test_a_wrong_id_is_refused_where_it_is_made(type: ResourceType[Any], argumen
         type.new(**arguments)
 
 
-def test_new_makes_what_can_be_written() -> None:
-    """With its payload's defaults, or a copy of what is given; an owner is a resource or an id."""
+def test_new_creates_a_writable_resource() -> None:
+    """The payload is the default or a copy of the given one. An owner is a resource or an id."""
     boss = NOTE.view(pb.Resource(id=NOTE.id("boss", uid="u").message()))
     data, metadata = Note(text="a", lines=["x"]), {"a": "b"}
     made = NOTE.new("one", data, partition="p", namespace="n", owner=boss, metadata=metadata)
@@ -111,8 +110,8 @@ def test_new_makes_what_can_be_written() -> None:
     assert (bare.data, bare.owner, bare.metadata) == (Note(), None, {})
 
 
-def test_a_payload_of_another_class_is_refused() -> None:
-    """By the names of both, on making as on setting."""
+def test_payload_of_another_class_is_refused() -> None:
+    """The error names both classes, at creation and at assignment."""
     said = r"tests\.v1\.Note carries Note, not Memo: give it a Note\(\.\.\.\)"
     with pytest.raises(InvalidArgument, match=said):
         NOTE.new("one", cast("Any", Memo()))
@@ -124,6 +123,6 @@ def test_a_payload_of_another_class_is_refused() -> None:
     assert resource.data == Note()
 
 
-def test_scopes_have_the_wires_numbers() -> None:
+def test_scopes_have_the_numbers_of_the_schema() -> None:
     """SCOPE_CLUSTER is 1, and so on."""
     assert [scope.value for scope in (Scope.CLUSTER, Scope.PARTITION, Scope.NAMESPACE)] == [1, 2, 3]

@@ -1,4 +1,4 @@
-"""Converters: their declaration, chains of them, and what becomes of those that fail."""
+"""Converters: their declaration, chains of them, and converters that fail."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ WRONG: list[tuple[Any, Any, Any, Any, str]] = [
 
 
 @pytest.mark.parametrize(("older", "newer", "upward", "downward", "text"), WRONG)
-def test_a_wrong_converter_is_refused_where_it_is_declared(
+def test_invalid_converter_fails_at_its_declaration(
     older: Any, newer: Any, upward: Any, downward: Any, text: str
 ) -> None:
     app = App("tests")
@@ -80,8 +80,8 @@ def test_a_wrong_converter_is_refused_where_it_is_declared(
     assert text in str(caught.value)
 
 
-def test_versions_form_one_chain_in_any_order_that_connects() -> None:
-    """The storage version is the newest; a step from the front comes first."""
+def test_converters_form_one_chain_in_any_order_of_declaration() -> None:
+    """The storage version is the newest. A step may be added at the front."""
     known = without_converters()
     known.add_converter(V2, V3, up_again, down_again)
     known.add_converter(V1, V2, up, down)
@@ -105,7 +105,7 @@ def test_versions_form_one_chain_in_any_order_that_connects() -> None:
         (ALONE, ResourceType("tests", "v10", "Team", Roster), "first declare a converter that connects one of them"),
     ],
 )
-def test_a_second_path_and_a_branch_are_refused(older: Any, newer: Any, text: str) -> None:
+def test_second_path_and_branch_are_refused(older: Any, newer: Any, text: str) -> None:
     known = versions()
     if newer.name not in known:
         known.register(newer)
@@ -114,7 +114,7 @@ def test_a_second_path_and_a_branch_are_refused(older: Any, newer: Any, text: st
     assert text in str(caught.value)
 
 
-def test_a_storage_version_must_have_a_converter_and_be_named_once() -> None:
+def test_storage_version_needs_a_converter_and_a_single_declaration() -> None:
     known = versions(V2)
     for type, text in (
         (ALONE, "no converter is declared for this version"),
@@ -128,7 +128,7 @@ def test_a_storage_version_must_have_a_converter_and_be_named_once() -> None:
 
 
 def test_apps_that_share_types_share_their_converters() -> None:
-    """Each may declare a part of the chain, or the same one; two storage versions don't go together."""
+    """Each may declare a part of the chain, or the same one. Two storage versions conflict."""
     first, second = App("first"), App("second")
     for app in (first, second):
         for type in (V1, V2, V3):
@@ -165,13 +165,13 @@ def interrupted(_: Any) -> Any:
     ],
 )
 @pytest.mark.filterwarnings("error::RuntimeWarning")
-def test_whatever_a_converter_does_is_a_failed_conversion(upward: Any, text: str) -> None:
+def test_every_failure_of_a_converter_is_a_failed_conversion(upward: Any, text: str) -> None:
     chain = chain_of(upward)
     with pytest.raises(BadConversion, match=text):
         chain.converted(Roster(), "v1", "v2")
 
 
-def test_an_interrupt_goes_through_a_converter() -> None:
+def test_keyboard_interrupt_propagates_through_a_converter() -> None:
     with pytest.raises(KeyboardInterrupt):
         chain_of(interrupted).converted(Roster(), "v1", "v2")
 
@@ -184,6 +184,6 @@ def chain_of(upward: Any) -> VersionChain:
     return chain
 
 
-def test_a_registry_without_converters_has_no_chain() -> None:
+def test_registry_without_converters_has_no_chain() -> None:
     assert Registry().chain(V1.kind) is None
     assert versions().chain(OTHER.kind) is None

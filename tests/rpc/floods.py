@@ -45,7 +45,7 @@ _NO_WINDOW = SettingsFrame(0, settings={SettingCodes.INITIAL_WINDOW_SIZE: 0}).se
 
 
 class Flood(NamedTuple):
-    """What a connection begins with, and what it then sends for ever: frames, or records of TLS without content."""
+    """The opening bytes of a connection and the bytes that it then repeats: frames, or TLS records without content."""
 
     begin: bytes
     then: Callable[[], Iterator[bytes]]
@@ -61,7 +61,7 @@ def _again(frame: bytes) -> Callable[[], Iterator[bytes]]:
 
 
 def _streams(make: Callable[[int], bytes], first: int = 1) -> Callable[[], Iterator[bytes]]:
-    """A batch of new streams, and another one, until their numbers run out."""
+    """Return batch after batch of new streams, until their numbers run out."""
     step = 2 * _BATCH
     return lambda: (b"".join(map(make, range(at, at + step, 2))) for at in range(first, 1 << 30, step))
 
@@ -75,7 +75,7 @@ def _listed(stream: int) -> bytes:
 
 
 def _records(flood: Flood, tls: TlsPeer) -> Iterator[bytes]:
-    """A batch of records, each with keys or a number of its own, and another one."""
+    """Return batch after batch of records, each with its own keys or number."""
     assert flood.record is not None
     while True:
         yield b"".join(flood.record(tls) for _ in range(_BATCH))
@@ -142,17 +142,17 @@ FLOODS: dict[str, Flood] = {
 
 
 def opening(flood: Flood) -> bytes:
-    """What a connection sends first."""
+    """Return the first bytes of a connection."""
     return flood.begin if flood.begin.startswith(b"GET") else PREFACE + SettingsFrame(0).serialize() + flood.begin
 
 
 def following(flood: Flood, tls: TlsPeer | None) -> Iterator[bytes]:
-    """What a connection sends then; ``tls`` has done its handshake, if the flood is of its records."""
+    """Return the bytes that follow. If the flood consists of records, ``tls`` has done its handshake."""
     return flood.then() if tls is None else _records(flood, tls)
 
 
 def _drain(connection: socket.socket) -> None:
-    """Read what there is. Raises ConnectionError at the end."""
+    """Read what has arrived. Raise ConnectionError at the end."""
     try:
         while True:
             if not connection.recv(1 << 20, socket.MSG_DONTWAIT):
@@ -194,7 +194,7 @@ def _handshaken(connection: socket.socket) -> TlsPeer:
 
 
 def main(kind: str, address: str, seconds: float) -> None:
-    """Flood it from eight connections at once."""
+    """Flood the address from eight connections at once."""
     host, _, port = address.rpartition(":")
     counted = [[0, 0] for _ in range(CONNECTIONS)]
     until = time.monotonic() + seconds

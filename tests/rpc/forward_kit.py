@@ -1,4 +1,4 @@
-"""What the tests of forwarding share: an upstream, forwarders before it, and a service that says what it got."""
+"""Helpers of the forwarding tests: an upstream, forwarders before it, and a service that reports what it received."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DETAILS = "grpc-status-details-bin"
 
 
 class Odd:
-    """Does what the resource service doesn't do, and a service might."""
+    """A service with behavior that the resource service lacks and another service might have."""
 
     def __init__(self) -> None:
         self.calls = 0
@@ -46,13 +46,13 @@ class Odd:
         return {path: Handler(function, kind, Text, Text) for path, (function, kind) in functions.items()}
 
     async def _left(self, stream: Any) -> None:
-        """Seconds until the deadline, as it is known here."""
+        """Return the seconds until the deadline, as far as this service knows it."""
         await stream.recv_message()
         left = "for ever" if stream.deadline is None else str(stream.deadline.time_remaining())
         await stream.send_message(Text(text=left))
 
     async def _odd(self, stream: Any) -> None:
-        """Headers, a status of details, and trailers, all of its own making."""
+        """Answer with unusual headers, status details and trailers."""
         request = await stream.recv_message()
         await stream.send_headers(
             [(":status", "200"), ("content-type", "application/grpc+proto"), ("x-first", "1"), ("x-both", "a")]
@@ -72,7 +72,7 @@ class Odd:
         )
 
     async def _refuse(self, stream: Any) -> None:
-        """Refuses as a server does that has begun nothing, so often, and then answers."""
+        """Refuse the call a number of times as a server that has not begun with it, and then answer."""
         request = await stream.recv_message()
         self.calls += 1
         if self.refusals:
@@ -82,7 +82,7 @@ class Odd:
         await stream.send_message(request)
 
     async def _break(self, stream: Any) -> None:
-        """Sends the reply, and never says that this was all."""
+        """Send the reply without ever ending the stream."""
         request = await stream.recv_message()
         self.calls += 1
         await stream.send_headers([(":status", "200"), ("content-type", "application/grpc+proto")])
@@ -90,14 +90,14 @@ class Odd:
         stream.http2.abandon(ErrorCodes.INTERNAL_ERROR)
 
     async def _change_mind(self, stream: Any) -> None:
-        """Begins to answer, and then refuses as if it had begun nothing."""
+        """Begin to answer, and then refuse the call as if it had not begun."""
         await stream.recv_message()
         self.calls += 1
         await stream.send_headers([(":status", "200"), ("content-type", "application/grpc+proto")])
         stream.http2.abandon(ErrorCodes.REFUSED_STREAM)
 
     async def _halves(self, stream: Any) -> None:
-        """Sends its one reply in two parts."""
+        """Send one reply in two parts."""
         reply = framed(encode(await stream.recv_message()))
         half = len(reply) // 2
         await stream.send_headers([(":status", "200"), ("content-type", "application/grpc+proto")])
@@ -108,7 +108,7 @@ class Odd:
         await stream.send_headers([("grpc-status", "0")], end=True)
 
     async def _deaf(self, _: Any) -> None:
-        """Doesn't take its request."""
+        """Never read the request."""
         self.deaf.set()
         try:
             await trio.sleep_forever()
@@ -116,7 +116,7 @@ class Odd:
             self.deaf_ended.set()
 
     async def _talk(self, stream: Any) -> None:
-        """Speaks first, answers each message, and ends when the client does."""
+        """Speak first, answer each message, and end when the client does."""
         await stream.send_message(Text(text="hello"))
         while (request := await stream.recv_message()) is not None:
             await stream.send_message(request)
@@ -124,7 +124,7 @@ class Odd:
 
 @asynccontextmanager
 async def forwarded(hops: int = 1, **options: Any) -> AsyncIterator[tuple[Served, str]]:
-    """A server, and the address of a forwarder before it; with more hops, of one before that one."""
+    """A server and the address of a forwarder before it. With more hops, more forwarders stand in a chain."""
     async with AsyncExitStack() as stack:
         it = await stack.enter_async_context(served(**options))
         where = it.where

@@ -1,4 +1,4 @@
-"""Byte streams that no honest client sends: a real one's, mutated; and frames that are wrong each in their own way."""
+"""Byte streams that no honest client sends: mutations of a real client's stream, and frames with one error each."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _MOST = (1 << 31) - 1
 
 
 def frames(data: bytes) -> list[bytes]:
-    """A client's stream cut into its frames, without the preface."""
+    """Split a client's stream into its frames, without the preface."""
     assert data.startswith(PREFACE)
     found, begin = [], len(PREFACE)
     while begin < len(data):
@@ -49,20 +49,20 @@ def frames(data: bytes) -> list[bytes]:
 
 
 def raw_frame(length: int, kind: int, flags: int, stream: int, body: bytes) -> bytes:
-    """A frame whose header may say anything."""
+    """Return a frame with an arbitrary header."""
     header = length.to_bytes(3, "big") + bytes([kind & 255, flags & 255]) + (stream & 0xFFFFFFFF).to_bytes(4, "big")
     return header + body
 
 
 def request(stream: int, body: bytes = b"", *, headers: Sequence[tuple[str, str]] = REQUEST) -> bytes:
-    """A request's HEADERS, and its DATA if it has a body."""
+    """Return the HEADERS of a request, and its DATA if it has a body."""
     flags = ["END_HEADERS"] if body else ["END_HEADERS", "END_STREAM"]
     begin = HeadersFrame(stream, Encoder().encode(headers), flags=flags).serialize()
     return begin + (DataFrame(stream, body, flags=["END_STREAM"]).serialize() if body else b"")
 
 
 def header_bomb(references: int) -> bytes:
-    """One long header put into the table, and then named again and again by a byte each."""
+    """Return a long header for the compression table and many references to it of one byte each."""
     encoder = Encoder()
     block = encoder.encode([*REQUEST, ("x-bomb", "y" * 3000)])
     # 0xBE: indexed, the entry that was added last.
@@ -185,7 +185,7 @@ def _drop(pieces: list[bytes], chance: random.Random) -> list[bytes]:
 
 
 def _rewrite_header(pieces: list[bytes], chance: random.Random) -> list[bytes]:
-    """Another length, type, flags or stream id on the same body."""
+    """Return the same body with another length, type, flags or stream id."""
     at = chance.randrange(len(pieces))
     piece = pieces[at].ljust(_HEADER, b"\0")
     length, kind, flags = int.from_bytes(piece[:3], "big"), piece[3], piece[4]
@@ -216,7 +216,7 @@ _MUTATIONS = (_flip, _truncate, _duplicate, _reorder, _drop, _rewrite_header, _i
 
 
 def mutated(honest: bytes, chance: random.Random, count: int) -> Iterator[bytes]:
-    """The honest stream, each time with one to three mutations; most keep the preface."""
+    """Yield the honest stream, each time with one to three mutations. Most keep the preface."""
     pieces = frames(honest)
     for _ in range(count):
         changed = pieces
@@ -227,7 +227,7 @@ def mutated(honest: bytes, chance: random.Random, count: int) -> Iterator[bytes]
 
 
 def noise(chance: random.Random, count: int) -> Iterator[bytes]:
-    """Random bytes, with and without a proper beginning."""
+    """Yield random bytes, with and without a valid beginning."""
     for _ in range(count):
         begin = chance.choice((b"", PREFACE, PREFACE + SettingsFrame(0).serialize()))
         yield begin + chance.randbytes(chance.randint(1, 400))

@@ -1,4 +1,4 @@
-"""A client with proper HTTP/2 and improper gRPC: many calls on a connection, each answered or ended by the server."""
+"""A client with valid HTTP/2 and invalid gRPC: many calls on a connection, each answered or ended by the server."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ STREAMING = ("/WatchList", "/Watch")
 
 
 class Shot(NamedTuple):
-    """One request: its headers, the bytes of its body, and whether it says that they are all."""
+    """A request: its headers, the bytes of its body, and a flag that ends its stream."""
 
     headers: Headers
     body: bytes
@@ -33,7 +33,7 @@ class Shot(NamedTuple):
 
 @dataclass
 class Answer:
-    """What came back on one stream."""
+    """The server's answer on one stream."""
 
     streams: bool
     headers: dict[str, str] = field(default_factory=dict)
@@ -43,19 +43,19 @@ class Answer:
 
     @property
     def status(self) -> int | None:
-        """gRPC's status, if there is one."""
+        """The gRPC status, if there is one."""
         return int(self.headers["grpc-status"]) if "grpc-status" in self.headers else None
 
 
 def calling(path: str, **changed: str | None) -> Headers:
-    """A request's headers with some changed, added or (None) left out; ``_`` is ``-``, ``pseudo_`` is ``:``."""
+    """Return a request's headers with changes. None removes a header; ``_`` stands for ``-``, ``pseudo_`` for ``:``."""
     headers: dict[str, str | None] = {**dict(REQUEST), ":path": path}
     headers.update({name.replace("pseudo_", ":").replace("_", "-"): value for name, value in changed.items()})
     return [(name, value) for name, value in headers.items() if value is not None]
 
 
 class Caller:
-    """One connection that makes calls."""
+    """A connection that makes calls."""
 
     def __init__(self, stream: trio.abc.Stream) -> None:
         self._stream = stream
@@ -73,7 +73,7 @@ class Caller:
         self.closed = False
 
     async def shoot(self, shots: Iterable[Shot]) -> list[Answer]:
-        """Make the calls, all at once, and wait until each is over, or the connection is."""
+        """Make all calls at once, and wait until each is over or the connection has ended."""
         mine: list[Answer] = []
         try:
             for shot in shots:
@@ -137,7 +137,7 @@ class Caller:
 
 
 async def shoot(target: Target, kind: str, shots: Sequence[Shot]) -> list[Answer]:
-    """Make the calls on a connection of their own; what one of them hears is bounded, whatever it has said."""
+    """Make the calls on a connection of their own. The length of each answer is bounded."""
     target.inputs[kind] += len(shots)
     stream = await target.open()
     try:

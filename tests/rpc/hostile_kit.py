@@ -1,4 +1,4 @@
-"""An engine under attack: a well-behaved client beside the attackers, and what must be as it was after each batch."""
+"""An engine under attack: a well-behaved client beside the attackers, and the checks after each batch."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ MEMORY_BOUND = 96 << 20
 
 
 class _Steps(trio.abc.Instrument):
-    """Counts the steps of all tasks."""
+    """A counter of the steps of all tasks."""
 
     count = 0
 
@@ -41,7 +41,7 @@ class _Steps(trio.abc.Instrument):
 
 
 async def steps_while_idle(seconds: float) -> int:
-    """Return how many steps all tasks take while this one sleeps. A busy machine doesn't add to them."""
+    """Return the number of steps that all tasks take while this one sleeps. A busy machine doesn't add to them."""
     steps = _Steps()
     trio.lowlevel.add_instrument(steps)
     try:
@@ -52,13 +52,13 @@ async def steps_while_idle(seconds: float) -> int:
 
 
 def resident(pid: int | str = "self") -> int:
-    """Bytes of memory that a process takes now; this one, server and all, unless given."""
+    """Return the bytes of memory that a process, by default this one with its server, occupies now."""
     return int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1]) * _PAGE
 
 
 @dataclass
 class Front:
-    """What is attacked: how it is reached, and what stands behind it."""
+    """A target of attacks: how to reach it, and the server behind it."""
 
     listen: str = "127.0.0.1:0"
     store: str = "memory:"
@@ -74,7 +74,7 @@ def _over_tls(folder: Path) -> Front:
 
 
 def _with_access(_: Path) -> Front:
-    """The bystander, and who records it, may do everything; whoever has no token nothing."""
+    """Allow the bystander and the recorder everything, and a caller without a token nothing."""
     rule = Rule(verbs=["view", "edit"], type="test.v1.Thing", partition="*", namespace="*")
     text, token = new_token(["everything"])
     return Front(access=Authorizer(Access([Policy("everything", [rule])], TokenSet([token]))), token=text)
@@ -90,7 +90,7 @@ FRONTS: dict[str, Callable[[Path], Front]] = {
 
 
 class ServerTasks(trio.abc.Instrument):
-    """Counts the living tasks of connections and of calls, and lets a test wait for their number."""
+    """A count of the running tasks of connections and calls. A test can wait for a number of them."""
 
     def __init__(self) -> None:
         self.living: Counter[str] = Counter()
@@ -107,14 +107,14 @@ class ServerTasks(trio.abc.Instrument):
             self.changed.set()
 
     async def until(self, wanted: Counter[str]) -> None:
-        """Wait until no more of them live than is wanted."""
+        """Wait until at most this many are running."""
         while +self.living != +wanted:
             self.changed = trio.Event()
             await self.changed.wait()
 
 
 class Bystander:
-    """A well-behaved client: it writes, reads what it wrote, and watches; every answer is there in time."""
+    """A well-behaved client that writes, reads its writes and watches. Every answer must arrive in time."""
 
     def __init__(self, channel: rpc.RemoteChannel, token: str = "") -> None:
         self.client = Client(channel, app.registry, token=token)
@@ -143,7 +143,7 @@ class Bystander:
         self._wrote.set()
 
     async def until_written(self, count: int) -> None:
-        """Wait until it has written so often."""
+        """Wait until the bystander has written this many times."""
         while self.written < count:
             self._wrote = trio.Event()
             await self._wrote.wait()
@@ -158,7 +158,7 @@ class Bystander:
                     self._heard.set()
 
     async def check(self) -> None:
-        """Every write so far is seen, in order, and none twice. Call it while holding ``between``."""
+        """Assert that every write was seen once and in order. Hold ``between`` when calling it."""
         with trio.fail_after(PATIENCE):
             while len(self.seen) < self.written:
                 self._heard = trio.Event()
@@ -167,7 +167,7 @@ class Bystander:
 
 
 class Target:
-    """A server on loopback with one bystander, and how many inputs were thrown at it."""
+    """A server on loopback with a bystander, and the number of inputs sent to it."""
 
     def __init__(
         self, where: str, front: Front, bystander: Bystander, tasks: ServerTasks, failures: list[object]
@@ -183,7 +183,7 @@ class Target:
         self._calm: Counter[str] = Counter()
 
     async def open(self) -> trio.abc.Stream:
-        """A new connection, on which bytes can be sent."""
+        """Open a connection on which raw bytes can be sent."""
         if self._where.startswith("unix:"):
             return await trio.open_unix_socket(self._where.removeprefix("unix:"))
         host, port = self._where.split(":")
@@ -194,14 +194,14 @@ class Target:
         return trio.SSLStream(stream, self._tls, server_hostname=host, https_compatible=True)
 
     async def begin(self) -> None:
-        """Remember what lives while nobody attacks."""
+        """Record the tasks and memory in use before an attack."""
         async with self.bystander.between:
             await trio.testing.wait_all_tasks_blocked(0.01)
             self._calm = self._tasks.living.copy()
         self._memory = resident()
 
     async def unharmed(self) -> None:
-        """No task or connection is left, memory is bounded, nothing failed, and the bystander noticed nothing."""
+        """Assert that no task or connection is left, memory is bounded, and neither server nor bystander failed."""
         async with self.bystander.between:
             with trio.fail_after(PATIENCE):
                 await self._tasks.until(self._calm)
@@ -211,7 +211,7 @@ class Target:
         assert grown < MEMORY_BOUND, f"{grown >> 20} MiB more than before"
 
     async def throw(self, kind: str, data: bytes, *, abrupt: bool = False) -> None:
-        """Send bytes on a connection of their own and end it; wait until the server has ended it too."""
+        """Send bytes on a connection of their own and end it. Wait until the server has ended it too."""
         self.inputs[kind] += 1
         stream = await self.open()
         with trio.fail_after(PATIENCE):
@@ -233,7 +233,7 @@ class Target:
                 await trio.aclose_forcefully(stream)
 
     async def throw_all(self, kind: str, inputs: Iterable[bytes], *, seed: int, side_by_side: int = 8) -> None:
-        """Throw them, some side by side, some ended abruptly."""
+        """Send all inputs, some concurrently and some with an abrupt end."""
         chance = random.Random(seed)
         slots = trio.Semaphore(side_by_side)
 
@@ -250,14 +250,14 @@ class Target:
 
 
 def _reset_on_close(stream: trio.abc.Stream) -> None:
-    """A reset in place of a proper end; a Unix socket knows none."""
+    """Make closing reset the connection. A Unix socket has no reset."""
     beneath = stream.transport_stream if isinstance(stream, trio.SSLStream) else stream
     if isinstance(beneath, trio.SocketStream) and beneath.socket.family != socket.AF_UNIX:
         beneath.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
 
 async def until_closed(stream: trio.abc.ReceiveStream) -> None:
-    """Read what comes until the other end has closed."""
+    """Read until the other end has closed."""
     try:
         while await stream.receive_some(65536):
             pass
@@ -267,7 +267,7 @@ async def until_closed(stream: trio.abc.ReceiveStream) -> None:
 
 @asynccontextmanager
 async def attacked(kind: str = "tcp") -> AsyncIterator[Target]:
-    """An engine that listens and a bystander at work. When the block ends, all must be unharmed."""
+    """A listening engine with a bystander at work. The end of the block asserts that all is unharmed."""
     with TemporaryDirectory() as folder:
         async with _attacked(FRONTS[kind](Path(folder))) as target:
             yield target
@@ -310,7 +310,7 @@ async def _attacked(front: Front) -> AsyncIterator[Target]:
 
 
 class Recorder:
-    """Stands between a real client and the server, and keeps what the client sends."""
+    """A relay between a real client and the server that records the client's bytes."""
 
     def __init__(self, target: Target) -> None:
         self._target = target
@@ -330,7 +330,7 @@ class Recorder:
 
 
 async def recorded(target: Target) -> bytes:
-    """What a real client sends that writes, reads, lists, watches and deletes."""
+    """Return the bytes of a real client that writes, reads, lists, watches and deletes."""
     recorder = Recorder(target)
     (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
     host, port = listener.socket.getsockname()

@@ -46,13 +46,13 @@ _NUMBERS = (*range(1, 9), 15, 100, 101, 102, 2047, (1 << 29) - 1)
 
 
 def request_named(name: str) -> bytes:
-    """A valid Write but for its name."""
+    """Return a Write that is valid except for its name."""
     id = pb.Id(name=name, type=THING.name.message(), tenancy=pb.Tenancy(partition=name[:99], namespace=name[:99]))
     return encode(pb.WriteRequest(resource=pb.Resource(id=id, metadata={name[:1000]: name[:1000]})))
 
 
 def varint(value: int) -> bytes:
-    """As protobuf writes it, of up to ten bytes and beyond."""
+    """Encode a number like protobuf does, in up to ten bytes and beyond."""
     out = bytearray()
     while value > 127:
         out.append(value & 127 | 128)
@@ -65,7 +65,7 @@ def _field(number: int, wire: int, body: bytes) -> bytes:
 
 
 def bodies() -> st.SearchStrategy[bytes]:
-    """Bytes, and fields within fields, with numbers that the schema has and wire types that it may not."""
+    """Generate bytes and nested fields, with field numbers of the schema and arbitrary wire types."""
     numbers, leaf = st.sampled_from(_NUMBERS), st.binary(max_size=24) | st.text(max_size=8).map(str.encode)
     within = st.recursive(
         leaf,
@@ -78,7 +78,7 @@ def bodies() -> st.SearchStrategy[bytes]:
 
 
 def arbitrary(chance: random.Random, depth: int = 0) -> bytes:
-    """The same out of a random generator, deeper and quicker."""
+    """Return such bytes from a random generator. It is faster and nests deeper."""
     out = bytearray()
     for _ in range(chance.randint(0, 4)):
         number, wire = chance.choice(_NUMBERS), chance.choice((2, 2, 2, 2, 0, 1, 3, 4, 5, 6, 7))
@@ -94,7 +94,7 @@ def arbitrary(chance: random.Random, depth: int = 0) -> bytes:
 
 
 def valid_messages() -> list[bytes]:
-    """One of each kind, to be mutated."""
+    """Return one message of each kind, to be mutated."""
     id = pb.Id(name="victim", type=THING.name.message(), tenancy=pb.Tenancy(partition="default", namespace="default"))
     owner = pb.Id(name="owner", type=THING.name.message(), uid="01")
     fence = pb.Fence(controller="rpc/x", member="m", term=1, number=2)
@@ -114,7 +114,7 @@ def valid_messages() -> list[bytes]:
 
 
 def messages(chance: random.Random, count: int) -> Iterator[bytes]:
-    """Arbitrary ones, and valid ones that are cut, flipped or doubled."""
+    """Yield arbitrary messages, and valid ones that are cut, flipped or doubled."""
     valid = valid_messages()
     for _ in range(count):
         if chance.random() < 0.4:
@@ -136,7 +136,7 @@ def messages(chance: random.Random, count: int) -> Iterator[bytes]:
 
 
 def shots(chance: random.Random, count: int) -> list[Shot]:
-    """Messages for every method, with prefixes that are right, mostly."""
+    """Yield messages for every method. Most have a valid prefix."""
     made = []
     for number, body in enumerate(messages(chance, count)):
         whole = framed(body)
@@ -149,8 +149,9 @@ def shots(chance: random.Random, count: int) -> list[Shot]:
 
 
 class Wrong(NamedTuple):
-    """A request that is wrong in one way, and what says so: gRPC's status, HTTP's where it isn't gRPC, or the reset of
-    its stream where it isn't even HTTP.
+    """A request with one error and the expected refusal.
+
+    The refusal is gRPC's status, HTTP's if the request isn't gRPC, or the reset of its stream if it isn't even HTTP.
     """
 
     headers: Headers

@@ -1,4 +1,4 @@
-"""An HTTP/2 client for the tests that does what it is told, and connections to a server by hand."""
+"""A scriptable HTTP/2 client for the tests, and connections to a server by hand."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ HEADERS = [
 
 
 class Raw:
-    """An HTTP/2 client that does what it is told."""
+    """A scriptable HTTP/2 client."""
 
     def __init__(self, stream: trio.SocketStream) -> None:
         self.stream = stream
@@ -38,7 +38,7 @@ class Raw:
         await self.stream.send_all(self.h2.data_to_send())
 
     async def until(self, wanted: Callable[[Any], bool]) -> Any:
-        """The first event that is wanted, or None when the server closes the connection."""
+        """Return the first event that matches, or None if the server closes the connection."""
         while True:
             for event in self.events:
                 if wanted(event):

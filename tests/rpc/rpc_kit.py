@@ -1,4 +1,4 @@
-"""What the tests of the network share: a small service of its own, and the resource service on a server."""
+"""Helpers of the network tests: a small service of its own, and the resource service on a server."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ THING = app.type("test", "v1", "Thing", Text)
 
 
 class Echo:
-    """Answers in every way a service may; its events let a test wait for what happens in it."""
+    """A service with every kind of answer. Its events let a test wait for its progress."""
 
     def __init__(self) -> None:
         self.waiting = 0
@@ -93,7 +93,7 @@ class Echo:
         await stream.send_message(Text(text=str(stream.metadata.get("x-consul-token"))))
 
     async def _count(self, stream: Any) -> None:
-        """Numbers up to the one asked for; then, unless that is 0, the end."""
+        """Count up to the requested number. Then end, unless the number is 0."""
         request = await stream.recv_message()
         for number in range(int(request.text)):
             await stream.send_message(Text(text=str(number)))
@@ -112,7 +112,7 @@ class Echo:
             self._wake(-1)
 
     async def _flood(self, stream: Any) -> None:
-        """Sends 16 KiB a message for ever."""
+        """Send messages of 16 KiB forever."""
         await stream.recv_message()
         try:
             while True:
@@ -160,7 +160,7 @@ class Served:
 
 @asynccontextmanager
 async def served(listen: Iterable[str] = ("127.0.0.1:0",), **options: Any) -> AsyncIterator[Served]:
-    """Everything that the tests call, on a server."""
+    """A server with all services that the tests call."""
     encodings = ResourceEncodings()
     (registry,) = [each.registry for each in options.pop("apps", [app])]
     patience = options.pop("patience", 40.0)
@@ -193,7 +193,7 @@ class Certificates:
 
 
 def certificates(folder: Path) -> Certificates:
-    """Certificates for 127.0.0.1, made now."""
+    """Issue certificates for 127.0.0.1."""
     authority, stranger = trustme.CA(), trustme.CA()
     ca, server_file, client_file = folder / "ca.pem", folder / "server.pem", folder / "client.pem"
     other = folder / "other.pem"

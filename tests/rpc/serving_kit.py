@@ -1,4 +1,4 @@
-"""A `headway serve` of its own process: its address, its memory, and the lines that it writes."""
+"""A `headway serve` in a process of its own: its address, its memory, and its output."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ROOT = Path(__file__).parents[2]
 
 
 class Serving:
-    """A server that runs."""
+    """A running server."""
 
     def __init__(self, process: trio.Process) -> None:
         self.process = process
@@ -27,11 +27,11 @@ class Serving:
 
     @property
     def resident(self) -> int:
-        """Bytes of memory that it takes now."""
+        """The bytes of memory that the server occupies now."""
         return resident(self.process.pid)
 
     async def read(self) -> None:
-        """Keep the lines that it writes."""
+        """Record the lines that the server writes."""
         assert self.process.stdout is not None
         rest = ""
         async for data in self.process.stdout:
@@ -41,7 +41,7 @@ class Serving:
             self._more = trio.Event()
 
     async def line(self, text: str) -> str:
-        """The first line that contains the text, as soon as it is written."""
+        """Wait for the first line that contains the text, and return it."""
         while True:
             for line in self.lines:
                 if text in line:

@@ -1,4 +1,4 @@
-"""A server admits a new connection and closes another one for it, by rules."""
+"""A server admits a new connection by rules, and may close another connection to make room for it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SMALL = Limits(connections=8, peer_connections=6, handshakes=5, peer_handshakes=
 
 
 class House:
-    """An admission, and the visitors of it by name."""
+    """An admission and its visitors by name."""
 
     def __init__(self, limits: Limits = SMALL, descriptors: int | None = None) -> None:
         self.admission = Admission(limits, descriptors)
@@ -24,7 +24,7 @@ class House:
         self.clock = 0
 
     def enter(self, name: str, peer: str = "a", *, settled: bool = True, scarce: bool = False) -> str:
-        """Let a visitor in, if it is admitted, whose handshake ends at once unless it is not ``settled``."""
+        """Admit a visitor if the rules allow it. Its handshake ends at once unless ``settled`` is false."""
 
         def end(_: str) -> None:
             self.gone.append(name)
@@ -57,13 +57,13 @@ class House:
         (b"", LOCAL),
     ],
 )
-def test_a_peer_is_a_host_or_a_network(address: object, peer: str) -> None:
-    """A host of IPv6 has all addresses of its network."""
+def test_peer_is_an_ipv4_host_or_an_ipv6_network(address: object, peer: str) -> None:
+    """All addresses of an IPv6 network count as one peer."""
     assert peer_of(address) == peer
 
 
-def test_the_oldest_handshake_of_a_peer_goes_for_its_next() -> None:
-    """The newest belongs to an honest client as likely as any other, and needs its place for a moment only."""
+def test_next_handshake_of_a_peer_replaces_its_oldest() -> None:
+    """The newest is as likely to be an honest client's as any other, and needs its place only for a moment."""
     house = House()
     for name in "123":
         house.enter(name, settled=False)
@@ -72,8 +72,8 @@ def test_the_oldest_handshake_of_a_peer_goes_for_its_next() -> None:
     assert house.gone == ["1"]
 
 
-def test_of_all_handshakes_the_oldest_of_the_busiest_peer_goes() -> None:
-    """A peer that has one keeps it."""
+def test_too_many_handshakes_close_the_oldest_of_the_busiest_peer() -> None:
+    """A peer that has one handshake keeps it."""
     house = House()
     house.enter("b1", "b", settled=False)
     for name, peer in (("a1", "a"), ("a2", "a"), ("a3", "a"), ("c1", "c")):
@@ -82,8 +82,8 @@ def test_of_all_handshakes_the_oldest_of_the_busiest_peer_goes() -> None:
     assert house.gone == ["a1"]
 
 
-def test_whoever_has_never_called_goes_before_whoever_is_idle() -> None:
-    """The longest idle connection goes first; a connection with an open call never goes."""
+def test_connections_without_calls_are_closed_before_idle_ones() -> None:
+    """The longest idle connection is closed first. A connection with an open call is never closed."""
     house = House(dataclasses.replace(SMALL, peer_connections=4))
     for name in "1234":
         house.enter(name)
@@ -103,8 +103,8 @@ def test_whoever_has_never_called_goes_before_whoever_is_idle() -> None:
     assert house.enter("other", "b") == ""
 
 
-def test_one_peer_never_takes_the_last_quarter() -> None:
-    """Though all its connections are in use, another one is admitted."""
+def test_last_quarter_of_connections_is_kept_for_other_peers() -> None:
+    """Another peer is admitted even if all connections of the first are in use."""
     house = House(dataclasses.replace(SMALL, peer_connections=1000))
     for name in "123456":
         house.enter(name)
@@ -113,7 +113,7 @@ def test_one_peer_never_takes_the_last_quarter() -> None:
     assert house.enter("other", "b") == ""
 
 
-def test_a_full_server_closes_what_is_idle_and_refuses_where_nothing_is() -> None:
+def test_full_server_closes_an_idle_connection_or_refuses_the_new_one() -> None:
     """The peer with the most connections loses one."""
     house = House()
     for name, peer in (("1", "a"), ("2", "b"), ("3", "b"), ("4", "b"), ("5", "c"), ("6", "d"), ("7", "e"), ("8", "f")):
@@ -125,8 +125,8 @@ def test_a_full_server_closes_what_is_idle_and_refuses_where_nothing_is() -> Non
     assert "8 connections are open" in house.enter("10", "h")
 
 
-def test_scarce_descriptors_make_room_like_a_full_server() -> None:
-    """The limit of the process counts, whoever has its descriptors."""
+def test_scarce_descriptors_close_idle_connections() -> None:
+    """The limit of the process counts, whichever part of it holds the descriptors."""
     house = House(descriptors=4)
     assert (house.admission.connections, house.admission.of_peer) == (4, 3)
     house.enter("1")
@@ -136,8 +136,8 @@ def test_scarce_descriptors_make_room_like_a_full_server() -> None:
     assert house.enter("3", "c", scarce=True) != ""
 
 
-def test_unix_sockets_have_no_limit_of_their_own() -> None:
-    """The permissions of the file protect it; the limits in all hold."""
+def test_unix_sockets_have_no_limit_per_peer() -> None:
+    """The permissions of the file protect the socket. The server's total limits hold."""
     house = House()
     for name in range(8):
         assert house.enter(str(name), LOCAL) == ""
@@ -145,8 +145,8 @@ def test_unix_sockets_have_no_limit_of_their_own() -> None:
     assert house.enter("9", LOCAL) != ""
 
 
-def test_handshakes_that_are_late_end() -> None:
-    """In order of their acceptance, and no others."""
+def test_late_handshakes_are_closed_in_order() -> None:
+    """Handshakes are closed in the order of their acceptance, and only those that are late."""
     house = House()
     house.enter("1", settled=False)
     house.enter("2")
@@ -164,8 +164,7 @@ def test_handshakes_that_are_late_end() -> None:
         st.tuples(st.sampled_from(["enter", "settle", "call", "hang up", "leave"]), st.integers(0, 11)), max_size=80
     )
 )
-def test_no_limit_is_passed_and_no_call_is_cut_off(steps: list[tuple[str, int]]) -> None:
-    """Whatever comes in whichever order."""
+def test_limits_hold_and_open_calls_survive_any_order_of_events(steps: list[tuple[str, int]]) -> None:
     house = House()
     for number, (what, who) in enumerate(steps):
         names = list(house.inside)

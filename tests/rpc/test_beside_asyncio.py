@@ -1,4 +1,4 @@
-"""Headway and a program's own asyncio: Trio as the guest of asyncio's loop, and loops that stay what they were."""
+"""Headway in an asyncio program: Trio as a guest of asyncio's loop, and asyncio loops that stay unchanged."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def an_app() -> tuple[headway.App, headway.ResourceType[Team], list[str]]:
 
 
 async def as_guest(main: Callable[[], Awaitable[object]]) -> Any:
-    """Run a function on Trio as the guest of the running loop of asyncio."""
+    """Run a function on Trio as the guest of asyncio's running loop."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[Any] = loop.create_future()
     trio.lowlevel.start_guest_run(
@@ -47,8 +47,8 @@ async def as_guest(main: Callable[[], Awaitable[object]]) -> Any:
     return (await asyncio.wait_for(done, 30)).unwrap()
 
 
-def test_an_engine_that_listens_runs_inside_an_asyncio_program() -> None:
-    """It is written to, watched and reconciles over the network, while asyncio's own tasks and sockets go on."""
+def test_listening_engine_runs_inside_an_asyncio_program() -> None:
+    """The engine serves writes and watches over the network and reconciles, while asyncio's tasks and sockets go on."""
     app, team, seen = an_app()
 
     async def on_trio() -> list[str]:
@@ -97,8 +97,8 @@ async def _upserts(events: Any, count: int) -> Any:
                 return
 
 
-def test_a_programs_own_loops_of_asyncio_stay_what_they_were() -> None:
-    """In every thread: trio-asyncio would make each one that runs Trio inside."""
+def test_asyncio_loops_of_the_program_are_unchanged() -> None:
+    """This holds in every thread. trio-asyncio would make every loop one that runs Trio inside."""
 
     async def loop_class() -> type:
         await asyncio.sleep(0)
@@ -164,8 +164,8 @@ async def _settled() -> None:
         (_settled, "wait_idle"),
     ],
 )
-def test_asyncio_run_says_to_use_trio_run(opening: Callable[[], Any], what: str) -> None:
-    """Each way in, before anything is opened."""
+def test_asyncio_run_fails_with_a_hint_to_use_trio_run(opening: Callable[[], Any], what: str) -> None:
+    """Every entry point fails before anything is opened."""
     with pytest.raises(headway.errors.NotOnTrio) as caught:
         asyncio.run(opening())
     assert str(caught.value).startswith(

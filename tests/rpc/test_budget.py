@@ -1,4 +1,4 @@
-"""Requests that come in part: how much of them a server keeps, whom it gives up, and that the others go on."""
+"""Partly received requests: how much of them a server keeps, which it gives up, and that the others go on."""
 
 from __future__ import annotations
 
@@ -46,8 +46,11 @@ class Kept:
         self.hold(0)
 
 
-def test_over_the_budget_the_largest_is_given_up() -> None:
-    """Of those of about one size the oldest; the small ones stay, however many there are of the large."""
+def test_exceeding_the_budget_gives_up_the_largest_request() -> None:
+    """Among requests of about one size, the oldest is given up.
+
+    Small requests stay, however many large ones there are.
+    """
     budget = Budget(1000)
     small, older, newer = Kept(budget), Kept(budget), Kept(budget)
     older.hold(400)
@@ -58,8 +61,7 @@ def test_over_the_budget_the_largest_is_given_up() -> None:
     assert budget.taken == 650
 
 
-def test_a_connections_budget_is_within_its_servers() -> None:
-    """Each is kept to."""
+def test_budgets_of_connection_and_server_both_hold() -> None:
     server = Budget(1000)
     one, other = Budget(600, server), Budget(600, server)
     first, second, third = Kept(one), Kept(one), Kept(other)
@@ -72,8 +74,8 @@ def test_a_connections_budget_is_within_its_servers() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 700)), max_size=60))
-def test_what_is_held_is_never_more_than_the_budget(steps: list[tuple[int, int]]) -> None:
-    """Whatever is held by whom, in whichever order; and the sums are right."""
+def test_held_bytes_never_exceed_the_budget(steps: list[tuple[int, int]]) -> None:
+    """The sums are right, too, in any order of events and with any holders."""
     server = Budget(1200)
     connections = [Budget(800, server), Budget(800, server)]
     holders = [Kept(connections[number % 2]) for number in range(10)]
@@ -84,8 +86,11 @@ def test_what_is_held_is_never_more_than_the_budget(steps: list[tuple[int, int]]
         assert server.taken == sum(holder.held for holder in holders) <= 1200
 
 
-async def test_a_refused_request_is_thrown_away_at_once() -> None:
-    """Before its reader has heard of it; what still comes is not kept either, and its window is handed back last."""
+async def test_refused_request_is_freed_at_once() -> None:
+    """It is freed before its reader learns of it.
+
+    Bytes that arrive later are not kept, and its window is returned last.
+    """
     budget = Budget(100)
     acknowledged: list[int] = []
     inbox = Inbox(acknowledged.append, budget)
@@ -105,7 +110,7 @@ async def test_a_refused_request_is_thrown_away_at_once() -> None:
 
 
 async def _send_part(raw: Raw, streams: range, size: int, path: str = ECHO) -> None:
-    """Begin calls on these streams and send ``size`` bytes of a message that is one byte longer, on each."""
+    """Begin a call on each of these streams and send ``size`` bytes of a message that is one byte longer."""
     part = memoryview((size + 1).to_bytes(5, "big") + b"x" * size)
     left = dict.fromkeys(streams, part)
     for id in streams:
@@ -134,8 +139,8 @@ def _statuses(raw: Raw) -> list[Any]:
     return [dict(event.headers).get(b"grpc-status") for event in raw.events if isinstance(event, ResponseReceived)]
 
 
-async def test_many_half_sent_messages_are_bounded_and_hold_nobody_up() -> None:
-    """A hundred of nearly the greatest size on one connection: most are refused, the memory isn't theirs."""
+async def test_half_sent_messages_are_bounded_and_do_not_delay_other_calls() -> None:
+    """A connection sends a hundred messages of nearly the maximum size. Most are refused, and memory stays bounded."""
     limits = Limits(message_size=MIB, requests_size=4 * MIB, server_requests_size=64 * MIB)
     async with served(limits=limits) as it, rpc.open_channel(it.where) as other, connected(it.where) as raw:
         await other.unary(ECHO, Text(text="a"), Text)
@@ -156,8 +161,8 @@ async def test_many_half_sent_messages_are_bounded_and_hold_nobody_up() -> None:
     assert it.server._budget.taken == 0
 
 
-async def test_many_connections_share_the_servers_budget() -> None:
-    """None of them is over its own, and a small call beside them is answered."""
+async def test_connections_share_the_budget_of_their_server() -> None:
+    """No connection exceeds its own budget, and a small call beside them is answered."""
     limits = Limits(message_size=MIB, requests_size=2 * MIB, server_requests_size=4 * MIB)
     async with served(limits=limits) as it, rpc.open_channel(it.where) as other:
         async with connected(it.where) as one, connected(it.where) as two, connected(it.where) as three:
@@ -172,8 +177,8 @@ async def test_many_connections_share_the_servers_budget() -> None:
             await trio.testing.wait_all_tasks_blocked()
 
 
-async def test_a_refused_request_is_freed_without_the_collector() -> None:
-    """Its parts were kept in a cycle: 60 connections that were refused 400 requests took 900 MiB for minutes."""
+async def test_refused_request_is_freed_without_the_garbage_collector() -> None:
+    """Its parts used to be kept in a cycle: 60 connections with 400 refused requests took 900 MiB for minutes."""
     limits = Limits(message_size=64 * KIB, requests_size=128 * KIB)
     gc.collect()
     gc.disable()
@@ -196,8 +201,8 @@ async def test_a_refused_request_is_freed_without_the_collector() -> None:
         gc.enable()
 
 
-async def test_calls_without_a_request_are_bounded_too() -> None:
-    """A call takes memory before the first byte of its request; of too many the oldest are refused."""
+async def test_calls_without_a_request_are_bounded() -> None:
+    """A call takes memory before the first byte of its request. If there are too many, the oldest are refused."""
     limits = Limits(message_size=KIB, requests_size=20 * _CALL)
     async with served(limits=limits) as it, connected(it.where) as raw:
         headers = [(name, ECHO if name == ":path" else value) for name, value in HEADERS]
@@ -214,8 +219,11 @@ async def test_calls_without_a_request_are_bounded_too() -> None:
 
 @pytest.mark.deep
 @pytest.mark.timeout(240)
-async def test_sixty_connections_of_unfinished_requests_stay_within_the_documented_memory() -> None:
-    """Each offers 32 MiB to a process, which grows by less than 256 MiB and shrinks when they are gone."""
+async def test_unfinished_requests_of_sixty_connections_stay_within_documented_memory() -> None:
+    """Each connection offers 32 MiB.
+
+    The server process grows by less than 256 MiB, and shrinks when they have closed.
+    """
     async with serving(patience=220) as server:
         before = peak = server.resident
         sent = 0
@@ -239,8 +247,8 @@ async def test_sixty_connections_of_unfinished_requests_stay_within_the_document
             await trio.sleep(0.1)
 
 
-async def test_what_comes_behind_the_one_request_is_not_kept() -> None:
-    """A stream that nobody reads any more holds no memory."""
+async def test_bytes_after_a_unary_request_are_not_kept() -> None:
+    """A stream without a reader holds no memory."""
     async with served() as it, connected(it.where) as raw:
         raw.h2.send_headers(1, HEADERS)
         raw.h2.send_data(1, rpc.framed(b"\x0a\x010"))
@@ -254,8 +262,11 @@ async def test_what_comes_behind_the_one_request_is_not_kept() -> None:
         assert it.server._budget.taken == 0
 
 
-async def test_what_was_thrown_away_is_not_counted_as_done() -> None:
-    """Whoever had taken some of it goes on a while: the budget would have room for as much more."""
+async def test_bytes_of_a_refused_request_are_not_released_twice() -> None:
+    """A reader that had taken a part of it continues for a while.
+
+    Released twice, it would leave room for as much again.
+    """
     server = Budget(1000)
     budget = Budget(100, server)
     inbox = Inbox(lambda _: None, budget)
@@ -266,8 +277,8 @@ async def test_what_was_thrown_away_is_not_counted_as_done() -> None:
     assert (budget.taken, server.taken) == (0, 0)
 
 
-async def test_what_a_forwarder_has_not_passed_on_yet_counts() -> None:
-    """Its upstream may take long to be reached, and many may wait for that."""
+async def test_bytes_that_a_forwarder_has_yet_to_pass_on_count() -> None:
+    """Connecting to the upstream may take long, and many calls may wait for it."""
     async with trio.open_nursery() as nursery:
         silent = await nursery.start(functools.partial(trio.serve_tcp, host="127.0.0.1"), _keep_silent, 0)
         upstream = f"127.0.0.1:{silent[0].socket.getsockname()[1]}"
@@ -288,8 +299,11 @@ async def _keep_silent(_: trio.SocketStream) -> None:
     await trio.sleep_forever()
 
 
-async def test_a_connection_with_many_calls_without_requests_gets_no_more_where_there_are_too_many() -> None:
-    """A connection with few of them is served: half a call costs 64 objects, which Python's collector looks through."""
+async def test_connection_with_most_unfinished_calls_is_refused_more() -> None:
+    """A connection with few of them is served.
+
+    Half a call costs 64 objects for Python's garbage collector to traverse.
+    """
     async with served(limits=Limits(requests=150)) as it, connected(it.where) as raw:
         raw.h2.local_settings.max_concurrent_streams = 1000
         for id in range(1, 401, 2):

@@ -1,4 +1,4 @@
-"""A server's certificate that a client refuses, and a client without one: what is wrong, where, and what to do."""
+"""A server certificate that a client rejects, and a client without one: the error names cause, place and remedy."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ WRONG: dict[str, tuple[Callable[[trustme.CA], trustme.LeafCert], str]] = {
 
 
 async def first_error(where: str, tls: ssl.SSLContext) -> str:
-    """Return what a worker of this address reports first."""
+    """Return the first error that a worker of this address reports."""
     errors: list[str] = []
     told = trio.Event()
 
@@ -61,8 +61,8 @@ async def first_error(where: str, tls: ssl.SSLContext) -> str:
 
 
 @pytest.mark.parametrize("name", WRONG)
-async def test_worker_is_told_what_is_wrong_with_the_certificate_of_its_server(tmp_path: Path, name: str) -> None:
-    """It asks again, because a certificate may be renewed."""
+async def test_worker_reports_why_it_rejects_the_certificate_of_its_server(tmp_path: Path, name: str) -> None:
+    """The worker tries again, because a certificate may be renewed."""
     made, said = WRONG[name]
     trusted = trustme.CA()
     trusted.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
@@ -74,7 +74,7 @@ async def test_worker_is_told_what_is_wrong_with_the_certificate_of_its_server(t
     assert "_ssl.c" not in error
 
 
-async def test_worker_without_a_certificate_is_told_that_its_server_may_ask_for_one(tmp_path: Path) -> None:
+async def test_worker_without_a_certificate_reports_that_the_server_may_require_one(tmp_path: Path) -> None:
     """The server closes the connection without a reason that TLS would show."""
     trusted = trustme.CA()
     trusted.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
@@ -85,8 +85,7 @@ async def test_worker_without_a_certificate_is_told_that_its_server_may_ask_for_
     assert "if it asks for a client's certificate, give one by" in error
 
 
-def test_refusal_for_any_other_reason_has_the_words_of_the_library() -> None:
-    """And another error of TLS is none of a certificate."""
+def test_other_tls_errors_keep_the_words_of_the_library() -> None:
     error = ssl.SSLCertVerificationError()
     error.verify_code, error.verify_message = 24, "invalid CA certificate"
     assert certificate_refused(error) == (

@@ -1,4 +1,4 @@
-"""The copying channel keeps apart what is given and what is got, and passes on the rest as it is."""
+"""The copying channel separates arguments from results, and passes on everything else unchanged."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CALL, STREAM = "/test.Seen/Call", "/test.Seen/Stream"
 
 
 class Seen:
-    """Keeps what its handlers were given, and answers with it."""
+    """A service that records the arguments of its handlers and returns them."""
 
     def __init__(self) -> None:
         self.requests: list[pb.Type] = []
@@ -32,8 +32,8 @@ class Seen:
         await stream.send_message(self.requests[-1])
 
 
-async def test_metadata_goes_with_every_call_and_messages_are_copied() -> None:
-    """Through two of them as through one."""
+async def test_copying_channel_copies_messages_and_keeps_metadata() -> None:
+    """Two nested channels behave like one."""
     seen = Seen()
     channel = CopyingChannel(CopyingChannel(InProcessChannel(seen), copied), copied)
     request, metadata = pb.Type(group="a"), {"x-consul-token": "mine"}

@@ -1,4 +1,4 @@
-"""Connections whose other end is gone without a word: each side notices within its bound, and frees what it held."""
+"""Connections whose other end has vanished: each side notices within its bound, and frees what it held."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SLACK = 2.0
 
 
 async def until_free(it: Served, calls: Calls) -> float:
-    """Seconds until no connection and none of its calls is left."""
+    """Return the seconds until no connection and none of its calls is left."""
     began = trio.current_time()
     with trio.fail_after(20):
         while it.server._connections or calls:
@@ -43,7 +43,7 @@ async def until_free(it: Served, calls: Calls) -> float:
 
 @asynccontextmanager
 async def watching(it: Served) -> AsyncIterator[Raw]:
-    """A client with a watch and as wide a window as can be, in which its socket's buffers are small."""
+    """A client with a watch, the widest possible window, and a small receive buffer."""
     host, port = it.where.split(":")
     opened = trio.socket.socket()
     opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -63,8 +63,8 @@ async def watching(it: Served) -> AsyncIterator[Raw]:
 
 
 @pytest.mark.parametrize("busy", [False, True])
-async def test_a_watcher_that_answers_no_more_is_freed_in_time(busy: bool) -> None:
-    """Interval and timeout, no sooner; also while the server has more to send than anybody takes."""
+async def test_unresponsive_watcher_is_freed_after_interval_and_timeout(busy: bool) -> None:
+    """It is not freed earlier, and freed even if the server has more to send than the client reads."""
     async with served(limits=QUICK) as it, watching(it):
         (calls,) = it.server._connections.values()
         assert calls
@@ -79,7 +79,7 @@ async def test_a_watcher_that_answers_no_more_is_freed_in_time(busy: bool) -> No
 
 
 class Relay:
-    """Stands between a client and a server; when it is cut, it passes on nothing any more and closes nothing."""
+    """A relay between a client and a server. Once cut, it passes on nothing more and closes nothing."""
 
     def __init__(self, where: str) -> None:
         self._host, port = where.split(":")
@@ -87,7 +87,7 @@ class Relay:
         self._cut = trio.CancelScope()
 
     def cut(self) -> None:
-        """As a cable is."""
+        """Stop relaying, like a cable that is cut."""
         self._cut.cancel()
 
     async def serve(self, *, task_status: trio.TaskStatus[str]) -> None:
@@ -110,7 +110,7 @@ class Relay:
 
 
 async def test_both_ends_of_a_cut_connection_notice() -> None:
-    """The server frees the watch, and the client's ends with a status from which it is opened again."""
+    """The server frees the watch. The client's watch ends with a status after which it is opened again."""
     quick = dataclasses.replace(CHANNEL_LIMITS, keepalive_interval=INTERVAL, keepalive_timeout=TIMEOUT)
     async with served(limits=QUICK) as it, trio.open_nursery() as nursery:
         relay = Relay(it.where)
@@ -131,7 +131,7 @@ async def test_both_ends_of_a_cut_connection_notice() -> None:
         nursery.cancel_scope.cancel()
 
 
-def test_the_bounds_are_those_that_the_guide_names() -> None:
+def test_time_bounds_are_the_documented_ones() -> None:
     """Eighty seconds for a server, forty for a client."""
     assert Limits().keepalive_interval + Limits().keepalive_timeout == 80
     assert CHANNEL_LIMITS.keepalive_interval + CHANNEL_LIMITS.keepalive_timeout == 40

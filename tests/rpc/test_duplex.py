@@ -1,4 +1,4 @@
-"""Calls in which both sides stream, and servers that are left for what they answer."""
+"""Calls in which both sides stream, and statuses after which a client leaves a server."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ ECHO, ASK = "/test.Echo/Both", "/test.Echo/One"
 
 
 class Echo:
-    """Answers each request with its name, and ends when the client does or says so."""
+    """A service that answers each request with its own name. It ends when the client does or asks for it."""
 
     def __init__(self, refusal: GRPCError | None = None) -> None:
         self.refusal = refusal
@@ -44,8 +44,8 @@ def decoder() -> Any:
     return lambda bodies: [decode(pb.Id, body) for body in bodies]
 
 
-async def test_a_client_goes_on_asking_in_one_call() -> None:
-    """Each request is answered while the call is open; it ends when the server ends it, or the block."""
+async def test_duplex_call_answers_each_request_while_it_is_open() -> None:
+    """The call ends when the server ends it, or with the block."""
     async with (
         open_server(Services(Echo()), ["127.0.0.1:0"]) as server,
         open_channel(server.addresses[0], decoders={ECHO: decoder}) as channel,
@@ -65,8 +65,7 @@ async def test_a_client_goes_on_asking_in_one_call() -> None:
 
 
 @pytest.mark.parametrize("avoids", [True, False])
-async def test_a_server_is_left_for_what_it_answers(avoids: bool) -> None:
-    """Where its status says so the next calls go to another one; otherwise it is asked again."""
+async def test_status_decides_if_the_next_call_goes_to_another_server(avoids: bool) -> None:
     bad, good = Echo(GRPCError(Status.UNAVAILABLE, "no leader")), Echo()
     async with (
         open_server(Services(bad), ["127.0.0.1:0"]) as first,

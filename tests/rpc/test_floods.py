@@ -1,4 +1,4 @@
-"""Each flood ends its connection soon, and leaves a client beside eight of them its answers. `make load` runs these."""
+"""Each flood soon ends its connection, and eight of them do not delay a client beside them. `make load` runs these."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ _RESETS = ("HEADERS that are malformed", "RST_STREAM (rapid reset)", "resets by 
 
 
 @pytest.mark.parametrize("kind", sorted(FLOODS.keys() - {_SERVED}))
-async def test_a_flood_ends_its_connection(kind: str, tmp_path: Path) -> None:
-    """Within a number of frames that the limits bound; it is sent no faster than the server reads."""
+async def test_flood_ends_its_own_connection(kind: str, tmp_path: Path) -> None:
+    """The limits bound the number of frames. The flood is sent no faster than the server reads."""
     ended: list[ConnectionEnded] = []
     flood = FLOODS[kind]
     async with served(tls=_tls(kind, tmp_path), limits=_TIGHT, notify=ended.append) as it:
@@ -79,7 +79,7 @@ async def _send(stream: trio.SocketStream, begin: bytes, then: Iterator[bytes]) 
 @pytest.mark.deep
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("kind", FLOODS)
-async def test_a_flood_leaves_its_neighbor_a_quarter_of_a_second(kind: str, tmp_path: Path) -> None:
+async def test_client_beside_a_flood_is_answered_within_250_ms(kind: str, tmp_path: Path) -> None:
     """A stock client that writes or reads every 10 ms has its answer within 250 ms in 99 of 100 cases.
 
     The best of three runs counts: other programs on the machine make a run slower, and never quicker.

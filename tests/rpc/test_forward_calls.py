@@ -1,4 +1,4 @@
-"""A server that answers by asking another: a client's calls have the answers that the other gives."""
+"""A server that forwards calls to an upstream: the client receives the upstream's answers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CHECK = "/grpc.health.v1.Health/Check"
 
 
 @pytest.mark.parametrize("hops", [1, 2])
-async def test_a_client_does_through_a_forwarder_what_it_does_without(hops: int) -> None:
+async def test_every_client_operation_works_through_a_forwarder(hops: int) -> None:
     """Write, read, list, apply, statuses, watch, delete, and each refusal by its own error."""
     async with forwarded(hops) as (_, where), headway.connect(where, app) as client:
         created = await client.write(THING.new("a", Text(text="1")))
@@ -56,8 +56,10 @@ async def test_a_client_does_through_a_forwarder_what_it_does_without(hops: int)
         ("/nobody.Has/This", "", Status.UNIMPLEMENTED, "Method not found: /nobody.Has/This"),
     ],
 )
-async def test_failures_come_as_the_upstream_said_them(path: str, text: str, status: Status, message: str) -> None:
-    """With their words, and with nothing reported by who only passes them on."""
+async def test_errors_of_the_upstream_pass_through_unchanged(
+    path: str, text: str, status: Status, message: str
+) -> None:
+    """The messages are the upstream's, and the forwarder reports nothing."""
     reported: list[object] = []
     async with (
         served() as it,
@@ -69,14 +71,13 @@ async def test_failures_come_as_the_upstream_said_them(path: str, text: str, sta
     assert (caught.value.status, caught.value.message, reported) == (status, message, [])
 
 
-async def test_metadata_reaches_the_upstream() -> None:
-    """Through two of them."""
+async def test_metadata_reaches_the_upstream_through_two_forwarders() -> None:
     async with forwarded(2) as (_, where), rpc.open_channel(where) as channel:
         assert (await channel.unary(META, Text(), Text, metadata={"x-consul-token": "s3cret"})).text == "s3cret"
 
 
-async def test_the_upstream_decides_who_may_do_what() -> None:
-    """A token passes through; the forwarder has no rights of its own to lend."""
+async def test_upstream_decides_about_permissions() -> None:
+    """The token passes through. The forwarder has no rights of its own to lend."""
     rule = Rule(verbs=["view"], type="test.v1.Thing", partition="*", namespace="*")
     text, token = new_token(["readers"])
     access = Authorizer(Access([Policy("readers", [rule])], [token]))
@@ -94,8 +95,8 @@ async def test_the_upstream_decides_who_may_do_what() -> None:
                 await nobody.read(THING, "a")
 
 
-async def test_what_is_left_of_a_deadline_goes_through() -> None:
-    """Not more than the client gave; and none where it gave none."""
+async def test_remaining_deadline_is_forwarded() -> None:
+    """It is never longer than the client's. Without a deadline of the client there is none."""
     async with forwarded(2) as (it, where):
         it.services.add(Odd())
         async with rpc.open_channel(where, timeout=25) as channel:
@@ -107,8 +108,8 @@ async def test_what_is_left_of_a_deadline_goes_through() -> None:
             assert 10 < left <= 20
 
 
-async def test_a_deadline_that_passes_ends_the_call_upstream() -> None:
-    """Whoever notices first."""
+async def test_expired_deadline_ends_the_call_at_the_upstream() -> None:
+    """It does so whichever side notices first."""
     async with forwarded() as (it, where), rpc.open_channel(where, timeout=0.2) as channel:
         with pytest.raises(GRPCError) as caught:
             await channel.unary(WAIT, Text(), Text)
@@ -117,8 +118,8 @@ async def test_a_deadline_that_passes_ends_the_call_upstream() -> None:
         assert it.echo.cancelled == 1
 
 
-async def test_messages_larger_than_any_window_go_through() -> None:
-    """In both directions; and what is too large for the upstream is refused by it, in its words."""
+async def test_messages_larger_than_any_window_are_forwarded() -> None:
+    """Both directions work. The upstream refuses a message that is too large, in its own words."""
     async with forwarded() as (_, where), rpc.open_channel(where) as channel:
         text = "x" * 3_000_000
         assert (await channel.unary(ECHO, Text(text=text), Text)).text == text
@@ -131,8 +132,8 @@ async def test_messages_larger_than_any_window_go_through() -> None:
         assert (caught.value.size > len(text), caught.value.limit) == (True, 1 << 20)
 
 
-async def test_many_calls_at_once_each_get_their_own_answer() -> None:
-    """However the connections of the clients and of the upstream are shared."""
+async def test_concurrent_calls_each_receive_their_own_answer() -> None:
+    """This holds however clients and upstream share connections."""
     answers: dict[int, str] = {}
 
     async def call(channel: rpc.RemoteChannel, number: int) -> None:
@@ -144,8 +145,11 @@ async def test_many_calls_at_once_each_get_their_own_answer() -> None:
     assert answers == {number: f"{number}" * 1000 for number in range(300)}
 
 
-async def test_health_is_the_upstreams() -> None:
-    """Of the whole and of each service; without an upstream there is no answer, which is no health either."""
+async def test_health_of_a_forwarder_is_its_upstreams() -> None:
+    """This holds for the server and for each service.
+
+    Without an upstream the call fails, which is not healthy either.
+    """
     async with forwarded() as (it, where), rpc.open_channel(where) as channel:
         check = functools.partial(channel.unary, CHECK, reply_type=HealthCheckResponse)
         assert (await check(request=HealthCheckRequest())).status == SERVING
@@ -161,8 +165,8 @@ async def test_health_is_the_upstreams() -> None:
         assert caught.value.status is Status.UNAVAILABLE
 
 
-async def test_how_large_a_message_may_be_is_the_upstreams_to_say() -> None:
-    """A larger one than the forwarder would take for itself, and the refusal of one that is too large there."""
+async def test_upstream_limits_the_size_of_forwarded_messages() -> None:
+    """A message above the forwarder's own limit passes. The upstream refuses one above the upstream's limit."""
     limits = rpc.Limits(message_size=6 << 20)
     async with forwarded(limits=limits) as (_, where), rpc.open_channel(where) as channel:
         assert len((await channel.unary(ECHO, Text(text="x" * (5 << 20)), Text)).text) == 5 << 20

@@ -1,4 +1,4 @@
-"""A forwarder where something ends: streams, clients that go or don't read, the forwarder itself."""
+"""Endings at a forwarder: streams end, clients leave or stop reading, the forwarder itself stops."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from tests.rpc.forward_kit import HALVES, Odd, Restarting, forwarded
 from tests.rpc.rpc_kit import COUNT, DECODERS, ECHO, FLOOD, TEXTS, THING, WAIT, Text, app, served
 
 
-async def test_a_watch_resumes_through_another_forwarder() -> None:
-    """The end of its stream passes through as UNAVAILABLE; elsewhere it goes on, without a snapshot."""
+async def test_watch_resumes_through_another_forwarder() -> None:
+    """The end of its stream passes through as UNAVAILABLE. The watch then resumes elsewhere without a snapshot."""
     async with served() as it, trio.open_nursery() as nursery:
         local = Client(rpc.InProcessChannel(it.services), app.registry)
         await local.write(THING.new("a", Text(text="1")))
@@ -36,7 +36,7 @@ async def test_a_watch_resumes_through_another_forwarder() -> None:
 
 
 async def _position_through_one_that_stops(where: str, nursery: trio.Nursery) -> EndOfSnapshot:
-    """Where a watch stood when the forwarder that it went through stopped."""
+    """Return the position that a watch had reached when its forwarder stopped."""
     stop = trio.Event()
 
     async def forward(task_status: trio.TaskStatus[list[str]]) -> None:
@@ -67,8 +67,8 @@ def _everything(after: Any = None) -> pb.WatchListRequest:
     )
 
 
-async def test_the_end_of_the_upstreams_streams_passes_through(tmp_path: Path) -> None:
-    """A client is told to come again, and does so through the same forwarder, when the upstream restarts."""
+async def test_end_of_upstream_streams_reaches_the_client(tmp_path: Path) -> None:
+    """When the upstream restarts, the client is asked to come again, and succeeds through the same forwarder."""
     async with served() as it, trio.open_nursery() as nursery:
         upstream = Restarting(it, str(tmp_path / "up"))
         await upstream.start(nursery)
@@ -89,8 +89,8 @@ async def test_the_end_of_the_upstreams_streams_passes_through(tmp_path: Path) -
         await upstream.stop()
 
 
-async def test_who_goes_away_is_not_worked_for() -> None:
-    """A call that is cancelled and a stream that is left end at the upstream, and its connection goes on."""
+async def test_canceled_call_or_abandoned_stream_ends_at_the_upstream() -> None:
+    """The connection to the upstream stays open."""
     async with forwarded(2) as (it, where), rpc.open_channel(where, decoders=TEXTS) as channel:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(channel.unary, WAIT, Text(), Text)
@@ -105,8 +105,8 @@ async def test_who_goes_away_is_not_worked_for() -> None:
         assert it.server.connections == 1
 
 
-async def test_a_lost_client_is_not_worked_for() -> None:
-    """Its connection is gone without a word."""
+async def test_calls_of_a_lost_client_end_at_the_upstream() -> None:
+    """The client's connection vanishes without notice."""
     async with served() as it, rpc.open_forwarder(it.where, ["127.0.0.1:0"]) as server:
         async with trio.open_nursery() as nursery, rpc.open_channel(server.addresses) as channel:
 
@@ -122,8 +122,8 @@ async def test_a_lost_client_is_not_worked_for() -> None:
         assert it.echo.cancelled == 1
 
 
-async def test_who_does_not_read_slows_its_own_stream_alone() -> None:
-    """What waits for it is bounded, and other calls of the same client go on."""
+async def test_client_that_does_not_read_slows_only_its_own_stream() -> None:
+    """The waiting bytes are bounded, and other calls of the same client go on."""
     async with forwarded() as (it, where), rpc.open_channel(where, decoders=TEXTS) as channel:
         async with channel.stream(FLOOD, Text()) as items:
             await anext(items)
@@ -141,8 +141,8 @@ async def test_who_does_not_read_slows_its_own_stream_alone() -> None:
         await it.echo.flood_ended.wait()
 
 
-async def test_a_stop_lets_calls_finish_and_ends_streams() -> None:
-    """Which is which shows in what has been answered; a reply on its way is not cut off."""
+async def test_stopping_forwarder_finishes_calls_and_ends_streams() -> None:
+    """The forwarder tells calls from streams by their replies so far. A reply on its way is not cut off."""
     async with served() as it, trio.open_nursery() as nursery:
         odd = Odd()
         it.services.add(odd)

@@ -1,4 +1,4 @@
-"""Clients that are not ours, through a forwarder: what they see is what they see without one."""
+"""Stock clients through a forwarder see what they see without one."""
 
 from __future__ import annotations
 
@@ -45,15 +45,15 @@ async def filled(it: Served, count: int) -> None:
 
 
 def _said(call: Any) -> tuple[Any, str, list[bytes], list[Any], list[Any]]:
-    """All that a grpcio client is told by a call: code, details, replies, headers and trailers."""
+    """Return all that a call tells a grpcio client: code, details, replies, headers and trailers."""
     replies: list[bytes] = []
     with contextlib.suppress(grpc.RpcError):
         replies.extend(call)
     return call.code(), call.details(), replies, list(call.initial_metadata()), list(call.trailing_metadata())
 
 
-async def test_every_method_answers_a_grpcio_client_as_it_does_without() -> None:
-    """All that there is, under both names: code, words, replies, headers and trailers."""
+async def test_grpcio_gets_the_same_answers_with_and_without_a_forwarder() -> None:
+    """All methods are called under both service names. Code, details, replies, headers and trailers are compared."""
     async with forwarded() as (it, where):
         it.services.add(TypesService(app.registry))
         described = (files("headway._gen") / "descriptors.bin").read_bytes()
@@ -74,8 +74,8 @@ async def test_every_method_answers_a_grpcio_client_as_it_does_without() -> None
 
 
 @pytest.mark.parametrize("service", [RESOURCES, CONSULS])
-async def test_a_grpcio_client_writes_reads_and_watches(service: str) -> None:
-    """Under both names of the service."""
+async def test_grpcio_writes_reads_and_watches_through_a_forwarder(service: str) -> None:
+    """Both names of the service work."""
 
     def client(where: str) -> tuple[str, str, list[str], list[str]]:
         with grpc.insecure_channel(where) as channel:
@@ -111,8 +111,8 @@ async def test_a_grpcio_client_writes_reads_and_watches(service: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["answer", "refuse"])
-async def test_headers_trailers_and_details_go_through(text: str) -> None:
-    """Whatever a service has put there, in its order, for better or worse."""
+async def test_headers_trailers_and_details_are_forwarded(text: str) -> None:
+    """They arrive exactly as the service sent them, in its order."""
     async with forwarded(2) as (it, where):
         it.services.add(Odd())
 
@@ -129,9 +129,7 @@ async def test_headers_trailers_and_details_go_through(text: str) -> None:
     assert {("x-last", "2"), ("x-both", "b"), (DETAILS, b"of a failure")} <= set(last)
 
 
-async def test_a_grpcio_clients_deadline_and_cancellation_reach_the_upstream() -> None:
-    """The handler is told by either."""
-
+async def test_deadline_and_cancellation_of_grpcio_reach_the_upstream() -> None:
     def late(where: str) -> Any:
         with grpc.insecure_channel(where) as channel:
             return _said(channel.unary_stream(WAIT)(b"", timeout=0.2))[0]
@@ -156,8 +154,8 @@ async def test_a_grpcio_clients_deadline_and_cancellation_reach_the_upstream() -
         assert it.echo.cancelled == 2
 
 
-async def test_both_sides_may_talk_at_once() -> None:
-    """A server that speaks first, a client that answers, reflection: no end waits for the other's to be over."""
+async def test_forwarded_duplex_streams_run_in_both_directions_at_once() -> None:
+    """A server speaks first, a client answers, and reflection works. Neither side waits for the other to end."""
 
     def talk(where: str) -> list[str]:
         with grpc.insecure_channel(where) as channel:
@@ -193,8 +191,8 @@ async def test_both_sides_may_talk_at_once() -> None:
         assert {RESOURCES[1:], CONSULS[1:]} <= await in_thread(lambda: services(where))
 
 
-async def test_grpclib_on_asyncio_reads_is_refused_and_watches() -> None:
-    """The stock stack of the same library that ours is built on."""
+async def test_grpclib_on_asyncio_reads_and_watches_through_a_forwarder() -> None:
+    """This is the stock version of the library on which Headway's network code is built."""
 
     async def client(where: str) -> tuple[str, tuple[Any, Any], list[str]]:
         host, port = where.split(":")
@@ -231,8 +229,8 @@ async def _events(stub: StockClient) -> AsyncGenerator[pb.WatchEvent, None]:
         yield event
 
 
-async def test_compressed_messages_go_through_as_they_are() -> None:
-    """Whether they are understood is the upstream's to say, and it does."""
+async def test_compressed_messages_are_forwarded_unchanged() -> None:
+    """The upstream decides if it understands them."""
 
     def client(where: str) -> Any:
         with grpc.insecure_channel(where, compression=grpc.Compression.Gzip) as channel:

@@ -1,4 +1,4 @@
-"""A forwarder whose upstream is away, refuses, loses what it was sent, or is somebody else."""
+"""A forwarder whose upstream is unreachable, refuses calls, loses requests, or is another server."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from tests.rpc.rpc_kit import ECHO, THING, Text, app, certificates, served
 WRITE = "/headway.resource.v1.ResourceService/Write"
 
 
-async def test_an_upstream_that_is_away_is_named_at_once() -> None:
-    """By every call, while it isn't tried again too; and a write is known not to have been done."""
+async def test_unreachable_upstream_is_named_at_once() -> None:
+    """Every call names it, also between two attempts. A write is known to have had no effect."""
     async with (
         rpc.open_forwarder("127.0.0.1:1", ["127.0.0.1:0"]) as server,
         headway.connect(server.addresses, app) as client,
@@ -36,8 +36,7 @@ async def test_an_upstream_that_is_away_is_named_at_once() -> None:
         assert time.monotonic() - began < 10
 
 
-async def test_the_next_upstream_is_asked_when_one_is_away() -> None:
-    """Any of the endpoints serves."""
+async def test_next_upstream_is_used_if_one_is_unreachable() -> None:
     async with (
         served() as it,
         rpc.open_forwarder(["127.0.0.1:1", it.where], ["127.0.0.1:0"]) as server,
@@ -46,8 +45,8 @@ async def test_the_next_upstream_is_asked_when_one_is_away() -> None:
         assert (await channel.unary(ECHO, Text(text="a"), Text)).text == "a"
 
 
-async def test_a_write_whose_reply_is_lost_behind_the_forwarder_is_unknown() -> None:
-    """It has happened; nobody says that it hasn't, and nobody does it again."""
+async def test_write_with_a_lost_reply_behind_the_forwarder_is_unknown() -> None:
+    """The write has happened. It is neither reported as failed nor repeated."""
     writes: list[str] = []
     server: Any = None
 
@@ -87,8 +86,8 @@ class _Dying:
         await self._stream.send_message(message)
 
 
-async def test_a_reply_without_a_status_is_no_success() -> None:
-    """The message has come, that it was all has not: to a client that is a lost reply."""
+async def test_reply_without_a_status_counts_as_lost() -> None:
+    """The message has arrived, but not the confirmation that it is complete."""
     odd = Odd()
     async with forwarded(2) as (it, where), rpc.open_channel(where) as channel:
         it.services.add(odd)
@@ -97,8 +96,11 @@ async def test_a_reply_without_a_status_is_no_success() -> None:
         assert (type(caught.value), caught.value.status, odd.calls) == (GRPCError, Status.UNAVAILABLE, 1)
 
 
-async def test_a_request_of_which_something_is_lost_is_not_passed_on_as_whole() -> None:
-    """Where too much is held of requests that come in part; what the upstream has of it isn't said to be nothing."""
+async def test_truncated_request_is_not_forwarded_as_complete() -> None:
+    """The server holds too many partly received requests.
+
+    The outcome of the part that reached the upstream stays unknown.
+    """
     odd = Odd()
     async with served() as it, rpc.open_forwarder(it.where, ["127.0.0.1:0"]) as server:
         it.services.add(odd)
@@ -118,8 +120,11 @@ async def test_a_request_of_which_something_is_lost_is_not_passed_on_as_whole() 
 
 
 @pytest.mark.parametrize("size", [1, 1_000_000])
-async def test_a_call_that_was_certainly_not_begun_is_sent_again(size: int) -> None:
-    """By the forwarder where it has all of it; else it tells the client so, which sends it again."""
+async def test_call_that_was_not_begun_is_sent_again(size: int) -> None:
+    """The forwarder repeats it if it holds the whole request.
+
+    Otherwise it tells the client, which sends the call again.
+    """
     odd = Odd()
     odd.refusals = 2
     async with forwarded() as (it, where), rpc.open_channel(where) as channel:
@@ -128,8 +133,8 @@ async def test_a_call_that_was_certainly_not_begun_is_sent_again(size: int) -> N
         assert odd.calls == 3
 
 
-async def test_a_server_that_always_refuses_is_named() -> None:
-    """After three attempts. A request that has come in part is sent back to the client, which has three of its own."""
+async def test_server_that_always_refuses_is_named_after_three_attempts() -> None:
+    """A partly received request is returned to the client, which has three attempts of its own."""
     odd = Odd()
     odd.refusals = 100
     async with forwarded() as (it, where), rpc.open_channel(where) as channel:
@@ -141,8 +146,8 @@ async def test_a_server_that_always_refuses_is_named() -> None:
         assert 3 <= odd.calls <= 9
 
 
-async def test_servers_that_forward_in_a_circle_say_so(tmp_path: Path) -> None:
-    """A call would go round for ever."""
+async def test_forwarding_in_a_circle_is_detected(tmp_path: Path) -> None:
+    """Otherwise a call would circulate forever."""
     one, other = f"unix:{tmp_path}/one", f"unix:{tmp_path}/other"
     async with (
         rpc.open_forwarder(other, [one]),
@@ -154,8 +159,8 @@ async def test_servers_that_forward_in_a_circle_say_so(tmp_path: Path) -> None:
         assert caught.value.status is Status.FAILED_PRECONDITION
 
 
-async def test_the_upstreams_certificate_is_verified(tmp_path: Path) -> None:
-    """Both hops in TLS; an upstream that is somebody else gets nothing."""
+async def test_forwarder_verifies_the_certificate_of_its_upstream(tmp_path: Path) -> None:
+    """Both hops use TLS. An upstream with another identity receives nothing."""
     made = certificates(tmp_path)
     async with served(tls=made.server) as it:
         for believed, works in ((made.client, True), (made.stranger, False)):
@@ -170,8 +175,8 @@ async def test_the_upstreams_certificate_is_verified(tmp_path: Path) -> None:
                         await channel.unary(ECHO, Text(text="a"), Text)
 
 
-async def test_a_call_that_was_answered_is_not_taken_for_refused() -> None:
-    """Who has said something has begun, whatever is said after that."""
+async def test_call_that_was_answered_does_not_count_as_refused() -> None:
+    """Once headers have arrived, the call counts as begun, whatever follows."""
     odd = Odd()
     async with forwarded() as (it, where):
         it.services.add(odd)

@@ -1,4 +1,4 @@
-"""The pure parts of a connection: cutting bytes into frames, charging for them, and checking headers."""
+"""The pure parts of a connection: splitting bytes into frames, charging for them, and checking headers."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ LIMITS = Limits(resets=Rate(20, 1), pings=Rate(20, 1), settings=Rate(20, 1), oth
 
 
 @pytest.mark.parametrize("step", [1, 5, 9, 24, 1000])
-def test_frames_come_out_whole_however_they_arrive(step: int) -> None:
-    """In pieces of any size, after a preface in as many."""
+def test_frames_are_whole_however_they_are_split(step: int) -> None:
+    """The preface and the frames arrive in pieces of any size."""
     frames = [PingFrame(0, opaque_data=b"12345678").serialize(), DataFrame(1, b"x" * 300).serialize()] * 3
     sent = PREFACE + b"".join(frames)
     cutter = FrameCutter(1000, preface=True)
@@ -41,8 +41,8 @@ def test_frames_come_out_whole_however_they_arrive(step: int) -> None:
     assert (preface, cut, cutter.left) == (PREFACE, frames, 0)
 
 
-def test_what_has_been_given_out_is_not_held() -> None:
-    """A connection that goes silent would otherwise keep all of its last read, 64 KiB of it."""
+def test_returned_frames_are_not_held() -> None:
+    """Otherwise a silent connection would keep all of its last read, 64 KiB."""
     frames = [PingFrame(0, opaque_data=b"12345678").serialize()] * 3
     sent = b"".join(frames)
     cutter = FrameCutter(1000, preface=False)
@@ -53,8 +53,8 @@ def test_what_has_been_given_out_is_not_held() -> None:
     assert sys.getrefcount(sent) == held
 
 
-def test_a_frame_too_large_is_refused_by_its_header() -> None:
-    """Before any of its body has come."""
+def test_oversized_frame_is_refused_by_its_header() -> None:
+    """It is refused before any of its body has arrived."""
     cutter = FrameCutter(1000, preface=False)
     cutter.feed((1001).to_bytes(3, "big") + bytes(6))
     with pytest.raises(FrameTooLarge, match="frame of 1001 bytes; at most 1000"):
@@ -77,8 +77,8 @@ IDLE: dict[str, Frame] = {
 
 @pytest.mark.parametrize("client_side", [False, True])
 @pytest.mark.parametrize("kind", IDLE)
-def test_each_kind_of_frame_without_traffic_runs_out(kind: str, client_side: bool) -> None:
-    """After the burst of its allowance and what a second adds, on either end."""
+def test_frames_without_traffic_exhaust_their_allowance(kind: str, client_side: bool) -> None:
+    """On either end, the allowance is a burst and an amount per second."""
     account = FrameAccount(LIMITS, 0.0, client_side=client_side)
     frame = IDLE[kind].serialize()
     for _ in range(20 if kind in ("pings", "settings") else 40):
@@ -90,7 +90,7 @@ def test_each_kind_of_frame_without_traffic_runs_out(kind: str, client_side: boo
 @pytest.mark.parametrize("traffic", ["headers", "data"])
 @pytest.mark.parametrize("kind", [kind for kind in IDLE if kind not in ("settings", "continuations")])
 def test_traffic_pays_for_frames(kind: str, traffic: str) -> None:
-    """A connection that carries calls runs out of nothing, though no time passes."""
+    """A connection that carries calls exhausts no allowance, even if no time passes."""
     account = FrameAccount(LIMITS, 0.0, client_side=False)
     frame = IDLE[kind].serialize()
     for _ in range(1000):
@@ -102,8 +102,8 @@ def test_traffic_pays_for_frames(kind: str, traffic: str) -> None:
             account.sent_data(100)
 
 
-def test_resets_run_out_unless_streams_were_answered() -> None:
-    """A peer that cancels what it was answered floods nobody; one that never waits for an answer does."""
+def test_resets_of_unanswered_streams_exhaust_their_allowance() -> None:
+    """Resetting answered streams costs nothing."""
     answered, unanswered = (FrameAccount(LIMITS, 0.0, client_side=False) for _ in range(2))
     for _ in range(1000):
         answered.sent_headers()
@@ -114,8 +114,8 @@ def test_resets_run_out_unless_streams_were_answered() -> None:
         unanswered.reset(0.0)
 
 
-def test_data_by_the_byte_pays_back_less_than_it_costs() -> None:
-    """Content that a call takes pays for its frame from sixteen bytes on."""
+def test_tiny_data_frames_cost_more_than_they_pay_back() -> None:
+    """From sixteen bytes on, the content of a frame pays for it."""
     for size, ends in ((1, True), (16, False), (16_384, False)):
         account = FrameAccount(LIMITS, 0.0, client_side=False)
         frame = DataFrame(1, b"x" * size).serialize()
@@ -129,8 +129,8 @@ def test_data_by_the_byte_pays_back_less_than_it_costs() -> None:
             account.receive(frame, 0.0)
 
 
-def test_a_window_opened_by_the_byte_is_not_traffic() -> None:
-    """What this end can send of it pays back a sixteenth."""
+def test_tiny_window_updates_are_not_traffic() -> None:
+    """A sixteenth of the bytes that this end may then send is paid back."""
     account = FrameAccount(LIMITS, 0.0, client_side=False)
     window = WindowUpdateFrame(1, window_increment=1).serialize()
     for _ in range(42):
@@ -140,8 +140,8 @@ def test_a_window_opened_by_the_byte_is_not_traffic() -> None:
         account.receive(window, 0.0)
 
 
-def test_an_endless_header_block_is_given_up() -> None:
-    """When it is longer than any encoding of headers that are accepted."""
+def test_endless_header_block_is_refused() -> None:
+    """It is refused when it is longer than any encoding of acceptable headers."""
     account = FrameAccount(Limits(header_size=1000), 0.0, client_side=False)
     account.receive(HeadersFrame(1, b"x" * 3000).serialize(), 0.0)
     account.receive(ContinuationFrame(1, b"x" * 1000, flags=["END_HEADERS"]).serialize(), 0.0)
@@ -151,7 +151,7 @@ def test_an_endless_header_block_is_given_up() -> None:
 
 
 def test_well_formed_headers_pass() -> None:
-    """Those of gRPC, and of whatever else HTTP/2 allows."""
+    """These are gRPC's headers, and others that HTTP/2 allows."""
     assert malformed_request(REQUEST) is None
     assert malformed_request([*REQUEST, ("x-any!#$%&'*+-.^_`|~1", "é \t")]) is None
     assert malformed_request([(":method", "CONNECT"), (":authority", "x")]) is None
@@ -162,14 +162,14 @@ def test_well_formed_headers_pass() -> None:
 @pytest.mark.parametrize(
     "wrong", [("Grpc-Status", "0"), (":status", "200"), ("x", "a\nb"), ("x", "\0"), ("connection", "close"), ("", "x")]
 )
-def test_malformed_answers_are_found(wrong: tuple[str, str]) -> None:
-    """Headers and trailers of a server are checked as a client's are: a forwarder passes them on."""
+def test_malformed_headers_of_answers_are_refused(wrong: tuple[str, str]) -> None:
+    """A server's headers and trailers are checked like a client's, because a forwarder passes them on."""
     assert malformed_trailers([("grpc-message", ""), wrong]) is not None
     assert malformed_response([(":status", "200"), ("date", ""), wrong]) is not None
     assert malformed_response([("date", "")]) == ":status is missing or empty"
 
 
-def test_a_client_takes_long_headers_of_answers() -> None:
+def test_client_accepts_long_headers_of_answers() -> None:
     """A caller can make the message of a status long, and others share its connection."""
     account = FrameAccount(Limits(others=Rate(20, 0)), 0.0, client_side=True)
     for _ in range(100):
@@ -177,8 +177,8 @@ def test_a_client_takes_long_headers_of_answers() -> None:
         account.receive(raw_frame(12_000, 1, 5, 1, b"x" * 12_000), 0.0)
 
 
-def test_a_client_counts_what_its_server_charges() -> None:
-    """Answers pay back, so that a connection with usual calls is never without an allowance."""
+def test_client_counts_the_charges_of_its_server() -> None:
+    """Answers pay back, so a connection with usual calls never exhausts its allowance."""
     account = FrameAccount(Limits(), 0.0, client_side=True)
     for _ in range(10_000):
         account.sent_headers()

@@ -13,7 +13,7 @@ from tests.rpc.rpc_kit import served
 CONSULS = "hashicorp.consul.resource.ResourceService"
 
 
-async def test_a_go_client_calls_as_fast_as_it_can_and_its_watch_hears_every_write() -> None:
+async def test_busy_go_client_receives_every_write_in_its_watch() -> None:
     """1,000 writes and 1,000 reads on the connection of the watch: none fails."""
     async with served(patience=120.0) as it:
         outcome = await run_go_client(it.where, calls=2000, watch=True)
@@ -21,16 +21,16 @@ async def test_a_go_client_calls_as_fast_as_it_can_and_its_watch_hears_every_wri
     assert (outcome["calls"], outcome["writes"], outcome["heard"]) == (2000, 1000, 1000)
 
 
-async def test_go_clients_on_many_connections_are_served() -> None:
-    """Fifty connections at once, by Consul's name of the service; one of them watches what all of them write."""
+async def test_go_clients_on_fifty_connections_are_served() -> None:
+    """They use Consul's name of the service. One of them watches what all of them write."""
     async with served(patience=120.0) as it:
         outcome = await run_go_client(it.where, calls=300, connections=50, watch=True, service=CONSULS)
     assert_none_failed(outcome)
     assert (outcome["calls"], outcome["heard"]) == (300, 150)
 
 
-async def test_a_go_client_is_served_through_a_forwarder() -> None:
-    """The forwarder renews the allowance of pings as a server does, and the watch hears every write through it."""
+async def test_go_client_is_served_through_a_forwarder() -> None:
+    """The forwarder renews the allowance of pings like a server, and the watch receives every write."""
     async with served(patience=120.0) as it, rpc.open_forwarder(it.where, ["127.0.0.1:0"]) as forwarder:
         outcome = await run_go_client(forwarder.addresses[0], calls=200, watch=True)
     assert_none_failed(outcome)
@@ -40,8 +40,8 @@ async def test_a_go_client_is_served_through_a_forwarder() -> None:
 @pytest.mark.deep
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("forwarded", [False, True])
-async def test_twenty_thousand_calls_of_go_clients_pass_in_half_a_minute(forwarded: bool) -> None:
-    """Fifty connections, half of the calls writes, a watch beside them: none fails."""
+async def test_go_clients_make_twenty_thousand_calls_in_half_a_minute(forwarded: bool) -> None:
+    """Fifty connections, half of the calls writes, and a watch beside them: none fails."""
     async with served(patience=150.0) as it, rpc.open_forwarder(it.where, ["127.0.0.1:0"]) as forwarder:
         where = forwarder.addresses[0] if forwarded else it.where
         before = time.process_time()

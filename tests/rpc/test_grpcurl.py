@@ -1,4 +1,4 @@
-"""grpcurl, which knows only the answers of reflection: it lists, describes, calls and writes."""
+"""grpcurl, which knows the schema only from reflection, lists, describes, calls and writes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ DATA = {"@type": "type.googleapis.com/staff.v1.Team", "members": ["ada"]}
 
 
 class Curl:
-    """grpcurl against one address, with a token if one is given."""
+    """A grpcurl for one address, with an optional token."""
 
     def __init__(self, where: str, token: str = "") -> None:
         self._begin = [str(need_go_program("grpcurl")), "-plaintext", "-max-time", "20"]
@@ -69,7 +69,7 @@ async def serving(access: Authorizer | None = None) -> AsyncIterator[str]:
 
 
 async def test_grpcurl_writes_and_reads_a_payload_under_both_names() -> None:
-    """Its data is JSON, by the payload's own fields."""
+    """Its data is JSON with the payload's own fields."""
     async with serving() as where:
         curl = Curl(where)
         for number, service in enumerate(RESOURCES):
@@ -83,7 +83,7 @@ async def test_grpcurl_writes_and_reads_a_payload_under_both_names() -> None:
 
 
 async def test_grpcurl_finds_and_describes_every_service() -> None:
-    """Health and reflection among them, which it calls."""
+    """Health and reflection are among them. Health is also called."""
     async with serving() as where:
         curl = Curl(where)
         services = (await curl.said("list")).split()
@@ -102,8 +102,8 @@ async def test_grpcurl_finds_and_describes_every_service() -> None:
         assert {each["name"] for each in listed["listServicesResponse"]["service"]} == set(services)
 
 
-async def test_a_payload_is_described_only_to_a_caller_with_rights_to_its_type() -> None:
-    """To others it is as unknown as one that does not exist, by its name and by its file's."""
+async def test_payload_is_described_only_to_callers_with_rights_to_its_type() -> None:
+    """For other callers it is unknown, both by its name and by its file name."""
     rule = Rule(verbs=["read", "write"], type="staff.v1.Team", partition="*", namespace="*")
     text, token = new_token(["teams"])
     access = Authorizer(Access([Policy("teams", [rule])], [token]))

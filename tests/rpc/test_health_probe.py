@@ -1,4 +1,4 @@
-"""Health as a probe in Go and the health client of grpcio see it, without a token."""
+"""Health as a Go probe and grpcio's health client see it, without a token."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ app.type("staff", "v1", "Team", Team)
 
 
 async def probe(where: str, service: str = "", *options: str) -> int:
-    """How the probe ends."""
+    """Run the probe and return its result."""
     command = [str(need_go_program("probe")), "-addr", where, "-service", service, *options]
     with trio.fail_after(30):
         return (await trio.run_process(command, capture_stdout=True, capture_stderr=True, check=False)).returncode
@@ -67,8 +67,8 @@ async def until(condition: Callable[[], bool]) -> None:
             await trio.sleep(0.01)
 
 
-async def test_the_probe_goes_by_the_store_and_needs_no_token(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With access control, directly and through a forwarder, which tells of its upstream."""
+async def test_probe_reports_the_store_and_needs_no_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Access control is on. A forwarder reports the health of its upstream."""
     monkeypatch.setattr("headway._store_health.EVERY", 0.02)
     store = Fails()
     async with (
@@ -90,8 +90,8 @@ async def test_the_probe_goes_by_the_store_and_needs_no_token(monkeypatch: pytes
         assert await probe(engine.addresses[0]) == SERVING
 
 
-async def test_the_probe_speaks_tls(tmp_path: Path) -> None:
-    """It believes the authority that it is given."""
+async def test_probe_works_over_tls(tmp_path: Path) -> None:
+    """It trusts the authority that it is given."""
     made = certificates(tmp_path)
     async with headway.open_engine(
         "memory:", app, listen=["127.0.0.1:0"], tls=made.server, access=Authorizer(Access())
@@ -100,8 +100,8 @@ async def test_the_probe_speaks_tls(tmp_path: Path) -> None:
         assert await probe(engine.addresses[0]) == FAILED
 
 
-async def test_grpcios_health_client_finds_every_service() -> None:
-    """Without a token; an unknown one is NOT_FOUND, and SERVICE_UNKNOWN in a watch."""
+async def test_health_client_of_grpcio_finds_every_service() -> None:
+    """It has no token. An unknown service is NOT_FOUND, and SERVICE_UNKNOWN in a watch."""
 
     def client(where: str) -> tuple[list[int], Any, int]:
         with grpc.insecure_channel(where) as channel:

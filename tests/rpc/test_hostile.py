@@ -1,4 +1,4 @@
-"""Whatever bytes arrive, the server lives, leaks nothing, and a well-behaved client beside them notices nothing."""
+"""The server survives arbitrary bytes, leaks nothing, and serves a well-behaved client beside them."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from tests.rpc.hostile_messages import shots
 OPENING = PREFACE + SettingsFrame(0).serialize()
 
 
-async def test_random_and_mutated_bytes_disturb_nobody() -> None:
-    """Six hundred streams, of noise and of a real client's bytes with mutations."""
+async def test_server_survives_random_and_mutated_bytes() -> None:
+    """Six hundred streams: noise, and a real client's bytes with mutations."""
     chance = random.Random(20)
     async with attacked() as target:
         honest = await recorded(target)
@@ -28,8 +28,8 @@ async def test_random_and_mutated_bytes_disturb_nobody() -> None:
 
 
 @pytest.mark.parametrize("front", ["tls", "unix", "access", "sqlite"])
-async def test_it_is_so_on_every_front(front: str) -> None:
-    """A sample of everything: noise, mutated streams, each wrong frame, and messages to every method."""
+async def test_every_front_survives_all_kinds_of_hostile_input(front: str) -> None:
+    """A sample of all: noise, mutated streams, each invalid frame, and messages to every method."""
     chance = random.Random(21)
     async with attacked(front) as target:
         honest = await recorded(target)
@@ -42,8 +42,8 @@ async def test_it_is_so_on_every_front(front: str) -> None:
 
 
 @pytest.mark.parametrize("kind", WRONG)
-async def test_a_wrong_frame_disturbs_nobody(kind: str) -> None:
-    """Each alone, so that what it does is known by its name."""
+async def test_server_survives_an_invalid_frame(kind: str) -> None:
+    """Each frame is sent alone, so that a failure names it."""
     async with attacked() as target:
         for abrupt in (False, True):
             await target.throw(kind, OPENING + WRONG[kind](), abrupt=abrupt)

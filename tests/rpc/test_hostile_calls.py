@@ -1,4 +1,4 @@
-"""Whatever is asked in proper HTTP/2, it is answered or refused in a few words, and nothing of it is left."""
+"""Any request in valid HTTP/2 is answered or refused briefly, and nothing of it is left."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from tests.rpc.hostile_messages import METHODS, NAMES, WRITE, WRONG_REQUESTS, bo
 
 
 @pytest.mark.parametrize("kind", WRONG_REQUESTS)
-async def test_a_wrong_request_is_told_what_is_wrong(kind: str) -> None:
-    """By a status of its own, in few words, and whoever shares its connection is answered."""
+async def test_invalid_request_is_refused_with_its_own_status(kind: str) -> None:
+    """The message is short, and other calls on the connection are answered."""
     wrong = WRONG_REQUESTS[kind]
     async with attacked() as target:
         one = Shot(wrong.headers, wrong.body)
@@ -33,8 +33,8 @@ async def test_a_wrong_request_is_told_what_is_wrong(kind: str) -> None:
 
 
 @pytest.mark.parametrize("number", range(len(NAMES)))
-async def test_an_absurd_name_is_refused_in_few_words(number: int) -> None:
-    """However long it is."""
+async def test_absurd_name_is_refused_briefly(number: int) -> None:
+    """The message is short however long the name is."""
     async with attacked() as target:
         (answer,) = await shoot(target, "name", [Shot(calling(WRITE), framed(request_named(NAMES[number])))])
         assert answer.status == Status.INVALID_ARGUMENT.value
@@ -48,16 +48,16 @@ async def test_an_absurd_name_is_refused_in_few_words(number: int) -> None:
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 @given(st.lists(st.tuples(st.sampled_from(METHODS), bodies()), min_size=5, max_size=30))
-async def test_any_bytes_to_any_method_are_answered(asked: list[tuple[str, bytes]]) -> None:
-    """With a status: no handler raises anything else, whatever message it is given."""
+async def test_every_method_answers_any_bytes_with_a_status(asked: list[tuple[str, bytes]]) -> None:
+    """No handler raises anything but a GRPCError, whatever its message."""
     async with attacked() as target:
         answers = await shoot(target, "bytes", [Shot(calling(path), framed(body)) for path, body in asked])
         assert all(answer.over for answer in answers)
 
 
 @pytest.mark.parametrize("count", [500, pytest.param(2000, marks=pytest.mark.wide)])
-async def test_many_broken_messages_disturb_nobody(count: int) -> None:
-    """To every method, some with a broken prefix; each call is answered, and its connection lives."""
+async def test_server_survives_many_broken_messages(count: int) -> None:
+    """Every method gets some, a few with a broken prefix. Each call is answered, and its connection stays open."""
     chance = random.Random(7)
     async with attacked() as target:
         for _ in range(count // 100):

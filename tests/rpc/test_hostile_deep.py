@@ -1,4 +1,4 @@
-"""The same attacks, many more of them, for as long as one has the patience."""
+"""The attacks of `test_hostile`, many more of them, for a configurable time."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _SECONDS = 600.0
 @pytest.mark.parametrize(
     ("front", "inputs"), [("tcp", 50_000), ("tls", 6000), ("unix", 6000), ("access", 6000), ("sqlite", 6000)]
 )
-async def test_tens_of_thousands_of_inputs_disturb_nobody(front: str, inputs: int) -> None:
-    """Noise, mutated streams and broken messages by turns, against one server."""
+async def test_server_survives_tens_of_thousands_of_hostile_inputs(front: str, inputs: int) -> None:
+    """Noise, mutated streams and broken messages alternate against one server."""
     chance = random.Random(1)
     async with attacked(front) as target:
         honest = await recorded(target)

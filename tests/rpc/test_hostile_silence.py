@@ -1,4 +1,4 @@
-"""Who begins and doesn't go on holds little, disturbs nobody, and is ended when its time is over."""
+"""A client that falls silent holds little, disturbs no other client, and is disconnected after its timeout."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ SILENT: dict[str, Callable[[], bytes]] = {
 async def _hold(
     target: Target, kind: str, data: bytes, held: trio.Event, *, task_status: trio.TaskStatus[None]
 ) -> None:
-    """Begin, say no more until everybody has begun, and go without a word."""
+    """Send the beginning, stay silent until all others have begun, and drop the connection."""
     target.inputs[kind] += 1
     stream = await target.open()
     try:
@@ -70,8 +70,8 @@ async def _hold(
         await trio.aclose_forcefully(stream)
 
 
-async def test_a_hundred_that_fall_silent_disturb_nobody() -> None:
-    """While they hold their connections the bystander goes on; when they are gone nothing of theirs is left."""
+async def test_silent_connections_do_not_disturb_other_clients() -> None:
+    """The bystander is served while they are open. After they are closed, nothing of theirs is left."""
     async with attacked() as target, trio.open_nursery() as nursery:
         held = trio.Event()
         for kind, data in SILENT.items():
@@ -108,8 +108,7 @@ async def _impatient_server(handshake: float = 0.1) -> AsyncIterator[tuple[str, 
 
 
 @pytest.mark.parametrize("kind", SILENT)
-async def test_who_falls_silent_is_ended_by_the_server(kind: str) -> None:
-    """Though it never goes by itself."""
+async def test_silent_client_is_disconnected_by_the_server(kind: str) -> None:
     async with _impatient_server() as (where, tasks):
         before = tasks.living.copy()
         host, port = where.split(":")
@@ -123,8 +122,8 @@ async def test_who_falls_silent_is_ended_by_the_server(kind: str) -> None:
             await tasks.until(before)
 
 
-async def test_a_preface_by_the_drop_is_not_waited_for() -> None:
-    """Each byte shows that there is somebody, and still the beginning has to be there in time."""
+async def test_slow_preface_times_out() -> None:
+    """The time limit holds for the whole preface, although each byte shows that the client is there."""
     async with _impatient_server() as (where, tasks):
         before = tasks.living.copy()
         host, port = where.split(":")
@@ -148,8 +147,8 @@ async def _drip(stream: trio.SocketStream, data: bytes) -> None:
         await trio.sleep(0.05)
 
 
-async def test_who_reads_nothing_of_a_flood_is_ended() -> None:
-    """Its windows are wide open and its socket is not read: what waits for it is bounded, and then it is ended."""
+async def test_client_that_reads_nothing_is_disconnected() -> None:
+    """Its windows are wide open and its socket is not read. The waiting bytes are bounded until it is disconnected."""
     async with _impatient_server(handshake=5) as (where, tasks):
         before, memory = tasks.living.copy(), resident()
         host, port = where.split(":")
@@ -164,8 +163,8 @@ async def test_who_reads_nothing_of_a_flood_is_ended() -> None:
         await trio.aclose_forcefully(stream)
 
 
-async def test_a_watch_that_is_sent_frames_of_a_byte_disturbs_nobody() -> None:
-    """Nobody takes what comes after its request; the window bounds it."""
+async def test_one_byte_frames_to_a_watch_are_bounded_by_its_window() -> None:
+    """A watch reads nothing after its request."""
     body = framed(encode(pb.WatchListRequest(type=THING.name.message())))
     head = HeadersFrame(1, Encoder().encode(_to(WATCH)), flags=["END_HEADERS"]).serialize()
     drops = DataFrame(1, b"x").serialize() * 20_000
@@ -174,8 +173,8 @@ async def test_a_watch_that_is_sent_frames_of_a_byte_disturbs_nobody() -> None:
 
 
 @pytest.mark.parametrize("into", ["inbox", "parser"])
-def test_what_comes_by_the_drop_takes_little_more_than_its_size(into: str) -> None:
-    """What is kept is bytes, not an object for each frame."""
+def test_tiny_pieces_take_little_more_memory_than_their_size(into: str) -> None:
+    """The bytes are kept without an object for each frame."""
     inbox, parser = Inbox(lambda _: None), MessageParser(1 << 22)
     parser.feed((1 << 20).to_bytes(5, "big"))
     drops = [number.to_bytes(2, "big") for number in range(20_000)]
@@ -193,8 +192,8 @@ def test_what_comes_by_the_drop_takes_little_more_than_its_size(into: str) -> No
     assert inbox.unacked_size() == (40_000 if into == "inbox" else 0)
 
 
-async def test_calls_that_pass_their_deadline_leave_nothing() -> None:
-    """A watch and a read with no time at all, many at once."""
+async def test_calls_with_an_expired_deadline_leave_nothing() -> None:
+    """Many watches with almost no time run at once."""
     chance = random.Random(3)
     body = framed(encode(pb.WatchListRequest(type=THING.name.message())))
     async with attacked() as target:

@@ -1,4 +1,4 @@
-"""The channel inside a process: what a caller sees is what a server over a wire would have shown it."""
+"""The channel inside a process: a caller sees what a server over the network would show."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Serve = Callable[[Any], Awaitable[None]]
 
 
 class Service:
-    """Handlers by path; what has no streaming name is unary."""
+    """Handlers by path. A handler without a streaming name is unary."""
 
     def __init__(self, **handlers: Serve) -> None:
         self._handlers = handlers
@@ -50,7 +50,7 @@ REQUEST = pb.Type(kind="Request")
 
 @dataclass
 class Seen:
-    """What a caller got: messages, then how it ended."""
+    """The messages that a caller received, and how the call ended."""
 
     messages: list[object] = field(default_factory=list)
     status: Status = Status.OK
@@ -147,8 +147,8 @@ ENDINGS: list[tuple[str, Serve, bool]] = [
 
 
 @pytest.mark.parametrize(("name", "serve", "crashes"), ENDINGS, ids=lambda each: each if isinstance(each, str) else "")
-def test_a_caller_in_the_process_sees_what_one_over_a_wire_sees(name: str, serve: Serve, crashes: bool) -> None:
-    """The same messages, then the same status and words; what is no answer is UNKNOWN, and reported in full."""
+def test_in_process_caller_sees_the_same_as_a_remote_one(name: str, serve: Serve, crashes: bool) -> None:
+    """Messages, status and words are equal. A missing answer is UNKNOWN, and reported in full."""
     path, service, reported = f"/test/{name}", Service(**{name: serve}), list[BaseException]()
     wire = asyncio.run(over_a_wire(path, service))
     assert trio.run(in_process, path, service, reported) == wire
@@ -158,9 +158,9 @@ def test_a_caller_in_the_process_sees_what_one_over_a_wire_sees(name: str, serve
 
 
 @pytest.mark.parametrize("path", ["/test/nothing", "/test/stream_nothing"])
-def test_an_unknown_method_is_unimplemented(path: str) -> None:
-    """As a gRPC server says it, with the path; and it is nobody's bug to report. (grpclib's own client does not get
-    so far: its server's answer lacks a header that it insists on.)
+def test_unknown_method_is_unimplemented(path: str) -> None:
+    """The message names the path, as a gRPC server's does, and nothing is reported. grpclib's own client does not get
+    this far: it insists on a header that its server's answer lacks.
     """
     reported: list[BaseException] = []
     ours = trio.run(in_process, path, Service(), reported)
@@ -168,8 +168,8 @@ def test_an_unknown_method_is_unimplemented(path: str) -> None:
     assert reported == []
 
 
-async def test_what_is_wrapped_around_a_handler_is_called() -> None:
-    """Also around one that could answer without a stream, and by a wrapper that takes over its attributes."""
+async def test_wrapper_around_a_handler_is_called() -> None:
+    """The handler may be able to answer without a stream, and the wrapper may copy its attributes."""
 
     async def answer(request: pb.Type) -> pb.Type:
         return pb.Type(group=request.kind)
@@ -188,8 +188,8 @@ async def test_what_is_wrapped_around_a_handler_is_called() -> None:
     assert called == ["wrapped"]
 
 
-async def test_nothing_is_copied() -> None:
-    """A handler gets the caller's own request and metadata, a caller the handler's own messages."""
+async def test_in_process_channel_copies_nothing() -> None:
+    """A handler gets the caller's own request and metadata, and a caller the handler's own messages."""
     replies = [pb.Type(kind="One"), pb.Type(kind="Two")]
     requests: list[tuple[object, object]] = []
 
@@ -208,7 +208,7 @@ async def test_nothing_is_copied() -> None:
 
 
 class Recorder:
-    """A streaming handler that says what happens to it."""
+    """A streaming handler that records its progress."""
 
     def __init__(self, wait: Callable[[], Awaitable[object]] | None = None) -> None:
         self.wait = wait
@@ -234,8 +234,8 @@ def recorded(wait: Callable[[], Awaitable[object]] | None = None) -> tuple[InPro
     return InProcessChannel(Service(stream=recorder.__call__)), recorder
 
 
-async def test_a_handler_runs_only_as_far_as_it_is_read() -> None:
-    """A slow reader holds up its own handler, and there is nothing between the two to fill up."""
+async def test_handler_runs_only_as_far_as_its_reader() -> None:
+    """A slow reader delays its own handler. There is no buffer between the two."""
     channel, recorder = recorded()
     async with channel.stream("/test/stream", REQUEST) as items:
         assert recorder.log == []
@@ -245,8 +245,8 @@ async def test_a_handler_runs_only_as_far_as_it_is_read() -> None:
         assert recorder.log == ["begun", "sent 0"]
 
 
-async def test_leaving_early_closes_the_handler() -> None:
-    """At the send that it stands on, with its clean-up done when the block has been left."""
+async def test_leaving_the_block_early_closes_the_handler() -> None:
+    """The handler is closed at its pending send, and has cleaned up when the block has been left."""
     channel, recorder = recorded()
     async with channel.stream("/test/stream", REQUEST) as items:
         await anext(items)
@@ -255,8 +255,8 @@ async def test_leaving_early_closes_the_handler() -> None:
         await anext(items)
 
 
-async def test_an_error_in_the_block_closes_the_handler_and_goes_on() -> None:
-    """It is the reader's own; the handler has nothing to do with it."""
+async def test_error_in_the_block_closes_the_handler_and_propagates() -> None:
+    """The error belongs to the reader and does not reach the handler."""
     channel, recorder = recorded()
 
     async def read() -> None:
@@ -269,8 +269,8 @@ async def test_an_error_in_the_block_closes_the_handler_and_goes_on() -> None:
     assert recorder.log == ["begun", "GeneratorExit", "ended"]
 
 
-async def test_a_cancelled_reader_cancels_the_handler_where_it_waits(autojump_clock: trio.testing.MockClock) -> None:
-    """The handler sees Cancelled at its own await and cleans up before the reader goes on."""
+async def test_canceled_reader_cancels_its_waiting_handler(autojump_clock: trio.testing.MockClock) -> None:
+    """The handler sees Cancelled at its own await and cleans up before the reader continues."""
     channel, recorder = recorded(trio.sleep_forever)
     read: list[object] = []
     with trio.move_on_after(5) as scope:
@@ -283,8 +283,8 @@ async def test_a_cancelled_reader_cancels_the_handler_where_it_waits(autojump_cl
     assert autojump_clock.current_time() == 5
 
 
-def test_what_is_thrown_at_a_waiting_reader_is_thrown_into_the_handler() -> None:
-    """A run that is torn down closes its coroutines where they stand: the handler's clean-up has its turn."""
+def test_exception_thrown_into_a_waiting_reader_reaches_the_handler() -> None:
+    """A run that is torn down closes its coroutines at their current await, and the handler cleans up."""
 
     @types.coroutine
     def trap() -> Generator[str, None, None]:
@@ -304,8 +304,8 @@ def test_what_is_thrown_at_a_waiting_reader_is_thrown_into_the_handler() -> None
     assert recorder.log[-2:] == ["KeyboardInterrupt", "ended"]
 
 
-async def test_a_handler_that_catches_its_cancellation_may_go_on_to_its_end() -> None:
-    """It is its own scope that was cancelled, or a shield that holds: Trio's rules are the handler's."""
+async def test_handler_that_catches_its_own_cancellation_finishes() -> None:
+    """The handler's own scope is canceled, and Trio's rules apply to it."""
 
     async def patient() -> None:
         with trio.move_on_after(0.001):
@@ -318,8 +318,8 @@ async def test_a_handler_that_catches_its_cancellation_may_go_on_to_its_end() ->
     assert "Cancelled" not in recorder.log
 
 
-async def test_a_handler_sleeps_by_the_readers_clock(autojump_clock: trio.testing.MockClock) -> None:
-    """Virtual time is the handler's too: an hour between two messages costs nothing."""
+async def test_handler_uses_the_clock_of_its_reader(autojump_clock: trio.testing.MockClock) -> None:
+    """Virtual time works in the handler, too: an hour between two messages costs nothing."""
 
     async def serve(stream: Any) -> None:
         for number in range(3):
@@ -331,7 +331,7 @@ async def test_a_handler_sleeps_by_the_readers_clock(autojump_clock: trio.testin
     assert times == [3600, 7200, 10800]
 
 
-async def test_no_task_is_created() -> None:
+async def test_calls_create_no_task() -> None:
     """A handler runs in its caller's own task, unary or streaming."""
     tasks: list[object] = []
 
@@ -349,8 +349,8 @@ async def test_no_task_is_created() -> None:
     assert tasks == [trio.lowlevel.current_task()] * 2
 
 
-async def test_the_end_stays_the_end() -> None:
-    """Read on after the last message or after an error: there is nothing more, and no second error."""
+async def test_stream_stays_ended_after_its_end() -> None:
+    """Reading on after the last message or after an error finds no message and no second error."""
     channel = InProcessChannel(
         Service(stream_one=sending(1), stream_two=raising(lambda: GRPCError(Status.ABORTED, "over"), after=1))
     )
@@ -362,8 +362,8 @@ async def test_the_end_stays_the_end() -> None:
                     await anext(items)
 
 
-async def test_a_stream_that_is_never_entered_leaves_nothing_behind() -> None:
-    """No coroutine that nobody has awaited: warnings are errors in this suite."""
+async def test_stream_that_is_never_entered_leaves_no_coroutine() -> None:
+    """A coroutine that was never awaited would warn, and warnings are errors in this suite."""
     channel, recorder = recorded()
     channel.stream("/test/stream", REQUEST)
     async with channel.stream("/test/stream", REQUEST):
@@ -372,8 +372,7 @@ async def test_a_stream_that_is_never_entered_leaves_nothing_behind() -> None:
     assert recorder.log == []
 
 
-async def test_two_streams_of_one_handler_do_not_know_of_each_other() -> None:
-    """Each has a handler of its own, at a place of its own."""
+async def test_two_streams_of_one_handler_are_independent() -> None:
     channel, _ = recorded()
     async with channel.stream("/test/stream", REQUEST) as first, channel.stream("/test/stream", REQUEST) as second:
         assert [await anext(first), await anext(first), await anext(second)] == [0, 1, 0]
@@ -381,8 +380,8 @@ async def test_two_streams_of_one_handler_do_not_know_of_each_other() -> None:
         assert [[item async for item in each] for each in rest] == [[2], [1, 2]]
 
 
-async def test_what_is_cancelled_while_a_unary_call_waits_is_the_handler() -> None:
-    """The caller's cancellation is the handler's, and no answer is made of it."""
+async def test_canceling_a_unary_call_cancels_its_handler() -> None:
+    """The cancellation is not turned into an answer."""
     log: list[str] = []
 
     async def serve(_: Any) -> None:

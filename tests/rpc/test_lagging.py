@@ -1,4 +1,4 @@
-"""A server that lags is left for another one of the channel's."""
+"""A channel leaves a lagging server for another one."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LAG_LIMIT = 0.3
 
 
 class Freeze:
-    """An interceptor by which the watches of a server, once it is frozen, say nothing any more."""
+    """An interceptor that can freeze a server: its watches then send nothing more."""
 
     def __init__(self) -> None:
         self.frozen = False
@@ -51,7 +51,7 @@ async def _linearizable(channel: rpc.Channel) -> Position:
 
 @asynccontextmanager
 async def two_servers(lagging: Freeze, well: Freeze) -> AsyncIterator[tuple[Served, list[str]]]:
-    """Of one store; the first one is the lagging one."""
+    """Two servers of one store. The first one is the lagging one."""
     async with served(interceptors=[lagging]) as it:
         offered = Services(
             ResourceService(it.backend, app.registry),
@@ -63,8 +63,8 @@ async def two_servers(lagging: Freeze, well: Freeze) -> AsyncIterator[tuple[Serv
             yield it, [it.where, other.addresses[0]]
 
 
-async def test_a_follower_leaves_a_server_that_lags_for_another() -> None:
-    """And is complete again; calls stay where they were."""
+async def test_follower_moves_from_a_lagging_server_to_another() -> None:
+    """It becomes complete again. Calls stay at their server."""
     lagging, well = Freeze(), Freeze()
     heard: list[object] = []
     async with (
@@ -100,14 +100,14 @@ async def _lag(channel: rpc.RemoteChannel) -> None:
 
 
 async def _opened_at(channel: rpc.RemoteChannel, *servers: Served) -> int:
-    """Which of the servers the next stream is opened at."""
+    """Return the server at which the next stream is opened."""
     async with channel.stream(COUNT, Text(text="0")) as items:
         await anext(items)
         return [server.echo.waiting for server in servers].index(1)
 
 
-async def test_new_streams_avoid_a_server_for_a_time() -> None:
-    """Though a connection to it is open; the streams on it go on."""
+async def test_new_streams_avoid_a_lagging_server_for_a_time() -> None:
+    """They do so even if a connection to it is open. The streams on that connection continue."""
     async with (
         served() as one,
         served() as other,
@@ -124,8 +124,8 @@ async def test_new_streams_avoid_a_server_for_a_time() -> None:
         assert (one.server.connections, other.server.connections) == (1, 1)
 
 
-async def test_a_server_that_lags_is_better_than_none() -> None:
-    """When no other can be reached, and when it is the only one; over the connection that there is."""
+async def test_lagging_server_is_used_if_no_other_can_be_reached() -> None:
+    """This includes a channel with a single server. The open connection is used."""
     async with served() as it:
         for where in (it.where, f"{it.where},127.0.0.1:1"):
             async with rpc.open_channel(where, decoders=TEXTS) as channel:
@@ -136,10 +136,10 @@ async def test_a_server_that_lags_is_better_than_none() -> None:
                 assert it.server.connections == before
 
 
-async def test_the_hint_goes_through_channels_that_stand_between(
+async def test_lag_hint_passes_through_wrapping_channels(
     autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
 ) -> None:
-    """A follower's, through a scripted channel and a copying one, to the channel that can act on it."""
+    """A follower's hint passes a scripted and a copying channel on its way to the channel that can act on it."""
 
     class Recording(InProcessChannel):
         def __init__(self, *services: Any) -> None:

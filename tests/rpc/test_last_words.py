@@ -1,4 +1,4 @@
-"""What a server says last reaches its clients, though they are still talking; and how long it waits for them."""
+"""The last bytes of a server reach clients that are still sending, and the server's wait for them is bounded."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PING = PingFrame(0, opaque_data=b"12345678").serialize()
 
 
 class Stopping:
-    """A server that stops when it is told to, and goes on as a task meanwhile."""
+    """A server that stops on request and runs as a task meanwhile."""
 
     def __init__(self, it: Served, told: trio.Event) -> None:
         self.it = it
@@ -54,8 +54,8 @@ async def stopping(**options: Any) -> AsyncIterator[Stopping]:
         told.set()
 
 
-async def test_the_status_reaches_a_client_that_reads_late_and_goes_on_talking() -> None:
-    """A socket that is closed with something unread in it would throw away what it still has to send."""
+async def test_final_status_reaches_a_client_that_is_still_sending() -> None:
+    """A socket that is closed with unread input would discard its pending output."""
     async with stopping() as server:
         host, port = server.it.where.split(":")
         opened = trio.socket.socket()
@@ -84,8 +84,8 @@ async def test_the_status_reaches_a_client_that_reads_late_and_goes_on_talking()
             await server.stopped.wait()
 
 
-async def test_a_client_that_never_closes_is_not_waited_for() -> None:
-    """Its half stays open, so that the server's bound ends the wait."""
+async def test_server_does_not_wait_for_a_client_that_never_closes() -> None:
+    """The client's half stays open, so the server's bound ends the wait."""
     async with stopping() as server, connected(server.it.where) as raw:
         server.stop()
         with trio.fail_after(30):
@@ -94,8 +94,8 @@ async def test_a_client_that_never_closes_is_not_waited_for() -> None:
         assert isinstance(await raw.goaway(), ConnectionTerminated)
 
 
-async def test_what_a_closed_connection_still_says_is_bounded() -> None:
-    """Whoever goes on sending is cut off, long before the time is up."""
+async def test_input_after_the_close_is_bounded() -> None:
+    """A client that keeps sending is cut off long before the time is up."""
     async with served() as it, connected(it.where) as raw:
         await raw.stream.send_all(b"\0" * 1000)
         assert (await raw.goaway()).error_code
@@ -110,8 +110,8 @@ async def until(it: Served, condition: Callable[[], bool]) -> None:
         await it.server._changed.wait()
 
 
-async def test_a_closed_connection_whose_client_stays_is_given_up() -> None:
-    """After the time in which it would have to answer a ping."""
+async def test_closed_connection_is_dropped_after_the_ping_timeout() -> None:
+    """The client does not close its half."""
     async with served(limits=Limits(keepalive_timeout=0.2)) as it, connected(it.where) as raw:
         await raw.stream.send_all(b"\0" * 1000)
         assert (await raw.goaway()).error_code
@@ -121,8 +121,8 @@ async def test_a_closed_connection_whose_client_stays_is_given_up() -> None:
 
 
 @pytest.mark.parametrize("secure", [False, True])
-async def test_every_stream_of_grpcio_hears_why_it_ended(secure: bool, tmp_path: Path) -> None:
-    """By the status that the server gave, not by a broken connection; on many connections, streams in full flow."""
+async def test_every_grpcio_stream_receives_its_final_status(secure: bool, tmp_path: Path) -> None:
+    """The status is the server's, not one of a broken connection. Many connections have streams in full flow."""
     made = certificates(tmp_path)
     begun = trio.Event()
 

@@ -1,4 +1,4 @@
-"""What a peer may not do: floods, streams and messages beyond the limits, silence; and what slow ones cost."""
+"""Limits for peers: floods, too many streams, large messages, silence, and the cost of slow peers."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def read_all(items: AsyncIterator[Any]) -> None:
 
 
 def resets() -> bytes:
-    """Streams begun and reset at once: each costs the server more than the client."""
+    """Return streams that are begun and reset at once. Each costs the server more than the client."""
     h2 = H2Connection()
     h2.initiate_connection()
     h2.clear_outbound_data_buffer()
@@ -70,8 +70,11 @@ TIGHT = Limits(resets=Rate(20, 1), pings=Rate(20, 1), settings=Rate(20, 1), othe
 
 
 @pytest.mark.parametrize("kind", FLOODS)
-async def test_a_flood_ends_its_connection_alone(kind: str) -> None:
-    """With GOAWAY ENHANCE_YOUR_CALM; nobody else is disturbed, and the server says whom it has ended and why."""
+async def test_flood_ends_only_its_own_connection(kind: str) -> None:
+    """It ends with GOAWAY ENHANCE_YOUR_CALM.
+
+    Other clients are served, and the server reports the peer and the reason.
+    """
     said: list[object] = []
     async with (
         served(limits=TIGHT, notify=said.append) as it,
@@ -89,8 +92,8 @@ async def test_a_flood_ends_its_connection_alone(kind: str) -> None:
         await it.echo.until_waiting(0)
 
 
-async def test_a_data_frame_without_content_is_not_the_end_of_a_request() -> None:
-    """HTTP/2 allows it anywhere, and says the end by a flag."""
+async def test_empty_data_frame_does_not_end_a_request() -> None:
+    """HTTP/2 allows it anywhere, and marks the end by a flag."""
     async with served() as it, connected(it.where) as raw:
         raw.h2.send_headers(1, [*HEADERS[:2], (":path", ECHO), *HEADERS[3:]])
         raw.h2.send_data(1, b"")
@@ -106,8 +109,11 @@ async def test_a_data_frame_without_content_is_not_the_end_of_a_request() -> Non
 
 
 @pytest.mark.parametrize("called", [True, False])
-async def test_a_server_may_ping_at_each_of_its_calls(called: bool) -> None:
-    """One written with Go's gRPC does, to measure the connection. One that pings without calls is left."""
+async def test_client_accepts_a_ping_for_each_call(called: bool) -> None:
+    """A server written with Go's gRPC pings to measure the connection.
+
+    The client leaves one that pings without calls.
+    """
     async with served() as it, rpc.open_channel(it.where, limits=Limits(pings=Rate(20, 1))) as channel:
         await channel.unary(ECHO, Text(text="a"), Text)
         (protocol,) = it.server._connections
@@ -122,8 +128,8 @@ async def test_a_server_may_ping_at_each_of_its_calls(called: bool) -> None:
         assert protocol.connection.closed.is_set() is not called
 
 
-async def test_ends_of_connections_are_reported_once_a_second() -> None:
-    """However many strangers are ended."""
+async def test_ended_connections_are_reported_once_a_second() -> None:
+    """The number of ended connections doesn't matter."""
     said: list[Any] = []
     async with served(limits=TIGHT, notify=said.append) as it:
         for _ in range(20):
@@ -136,15 +142,15 @@ async def test_ends_of_connections_are_reported_once_a_second() -> None:
 
 
 async def _answered(protocol: Any) -> None:
-    """Wait until a connection has said something more, which is the answer to a ping, or has ended."""
+    """Wait until the connection has sent something more, the answer to a ping, or has ended."""
     heard = protocol._heard
     with trio.fail_after(30):
         while protocol._heard == heard and not protocol.connection.closed.is_set():  # it has no event
             await trio.lowlevel.checkpoint()
 
 
-async def test_headers_without_end_end_the_connection() -> None:
-    """A header block in endless continuations is given up before it takes memory."""
+async def test_endless_headers_end_the_connection() -> None:
+    """A header block in endless continuations is refused before it takes memory."""
     async with served() as it, connected(it.where) as raw:
         begin = HeadersFrame(1, b"")
         piece = ContinuationFrame(1, b"x" * 1000).serialize()
@@ -157,8 +163,8 @@ async def test_headers_without_end_end_the_connection() -> None:
                 await raw.stream.send_all(piece)
 
 
-async def test_headers_beyond_the_limit_end_the_connection() -> None:
-    """Metadata is bounded, decompressed too."""
+async def test_oversized_headers_end_the_connection() -> None:
+    """The limit holds for decompressed metadata, too."""
     async with served() as it, connected(it.where) as raw:
         raw.h2.send_headers(1, [*HEADERS, *((f"x-{number}", "y" * 1000) for number in range(30))])
         await raw.flush()
@@ -166,8 +172,7 @@ async def test_headers_beyond_the_limit_end_the_connection() -> None:
 
 
 @pytest.mark.parametrize("garbage", [b"GET / HTTP/1.1\r\n\r\n", b"\x00" * 1000, bytes(range(256)) * 20])
-async def test_what_is_not_http2_ends_its_connection_alone(garbage: bytes) -> None:
-    """Whatever it is."""
+async def test_input_that_is_not_http2_ends_only_its_own_connection(garbage: bytes) -> None:
     reported: list[Any] = []
     async with served(report=lambda *said: reported.append(said), limits=Limits(handshake_timeout=5)) as it:
         async with connected(it.where) as raw:
@@ -182,8 +187,8 @@ async def test_what_is_not_http2_ends_its_connection_alone(garbage: bytes) -> No
     assert not reported
 
 
-async def test_a_stream_too_many_is_refused_alone() -> None:
-    """The limit is announced; who opens more all the same hears REFUSED_STREAM, and the others go on."""
+async def test_stream_beyond_the_limit_is_refused() -> None:
+    """The limit is announced. A further stream receives REFUSED_STREAM, and the others continue."""
     # As many as Consul's servers allow.
     assert Limits().streams == 2048
     async with served(limits=Limits(streams=5)) as it, connected(it.where) as raw:
@@ -199,8 +204,8 @@ async def test_a_stream_too_many_is_refused_alone() -> None:
         await it.echo.until_waiting(5)
 
 
-async def test_a_message_too_large_is_refused_before_it_is_read() -> None:
-    """By its length alone: nothing of it has been sent."""
+async def test_oversized_message_is_refused_before_it_is_read() -> None:
+    """Its length suffices: nothing of its content has been sent."""
     async with served(limits=Limits(message_size=1000)) as it, connected(it.where) as raw:
         raw.h2.send_headers(1, HEADERS)
         raw.h2.send_data(1, (1 << 31).to_bytes(5, "big"))
@@ -213,8 +218,8 @@ async def test_a_message_too_large_is_refused_before_it_is_read() -> None:
         assert caught.value.status is Status.RESOURCE_EXHAUSTED
 
 
-async def test_a_request_that_does_not_come_is_not_waited_for() -> None:
-    """Nor is a connection on which nothing is said, which is closed."""
+async def test_missing_request_times_out() -> None:
+    """A silent connection is closed, too."""
     async with served(limits=Limits(request_timeout=0.5)) as it, connected(it.where) as raw:
         raw.h2.send_headers(1, HEADERS)
         await raw.flush()
@@ -225,8 +230,8 @@ async def test_a_request_that_does_not_come_is_not_waited_for() -> None:
         await until_closed(silent)
 
 
-async def test_a_peer_that_is_gone_is_noticed() -> None:
-    """It is asked, and when it doesn't answer its calls are cancelled."""
+async def test_calls_of_a_vanished_peer_are_canceled() -> None:
+    """The peer gets a ping. Without an answer its calls are canceled."""
     async with served(limits=Limits(keepalive_interval=0.5, keepalive_timeout=0.5)) as it, connected(it.where) as raw:
         raw.h2.send_headers(1, HEADERS)
         raw.h2.send_data(1, rpc.framed(b"\x0a\x010"), end_stream=True)
@@ -237,8 +242,7 @@ async def test_a_peer_that_is_gone_is_noticed() -> None:
         assert it.echo.cancelled == 1
 
 
-async def test_an_idle_peer_that_answers_is_kept(mock_clock: trio.testing.MockClock) -> None:
-    """Silence is not absence."""
+async def test_idle_peer_that_answers_pings_is_kept(mock_clock: trio.testing.MockClock) -> None:
     limits = Limits(keepalive_interval=10, keepalive_timeout=15)
     async with served(limits=limits, patience=1000.0) as it, rpc.open_channel(it.where) as channel:
         await channel.unary(ECHO, Text(text="a"), Text)
@@ -254,8 +258,8 @@ async def test_an_idle_peer_that_answers_is_kept(mock_clock: trio.testing.MockCl
         assert it.server.connections == 1
 
 
-async def test_who_does_not_read_costs_a_window_and_holds_nobody_up() -> None:
-    """The handler waits once the windows are full; others on the same connection go on."""
+async def test_client_that_does_not_read_costs_one_window_and_delays_no_other() -> None:
+    """The handler waits when the windows are full. Other calls on the same connection continue."""
     async with (
         served() as it,
         rpc.open_channel(it.where, decoders=TEXTS) as channel,
@@ -274,8 +278,8 @@ async def test_who_does_not_read_costs_a_window_and_holds_nobody_up() -> None:
             await anext(slow)
 
 
-async def test_who_never_reads_is_ended() -> None:
-    """After the stall timeout, so that what it holds (a snapshot) is let go."""
+async def test_client_that_never_reads_is_disconnected() -> None:
+    """It is disconnected after the stall timeout, to release what it holds, such as a snapshot."""
     async with (
         served(limits=Limits(stall_timeout=0.2)) as it,
         rpc.open_channel(it.where, decoders=TEXTS) as channel,
@@ -288,8 +292,8 @@ async def test_who_never_reads_is_ended() -> None:
         assert caught.value.status is Status.UNAVAILABLE
 
 
-async def test_a_slow_watcher_loses_and_repeats_nothing() -> None:
-    """It reads nothing while more is written than fits on the way, and then hears it all in order."""
+async def test_slow_watcher_receives_every_change_once_and_in_order() -> None:
+    """While it reads nothing, more is written than fits on the way."""
     async with served() as it, rpc.open_channel(it.where, decoders=DECODERS) as channel:
         local = Client(rpc.InProcessChannel(it.services), app.registry)
         request = pb.WatchListRequest(type=THING.name.message(), tenancy=pb.Tenancy(partition="*", namespace="*"))
@@ -309,8 +313,8 @@ async def test_a_slow_watcher_loses_and_repeats_nothing() -> None:
                 assert heard == wanted
 
 
-async def test_idle_streams_cost_next_to_nothing() -> None:
-    """No polling, no timers but the keepalive's: while time passes, no task of theirs runs."""
+async def test_idle_streams_run_no_task() -> None:
+    """They neither poll nor have timers, except for the keepalive of the connection."""
     async with (
         served() as it,
         rpc.open_channel(it.where, decoders=TEXTS) as channel,
@@ -330,8 +334,8 @@ async def test_idle_streams_cost_next_to_nothing() -> None:
         nursery.cancel_scope.cancel()
 
 
-async def test_calls_that_a_leaving_server_has_begun_finish() -> None:
-    """A GOAWAY without an error: the next call goes over another connection, those under way to their end."""
+async def test_goaway_lets_begun_calls_finish() -> None:
+    """The GOAWAY has no error. The next call uses another connection."""
     async with served() as it, rpc.open_channel(it.where) as channel, trio.open_nursery() as nursery:
         replies: list[str] = []
 
@@ -351,8 +355,8 @@ async def test_calls_that_a_leaving_server_has_begun_finish() -> None:
         assert replies == ["late"]
 
 
-async def test_the_deadline_is_kept_without_the_client() -> None:
-    """One that doesn't reset its call is told, and the handler is ended."""
+async def test_server_enforces_the_deadline() -> None:
+    """A client that doesn't reset its call receives a status, and the handler is ended."""
     async with served() as it, connected(it.where) as raw:
         raw.h2.send_headers(1, [*HEADERS[:2], (":path", WAIT), *HEADERS[3:], ("grpc-timeout", "100m")])
         raw.h2.send_data(1, rpc.framed(b""), end_stream=True)
@@ -362,8 +366,8 @@ async def test_the_deadline_is_kept_without_the_client() -> None:
         assert (it.echo.waiting, it.echo.cancelled) == (0, 1)
 
 
-async def test_streams_that_were_answered_may_be_canceled_freely() -> None:
-    """A client that reads the beginning of a watch and cancels it, as Consul's controllers do, floods nobody."""
+async def test_canceling_answered_streams_is_no_flood() -> None:
+    """Consul's controllers read the beginning of a watch and cancel it."""
     heard: list[object] = []
     async with (
         served(limits=Limits(resets=Rate(3, 0.0)), notify=heard.append) as it,

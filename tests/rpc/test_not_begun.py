@@ -1,4 +1,4 @@
-"""Calls that failed and certainly had no effect, and those of which nobody can know."""
+"""Calls that failed without any effect for certain, and calls with an unknown outcome."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LARGE = "x" * 2000
 
 
 class Heard(PlainWrites):
-    """A controller's writes, as far as it hears of unknown ones."""
+    """The writes of a controller, and a count of reported unknown outcomes."""
 
     def __init__(self) -> None:
         self.unknowns = 0
@@ -36,7 +36,7 @@ class Heard(PlainWrites):
 
 
 class Passing:
-    """An interceptor that notes the calls that have reached it, and may end them after their handler has."""
+    """An interceptor that notes the calls that have reached it, and can fail them after their handler has finished."""
 
     def __init__(self, end: Callable[[], None] = lambda: None) -> None:
         self.paths: list[str] = []
@@ -57,8 +57,8 @@ async def client_of(it: Served, **options: Any) -> AsyncIterator[tuple[Client, H
 
 
 @pytest.mark.parametrize("told", [True, False])
-async def test_a_write_that_is_too_large_is_refused_for_certain(told: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before it is sent, where the server has said what it takes; else before the server has read it."""
+async def test_oversized_write_certainly_has_no_effect(told: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client refuses it if the server has announced its limit. Otherwise the server refuses it unread."""
     if not told:
         monkeypatch.setattr(Http2Protocol, "message_limit", None)
     passing = Passing()
@@ -74,8 +74,8 @@ async def test_a_write_that_is_too_large_is_refused_for_certain(told: bool, monk
         assert (await client.write(THING.new("a", Text(text="x" * 500)))).version
 
 
-async def test_a_server_says_how_large_a_message_it_takes() -> None:
-    """And a client hears it with the connection; it says nothing of the kind itself."""
+async def test_server_announces_its_limit_for_messages() -> None:
+    """The client learns it with the connection, and announces no limit itself."""
     async with served(limits=SMALL) as it, client_of(it) as (client, _, channel):
         await client.list(THING)
         (protocol,) = channel._calls._protocols
@@ -88,8 +88,8 @@ def _exhausted() -> None:
     raise GRPCError(Status.RESOURCE_EXHAUSTED, "too much, says somebody on the way")
 
 
-async def test_exhaustion_after_the_commit_is_unknown() -> None:
-    """The same status, from behind the handler: the write has happened."""
+async def test_resource_exhausted_after_the_commit_is_unknown() -> None:
+    """The same status comes from behind the handler: the write has happened."""
     async with served(interceptors=[Passing(_exhausted)]) as it, client_of(it) as (client, heard, _):
         with pytest.raises(OutcomeUnknown, match="RESOURCE_EXHAUSTED"):
             await client.write(THING.new("a", Text()))
@@ -97,8 +97,8 @@ async def test_exhaustion_after_the_commit_is_unknown() -> None:
         assert len(await client.list(THING)) == 1
 
 
-async def test_a_reply_that_is_too_large_for_the_client_is_unknown() -> None:
-    """Its write has happened too."""
+async def test_write_with_an_oversized_reply_is_unknown() -> None:
+    """Its write has happened, too."""
     limits = dataclasses.replace(CHANNEL_LIMITS, message_size=100)
     async with served() as it, client_of(it, limits=limits) as (client, heard, _):
         with pytest.raises(OutcomeUnknown, match="RESOURCE_EXHAUSTED"):
@@ -107,8 +107,8 @@ async def test_a_reply_that_is_too_large_for_the_client_is_unknown() -> None:
 
 
 @pytest.mark.parametrize("path", ["/test.Echo/Nothing", META, ECHO])
-async def test_only_what_failed_before_its_handler_is_called_not_begun(path: str) -> None:
-    """A method that isn't there; a handler that failed before it was given anything; and one that failed after."""
+async def test_only_calls_that_failed_before_their_handler_count_as_not_begun(path: str) -> None:
+    """Cases: an unknown method, a handler that failed before it received anything, and one that failed after it."""
 
     async def fail(asked: str, stream: Any, handler: Any) -> None:
         if asked == ECHO:
@@ -121,8 +121,8 @@ async def test_only_what_failed_before_its_handler_is_called_not_begun(path: str
         assert isinstance(caught.value, rpc.NotBegun) == (path != ECHO)
 
 
-async def test_a_write_at_a_server_that_stops_is_unavailable() -> None:
-    """It says that it has not begun with it."""
+async def test_write_to_a_stopping_server_is_unavailable() -> None:
+    """The server states that it has not begun with the call."""
     heard = Heard()
     async with trio.open_nursery() as nursery:
         stop, stopping = trio.Event(), trio.Event()
@@ -149,8 +149,8 @@ async def test_a_write_at_a_server_that_stops_is_unavailable() -> None:
     assert heard.unknowns == 0
 
 
-def test_the_error_survives_being_copied() -> None:
-    """As errors are that cross processes."""
+def test_not_begun_error_survives_copying() -> None:
+    """Errors are copied when they cross processes."""
     error = TooLarge("the request is too large", 5, 4)
     assert type(error)(*error.args).limit == 4
     assert str(error) == "the request is too large"

@@ -1,4 +1,4 @@
-"""The services that anybody may call: how many of their streams there may be, for how long, and how large."""
+"""Services without authentication: limits for the number, duration and size of their streams."""
 
 from __future__ import annotations
 
@@ -64,13 +64,13 @@ async def connected(where: str) -> AsyncIterator[RemoteChannel]:
 
 
 async def watching(stack: AsyncExitStack, channel: RemoteChannel) -> None:
-    """One more watch of health."""
+    """Open another watch of health."""
     stream = await stack.enter_async_context(channel.stream(WATCH, HealthCheckRequest()))
     assert (await anext(stream)).status == 1
 
 
 async def reflecting(stack: AsyncExitStack, channel: RemoteChannel) -> None:
-    """One more stream of reflection."""
+    """Open another stream of reflection."""
     stream = await stack.enter_async_context(channel.duplex(REFLECT, ServerReflectionRequest(list_services="")))
     answer = await anext(aiter(stream))
     assert answer.list_services_response.service
@@ -78,10 +78,10 @@ async def reflecting(stack: AsyncExitStack, channel: RemoteChannel) -> None:
 
 @pytest.mark.parametrize("begin", [watching, reflecting])
 @pytest.mark.parametrize(("bound", "where"), [((2, 9), "this connection"), ((9, 2), "this server")])
-async def test_streams_beyond_a_bound_are_refused_and_those_that_end_make_room(
+async def test_streams_beyond_the_limit_are_refused_until_others_end(
     begin: Any, bound: tuple[int, int], where: str
 ) -> None:
-    """Unary calls go on."""
+    """Unary calls continue."""
     streams = OpenStreams(*bound)
     async with serving(streams) as (address, _), connected(address) as channel, AsyncExitStack() as stack:
         async with AsyncExitStack() as first:
@@ -97,15 +97,14 @@ async def test_streams_beyond_a_bound_are_refused_and_those_that_end_make_room(
         await begin(stack, channel)
 
 
-async def test_another_connection_has_room_of_its_own() -> None:
-    """One that has all of its streams takes nothing from it."""
+async def test_full_connection_leaves_room_for_another() -> None:
     async with serving(OpenStreams(1, 9)) as (address, _), AsyncExitStack() as stack:
         for _ in range(3):
             await watching(stack, await stack.enter_async_context(connected(address)))
 
 
-async def test_a_connection_that_has_most_gives_one_to_a_connection_that_has_few() -> None:
-    """A stranger who holds all streams of a server keeps nobody from watching."""
+async def test_connection_with_most_streams_yields_one_to_another() -> None:
+    """A stranger that holds all streams of a server cannot keep others from watching."""
     streams = OpenStreams(9, 3)
     async with serving(streams) as (address, _), AsyncExitStack() as stack:
         greedy = await stack.enter_async_context(connected(address))
@@ -124,8 +123,8 @@ async def test_a_connection_that_has_most_gives_one_to_a_connection_that_has_few
         assert streams.open == 3
 
 
-async def test_a_stream_of_reflection_without_a_request_ends(autojump_clock: MockClock, tmp_path: Path) -> None:  # noqa: ARG001  # the test runs by it
-    """A minute after the last one; a watch of health stays."""
+async def test_idle_reflection_stream_ends(autojump_clock: MockClock, tmp_path: Path) -> None:  # noqa: ARG001  # the test runs by it
+    """It ends a minute after the last request. A watch of health stays."""
     streams = OpenStreams()
     async with (
         serving(streams, f"unix:{tmp_path}/server") as (address, health),
@@ -156,8 +155,7 @@ async def test_a_stream_of_reflection_without_a_request_ends(autojump_clock: Moc
         (REFLECT, lambda text: ServerReflectionRequest(file_containing_symbol=text)),
     ],
 )
-async def test_a_request_over_a_few_kilobytes_is_refused(path: str, request_of: Any) -> None:
-    """By its length."""
+async def test_request_over_a_few_kilobytes_is_refused_by_its_length(path: str, request_of: Any) -> None:
     streams = OpenStreams()
     async with serving(streams) as (address, _), connected(address) as channel:
         call = partial(channel.stream, path, request_of("x" * REQUEST_SIZE))
@@ -168,8 +166,8 @@ async def test_a_request_over_a_few_kilobytes_is_refused(path: str, request_of: 
         assert streams.open == 0
 
 
-async def test_an_engine_bounds_the_streams_of_callers_without_a_token() -> None:
-    """A hundred on one connection of a foreign client."""
+async def test_engine_limits_streams_of_callers_without_a_token() -> None:
+    """The limit is a hundred on one connection of a stock client."""
 
     def client(where: str) -> tuple[int, Any]:
         with grpc.insecure_channel(where) as channel:

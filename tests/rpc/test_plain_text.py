@@ -1,6 +1,6 @@
-"""Tokens and passwords do not leave this machine in plain text, unless the caller says so.
+"""Tokens and passwords do not leave this machine in plain text, unless the caller allows it.
 
-0.0.0.0 leads to this machine when it is connected to, and is no loopback address: it stands for another host here.
+Connecting to 0.0.0.0 reaches this machine, but it is not a loopback address: these tests use it as another host.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ async def _client(endpoints: Any, **options: Any) -> AsyncIterator[None]:
 @pytest.mark.parametrize("opened", [_client, _workers])
 @pytest.mark.parametrize("endpoints", [OTHER, ["127.0.0.1:9000", OTHER], "example.org:9000", "localhost.evil.org:1"])
 async def test_token_for_another_host_is_refused_without_tls(opened: Any, endpoints: str | list[str]) -> None:
-    """Before anything is connected; the error names the host and both ways out."""
+    """It is refused before any connection. The error names the host and both remedies."""
     with pytest.raises(InvalidArgument, match=r"(2\.1|example\.org|evil\.org):.*tls=.*insecure=True"):
         async with opened(endpoints, token="hw_secret"):
             pytest.fail("it was opened")
@@ -72,7 +72,7 @@ async def test_token_for_another_host_is_refused_without_tls(opened: Any, endpoi
     ],
     ids=["this machine", "insecure", "tls", "no token"],
 )
-async def test_token_is_sent_where_nobody_listens_in_or_when_told(
+async def test_token_is_sent_locally_over_tls_or_if_allowed(
     opened: Any, endpoints: str, options: dict[str, Any]
 ) -> None:
     async with opened(endpoints, **options):
@@ -81,7 +81,7 @@ async def test_token_is_sent_where_nobody_listens_in_or_when_told(
 
 @pytest.mark.parametrize("metadata", [TOKEN, BEARER, {"X-Consul-Token": "hw_secret"}], ids=repr)
 async def test_channel_sends_no_token_in_plain_text(metadata: dict[str, str]) -> None:
-    """Also where a program puts it into a call's metadata by itself."""
+    """This includes a token that a program puts into a call's metadata."""
     async with (
         served() as it,
         rpc.open_channel(over_the_network(it.where), decoders={COUNT: TextDecoder}) as channel,
@@ -94,7 +94,7 @@ async def test_channel_sends_no_token_in_plain_text(metadata: dict[str, str]) ->
         assert (await channel.unary(META, Text(), Text, metadata={"x-other": "a"})).text == "None"
 
 
-async def test_channel_sends_tokens_in_plain_text_when_told() -> None:
+async def test_channel_sends_tokens_in_plain_text_if_allowed() -> None:
     async with (
         served() as it,
         rpc.open_channel(over_the_network(it.where), insecure=True) as channel,
@@ -115,7 +115,7 @@ async def test_channel_sends_tokens_over_tls(tls: Certificates) -> None:
 
 @pytest.mark.parametrize("metadata", [TOKEN, BEARER], ids=repr)
 async def test_forwarder_passes_no_token_on_in_plain_text(metadata: dict[str, str]) -> None:
-    """The call is refused, with what the forwarder's operator can do; a call without a token goes through."""
+    """The call is refused with advice for the forwarder's operator. A call without a token is forwarded."""
     async with (
         served() as it,
         rpc.open_forwarder(over_the_network(it.where), ["127.0.0.1:0"]) as server,
@@ -127,7 +127,7 @@ async def test_forwarder_passes_no_token_on_in_plain_text(metadata: dict[str, st
         assert (await channel.unary(META, Text(), Text)).text == "None"
 
 
-async def test_forwarder_passes_tokens_on_when_told_or_to_this_machine() -> None:
+async def test_forwarder_passes_tokens_on_locally_or_if_allowed() -> None:
     async with served() as it:
         for upstream, insecure in ((over_the_network(it.where), True), (it.where, False)):
             async with (
@@ -137,8 +137,8 @@ async def test_forwarder_passes_tokens_on_when_told_or_to_this_machine() -> None
                 assert (await channel.unary(META, Text(), Text, metadata=TOKEN)).text == "hw_secret"
 
 
-def test_empty_token_is_none() -> None:
-    """Clients made for Consul send one."""
+def test_empty_token_counts_as_none() -> None:
+    """Clients made for Consul send an empty token."""
     assert not has_secret([("x-consul-token", ""), ("x-other", "a")])
     assert has_secret([("x-consul-token", "a")])
 
@@ -147,7 +147,7 @@ def test_empty_token_is_none() -> None:
 
 
 async def test_password_for_etcd_on_another_host_is_refused_without_tls() -> None:
-    """The user's password, and the token that etcd gives for it; insecure=1 in the url allows both."""
+    """The same holds for the token that etcd issues for it. insecure=1 in the URL allows both."""
     etcd = FakeEtcd()
     etcd.token = "t1"
     async with serving_etcd(etcd) as (_, endpoint):

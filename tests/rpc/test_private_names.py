@@ -1,4 +1,4 @@
-"""Every name private to grpclib and h2 that `rpc` builds on is there, and is what it was."""
+"""Every private name of grpclib and h2 on which `rpc` builds exists and is unchanged."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def parameters(function: Any) -> list[str]:
     return list(inspect.signature(function).parameters)
 
 
-def test_the_version_is_the_one_that_was_read() -> None:
-    """Another one is to be read first: what is extended may have changed in it."""
+def test_library_versions_are_the_reviewed_ones() -> None:
+    """Review a new version first: the parts that are extended may have changed."""
     assert version("grpclib").startswith("0.4.")
     assert version("h2").startswith("4.")
     assert version("hyperframe").startswith("6.")
@@ -83,8 +83,8 @@ def test_the_version_is_the_one_that_was_read() -> None:
         (settings.Settings.__init__, ["self", "client", "initial_values"]),
     ],
 )
-def test_a_function_has_the_parameters_that_we_give_or_take(function: Any, expected: list[str]) -> None:
-    """An override with other parameters would not be called as grpclib's is."""
+def test_functions_have_the_expected_parameters(function: Any, expected: list[str]) -> None:
+    """An override with other parameters would not be called like grpclib's."""
     assert parameters(function) == expected
 
 
@@ -112,20 +112,20 @@ def test_a_function_has_the_parameters_that_we_give_or_take(function: Any, expec
         (server.Stream.send_trailing_metadata, ["_send_trailing_metadata_done"]),
     ],
 )
-def test_a_function_sets_the_attributes_that_we_use(owner: Any, names: list[str]) -> None:
-    """They are replaced, or read, by their names."""
+def test_functions_set_the_attributes_in_use(owner: Any, names: list[str]) -> None:
+    """`rpc` replaces or reads these attributes by name."""
     assert set(names) <= set(owner.__code__.co_names)
 
 
-def test_h2_reads_the_limit_of_streams_from_where_we_raise_it() -> None:
-    """So that a stream too many is refused by us, and doesn't end the connection."""
+def test_h2_reads_the_stream_limit_from_the_raised_setting() -> None:
+    """`rpc` can then refuse a stream beyond the limit without ending the connection."""
     assert isinstance(settings.Settings.max_concurrent_streams, property)
     assert "max_concurrent_streams" in connection.H2Connection._receive_headers_frame.__code__.co_names
     assert "max_header_list_size" in connection.H2Connection.__init__.__code__.co_names
 
 
-def test_h2_keeps_a_setting_that_it_does_not_know() -> None:
-    """It is how a server says which messages it takes; hyperframe reads its number whole, but writes it cut."""
+def test_h2_keeps_an_unknown_setting() -> None:
+    """A server announces its message size with it. hyperframe reads its number whole, but writes it truncated."""
     client = connection.H2Connection()
     body = (0xF048).to_bytes(2, "big") + (1000).to_bytes(4, "big")
     client.initiate_connection()
@@ -134,38 +134,38 @@ def test_h2_keeps_a_setting_that_it_does_not_know() -> None:
     assert settings.Settings(initial_values={}).get(0xF048) is None
 
 
-def test_the_transport_is_closed_where_we_close_half_of_it() -> None:
-    """`Connection.close` closes `_transport`, which is replaced for it."""
+def test_connection_close_closes_the_replaced_transport() -> None:
+    """`Connection.close` closes `_transport`, which `rpc` replaces to close one half first."""
     assert {"_transport", "close"} <= set(protocol.Connection.close.__code__.co_names)
 
 
-def test_dispatching_to_nobody_needs_no_server() -> None:
-    """A server stream wants one."""
+def test_default_dispatcher_needs_no_server() -> None:
+    """A server stream requires a dispatcher."""
     assert parameters(events._DispatchServerEvents.__init__) == ["self"]
 
 
-def test_h2_looks_up_what_a_frame_means_where_we_put_our_goaway() -> None:
-    """Its own takes nothing more after one, not even the ends of calls that have begun."""
+def test_h2_dispatches_goaway_through_its_frame_table() -> None:
+    """After a GOAWAY, h2's own handler accepts nothing more, not even the ends of calls that have begun."""
     assert GoAwayFrame in connection.H2Connection()._frame_dispatch_table
     assert parameters(connection.H2Connection()._receive_goaway_frame) == ["frame"]
 
 
-def test_h2_keeps_the_beginning_of_a_header_block_where_we_forget_it() -> None:
-    """It is thrown away when the connection ends."""
+def test_h2_keeps_partial_headers_in_the_buffer_that_is_cleared() -> None:
+    """`rpc` clears it when the connection ends."""
     h2 = connection.H2Connection()
     assert h2.incoming_buffer._headers_buffer == []
     assert "_headers_buffer" in frame_buffer.FrameBuffer._update_header_buffer.__code__.co_names
 
 
-def test_h2_expects_a_length_of_content_where_we_keep_it_from_that() -> None:
-    """A length that is wrong would end the connection."""
+def test_h2_checks_content_length_in_the_overridden_place() -> None:
+    """A wrong length would end the connection."""
     assert parameters(connection.H2Connection._begin_new_stream) == ["self", "stream_id", "allowed_ids"]
     assert "_initialize_content_length" in stream.H2Stream.receive_headers.__code__.co_names
     assert "_expected_content_length" in stream.H2Stream._track_content_length.__code__.co_names
 
 
-def test_asyncio_carries_an_accepted_socket_and_its_tls() -> None:
-    """A server makes both itself, so that neither has a task or a buffer of its own."""
+def test_asyncio_accepts_a_ready_socket_and_its_tls() -> None:
+    """A server creates both itself, so that neither has a task or a buffer of its own."""
     loop: Any = selector_events.BaseSelectorEventLoop
     transport: Any = vars(selector_events)["_SelectorSocketTransport"]
     tls: Any = sslproto.SSLProtocol

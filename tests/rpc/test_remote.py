@@ -1,4 +1,4 @@
-"""The client, a watch and a controller's run over the network: what they do in the process they do here."""
+"""The client, a watch and a controller over the network behave as they do in the process."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def clients() -> AsyncIterator[tuple[Served, Client, rpc.RemoteChannel]]:
         yield it, Client(channel, app.registry), channel
 
 
-async def test_the_client_does_over_the_network_what_it_does_in_the_process() -> None:
+async def test_client_works_over_the_network() -> None:
     """Write, read, list, apply, delete, and each refusal by its own error."""
     async with clients() as (_, client, _):
         created = await client.write(THING.new("a", Text(text="1")))
@@ -56,8 +56,7 @@ async def test_the_client_does_over_the_network_what_it_does_in_the_process() ->
             await client.read(THING, "Not A Name")
 
 
-async def test_a_watch_tells_the_snapshot_its_end_and_every_change() -> None:
-    """As it does in the process, with whole resources."""
+async def test_watch_delivers_the_snapshot_its_end_and_every_change() -> None:
     async with clients() as (_, client, _):
         await client.write(THING.new("before", Text(text="1")))
         async with client.watch(THING) as events:
@@ -82,8 +81,8 @@ async def _change(events: Any) -> Any:
             return event
 
 
-async def test_a_watch_goes_on_where_it_was() -> None:
-    """From the last position, without a snapshot, and without losing or repeating."""
+async def test_watch_resumes_at_its_last_position() -> None:
+    """It resumes without a snapshot, and loses or repeats nothing."""
     async with served() as it:
         local = Client(rpc.InProcessChannel(it.services), app.registry)
         await local.write(THING.new("a", Text(text="1")))
@@ -112,7 +111,7 @@ def _everything() -> pb.WatchListRequest:
 
 
 class Copier:
-    """An app with a controller that copies every Thing, and what it has reconciled."""
+    """An app with a controller that copies every Thing, and a record of its reconciles."""
 
     def __init__(self) -> None:
         self.app = headway.App("controlled")
@@ -130,7 +129,7 @@ class Copier:
             self._changed = trio.Event()
 
     async def run_on(self, channel: rpc.Channel, nursery: trio.Nursery) -> None:
-        """Start the controller as an engine would, on a channel of any kind."""
+        """Start the controller like an engine would, on any channel."""
         informers = Informers(channel, nursery, self.events.append, lag_limit=30.0)
         definition = self.app.controllers["copier"]
 
@@ -157,8 +156,8 @@ class Copier:
             await changed.wait()
 
 
-async def test_a_controller_runs_over_the_network() -> None:
-    """It primes, reconciles what is there and what comes, and its own writes are seen."""
+async def test_controller_runs_over_the_network() -> None:
+    """It primes, reconciles existing and new resources, and sees its own writes."""
     copier = Copier()
     async with served(apps=[copier.app]) as it, rpc.open_channel(it.where, decoders=DECODERS) as channel:
         client = Client(channel, copier.app.registry)
@@ -171,8 +170,8 @@ async def test_a_controller_runs_over_the_network() -> None:
             nursery.cancel_scope.cancel()
 
 
-async def test_a_controller_goes_on_when_its_server_goes() -> None:
-    """Its streams resume at another server of the same store, without a snapshot, and nothing is missed."""
+async def test_controller_moves_to_another_server_when_its_server_stops() -> None:
+    """Its streams resume at another server of the same store without a snapshot, and miss nothing."""
     copier = Copier()
     async with served(apps=[copier.app]) as it:
         local = Client(rpc.InProcessChannel(it.services), copier.app.registry)
@@ -201,8 +200,8 @@ async def test_a_controller_goes_on_when_its_server_goes() -> None:
     assert len(opened) > 2
 
 
-async def test_a_server_that_is_not_there_is_unavailable() -> None:
-    """Its address is named; a write, which was certainly not sent, is not called unknown."""
+async def test_unreachable_server_is_unavailable() -> None:
+    """The error names its address. A write was certainly not sent, so its outcome is not unknown."""
     async with rpc.open_channel("127.0.0.1:1") as channel:
         with pytest.raises(GRPCError, match=r"127\.0\.0\.1:1") as caught:
             await channel.unary(ECHO, Text(), Text)
@@ -214,8 +213,8 @@ async def test_a_server_that_is_not_there_is_unavailable() -> None:
             await client.write(THING.new("a", Text()))
 
 
-async def test_the_next_server_is_tried() -> None:
-    """One that can't be reached is passed over, and one that goes is left."""
+async def test_unreachable_server_is_skipped_for_the_next_one() -> None:
+    """A server that stops is left, too."""
     async with served() as one, served() as other:
         where = f"127.0.0.1:1,{one.where},{other.where}"
         async with rpc.open_channel(where) as channel:
@@ -240,8 +239,8 @@ async def test_the_next_server_is_tried() -> None:
             assert (await channel.unary(ECHO, Text(text="b"), Text)).text == "b"
 
 
-async def test_a_connection_more_is_opened_before_the_streams_run_out() -> None:
-    """Grpclib alone would wait for ever at the server's limit."""
+async def test_another_connection_is_opened_before_streams_run_out() -> None:
+    """grpclib alone would wait forever at the server's limit."""
     limits = rpc.Limits(streams=10)
     async with (
         served(limits=limits) as it,
@@ -264,8 +263,8 @@ async def test_a_connection_more_is_opened_before_the_streams_run_out() -> None:
         nursery.cancel_scope.cancel()
 
 
-async def test_a_lost_connection_ends_its_calls() -> None:
-    """With UNAVAILABLE, and not sent again: the server had begun."""
+async def test_lost_connection_ends_its_calls_with_unavailable() -> None:
+    """They are not sent again, because the server had begun with them."""
     async with served() as it, rpc.open_channel(it.where) as channel:
         failures: list[GRPCError] = []
 
@@ -284,7 +283,7 @@ async def test_a_lost_connection_ends_its_calls() -> None:
 
 
 async def test_one_registry_serves_every_interface() -> None:
-    """In process without copying, in process with copying, and over the network."""
+    """The interfaces are: in process without copying, in process with copying, and over the network."""
     async with served() as it, rpc.open_channel(it.where, decoders=DECODERS) as remote:
         shared = rpc.InProcessChannel(it.services)
         copying = rpc.CopyingChannel(shared, copied)
@@ -310,8 +309,8 @@ async def test_one_registry_serves_every_interface() -> None:
         assert "changed" not in seen[0].metadata
 
 
-async def test_an_engine_that_is_told_to_listens(tmp_path: Path) -> None:
-    """Its controllers act on what clients write over the network, and its health is told."""
+async def test_engine_with_listen_serves_writes_and_health(tmp_path: Path) -> None:
+    """Its controllers reconcile writes of network clients."""
     listening = headway.App("listening")
     source = listening.type("test", "v1", "Source", Text)
     target = listening.type("test", "v1", "Target", Text)
@@ -337,7 +336,7 @@ async def test_an_engine_that_is_told_to_listens(tmp_path: Path) -> None:
 
 
 async def test_calls_that_wait_for_a_connection_fail_together() -> None:
-    """However many there are: each trying for itself, with back-off, would keep the last waiting for minutes."""
+    """Separate attempts with backoff would keep the last of many calls waiting for minutes."""
     failures: list[Status] = []
 
     async def call(channel: rpc.RemoteChannel) -> None:
@@ -352,8 +351,8 @@ async def test_calls_that_wait_for_a_connection_fail_together() -> None:
     assert failures == [Status.UNAVAILABLE] * 200
 
 
-async def test_a_change_is_encoded_once_for_all_its_watchers() -> None:
-    """A hundred watchers, snapshot and changes: each resource becomes bytes a single time."""
+async def test_change_is_encoded_once_for_all_watchers() -> None:
+    """A hundred watchers receive a snapshot and changes. Each resource is encoded a single time."""
     async with served() as it, rpc.open_channel(it.where, decoders=DECODERS) as channel:
         local = Client(rpc.InProcessChannel(it.services), app.registry)
         for number in range(10):
@@ -384,7 +383,6 @@ async def test_a_change_is_encoded_once_for_all_its_watchers() -> None:
         assert it.encodings.encoded == 11
 
 
-def test_the_network_is_loaded_only_when_it_is_asked_for() -> None:
-    """`import headway` stays light."""
+def test_import_headway_does_not_load_the_network_modules() -> None:
     code = "import headway, sys; sys.exit('trio_asyncio' in sys.modules or 'headway.rpc._server' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=30)

@@ -17,14 +17,14 @@ from tests.rpc.rpc_kit import ECHO, Text, served
 
 
 class Pair:
-    """A certificate and its key in two files, with authorities that are renewed with them."""
+    """A certificate and its key in two files, and authorities that are renewed with them."""
 
     def __init__(self, folder: Path) -> None:
         self.certificate, self.key, self.ca = folder / "server.pem", folder / "server.key", folder / "ca.pem"
         self.renew()
 
     def renew(self, *, certificate: bool = True, key: bool = True) -> None:
-        """Write a pair that a new authority has issued, or half of it."""
+        """Write a pair issued by a new authority, or half of it."""
         self.authority = trustme.CA()
         self.authority.cert_pem.write_to_path(str(self.ca))
         self._issued = self.authority.issue_cert("127.0.0.1")
@@ -48,7 +48,7 @@ def pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pair:
     return Pair(tmp_path)
 
 
-async def test_a_renewed_certificate_is_served_to_the_next_client(pair: Pair) -> None:
+async def test_renewed_certificate_is_served_to_the_next_client(pair: Pair) -> None:
     """Clients that are connected stay connected."""
     heard: list[object] = []
     tls = rpc.server_tls(pair.certificate, pair.key)
@@ -66,8 +66,8 @@ async def test_a_renewed_certificate_is_served_to_the_next_client(pair: Pair) ->
     assert heard == [CertificateRenewed(str(pair.certificate))]
 
 
-async def test_half_a_pair_changes_nothing(pair: Pair) -> None:
-    """A certificate without its key is refused once, and is served when the key has been written."""
+async def test_certificate_without_its_key_is_ignored_until_the_key_arrives(pair: Pair) -> None:
+    """It is reported once. The pair is served when the key has been written."""
     heard: list[object] = []
     async with served(tls=rpc.server_tls(pair.certificate, pair.key), notify=heard.append) as it:
         authority = pair.ca.read_bytes()
@@ -85,8 +85,7 @@ async def test_half_a_pair_changes_nothing(pair: Pair) -> None:
     assert heard[1:] == [CertificateRenewed(str(pair.certificate))]
 
 
-async def test_a_file_that_is_gone_changes_nothing(pair: Pair) -> None:
-    """Until it is back."""
+async def test_missing_certificate_file_keeps_the_old_certificate(pair: Pair) -> None:
     heard: list[object] = []
     async with served(tls=rpc.server_tls(pair.certificate, pair.key), notify=heard.append) as it:
         pair.key.unlink()
@@ -95,8 +94,8 @@ async def test_a_file_that_is_gone_changes_nothing(pair: Pair) -> None:
         assert [type(event) for event in heard] == [CertificateRefused]
 
 
-async def test_renewed_authorities_of_clients_hold_for_the_next_client(pair: Pair, tmp_path: Path) -> None:
-    """A certificate of the old authority is refused after that."""
+async def test_renewed_client_authorities_apply_to_the_next_client(pair: Pair, tmp_path: Path) -> None:
+    """A certificate of the old authority is refused from then on."""
     client = tmp_path / "client.pem"
     write_secret(client, pair.authority.issue_cert("a-client").private_key_and_cert_chain_pem.bytes())
     async with served(tls=rpc.server_tls(pair.certificate, pair.key, client_ca=pair.ca)) as it:
@@ -108,8 +107,8 @@ async def test_renewed_authorities_of_clients_hold_for_the_next_client(pair: Pai
         await _call(it.where, pair, certificate=client)
 
 
-async def test_files_are_looked_at_once_a_second(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many connections come."""
+async def test_certificate_files_are_checked_once_a_second(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The number of connections doesn't matter."""
     monkeypatch.setattr(_tls, "_LOOK", 1000.0)
     tls = rpc.server_tls(pair.certificate, pair.key)
     pair.renew()

@@ -1,4 +1,4 @@
-"""Replies that wait because their clients don't read: what is held of them, and what else a large call holds up."""
+"""Replies that wait for clients to read: the memory that they hold, and the effect of a large call on others."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Blob:
 
 
 class Replies:
-    """Gives as many bytes as it is asked for."""
+    """A service that returns the requested number of bytes."""
 
     def __mapping__(self) -> dict[str, Handler]:
         return {GIVE: Handler(self._give, Cardinality.UNARY_UNARY, Size, Blob)}
@@ -51,7 +51,7 @@ class Replies:
 
 
 class Unread:
-    """A connection whose windows are shut: replies wait until they are opened."""
+    """A connection with closed windows: replies wait until they are opened."""
 
     def __init__(self, stream: trio.abc.Stream) -> None:
         self._stream = stream
@@ -62,7 +62,7 @@ class Unread:
         self.answered: set[int] = set()
 
     async def ask(self, size: int) -> int:
-        """Ask for a reply of so many bytes, and return the stream's number."""
+        """Request a reply of this many bytes, and return the stream's number."""
         number = self._h2.get_next_available_stream_id()
         body = encode(Size(size=size))
         headers = [(name, GIVE if name == ":path" else value) for name, value in REQUEST]
@@ -72,7 +72,7 @@ class Unread:
         return number
 
     async def until(self, condition: Any) -> None:
-        """Read what comes until the condition holds."""
+        """Read until the condition holds."""
         with trio.fail_after(PATIENCE):
             while not condition():
                 for event in self._h2.receive_data(await self._stream.receive_some()):
@@ -88,8 +88,8 @@ class Unread:
                 self.statuses[event.stream_id] = str(status)
 
 
-async def test_replies_that_wait_are_bounded_on_a_connection() -> None:
-    """The largest is given up, and small ones go on; when the connection has gone nothing is held."""
+async def test_waiting_replies_of_a_connection_are_bounded() -> None:
+    """The largest reply is given up, and small ones go on. After the connection has closed, nothing is held."""
     limits = Limits(replies_size=300 * KIB, server_replies_size=1000 * KIB)
     async with rpc.open_server(Services(Replies()), ["127.0.0.1:0"], limits=limits) as server:
         async with tcp(server.addresses[0]) as stream:
@@ -106,8 +106,8 @@ async def test_replies_that_wait_are_bounded_on_a_connection() -> None:
                 await trio.lowlevel.checkpoint()
 
 
-async def test_replies_that_wait_are_bounded_on_a_server() -> None:
-    """However many connections ask for them; another client is answered."""
+async def test_waiting_replies_of_a_server_are_bounded() -> None:
+    """The bound holds for any number of connections. Another client is answered."""
     limits = Limits(replies_size=300 * KIB, server_replies_size=400 * KIB)
     async with (
         rpc.open_server(Services(Replies()), ["127.0.0.1:0"], limits=limits) as server,
@@ -126,8 +126,8 @@ async def test_replies_that_wait_are_bounded_on_a_server() -> None:
 
 
 @pytest.mark.parametrize("size", [3 * KIB, 2000 * KIB])
-async def test_a_reply_that_is_read_is_held_no_longer(size: int) -> None:
-    """Whether it went out at once, or had to wait."""
+async def test_reply_is_released_once_it_is_sent(size: int) -> None:
+    """This holds for a reply that goes out at once and for one that had to wait."""
     async with rpc.open_server(Services(Replies()), ["127.0.0.1:0"]) as server:
         async with rpc.open_channel(server.addresses) as channel:
             assert len((await channel.unary(GIVE, Size(size=size), Blob)).data) == size
@@ -136,8 +136,8 @@ async def test_a_reply_that_is_read_is_held_no_longer(size: int) -> None:
                 await trio.lowlevel.checkpoint()
 
 
-async def test_a_large_reply_is_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also one that does not fit into a frame with its headers, and a list that is encoded in pieces."""
+async def test_large_reply_is_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """This includes one that does not fit into a frame with its headers, and a list that is encoded in pieces."""
     by_codec: list[str] = []
     in_pieces: list[str] = []
 

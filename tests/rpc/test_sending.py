@@ -1,4 +1,4 @@
-"""What a server sends waits for the window of its connection by turns, and is dropped when the connection is lost."""
+"""A server's streams take turns at the window of their connection, and their output is dropped when it is lost."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def begin(raw: Raw, path: str, message: bytes) -> int:
 
 
 async def shut_window(raw: Raw) -> None:
-    """Have the server send until the window of the connection is shut."""
+    """Make the server send until the window of the connection is closed."""
     id, left = await begin(raw, FLOOD, encode(Text())), 65_535
     while left:
         events, raw.events = raw.events, []
@@ -64,7 +64,7 @@ async def until_heard(raw: Raw, kind: type[Any], ids: list[int]) -> None:
     assert await raw.until(last) is not None
 
 
-async def test_a_window_of_one_byte_wakes_a_few_streams_and_not_all() -> None:
+async def test_one_byte_window_wakes_only_a_few_streams() -> None:
     """Otherwise each frame of a dozen bytes would run a thousand tasks."""
     h2 = H2Connection(H2Configuration(client_side=False))
     h2.outbound_flow_control_window = 0
@@ -92,8 +92,8 @@ async def test_a_window_of_one_byte_wakes_a_few_streams_and_not_all() -> None:
         nursery.cancel_scope.cancel()
 
 
-async def test_every_stream_goes_on_when_the_window_opens() -> None:
-    """Though the streams that were woken first are canceled before they have sent."""
+async def test_every_stream_resumes_when_the_window_opens() -> None:
+    """The streams that are woken first may be canceled before they have sent."""
     async with served() as it, connected(it.where) as raw:
         await shut_window(raw)
         ids = [await begin(raw, WATCH, encode(HealthCheckRequest(service=""))) for _ in range(90)]
@@ -106,8 +106,8 @@ async def test_every_stream_goes_on_when_the_window_opens() -> None:
         await until_heard(raw, DataReceived, ids[20:])
 
 
-async def test_streams_with_a_shut_window_leave_the_connection_to_others() -> None:
-    """A stream that is woken and may not send passes the window on."""
+async def test_streams_with_a_closed_window_do_not_block_others() -> None:
+    """A stream that is woken and cannot send passes the window on."""
     h2 = H2Connection(H2Configuration(client_side=False))
     h2.outbound_flow_control_window = 0
     queue, sent = WindowQueue(h2), trio.Event()
@@ -134,8 +134,8 @@ async def test_streams_with_a_shut_window_leave_the_connection_to_others() -> No
         nursery.cancel_scope.cancel()
 
 
-async def test_a_client_that_reads_no_answers_to_its_pings_is_ended(tmp_path: Path) -> None:
-    """They wait in the server's memory, and no stream's window bounds them."""
+async def test_client_that_reads_no_ping_answers_is_disconnected(tmp_path: Path) -> None:
+    """The answers wait in the server's memory, and no stream's window bounds them."""
     ended: list[object] = []
     limits = Limits(unsent=1000, pings=Rate(1_000_000, 1_000_000))
     path = tmp_path / "socket"
@@ -151,8 +151,8 @@ async def test_a_client_that_reads_no_answers_to_its_pings_is_ended(tmp_path: Pa
     assert ended == [ConnectionEnded("a Unix socket", "the peer does not read what it is sent")]
 
 
-async def test_a_client_that_leaves_many_streams_fills_no_log(caplog: pytest.LogCaptureFixture) -> None:
-    """asyncio would warn of each write to a connection that is lost."""
+async def test_client_that_leaves_many_streams_does_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    """asyncio would warn of each write to a lost connection."""
     caplog.set_level(logging.WARNING, "asyncio")
     async with served() as it:
         async with connected(it.where) as raw:
@@ -168,8 +168,8 @@ async def test_a_client_that_leaves_many_streams_fills_no_log(caplog: pytest.Log
     assert [record.getMessage() for record in caplog.records] == []
 
 
-async def test_a_stream_ends_well_after_it_has_waited_for_a_window() -> None:
-    """Its trailers come behind its data."""
+async def test_stream_that_waited_for_a_window_ends_normally() -> None:
+    """Its trailers follow its data."""
     async with served() as it, connected(it.where) as raw:
         await shut_window(raw)
         id = await begin(raw, "/test.Echo/Count", encode(Text(text="3")))

@@ -1,4 +1,4 @@
-"""A server of ours and a channel of ours: every way a call can go."""
+"""Headway's server and channel: every course that a call can take."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ ADDRESSES = ["127.0.0.1:0", "[::1]:0", "unix"]
 
 
 @pytest.mark.parametrize("listen", ADDRESSES)
-async def test_a_call_is_answered_on_every_kind_of_address(listen: str, tmp_path: Path) -> None:
-    """TCP over IPv4 and IPv6, and a Unix socket, whose file is gone afterwards."""
+async def test_call_is_answered_on_every_kind_of_address(listen: str, tmp_path: Path) -> None:
+    """TCP over IPv4 and IPv6, and a Unix socket, whose file is removed afterwards."""
     where = f"unix:{tmp_path}/socket" if listen == "unix" else listen
     async with served([where]) as it, rpc.open_channel(it.server.addresses) as channel:
         reply = await channel.unary(ECHO, Text(text="ha"), Text)
@@ -29,7 +29,7 @@ async def test_a_call_is_answered_on_every_kind_of_address(listen: str, tmp_path
 
 
 async def test_metadata_reaches_the_handler() -> None:
-    """The token of a client is its handler's to see."""
+    """The handler can see a client's token."""
     async with served() as it, rpc.open_channel(it.where) as channel:
         reply = await channel.unary(META, Text(), Text, metadata={"x-consul-token": "s3cret"})
         assert reply.text == "s3cret"
@@ -43,8 +43,8 @@ async def test_metadata_reaches_the_handler() -> None:
         ("/test.Echo/Nothing", "", Status.UNIMPLEMENTED, "Method not found: /test.Echo/Nothing"),
     ],
 )
-async def test_failures_come_as_statuses(path: str, text: str, status: Status, message: str) -> None:
-    """A GRPCError goes out as it is; anything else is reported here, and told to nobody."""
+async def test_handler_errors_become_statuses(path: str, text: str, status: Status, message: str) -> None:
+    """A GRPCError is sent unchanged. Any other error is reported at the server and hidden from the client."""
     reported: list[tuple[str, BaseException]] = []
     async with served(report=lambda *said: reported.append(said)) as it, rpc.open_channel(it.where) as channel:
         with pytest.raises(GRPCError) as caught:
@@ -55,8 +55,7 @@ async def test_failures_come_as_statuses(path: str, text: str, status: Status, m
     )
 
 
-async def test_a_stream_comes_whole_and_ends() -> None:
-    """Every message in order, then the end."""
+async def test_stream_delivers_every_message_in_order_and_ends() -> None:
     async with (
         served() as it,
         rpc.open_channel(it.where, decoders=TEXTS) as channel,
@@ -66,7 +65,7 @@ async def test_a_stream_comes_whole_and_ends() -> None:
 
 
 async def test_leaving_a_stream_cancels_its_handler() -> None:
-    """And the connection goes on."""
+    """The connection stays open."""
     async with served() as it, rpc.open_channel(it.where, decoders=TEXTS) as channel:
         async with channel.stream(COUNT, Text(text="0")) as items:
             assert (await anext(items)).text == "waiting"
@@ -76,8 +75,7 @@ async def test_leaving_a_stream_cancels_its_handler() -> None:
         assert it.server.connections == 1
 
 
-async def test_cancelling_a_call_cancels_its_handler() -> None:
-    """A caller that goes away is not worked for."""
+async def test_canceling_a_call_cancels_its_handler() -> None:
     async with served() as it, rpc.open_channel(it.where) as channel:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(channel.unary, WAIT, Text(), Text)
@@ -87,8 +85,8 @@ async def test_cancelling_a_call_cancels_its_handler() -> None:
         assert it.echo.cancelled == 1
 
 
-async def test_the_callers_deadline_is_the_handlers() -> None:
-    """The server is told of it, and ends the handler by itself."""
+async def test_handler_has_the_deadline_of_its_caller() -> None:
+    """The server receives it, and ends the handler by itself."""
     async with served() as it, rpc.open_channel(it.where) as channel:
         with trio.move_on_after(0.2) as scope:
             await channel.unary(WAIT, Text(), Text)
@@ -97,16 +95,16 @@ async def test_the_callers_deadline_is_the_handlers() -> None:
         assert it.echo.cancelled == 1
 
 
-async def test_a_call_without_deadline_has_the_channels() -> None:
-    """A server that never answers is not waited for for ever."""
+async def test_call_without_a_deadline_has_the_deadline_of_the_channel() -> None:
+    """A call to a server that never answers times out."""
     async with served() as it, rpc.open_channel(it.where, timeout=0.2) as channel:
         with pytest.raises(GRPCError) as caught:
             await channel.unary(WAIT, Text(), Text)
         assert caught.value.status is Status.DEADLINE_EXCEEDED
 
 
-async def test_a_stop_lets_calls_finish_and_ends_streams() -> None:
-    """Calls within the grace are answered; a stream ends with a status that says to come again."""
+async def test_stop_finishes_calls_and_ends_streams() -> None:
+    """Calls within the grace are answered. A stream ends with a status that asks the client to come again."""
     ended: list[Any] = []
     replies: list[str] = []
 
@@ -142,8 +140,7 @@ async def test_a_stop_lets_calls_finish_and_ends_streams() -> None:
     assert replies == ["late"]
 
 
-async def test_a_stop_is_bounded() -> None:
-    """A call that doesn't end within the grace is ended."""
+async def test_stop_ends_calls_that_exceed_the_grace() -> None:
     with trio.fail_after(20):
         async with trio.open_nursery() as nursery, served(grace=0.1) as it:
             failures: list[Status] = []
@@ -159,8 +156,8 @@ async def test_a_stop_is_bounded() -> None:
         assert failures == [Status.UNAVAILABLE]
 
 
-async def test_interceptors_stand_around_every_handler() -> None:
-    """The first is outermost; each may refuse."""
+async def test_interceptors_wrap_every_handler() -> None:
+    """The first is outermost. Each may refuse the call."""
     seen: list[str] = []
 
     async def outer(path: str, stream: Any, handler: Any) -> None:
@@ -189,8 +186,8 @@ async def _check_guarded(channel: rpc.Channel) -> None:
     assert (await channel.unary(ECHO, Text(text="a"), Text, metadata={"x-consul-token": "yes"})).text == "a"
 
 
-async def test_tls_and_mutual_tls(tmp_path: Path) -> None:
-    """A client believes the right authority alone; a server that wants a certificate refuses who has none."""
+async def test_tls_and_mutual_tls_verify_certificates(tmp_path: Path) -> None:
+    """A client trusts only the right authority. A server that requires a certificate refuses a client without one."""
     made = certificates(tmp_path)
     async with served(tls=made.server) as it:
         async with rpc.open_channel(it.where, tls=made.client) as channel:
@@ -207,9 +204,7 @@ async def test_tls_and_mutual_tls(tmp_path: Path) -> None:
             assert caught.value.status is Status.UNAVAILABLE
 
 
-async def test_an_error_in_the_block_comes_out_as_it_went_in() -> None:
-    """No group is put around it."""
-
+async def test_error_in_the_block_propagates_without_a_group() -> None:
     async def block() -> None:
         async with served() as it, rpc.open_channel(it.where) as channel:
             await channel.unary(ECHO, Text(), Text)

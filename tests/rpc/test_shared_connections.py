@@ -1,4 +1,4 @@
-"""A connection is shared by calls of many, with a forwarder by many clients: what one does is not the others' loss."""
+"""Connections shared by many calls, with a forwarder by many clients: one client's misuse does not harm others."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from tests.rpc.raw_kit import HEADERS, connected
 from tests.rpc.rpc_kit import ECHO, WAIT, Text, served
 
 
-async def test_metadata_that_the_upstream_would_not_take_ends_that_call_alone() -> None:
-    """All of a forwarder's clients share its connections, and a server ends one with too many headers."""
+async def test_oversized_metadata_ends_only_its_own_call() -> None:
+    """All clients of a forwarder share its connections, and a server ends one with too many headers."""
     async with (
         forwarded() as (it, where),
         rpc.open_channel(where) as channel,
@@ -38,8 +38,8 @@ async def test_metadata_that_the_upstream_would_not_take_ends_that_call_alone() 
         it.echo.release.set()
 
 
-async def test_cancelled_calls_cost_nobody_else_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server ends one on which too many calls are cancelled: they are spread before it does."""
+async def test_many_canceled_calls_do_not_end_a_shared_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server ends a connection with too many canceled calls, so the forwarder spreads them."""
     assert (_pool._RESETS.burst, _pool._RESETS.per_second) < (Limits().resets.burst, Limits().resets.per_second)
     monkeypatch.setattr(_pool, "_RESETS", rpc.Rate(10, 0))
     async with (
@@ -70,10 +70,10 @@ OWED = rpc.Rate(100, 0)
     [(ECHO, {"x-large": "x" * 15_000}), ("/none/" + "\U0001f600" * 1000, {})],
     ids=["metadata", "path"],
 )
-async def test_headers_that_are_long_to_decode_cost_nobody_else_the_connection(
+async def test_expensive_headers_do_not_end_a_shared_connection(
     path: str, metadata: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The server charges a connection for them. A forwarder's is charged for those of all of its clients."""
+    """The server charges a connection for them, and a forwarder's connection for those of all its clients."""
     monkeypatch.setattr(_frames, "_OWED", OWED)
     async with forwarded(limits=TIGHT) as (it, where), trio.open_nursery() as nursery:
         async with rpc.open_channel(where) as channel:
@@ -91,8 +91,8 @@ async def test_headers_that_are_long_to_decode_cost_nobody_else_the_connection(
         assert it.server.connections > 1
 
 
-async def test_little_content_of_many_costs_nobody_else_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each client's pieces of a byte are within its allowance; together they are more than the forwarder's."""
+async def test_tiny_pieces_of_many_clients_do_not_end_a_shared_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each client's one-byte pieces are within its allowance. Together they exceed the forwarder's."""
     monkeypatch.setattr(_frames, "_OWED", OWED)
     async with (
         forwarded(limits=TIGHT) as (it, where),

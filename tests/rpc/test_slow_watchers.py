@@ -1,4 +1,4 @@
-"""Hundreds of watchers that don't read, and a thousand that have nothing to read: what they cost, and whom."""
+"""The cost of hundreds of watchers that don't read and of a thousand idle ones, for the server and other clients."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def everything(resume_after: Position | None = None) -> pb.WatchListRequest:
 
 
 class SlowWatcher(Raw):
-    """A watcher that reads when it is told to, and what it has heard."""
+    """A watcher that reads on request, and a record of what it received."""
 
     def __init__(self, stream: trio.SocketStream) -> None:
         super().__init__(stream)
@@ -48,7 +48,7 @@ class SlowWatcher(Raw):
         self._decode = WatchDecoder()
 
     async def watch(self) -> None:
-        """Open the watch, from where it was, and wait until it is answered."""
+        """Open the watch at its last position, and wait until it is answered."""
         self._begin()
         self.status = None
         id = self.h2.get_next_available_stream_id()
@@ -58,7 +58,7 @@ class SlowWatcher(Raw):
         await self.until(lambda event: isinstance(event, ResponseReceived) and event.stream_id == id)
 
     async def read_on(self, last: int) -> None:
-        """Read until ``last`` has been heard of or the stream has ended."""
+        """Read until revision ``last`` arrives or the stream ends."""
         while True:
             events, self.events = self.events, []
             for event in events:
@@ -88,7 +88,7 @@ class SlowWatcher(Raw):
 
 @asynccontextmanager
 async def slow_watchers(where: str, count: int) -> AsyncIterator[list[SlowWatcher]]:
-    """Each on a connection of its own."""
+    """Slow watchers, each on a connection of its own."""
     async with AsyncExitStack() as stack:
         watchers = []
         for _ in range(count):
@@ -109,7 +109,7 @@ class Churn:
         self.revisions: list[int] = []
 
     async def commit(self, count: int) -> None:
-        """Write so often, and wait each time until the quick watcher has it."""
+        """Write this many times, and wait each time until the quick watcher has received the write."""
         for _ in range(count):
             written = await self._client.write(THING.new(f"thing-{len(self.revisions) % 10}", _COMMIT))
             self.revisions.append(int(written.version))
@@ -118,7 +118,7 @@ class Churn:
             assert [change.revision for change in item.changes] == self.revisions[-1:]
 
     async def seconds(self) -> float:
-        """For thirty commits, of the processor's time; the best of three, because its caches serve others too."""
+        """Return the processor's time for thirty commits: the best of three, because its caches serve others too."""
         taken = []
         for _ in range(3):
             began = time.process_time()
@@ -139,8 +139,8 @@ async def churning(limits: Limits | None = None) -> AsyncIterator[tuple[Served, 
 
 
 @pytest.mark.timeout(120)
-async def test_some_that_do_not_read_hold_nobody_up_and_miss_nothing() -> None:
-    """A quick one beside them has each commit before the next is made, and later they hear every change once."""
+async def test_slow_watchers_delay_no_other_and_miss_nothing() -> None:
+    """A quick watcher receives each commit before the next. Later the slow ones receive every change once."""
     async with churning() as (it, churn), slow_watchers(it.where, 20) as watchers:
         begin = len(churn.revisions)
         # More than their windows take.
@@ -155,8 +155,8 @@ async def test_some_that_do_not_read_hold_nobody_up_and_miss_nothing() -> None:
 @pytest.mark.wide
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("count", [300])
-async def test_hundreds_that_do_not_read_hold_nobody_up_and_miss_nothing(count: int) -> None:
-    """What they cost is bounded each, and later they hear every change once, in order."""
+async def test_hundreds_of_slow_watchers_delay_no_other_and_miss_nothing(count: int) -> None:
+    """The cost of each is bounded. Later they receive every change once and in order."""
     async with churning() as (it, churn):
         alone = await churn.seconds()
         async with slow_watchers(it.where, count) as watchers:
@@ -181,8 +181,8 @@ async def test_hundreds_that_do_not_read_hold_nobody_up_and_miss_nothing(count: 
 
 
 @pytest.mark.timeout(120)
-async def test_one_that_was_ended_for_not_reading_goes_on_where_it_was() -> None:
-    """With what it was sent before, and then from its last position: nothing twice, nothing left out."""
+async def test_watcher_that_was_disconnected_for_not_reading_resumes() -> None:
+    """It receives what was sent before, then resumes at its last position. Nothing is repeated or lost."""
     async with (
         churning(Limits(stall_timeout=0.3)) as (it, churn),
         slow_watchers(it.where, 50) as watchers,
@@ -204,7 +204,7 @@ async def test_one_that_was_ended_for_not_reading_goes_on_where_it_was() -> None
 
 
 async def _idle(count: int, seconds: float) -> int:
-    """Steps that tasks take while so many network watches of a quiet store have nothing to do, both ends together."""
+    """Return the steps of tasks, at both ends, while this many network watches of a quiet store are idle."""
     live = 0
     everybody = trio.Event()
 
@@ -232,15 +232,15 @@ async def _idle(count: int, seconds: float) -> int:
     return steps
 
 
-async def test_idle_watches_cost_next_to_nothing() -> None:
-    """No polling, no timer of a stream's own."""
+async def test_idle_watches_run_almost_no_tasks() -> None:
+    """They neither poll nor have timers of their own."""
     assert await _idle(200, 0.5) < 50
 
 
 @pytest.mark.deep
 @pytest.mark.timeout(150)
-async def test_a_thousand_idle_watches_cost_next_to_nothing() -> None:
-    """Half a minute, so that the keepalives of the channel's connections are in it."""
+async def test_thousand_idle_watches_run_almost_no_tasks() -> None:
+    """The test takes half a minute, to include the keepalives of the channel's connections."""
     steps = await _idle(1000, 30.0)
     print(f"1,000 idle watches: {steps} steps of tasks in 30 s")
     assert steps < 1000

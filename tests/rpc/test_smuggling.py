@@ -1,4 +1,4 @@
-"""Requests whose parts disagree: each is refused alone, by a server and behind a forwarder that others share."""
+"""Requests with contradictory parts: each is refused alone, by a server and behind a shared forwarder."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _CALL = [(name, ECHO if name == ":path" else value) for name, value in HEADERS]
 
 
 async def _send(raw: Raw, id: int, lengths: list[str], body: bytes, trailers: bool) -> None:
-    """Send a call by hand: h2 sends none of these."""
+    """Send a call by hand, because h2 refuses to send these."""
     block = Encoder().encode([*_CALL, *(("content-length", length) for length in lengths)])
     frames = raw_frame(len(block), 1, 4 if body else 5, id, block)
     if body:
@@ -44,8 +44,8 @@ WRONG = {
 
 @pytest.mark.parametrize("forwarded", [False, True])
 @pytest.mark.parametrize("kind", WRONG)
-async def test_a_wrong_length_ends_its_own_stream_alone(kind: str, forwarded: bool) -> None:
-    """The call beside it on the connection goes on, and the one that shares the forwarder's."""
+async def test_wrong_content_length_ends_only_its_own_stream(kind: str, forwarded: bool) -> None:
+    """Another call on the connection continues, as does one that shares the forwarder's connection."""
     async with (
         served() as it,
         rpc.open_forwarder(it.where, ["127.0.0.1:0"], grace=0) as forwarder,
@@ -78,8 +78,8 @@ async def test_a_wrong_length_ends_its_own_stream_alone(kind: str, forwarded: bo
 
 
 @pytest.mark.parametrize("lengths", [[SIZE], [SIZE, SIZE]])
-async def test_a_right_length_is_served(lengths: list[str]) -> None:
-    """With trailers, too; a forwarder doesn't pass it on, because it may send the content in other parts."""
+async def test_correct_content_length_is_served(lengths: list[str]) -> None:
+    """It may have trailers. A forwarder does not pass the length on, because it may split the content differently."""
     async with served() as it, connected(it.where) as raw:
         raw.h2.send_headers(1, HEADERS)
         raw.h2.data_to_send()
@@ -89,8 +89,8 @@ async def test_a_right_length_is_served(lengths: list[str]) -> None:
         assert dict(answer.headers)[b":status"] == b"200"
 
 
-def test_a_length_is_digits() -> None:
-    """As HTTP says."""
+def test_content_length_must_consist_of_digits() -> None:
+    """HTTP requires it."""
     for length in ("", "-1", "1 ", "٣", "1" * 20):
         assert malformed_request([*REQUEST, ("content-length", length)]) is not None
     assert malformed_request([*REQUEST, ("content-length", "0")]) is None

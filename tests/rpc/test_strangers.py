@@ -1,4 +1,4 @@
-"""Connections of strangers cost little, and honest clients are served meantime."""
+"""Strangers' connections cost little, and honest clients are served meanwhile."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def strangers(where: str, count: int, data: bytes, hosts: int = 1) -> Iterator[l
 
 @asynccontextmanager
 async def silent(where: str, data: bytes) -> AsyncIterator[trio.SocketStream]:
-    """A connection that has sent the data."""
+    """A silent connection that has sent the data."""
     async with tcp(where) as stream:
         await stream.send_all(data)
         yield stream
@@ -70,7 +70,7 @@ def _contexts(folder: Path, over_tls: bool) -> tuple[ssl.SSLContext | None, ssl.
 
 
 @pytest.mark.parametrize("over_tls", [False, True])
-async def test_the_oldest_of_too_many_handshakes_is_closed(over_tls: bool, tmp_path: Path) -> None:
+async def test_oldest_of_too_many_handshakes_is_closed(over_tls: bool, tmp_path: Path) -> None:
     """A client of the same address is served, and the closed connection is reported."""
     server_tls, client_tls = _contexts(tmp_path, over_tls)
     heard: list[object] = []
@@ -93,8 +93,8 @@ async def test_the_oldest_of_too_many_handshakes_is_closed(over_tls: bool, tmp_p
 
 
 @pytest.mark.parametrize("over_tls", [False, True])
-async def test_a_handshake_that_does_not_end_is_ended(over_tls: bool, tmp_path: Path) -> None:
-    """After the seconds that all of it may take, TLS and settings together."""
+async def test_unfinished_handshake_times_out(over_tls: bool, tmp_path: Path) -> None:
+    """The time limit holds for all of it, TLS and settings together."""
     server_tls, _ = _contexts(tmp_path, over_tls)
     async with served(tls=server_tls, limits=Limits(handshake_timeout=0.2)) as it:
         async with silent(it.where, SIX_BYTES if over_tls else PREFACE) as stream:
@@ -103,8 +103,8 @@ async def test_a_handshake_that_does_not_end_is_ended(over_tls: bool, tmp_path: 
         assert len(it.server._admission) == 0
 
 
-async def test_a_client_whose_idle_connection_went_for_another_goes_on() -> None:
-    """It opens another one at its next call. The one that has been idle for the longest time went."""
+async def test_client_reconnects_after_its_idle_connection_was_closed() -> None:
+    """The server closed the longest idle connection for another one. The client opens one at its next call."""
     heard: list[object] = []
     async with served(limits=Limits(peer_connections=3), notify=heard.append) as it, AsyncExitStack() as stack:
         channels = [await stack.enter_async_context(rpc.open_channel(it.where)) for _ in range(4)]
@@ -116,8 +116,8 @@ async def test_a_client_whose_idle_connection_went_for_another_goes_on() -> None
     assert refused.why == "this peer has 3 connections open, the limit of one peer"
 
 
-async def test_calls_that_fail_fill_no_log() -> None:
-    """A method that raises is reported once a second, however often it is called, and every failure is counted."""
+async def test_failing_calls_do_not_fill_the_log() -> None:
+    """A method that raises is reported once a second, and every failure is counted."""
     heard: list[HandlerFailed] = []
     counted = trio.Event()
 
@@ -138,20 +138,19 @@ async def test_calls_that_fail_fill_no_log() -> None:
 
 
 def _endless_hello() -> bytes:
-    """A ClientHello of 100 kB, as long as no more than 80 of them are sent."""
+    """Return a ClientHello of 100 kB, which is endless as long as at most 80 of them are sent."""
     body = b"\x01" + (100_000).to_bytes(3, "big") + b"x" * 80_000
     pieces = (body[at : at + 16_000] for at in range(0, len(body), 16_000))
     return b"".join(b"\x16\x03\x01" + len(piece).to_bytes(2, "big") + piece for piece in pieces)
 
 
 def _frames_before_settings() -> bytes:
-    """Frames of a type that has no meaning."""
+    """Return frames of an undefined type."""
     return PREFACE + ((16_000).to_bytes(3, "big") + b"\xee\0\0\0\0\0" + b"x" * 16_000) * 6
 
 
 @pytest.mark.parametrize("over_tls", [False, True])
-async def test_a_handshake_may_take_64_kib(over_tls: bool, tmp_path: Path) -> None:
-    """A peer that sends more without an end of its handshake is closed."""
+async def test_handshake_of_more_than_64_kib_is_closed(over_tls: bool, tmp_path: Path) -> None:
     server_tls, _ = _contexts(tmp_path, over_tls)
     heard: list[object] = []
     async with served(tls=server_tls, limits=Limits(handshake_timeout=60), notify=heard.append) as it:
@@ -173,7 +172,7 @@ async def test_a_handshake_may_take_64_kib(over_tls: bool, tmp_path: Path) -> No
 
 
 def _lines(lines: list[str], seconds: float) -> None:
-    """At most one line a second of each kind."""
+    """Assert that each kind has at most one line a second."""
     kinds = itertools.groupby(sorted(line.split("]", 1)[-1].split()[0] for line in lines if "[" in line))
     for kind, group in kinds:
         assert len(list(group)) <= seconds + 2, kind
@@ -181,7 +180,7 @@ def _lines(lines: list[str], seconds: float) -> None:
 
 
 async def _honest_call(where: str, tls: Path | None = None) -> None:
-    """A client that writes is answered."""
+    """Assert that a client's write is answered."""
     context = None if tls is None else rpc.client_tls(tls)
     with trio.fail_after(40):
         async with headway.connect(where, staff, tls=context) as client:
@@ -190,7 +189,7 @@ async def _honest_call(where: str, tls: Path | None = None) -> None:
 
 @pytest.mark.parametrize("count", [300, pytest.param(5000, marks=[pytest.mark.deep, pytest.mark.timeout(200)])])
 async def test_half_open_handshakes_cost_little(count: int, tmp_path: Path) -> None:
-    """Before there was a bound each took 310 KB, 5,000 of them 1.6 GB."""
+    """Before there was a bound, each took 310 KB, and 5,000 of them 1.6 GB."""
     certificates(tmp_path)
     async with serving("--tls-certificate", str(tmp_path / "server.pem"), patience=50 + count / 40) as server:
         await _honest_call(server.where, tmp_path / "ca.pem")
@@ -204,8 +203,8 @@ async def test_half_open_handshakes_cost_little(count: int, tmp_path: Path) -> N
 
 
 @pytest.mark.deep
-async def test_what_a_thousand_handshakes_took_is_given_back(tmp_path: Path) -> None:
-    """A hundred from each of ten addresses is the limit."""
+async def test_memory_of_a_thousand_handshakes_is_released(tmp_path: Path) -> None:
+    """The limit is a hundred from each of ten addresses."""
     certificates(tmp_path)
     async with serving("--tls-certificate", str(tmp_path / "server.pem")) as server:
         await _honest_call(server.where, tmp_path / "ca.pem")
@@ -218,8 +217,8 @@ async def test_what_a_thousand_handshakes_took_is_given_back(tmp_path: Path) -> 
             await trio.sleep(0.1)
 
 
-async def test_strangers_with_every_descriptor_do_not_shut_out_a_client() -> None:
-    """500 idle connections to a process that may open 300 descriptors, and few lines about them."""
+async def test_strangers_cannot_shut_out_a_client_by_taking_all_descriptors() -> None:
+    """500 idle connections to a process that may open 300 descriptors produce few log lines."""
     async with serving(descriptors=300) as server:
         since = time.monotonic()
         with strangers(server.where, 500, SETTINGS, hosts=10):

@@ -1,4 +1,4 @@
-"""Frames and header blocks that have come in part: how much a server keeps of them, and that it gives all back."""
+"""Partly received frames and header blocks: the amount that a server keeps, and that it releases all of it."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ async def _until_taken(budget: Budget) -> None:
 
 
 @pytest.mark.parametrize("kind", UNFINISHED)
-async def test_what_is_not_whole_counts_on_the_servers_budget(kind: str) -> None:
-    """The budget has room for three; the oldest of four connections is ended, and says why."""
+async def test_unfinished_frames_count_against_the_budget_of_the_server(kind: str) -> None:
+    """The budget has room for three of four connections. The oldest is ended with a reason."""
     ended: list[ConnectionEnded] = []
     limits = Limits(message_size=KIB, server_requests_size=56 * KIB)
     async with served(limits=limits, notify=ended.append) as it:
@@ -67,8 +67,10 @@ async def test_what_is_not_whole_counts_on_the_servers_budget(kind: str) -> None
     assert [each.why for each in ended] == ["incomplete requests take too much memory"]
 
 
-async def test_a_connection_that_is_lost_is_freed_without_the_collector() -> None:
-    """A thousand that each held 140 KB kept all of it for minutes: no event of Python's collector tells their size."""
+async def test_lost_connection_is_freed_without_the_garbage_collector() -> None:
+    """A thousand connections of 140 KB each kept all of it for minutes: no event of Python's collector knows their
+    size.
+    """
     gc.collect()
     gc.disable()
     try:
@@ -83,8 +85,8 @@ async def test_a_connection_that_is_lost_is_freed_without_the_collector() -> Non
         gc.enable()
 
 
-def test_the_rest_of_a_read_does_not_keep_the_read() -> None:
-    """A read of 64 KiB that ends with the first byte of a frame was held for that byte."""
+def test_remainder_of_a_read_does_not_keep_the_whole_read() -> None:
+    """A read of 64 KiB that ended with the first byte of a frame used to be kept for that byte."""
     frame = raw_frame(KIB, 0xEE, 0, 1, b"x" * KIB)
     cutter = FrameCutter(16 * KIB, preface=False)
     cutter.feed(frame * 60 + frame[:1])

@@ -9,8 +9,8 @@ from headway.client import LeaseClient
 from tests.rpc.rpc_kit import served
 
 
-async def test_wait_for_a_lease_comes_on_top_of_the_timeout_for_calls() -> None:
-    """A channel with a short timeout does not end a request that the server was asked to answer later."""
+async def test_wait_for_a_lease_is_added_to_the_call_timeout() -> None:
+    """A channel with a short timeout does not end a request that asked the server to answer later."""
     async with served() as it, rpc.open_channel(it.where, timeout=0.1) as channel, trio.open_nursery() as nursery:
         held = await it.backend.acquire_lease("staff/reports", "web-1", 100.0, "")
 

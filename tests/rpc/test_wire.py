@@ -1,4 +1,4 @@
-"""The bytes: our framing, and WatchEvents as betterproto2 has them."""
+"""The encoding: gRPC framing, and WatchEvents compared with betterproto2."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ streams = st.builds(lambda before, end, after: [*before, end, *after], chunks, e
 
 
 def events(items: list[StreamItem]) -> list[pb.WatchEvent]:
-    """What the schema has for the items, made as messages."""
+    """Return the items as messages of the schema."""
     made: list[pb.WatchEvent] = []
     for item in items:
         if isinstance(item, SnapshotChunk):
@@ -70,7 +70,7 @@ def _event(change: Change) -> pb.WatchEvent:
 
 
 def flat(items: list[StreamItem]) -> list[object]:
-    """The single things that the items say, however they are grouped."""
+    """Return the single entries of the items, however they are grouped."""
     said: list[object] = []
     for item in items:
         if isinstance(item, SnapshotChunk):
@@ -88,14 +88,13 @@ def bodies(items: list[StreamItem]) -> list[bytes]:
 
 
 @given(streams)
-def test_what_is_written_by_hand_is_what_betterproto2_writes(items: list[StreamItem]) -> None:
-    """Byte for byte what the message of the schema would be."""
+def test_handwritten_encoder_equals_betterproto2(items: list[StreamItem]) -> None:
+    """The bytes are those of the schema's message."""
     assert bodies(items) == [bytes(event) for event in events(items)]
 
 
 @given(streams, st.data())
-def test_what_is_read_by_hand_is_what_was_said(items: list[StreamItem], data: st.DataObject) -> None:
-    """However the network cuts it."""
+def test_handwritten_decoder_reads_any_split_of_the_bytes(items: list[StreamItem], data: st.DataObject) -> None:
     stream = b"".join(piece for item in items for piece in WatchEncoder()(item))
     parser, decoder, got = MessageParser(1 << 30), WatchDecoder(), []
     while stream:
@@ -108,8 +107,8 @@ def test_what_is_read_by_hand_is_what_was_said(items: list[StreamItem], data: st
 
 
 @given(resources, revisions)
-def test_an_event_laid_out_otherwise_is_read_too(resource: pb.Resource, revision: int) -> None:
-    """Protobuf allows any order of fields, fields nobody knows, and an arm said twice."""
+def test_decoder_reads_events_in_any_layout(resource: pb.Resource, revision: int) -> None:
+    """Protobuf allows any order of fields, unknown fields, and repeated oneof arms."""
     usual = bytes(pb.WatchEvent(upsert=pb.WatchEventUpsert(resource=resource), revision=revision))
     tail = bytes(pb.WatchEvent(revision=revision))
     odd = [
@@ -126,8 +125,8 @@ _END = bytes(pb.WatchEvent(end_of_snapshot=pb.WatchEventEndOfSnapshot()))
 
 
 @given(st.binary(max_size=60))
-def test_bytes_that_are_no_event_are_a_payload_error(body: bytes) -> None:
-    """Or an event that says something: never another error."""
+def test_invalid_bytes_raise_only_payload_error(body: bytes) -> None:
+    """Some arbitrary bytes are a valid event."""
     try:
         WatchDecoder()([_END, body])
     except PayloadError:
@@ -137,22 +136,22 @@ def test_bytes_that_are_no_event_are_a_payload_error(body: bytes) -> None:
         decode(pb.WatchEvent, body)
 
 
-def test_a_deletion_within_a_snapshot_is_refused() -> None:
-    """A snapshot says what is there."""
+def test_deletion_within_a_snapshot_is_refused() -> None:
+    """A snapshot contains only existing resources."""
     with pytest.raises(PayloadError):
         WatchDecoder()([bytes(pb.WatchEvent(delete=pb.WatchEventDelete(resource=pb.Resource())))])
 
 
-def test_large_items_go_in_pieces() -> None:
-    """So that a chunk of large resources doesn't take as much again in bytes."""
+def test_large_items_are_encoded_in_pieces() -> None:
+    """Otherwise a chunk of large resources would take as much memory again in bytes."""
     chunk = SnapshotChunk([pb.Resource(version="x" * 10_000) for _ in range(100)])
     sizes = [len(piece) for piece in WatchEncoder()(chunk)]
     assert max(sizes) < PIECE + 10_100
     assert len(sizes) > 10
 
 
-def test_a_resource_is_encoded_once_for_all_watchers() -> None:
-    """While the cache has room; its size is bounded."""
+def test_resource_is_encoded_once_while_the_cache_has_room() -> None:
+    """The size of the cache is bounded."""
     encodings = ResourceEncodings(size=4000)
     resource = pb.Resource(version="x" * 100)
     first = encodings.of(resource)
@@ -167,8 +166,8 @@ def test_a_resource_is_encoded_once_for_all_watchers() -> None:
     assert encodings.of(resource) is not first
 
 
-def test_a_scan_of_more_than_the_cache_holds_evicts_nothing() -> None:
-    """It comes by in the same order again: what made room for it would be encoded anew each time."""
+def test_scan_larger_than_the_cache_evicts_nothing() -> None:
+    """The same scan is repeated in the same order. An entry evicted for it would be encoded anew each time."""
     encodings = ResourceEncodings(size=4000)
     told = pb.Resource(version="told")
     first = encodings.of(told)
@@ -181,8 +180,8 @@ def test_a_scan_of_more_than_the_cache_holds_evicts_nothing() -> None:
     assert encodings.of(told) is first
 
 
-def test_a_scan_that_nobody_repeats_makes_room_for_the_next() -> None:
-    """What is gone from the store, or isn't read any more, doesn't fill the cache for ever."""
+def test_scan_that_is_not_repeated_makes_room_for_the_next() -> None:
+    """Resources that are deleted or no longer read do not fill the cache forever."""
     encodings = ResourceEncodings(size=4000)
     gone = [pb.Resource(version=f"{number:0100}") for number in range(20)]
     for each in gone:
@@ -197,8 +196,8 @@ def test_a_scan_that_nobody_repeats_makes_room_for_the_next() -> None:
     assert encodings.encoded == before
 
 
-def test_a_change_that_a_snapshot_shows_is_encoded_once() -> None:
-    """Whichever comes first."""
+def test_change_that_is_also_in_a_snapshot_is_encoded_once() -> None:
+    """The order of the two doesn't matter."""
     encodings = ResourceEncodings()
     changed, there = pb.Resource(version="1"), pb.Resource(version="2")
     assert encodings.of(changed) is encodings.of_scanned(changed)
@@ -207,8 +206,7 @@ def test_a_change_that_a_snapshot_shows_is_encoded_once() -> None:
 
 
 @given(st.lists(st.binary(max_size=40), max_size=20), st.data())
-def test_messages_are_cut_from_any_pieces(messages: list[bytes], data: st.DataObject) -> None:
-    """Every body once, in order."""
+def test_parser_returns_every_message_once_from_any_split(messages: list[bytes], data: st.DataObject) -> None:
     stream = b"".join(framed(message) for message in messages)
     parser, got = MessageParser(40), []
     while stream:
@@ -219,8 +217,8 @@ def test_messages_are_cut_from_any_pieces(messages: list[bytes], data: st.DataOb
     assert not parser.held
 
 
-def test_a_message_over_the_limit_is_refused_by_its_length() -> None:
-    """Before any of it has come."""
+def test_message_over_the_limit_is_refused_by_its_length() -> None:
+    """It is refused before any of its content has arrived."""
     parser = MessageParser(100)
     assert parser.feed(framed(b"x" * 100)) == [b"x" * 100]
     with pytest.raises(GRPCError) as caught:

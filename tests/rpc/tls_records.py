@@ -1,4 +1,4 @@
-"""A client of TLS 1.3 that sends records which Python's ssl does not: empty ones, and endless changes of keys. Pure."""
+"""A TLS 1.3 client that sends records which Python's ssl does not: empty ones, and endless changes of keys. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _KEY_UPDATE = b"\x18\0\0\1\1"
 
 
 class TlsPeer:
-    """The client's side of one connection: first the handshake by ssl, then records of its own making."""
+    """The client's side of one connection: a handshake by ssl, then records of its own making."""
 
     def __init__(self) -> None:
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -34,7 +34,7 @@ class TlsPeer:
         self._number = 0
 
     def handshake(self) -> Iterator[bytes]:
-        """Yield what to send, and expect what has been received by `feed`, until the handshake is done."""
+        """Yield bytes to send, and expect received bytes through `feed`, until the handshake is done."""
         while True:
             try:
                 self._tls.do_handshake()
@@ -53,7 +53,7 @@ class TlsPeer:
         os.unlink(self._log)
 
     def feed(self, data: bytes) -> None:
-        """Take what the server has sent during the handshake."""
+        """Accept the bytes that the server sent during the handshake."""
         self._incoming.write(data)
 
     def sent(self, data: bytes) -> bytes:
