@@ -276,7 +276,6 @@ async def test_completed_deletion_is_answered(calls: Calls, owning: bool) -> Non
 
 
 async def test_lost_race_with_an_unreadable_store_writes_nothing(calls: Calls) -> None:
-    """"""
     await calls.write(a_note())
     store = AfterCommit(calls.backend, lambda: None)
     store.before_commit = [lambda: calls.delete(an_id())]

@@ -117,7 +117,7 @@ async def test_a_list_is_of_one_version_of_the_kind_in_order_and_by_prefix(calls
     assert [id_of(each).name for each in reply.resources] == ["a", "ab"]
 
 
-async def test_min_revision_is_kept_or_refused(calls: Calls) -> None:
+async def test_min_revision_is_met_or_refused(calls: Calls) -> None:
     """A reader that has seen a revision is never answered from below it."""
     await calls.write(a_note())
     here = calls.revision

@@ -105,7 +105,6 @@ async def test_resource_that_cannot_be_rewritten_is_left_and_reported(backend: B
 async def test_canceled_migration_continues_when_it_is_run_again(
     backend: Backend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """"""
     monkeypatch.setattr(_migrate, "PAGE", 4)
     await filled(backend, 10)
     with trio.CancelScope() as scope:
@@ -149,7 +148,6 @@ async def test_concurrent_write_is_not_lost(backend: Backend, type: ResourceType
 async def test_constantly_written_resource_is_reported_in_the_end(
     backend: Backend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """"""
     monkeypatch.setattr(_migrate, "ATTEMPTS", 3)
     await filled(backend, 2)
     racing = Interrupted(backend)

@@ -56,7 +56,6 @@ async def test_watch_with_changed_converters_restarts_with_a_snapshot(tmp_path: 
 
 @pytest.mark.parametrize("known", [without_converters, versions])
 async def test_watch_with_the_same_converters_continues(tmp_path: Path, known: Any) -> None:
-    """"""
     async with opened(tmp_path) as store:
         position = await left_off(Calls(store, known()))
     async with opened(tmp_path) as store:
@@ -84,8 +83,6 @@ async def test_list_reports_its_versions(tmp_path: Path) -> None:
 
 
 async def test_client_gets_history_compacted_and_reads_every_object_in_a_new_watch(tmp_path: Path) -> None:
-    """"""
-
     def client(store: SqliteBackend, known: Registry) -> Client:
         return Client(InProcessChannel(ResourceService(store, known)), known)
 
