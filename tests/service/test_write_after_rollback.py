@@ -86,7 +86,7 @@ async def test_unknown_fields_survive(backend: Backend) -> None:
     await refused(calls.write(again), Status.FAILED_PRECONDITION, "does not know", "write version v3")
 
 
-async def test_a_new_resource_is_stored_in_the_storage_version(backend: Backend) -> None:
+async def test_new_resource_is_stored_in_the_storage_version(backend: Backend) -> None:
     calls = await rolled_back(backend, V1)
     text = "room would not be read back as written, because the resource is stored as tests.v1.Team: write what that"
     await refused(calls.write(a_team(V2, crew(room="B12"), "two")), Status.INVALID_ARGUMENT, text)
