@@ -172,7 +172,7 @@ def test_all_errors_are_reported_in_the_order_of_the_text() -> None:
     ],
 )
 def test_invalid_access_file_is_refused(text: str, message: str) -> None:
-    """Whatever a file contains, the error is a ManifestError with a place."""
+    """The error is a ManifestError with a place, for any content."""
     assert any(message in found[3] for found in problems_of(text))
 
 

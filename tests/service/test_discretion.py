@@ -17,7 +17,7 @@ from tests.helpers.declared import NOTE, NOTE_V2, ULID, Note, a_note, a_status, 
 from tests.service.conftest import reached
 
 SECRET = "secret"
-"""In everything that is stored below and in no request."""
+"""A text in everything stored below and in no request."""
 
 
 class WriteOnly:

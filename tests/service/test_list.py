@@ -45,8 +45,9 @@ WRONG: list[tuple[pb.Type | None, pb.Tenancy, str, str]] = [
     (a_type(PLANET), within("", "up"), "", "must be empty: the type is cluster-scoped"),
     (a_type(PLANET), within("*"), "", "must be empty: the type is cluster-scoped"),
 ]
-"""Types, tenancies and prefixes that neither List nor WatchList takes, and what they say. (The origin's List
-takes a tenancy on a cluster-scoped type.)
+"""Types, tenancies and prefixes that List and WatchList refuse, with their errors.
+
+Consul's List accepts a tenancy on a cluster-scoped type.
 """
 
 PLACES = [("default", "default"), ("default", "up"), ("far", "default"), ("far", "up")]
@@ -94,8 +95,8 @@ async def test_tenancy_is_required(in_memory: Calls) -> None:
     await refused(in_memory.list_type(a_type()), Status.INVALID_ARGUMENT, said)
 
 
-async def test_a_list_is_of_the_tenancy_asked_for(calls: Calls) -> None:
-    """Empty units are the default ones, stars are any, what is not there is an empty list."""
+async def test_list_is_of_the_requested_tenancy(calls: Calls) -> None:
+    """Empty units are the default ones, and stars match any. The list of a missing tenancy is empty."""
     await fill(calls)
     for type, partition, namespace, expected in TENANCIES:
         reply = await calls.list_type(a_type(type), within(partition, namespace))
@@ -104,7 +105,7 @@ async def test_a_list_is_of_the_tenancy_asked_for(calls: Calls) -> None:
         assert at(reply.position) == calls.backend.position
 
 
-async def test_a_list_is_of_one_version_of_the_kind_in_order_and_by_prefix(calls: Calls) -> None:
+async def test_list_has_one_version_of_the_kind_in_order_and_by_prefix(calls: Calls) -> None:
     """Other versions are left out; the order is that of partition, namespace and name."""
     for name, type in (("ab", NOTE), ("b", NOTE), ("a", NOTE), ("abc", NOTE_V2)):
         await calls.write(a_note(name, type=type))

@@ -11,7 +11,7 @@ from headway.testing import simulation
 from tests.helpers.corpus.staff import CASES
 
 LIMIT = 20.0
-"""Seconds of a processor in which a wrong one is found."""
+"""The seconds of processor time within which a wrong reconciler is refuted."""
 QUICK = {
     "a_key_for_each_event",
     "added_again",
@@ -22,9 +22,9 @@ QUICK = {
     "retried_under_another_name",
     "torn_down",
 }
-"""Those that the default run tries, too."""
+"""The cases that the default run includes."""
 BY_ONE_ORACLE = {"looks_after_the_gone": "queue", "a_key_for_each_event": "queue"}
-"""Those that nothing else finds wrong."""
+"""The cases that only one oracle refutes."""
 NAMES = [pytest.param(name, marks=() if name in QUICK else pytest.mark.deep) for name in CASES]
 
 

@@ -128,7 +128,7 @@ async def test_watches_over_tcp_keep_every_rule(stores: list[Backend]) -> None:
 
 
 LATER = {"reliable", "bookmarkable", "gapless", "resumable"}
-"""What a change that is left out may break, by what the watch tells next."""
+"""The rules that an omitted change may break, depending on the next item of the watch."""
 
 LIES: dict[type[Lie], tuple[set[str], set[str]]] = {
     lies.SkipsACommit: (LATER, set()),
@@ -147,7 +147,7 @@ LIES: dict[type[Lie], tuple[set[str], set[str]]] = {
     lies.SaysSomethingElse: ({"agreed"}, set()),
     lies.IsOfAnotherStore: ({"one store"}, set()),
 }
-"""One of the first is found of each lie, and what else may be besides."""
+"""For each lie: the rules of which it breaks at least one, and the rules that it may break besides."""
 
 
 async def broken_by(seed: int, lie: type[Lie], *liars: str) -> set[str]:
