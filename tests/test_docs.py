@@ -42,8 +42,9 @@ PRINTS = {
     "docs/guides/placement.md": "reports core in term 1\nstandby while server leads\n",
     "docs/guides/stores-of-your-own.md": "['what_was_acknowledged_is_read', "
     "'whoever_looks_again_never_sees_less']\n[]\n",
-    "docs/guides/access.md": "True False\naccess.yaml:1:1: others than its owner can reach this file (mode 0644): "
-    "chmod 600 access.yaml\nTrue\nFalse\nTrue\nthe token is not valid here: it may be mistyped, expired or revoked\n"
+    "docs/guides/access.md": "True False\naccess.yaml:1:1: this file is accessible to users other than its "
+    "owner (mode 0644): chmod 600 access.yaml\n"
+    "True\nFalse\nTrue\nthe token is not valid here: it may be mistyped, expired or revoked\n"
     "False False\n",
 }
 

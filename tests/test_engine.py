@@ -102,7 +102,7 @@ async def test_the_block_can_be_cancelled(autojump_clock: MockClock) -> None:
 @pytest.mark.parametrize("given", ["App", None, headway.App])
 async def test_apps_must_be_apps(given: object) -> None:
     """Something else after the store is refused with what was given."""
-    with pytest.raises(DeclarationError, match=r"open_engine takes headway\.App objects after the store"):
+    with pytest.raises(DeclarationError, match=r"open_engine expects headway\.App objects after the store"):
         async with headway.open_engine("memory:", given):  # type: ignore[arg-type]  # that is the point
             pass
 
@@ -110,8 +110,8 @@ async def test_apps_must_be_apps(given: object) -> None:
 @pytest.mark.parametrize(
     ("says", "given"),
     [
-        ("open_engine takes a store first.* not None", {"store": None}),
-        ("open_engine takes a store first.* not <headway", {"store": headway.App("staff")}),
+        ("open_engine expects a store first.* not None", {"store": None}),
+        ("open_engine expects a store first.* not <headway", {"store": headway.App("staff")}),
         (r"listen='127.0.0.1:0' must be a list of addresses, such as listen=\['127", {"listen": "127.0.0.1:0"}),
         (r"listen=\[7070\] must be a list", {"listen": [7070], "insecure": True}),
         ("gc_freeze='no' must be True or False", {"gc_freeze": "no"}),
@@ -158,7 +158,9 @@ async def test_what_is_declared_while_an_app_is_open_is_refused(
             async with headway.open_engine("memory:", app):
                 pass
             for what, declare in late:
-                with pytest.raises(DeclarationError, match=f"app 'staff' is open, and {what} .* before open_engine"):
+                with pytest.raises(
+                    DeclarationError, match=f"app 'staff' is open and would ignore {what}: .* before open_engine"
+                ):
                     declare()
             headway.App("other").type("staff", "v1", "Late", Team)
         with pytest.raises(headway.errors.StoreUnusable):

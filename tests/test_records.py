@@ -48,11 +48,11 @@ def test_a_record_shows_its_fields() -> None:
 
 def test_a_record_does_not_change() -> None:
     point: Any = Point(1)
-    with pytest.raises(AttributeError, match="x can't be set: a Point doesn't change"):
+    with pytest.raises(AttributeError, match="cannot set x: a Point is immutable"):
         point.x = 2
-    with pytest.raises(AttributeError, match="z can't be set"):
+    with pytest.raises(AttributeError, match="cannot set z"):
         point.z = 2
-    with pytest.raises(AttributeError, match="x can't be deleted"):
+    with pytest.raises(AttributeError, match="cannot delete x"):
         del point.x
     assert point == Point(1)
 

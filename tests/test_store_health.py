@@ -154,7 +154,7 @@ async def test_a_full_disk_is_a_problem_until_a_write_is_stored(small_disk: Path
         found = await find_problem(backend)
         assert found is not None
         assert found[0] is StoreProblem.AWAY
-        assert "bytes of room on its disk" in str(found[1])
+        assert "bytes of free space on its disk" in str(found[1])
         assert backend.position == here
         await put(backend, thing("other"))
         assert await find_problem(backend) is None

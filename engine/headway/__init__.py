@@ -1,26 +1,26 @@
 """Headway: a controller engine on Trio.
 
-General layout, in the order in which a change travels; each room imports only those before it:
+The packages, in the order that a change passes through them. Each imports only those above it:
 
-    errors, events   what can go wrong, and what can be reported
-    resource         the nouns: types, ids, resources
-    rpc              channels: how services are called
-    storage          what is true: stores, their history, their fences
-    service          what may be asked
-    access           who may ask: tokens and policies
-    client           the seam: typed calls over any channel
-    cache            one watch of each type, the resources that it brought, indexes, reads
-    mapper, queue    which resources a change affects; which key is reconciled next
-    controller       declaring a controller, and running it
+    errors, events   the exceptions, and the events that are reported
+    resource         types, ids and resources
+    rpc              channels, for calling services
+    storage          stores, with their history and fences
+    service          the services in front of a store
+    access           access control: tokens and policies
+    client           typed calls over any channel
+    cache            one watch of each type, the resources that it delivered, indexes, reads
+    mapper, queue    the resources that a change affects; the key that is reconciled next
+    controller       declaring and running controllers
     builtin          controllers that every engine runs
-    manifest         YAML documents to resources and back
-    observe          what users see of it: logs, metrics, health
-    engine           `open_engine`, the only file that knows every room
+    manifest         conversion between YAML documents and resources
+    observe          logs, metrics, health
+    engine           `open_engine`, which assembles all the others
     workers          `open_workers`: controllers in further processes
-    testing          what users' tests need
+    testing          helpers for users' tests
     cli              the command line
 
-Everything here is a re-export; what isn't re-exported here or in a room's own `__init__` is private.
+Names that are not re-exported here or in a package's own `__init__` are private.
 """
 
 from headway import errors as errors

@@ -1,4 +1,4 @@
-"""The apps of one program put together, and the checks of what `open_engine` and `open_workers` are given."""
+"""The combination of a program's apps, and checks of the arguments of `open_engine` and `open_workers`."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from headway.resource import Registry
 
 
 def together(apps: Sequence[App]) -> tuple[Registry, dict[str, Definition]]:
-    """The types of the apps, and their controllers by the names of their fences. Raises DeclarationError."""
+    """Return the types of the apps, and their controllers by the names of their fences. Raises DeclarationError."""
     registry = Registry()
     definitions: dict[str, Definition] = {}
     for app in apps:
         given: object = app
         if not isinstance(given, App):
-            raise DeclarationError(f"open_engine takes headway.App objects after the store, not {given!r}")
+            raise DeclarationError(f"open_engine expects headway.App objects after the store, not {given!r}")
         for type in app.registry:
             if type.name not in registry or registry.resolve(type.name) is not type:
                 registry.register(type)
@@ -35,38 +35,38 @@ def together(apps: Sequence[App]) -> tuple[Registry, dict[str, Definition]]:
 
 
 def check_seconds(name: str, given: object) -> None:
-    """Raise DeclarationError for what is no number of seconds above 0."""
+    """Raise DeclarationError if a value is not a number of seconds above 0."""
     if isinstance(given, bool) or not isinstance(given, int | float) or not (0 < given < math.inf):
         raise DeclarationError(f"{name}={given!r} must be a number of seconds above 0, such as {name}=10")
 
 
 def check_flag(name: str, given: object) -> None:
-    """Raise DeclarationError for what is neither True nor False."""
+    """Raise DeclarationError if a value is neither True nor False."""
     if not isinstance(given, bool):
         raise DeclarationError(f"{name}={given!r} must be True or False")
 
 
 def check_store(given: object) -> None:
-    """Raise DeclarationError for what is no store, such as an app before the store."""
+    """Raise DeclarationError if a value is not a store, such as an app given before the store."""
     if not isinstance(given, str | AbstractAsyncContextManager):
         raise DeclarationError(
-            f"open_engine takes a store first, such as 'memory:' or 'sqlite:staff.db', not {given!r}"
+            f"open_engine expects a store first, such as 'memory:' or 'sqlite:staff.db', not {given!r}"
         )
 
 
 def check_listen(given: object) -> None:
-    """Raise DeclarationError for what is no list of addresses."""
+    """Raise DeclarationError if a value is not a list of addresses."""
     if isinstance(given, str) or not isinstance(given, Sequence) or not all(isinstance(each, str) for each in given):
         raise DeclarationError(f"listen={given!r} must be a list of addresses, such as listen=['127.0.0.1:9000']")
 
 
 def check_report(report: Report | None) -> None:
-    """Raise DeclarationError for a report that can't be called with an event, or that nothing would await."""
+    """Raise DeclarationError for a report that cannot be called with an event, or that is async."""
     if report is not None:
         check_plain("report", report, 1, "an event", "open_engine(..., report=headway.observe.log_report())")
 
 
 def refuse_own_name(apps: Sequence[App]) -> None:
-    """Raise DeclarationError for an app that is named as Headway's own."""
+    """Raise DeclarationError for an app with the name of Headway's own app."""
     if any(app.name == NAME for app in apps):
         raise DeclarationError(f"an app named {NAME!r} would share the fences of Headway's own controllers: rename it")

@@ -1,4 +1,4 @@
-"""A report that passes on one event of a kind a second, so that no stranger and no mistake can fill a log. No I/O."""
+"""A report that passes on at most one event of a kind per second, so that errors cannot flood a log. No I/O."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ import trio
 
 
 class BoundedReport:
-    """Reports events that strangers, or functions that always fail, can cause; each kind at most once in ``seconds``.
+    """A report of events that clients, or functions that always fail, can cause: each kind at most once in ``seconds``.
 
-    The next event of the kind carries the number of those that were suppressed before it. Its class needs a field
+    The next event of the kind carries the number of events that were suppressed before it. Its class needs a field
     ``suppressed``::
 
         bounded = BoundedReport(report)
         bounded(events.ConnectionEnded, peer="10.0.0.7:4711", why="too many pings")
 
     Args:
-        report: gets each event that is passed on.
+        report: receives each event that is passed on.
         clock: returns the time in seconds.
     """
 
@@ -28,15 +28,15 @@ class BoundedReport:
         self._report = report
         self._seconds = seconds
         self._clock = clock
-        # For each class of events: when the next one is passed on, how many were suppressed since the last, and the
-        # fields of the last of these.
+        # For each kind of events: when the next one is passed on, the number suppressed since the last one, and the
+        # fields of the last suppressed one.
         self._kinds: dict[tuple[type, Hashable], tuple[float, int, dict[str, Any]]] = {}
         self._suppressing = trio.Event()
 
     def __call__(self, kind: type, *, of: Hashable = None, **fields: Any) -> None:
-        """Report one event of the class ``kind``, or count it. A suppressed event is not even made.
+        """Report one event of the class ``kind``, or count it. A suppressed event is not even created.
 
-        Events of one class that differ in ``of`` are bounded apart from each other.
+        Events of one class with different values of ``of`` are limited separately.
         """
         now = self._clock()
         due, suppressed, _ = self._kinds.get((kind, of), (now, 0, fields))
@@ -48,7 +48,7 @@ class BoundedReport:
         self._report(kind(**fields, suppressed=suppressed))
 
     def report_suppressed(self) -> None:
-        """Report the last event of each kind that is due and was suppressed, with the number of those before it."""
+        """Report the last suppressed event of each kind that is due, with the number of those before it."""
         now = self._clock()
         for (kind, of), (due, suppressed, fields) in self._kinds.items():
             if suppressed and now >= due:
@@ -56,7 +56,7 @@ class BoundedReport:
                 self._report(kind(**fields, suppressed=suppressed - 1))
 
     async def report_rest(self) -> NoReturn:
-        """Report the rest of each burst, up to two seconds later, until cancelled. Otherwise it is never counted."""
+        """Report the rest of each burst, up to two seconds later, until canceled. Otherwise it is never counted."""
         while True:
             await self._suppressing.wait()
             self._suppressing = trio.Event()

@@ -1,7 +1,7 @@
-"""Python's garbage collector beside an engine: off until the first pass is over, and then without what was primed.
+"""Python's garbage collector within an engine: off during the first pass, and afterwards without the primed objects.
 
-The collector belongs to the process. Several engines of a process keep it off together, until the last of them has
-ended its first pass.
+The collector belongs to the process. If a process has several engines, it is off until the last of them has finished
+its first pass.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from headway.controller import Supervisor
 from headway.events import Report, RunStarted, hears_successes
 
 LIMIT = 600.0
-"""Seconds after which collection is on again, even if some controller is not done: failed reconciles leave garbage."""
+"""The time, in seconds, after which collection is on again even if a controller is not done. Failures leave garbage."""
 
 
 class _Collector:
-    """What engines have done to the collector of this process."""
+    """The changes that engines have made to the collector of this process."""
 
     def __init__(self) -> None:
         self._pauses = 0
@@ -30,14 +30,14 @@ class _Collector:
         self._frozen = False
 
     def pause(self) -> None:
-        """Switch collection off."""
+        """Turn collection off."""
         if not self._pauses:
             self._enabled = gc.isenabled()
             gc.disable()
         self._pauses += 1
 
     def resume(self) -> None:
-        """End a pause. After the last one collection is as it was before the first."""
+        """End a pause. After the last one, collection is as it was before the first."""
         self._pauses -= 1
         if not self._pauses and self._enabled:
             gc.enable()
@@ -45,12 +45,13 @@ class _Collector:
     def enter(self) -> None:
         """Begin to use `gc.freeze`."""
         if not self._users:
-            # `gc.freeze` would have frozen this as well. A count says less: Python 3.12 has hundreds of its own.
+            # `gc.freeze` would have frozen this object too. The number of frozen objects is no evidence: Python 3.12
+            # has hundreds.
             self._frozen = not any(each is sys.modules for each in gc.get_objects())
         self._users += 1
 
     def leave(self) -> None:
-        """Unfreeze when nobody uses it any more, unless the program had frozen objects before."""
+        """Unfreeze after the last use, unless the program had frozen objects before."""
         self._users -= 1
         if not self._users and not self._frozen:
             gc.unfreeze()
@@ -60,7 +61,7 @@ _COLLECTOR = _Collector()
 
 
 class GcFreeze:
-    """Collection is off from the beginning of the block until `first_pass` has returned, or the block has ended."""
+    """A pause of collection, from the start of the block until `first_pass` has returned or the block has ended."""
 
     def __init__(self) -> None:
         self._paused = False
@@ -76,12 +77,12 @@ class GcFreeze:
             _COLLECTOR.resume()
 
     def hearing(self, report: Report) -> Report:
-        """Return a report that freezes what is in memory whenever a controller is primed for the first time."""
+        """Return a report that freezes the existing objects whenever a controller is primed for the first time."""
 
         def heard(event: object) -> None:
             if isinstance(event, RunStarted) and self._paused and event.controller not in self._started:
                 self._started.add(event.controller)
-                # Priming leaves no garbage. To look for some would be the very stop that this is to spare.
+                # Priming leaves no garbage, and a search for some would cause the very pause that freezing is to avoid.
                 gc.freeze()
             report(event)
 
@@ -89,11 +90,11 @@ class GcFreeze:
         return heard
 
     async def first_pass(self, supervisors: Sequence[Supervisor]) -> None:
-        """Switch collection on, and freeze what is in memory, when the controllers have nothing left to do."""
+        """Turn collection on, and freeze the existing objects, once the controllers are idle."""
         with trio.move_on_after(LIMIT):
             for each in supervisors:
                 await each.wait_idle(1)
-        # Garbage that users' reconciles have left is among the objects that were made since priming.
+        # Garbage of users' reconciles is among the objects created since priming.
         gc.collect()
         gc.freeze()
         self._resume()
@@ -101,7 +102,7 @@ class GcFreeze:
 
 @asynccontextmanager
 async def gc_freezing(wanted: bool) -> AsyncIterator[GcFreeze | None]:
-    """Keep collection off in the block, up to the end of its `GcFreeze.first_pass`; None unless it is wanted."""
+    """Keep collection off in the block, until its `GcFreeze.first_pass` ends. Yield None if it is not wanted."""
     if not wanted:
         yield None
         return

@@ -1,4 +1,4 @@
-"""A channel to a server whose types are compared with the program's before the first call."""
+"""A channel that compares the server's types with the program's before the first call."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ Reply = TypeVar("Reply")
 
 _LIST = "/headway.types.v1.TypesService/List"
 _SAYS_NOTHING = (Status.UNIMPLEMENTED, Status.PERMISSION_DENIED)
-"""What a server answers that has no description of its types, or none for this caller."""
+"""The responses of a server without a description of its types, or without one for this caller."""
 
 _PAUSES = Backoff(0.5, 30.0)
-"""Between the questions to a server that does not answer."""
+"""The delays between requests to a server that does not answer."""
 
 
 class ComparedChannel:
-    """Meets `Channel`. The first call asks the server what its types look like; the others wait for the answer.
+    """An implementation of `Channel`. The first call asks the server for its types; other calls wait for the answer.
 
-    Every call raises SchemaMismatch once the program and the server would misread each other. A call that fails because
-    the server could not be asked has not begun; the next one asks again.
+    Every call raises SchemaMismatch if the program and the server would misread each other. If the server cannot be
+    asked, the waiting calls fail without having begun, and the next call asks again.
     """
 
     def __init__(self, inner: Channel, types: Iterable[ResourceType[Any]]) -> None:
@@ -43,13 +43,13 @@ class ComparedChannel:
 
     @property
     def knows_outcomes(self) -> bool:
-        """See `Channel`."""
+        """True if the inner channel knows the outcome of every call."""
         return self._inner.knows_outcomes
 
     async def unary(
         self, path: str, request: object, reply_type: type[Reply], *, metadata: Metadata | None = None
     ) -> Reply:
-        """See `Channel`."""
+        """Make a call, after the types have been compared."""
         if not self._compared:
             await self._compare(metadata)
         return await self._inner.unary(path, request, reply_type, metadata=metadata)
@@ -57,7 +57,7 @@ class ComparedChannel:
     def stream(
         self, path: str, request: object, *, metadata: Metadata | None = None
     ) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
-        """See `Channel`."""
+        """Open a stream, after the types have been compared."""
         if self._compared:
             return self._inner.stream(path, request, metadata=metadata)
         return self._first_stream(path, request, metadata)
@@ -71,9 +71,9 @@ class ComparedChannel:
             yield items
 
     async def wait_refused(self) -> None:
-        """Compare the types, also when no call is made. Raises SchemaMismatch when they do not go together.
+        """Compare the types even if no call is made. Raises SchemaMismatch if they do not fit together.
 
-        A server that cannot be asked is asked again for as long as it takes.
+        A server that cannot be asked is retried without limit.
         """
         failures = 0
         while not self._compared:
@@ -124,9 +124,9 @@ class ComparedChannel:
 
 
 def differences(found: types_pb.ListResponse, types: Iterable[ResourceType[Any]]) -> list[SchemaProblem]:
-    """Return what a program and a server of this description would misread of each other's.
+    """Return the differences through which a program and a server with this description would misread each other.
 
-    Raises PayloadError for a description that makes no sense.
+    Raises PayloadError for an invalid description.
     """
     theirs = {type_name(each.type): each for each in found.types}
     problems: list[SchemaProblem] = []
@@ -141,7 +141,7 @@ def differences(found: types_pb.ListResponse, types: Iterable[ResourceType[Any]]
 
 
 class _Attempt:
-    """One question to the server, and those who wait for its answer."""
+    """A request to the server, and its result for the calls that wait for it."""
 
     def __init__(self) -> None:
         self.ended = trio.Event()
@@ -149,11 +149,11 @@ class _Attempt:
 
 
 def _not_begun(error: GRPCError) -> GRPCError:
-    """Return the error of a call that waited for the comparison, whose own request has not been sent."""
+    """Return the error of a call that waited for the comparison, whose own request was not sent."""
     if isinstance(error, ChannelClosed):
         return ChannelClosed()
     if isinstance(error, NotHttp2 | NotGrpc):
-        # These say what is there instead of a server. Each caller raises one of its own.
+        # These errors describe a server that is not an engine. Each caller raises a copy of its own.
         return copy.copy(error)
     return NotBegun(error.status, error.message, error.details)
 

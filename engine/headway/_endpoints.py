@@ -1,4 +1,4 @@
-"""The channel to engines on the network, for clients and for workers."""
+"""The channel of clients and workers to engines on the network."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ssl import SSLContext
 
 _PAUSES = Backoff(0.5, 30.0)
-"""Between the questions to a server that does not answer."""
+"""The delays between requests to a server that does not answer."""
 
 
 def open_remote(
@@ -31,11 +31,11 @@ def open_remote(
     *,
     insecure: bool,
 ) -> AbstractAsyncContextManager[Channel]:
-    """A channel to engines, over which resources can be watched.
+    """Return a channel to engines that can also watch resources.
 
     Raises InvalidArgument, before anything is opened, for a token that others could read on its way.
     """
-    # Here and not only at the first call, because workers would repeat that call for as long as it fails.
+    # Checked here as well as at the first call, because workers would repeat that call as long as it fails.
     if token and not insecure and (host := plain_text_host(addresses(endpoints), tls)):
         raise InvalidArgument(readable("a token", host, "use tls=headway.rpc.client_tls(...), or insecure=True"))
     from headway.rpc import open_channel
@@ -47,9 +47,9 @@ def open_remote(
 
 
 async def find_engine(channel: Channel, report: Report) -> None:
-    """Return when an engine has answered, for a process in which no controller asks it anything.
+    """Wait until an engine has answered. Used in a process whose controllers make no calls.
 
-    Raises NotHeadway when what answers is not an engine. While nothing answers, it reports that and asks again.
+    Raises NotHeadway if the server is not an engine. Until then, report each failure and try again.
     """
     failures = 0
     while True:
@@ -64,6 +64,6 @@ async def find_engine(channel: Channel, report: Report) -> None:
             await trio.sleep(delay)
             continue
         except HeadwayError:
-            # A refusal is an answer, too.
+            # A refusal is an answer as well.
             pass
         return

@@ -1,4 +1,4 @@
-"""Checks of the functions that a program hands in, made where they are declared. Pure."""
+"""Checks of functions that a program passes in, made where they are declared. No I/O."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ def plain_problem(
 
     Args:
         takes: the arguments in words, "a resource".
-        what: what it must be, for something that cannot be called at all.
-        why: the reason for which it must be plain.
-        may_yield: it may be a generator function, because what it gives is iterated.
-        more: it may need further arguments, which its callers give.
+        what: the required kind of object, for something that is not callable.
+        why: the reason that it must be plain.
+        may_yield: allow a generator function, because the result is iterated.
+        more: allow further arguments, which the callers pass.
     """
     if not callable(function):
         return f"must be {what} not {function!r}"
     if _is(inspect.iscoroutinefunction, function):
         return f"must be a plain function: {why}, and {function!r} is async"
     if _is(inspect.isasyncgenfunction, function) or (not may_yield and _is(inspect.isgeneratorfunction, function)):
-        return f"must be a plain function that returns its answer, and {function!r} has a `yield`"
+        return f"must be a plain function that returns its result, but {function!r} has a `yield`"
     return _arguments_problem(function, arguments, takes, more=more)
 
 
 def check_plain(
     where: str, function: object, arguments: int, takes: str, form: str, *, may_yield: bool = False
 ) -> None:
-    """Raise DeclarationError for a function that isn't a plain function with the given number of arguments."""
+    """Raise DeclarationError if an object is not a plain function with the given number of arguments."""
     problem = plain_problem(function, arguments, takes, may_yield=may_yield)
     if problem:
         raise DeclarationError(f"{where} {problem}. The form is: {form}")
@@ -59,7 +59,7 @@ def async_problem(function: object, arguments: int, takes: str) -> str | None:
 
 
 def either_problem(function: object, arguments: int, takes: str) -> str | None:
-    """Return the problem of a function that may be plain or async and with the given number of arguments, or None."""
+    """Return the problem of a function, plain or async, with the given number of arguments, or None."""
     if not callable(function):
         return f"must be a function, not {function!r}"
     if _is(inspect.isasyncgenfunction, function) or _is(inspect.isgeneratorfunction, function):
@@ -68,23 +68,23 @@ def either_problem(function: object, arguments: int, takes: str) -> str | None:
 
 
 def answer_problem(answer: object) -> str | None:
-    """Return the problem of the answer of a plain function that was called, or None.
+    """Return the problem of the result of a plain function, or None.
 
-    A wrapper, such as a lambda, hides from its declaration that what it calls is async or yields.
+    A wrapper such as a lambda hides that the function it calls is async or a generator.
     """
     if isinstance(answer, Awaitable):
         close = getattr(answer, "close", None)
         if close is not None:
-            # Without it Python warns, long afterwards, of a coroutine that was never awaited.
+            # Otherwise Python would warn, much later, of a coroutine that was never awaited.
             close()
-        return f"it returned {answer!r}, which nothing awaits: it must be a plain function, and call none that is async"
+        return f"it returned {answer!r}, which nothing awaits: it must be a plain function, and call no async one"
     if isinstance(answer, GeneratorType | AsyncGeneratorType):
-        return f"it returned {answer!r}, which nothing iterates: it must return its answer, without a `yield`"
+        return f"it returned {answer!r}, which nothing iterates: it must return its result, without a `yield`"
     return None
 
 
 def _is(question: object, function: object) -> bool:
-    """Ask about a function, about what a partial wraps, or about the `__call__` of an object."""
+    """Apply a test to a function, to the function in a partial, or to the `__call__` of an object."""
     assert callable(question)
     while isinstance(function, partial):
         function = function.func
@@ -96,11 +96,11 @@ def _arguments_problem(function: object, arguments: int, takes: str, *, more: bo
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
-        # Some builtins don't say what they take; what they give is looked at anyway.
+        # Some builtins have no signature. Their results are checked anyway.
         return None
     given = (None for _ in range(arguments))
     try:
         signature.bind_partial(*given) if more else signature.bind(*given)
     except TypeError:
-        return f"must take {takes}, and takes {signature}"
+        return f"must take {takes}, but takes {signature}"
     return None

@@ -1,4 +1,4 @@
-"""Exception groups: a nursery wraps even a single error, and several at once are one story."""
+"""Exception groups. A nursery wraps even a single exception in a group."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headway._safe_text import bounded, error_text, repr_text
 from headway.errors import StrayCancelled
 
 MOST_ERRORS = 20
-"""How many different errors of a group are told."""
+"""The number of different exceptions of a group that are shown."""
 _ENGINES = (KeyboardInterrupt, trio.Cancelled)
 
 E = TypeVar("E", bound=BaseException)
@@ -20,14 +20,14 @@ P = ParamSpec("P")
 
 
 def only_error(error: E) -> E:
-    """The error in a group of one, however deep; else what was given."""
+    """Return the only exception of a group, however deeply nested, or the exception itself."""
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = cast("E", error.exceptions[0])
     return error
 
 
 def leaves(error: BaseException) -> Iterator[BaseException]:
-    """The errors in a group, however deep; else what was given."""
+    """Yield the exceptions in a group, however deeply nested, or the exception itself."""
     if isinstance(error, BaseExceptionGroup):
         for each in error.exceptions:
             yield from leaves(each)
@@ -36,32 +36,32 @@ def leaves(error: BaseException) -> Iterator[BaseException]:
 
 
 def of_controller(error: BaseException) -> tuple[BaseException | None, BaseException | None]:
-    """Split an error into the part that ends one controller's run, and the part that ends the engine.
+    """Split an exception into the part that ends one controller's run, and the part that ends the engine.
 
-    KeyboardInterrupt ends the engine: a user wants the program to end, and Python raises it in whatever code is running
-    then. So does `trio.Cancelled`, if a block around the caller has been canceled. Otherwise it is a failure of the
-    code that raised it, and becomes StrayCancelled. All else is a failure, too: `sys.exit()` in a reconciler is a
-    mistake of one controller.
+    KeyboardInterrupt ends the engine: a user wants the program to end, and Python raises it in whatever code is
+    running. `trio.Cancelled` ends it as well, if a block around the caller has been canceled. Otherwise Cancelled is a
+    failure of the code that raised it, and becomes StrayCancelled. Everything else is a failure, too: `sys.exit()` in a
+    reconciler is a mistake of one controller.
     """
     engines, failed = _split(error, _ENGINES)
     if engines is None:
-        # As it was raised: a split group is another one.
+        # Return the original exception, because splitting a group creates a new one.
         return error, None
     if trio.current_effective_deadline() == -math.inf:
         return failed, engines
     strays, interrupts = _split(engines, trio.Cancelled)
-    # Beside another error it says nothing: a nursery has canceled what ran beside that.
+    # Beside another exception, Cancelled has no meaning: a nursery has canceled the tasks beside the failed one.
     if strays is not None and failed is None and interrupts is None:
         failed = StrayCancelled(
-            "trio.Cancelled was raised where nothing is canceled; its cancel scope has ended already. Let Cancelled "
-            "leave the block of its own scope, and raise an error of yours after it"
+            "trio.Cancelled was raised although no enclosing scope is canceled; its own scope has already ended. "
+            "Let Cancelled leave the block of its own scope, and raise your own error after it"
         )
         failed.__cause__ = only_error(strays)
     return failed, interrupts
 
 
 def ordinary(error: BaseException) -> Exception | None:
-    """Return the failure, not in a group of one, if what raised it may be called again; None if more ends by it."""
+    """Return the failure, unwrapped, if its function may be called again, or None if the run or the engine must end."""
     failed, engines = of_controller(error)
     failed = None if failed is None else only_error(failed)
     return failed if engines is None and isinstance(failed, Exception) else None
@@ -70,24 +70,24 @@ def ordinary(error: BaseException) -> Exception | None:
 def _split(
     error: BaseException, kinds: type[BaseException] | tuple[type[BaseException], ...]
 ) -> tuple[BaseException | None, BaseException | None]:
-    """What of an error is of these kinds, and the rest."""
+    """Return the part of an exception that is of these kinds, and the rest."""
     if isinstance(error, BaseExceptionGroup):
         return error.split(kinds)
     return (error, None) if isinstance(error, kinds) else (None, error)
 
 
 class Carried(BaseExceptionGroup[BaseException]):
-    """Carries what a function of the program's raised out of its task.
+    """A carrier of an exception that the program raised, until it has left its task.
 
-    Trio makes the repr of an error that leaves a nursery. The error of a program may refuse that, and Trio's own state
-    is broken then. A GeneratorExit by itself would say that the task is being closed.
+    Trio computes the repr of an exception that leaves a nursery. If a program's exception refuses that, Trio's own
+    state is broken afterwards. Also, a bare GeneratorExit would mean that the task is being closed.
     """
 
     def __new__(cls, errors: Sequence[BaseException]) -> Carried:
         return super().__new__(cls, "raised by the program", errors)
 
     def derive(self, errors: Sequence[BaseException]) -> Carried:  # type: ignore[override]  # of whatever class
-        """Return a group of these, as `split` does."""
+        """Return a group of these exceptions, as `split` requires."""
         return Carried(errors)
 
     def __repr__(self) -> str:
@@ -95,7 +95,7 @@ class Carried(BaseExceptionGroup[BaseException]):
 
 
 def leaving(error: BaseException) -> BaseException:
-    """Return what is to be raised, so that an error of the program's can leave its task."""
+    """Return the exception to raise, so that a program's exception can leave its task."""
     failed, engines = of_controller(error)
     if failed is None:
         return error
@@ -104,7 +104,7 @@ def leaving(error: BaseException) -> BaseException:
 
 
 async def guarded(function: Callable[P, Awaitable[object]], *args: P.args, **kwargs: P.kwargs) -> None:
-    """Await a function of the program's, so that whatever it raises can leave its task."""
+    """Await a function of the program, so that any exception of it can leave its task."""
     try:
         await function(*args, **kwargs)
     except BaseException as error:
@@ -115,10 +115,10 @@ async def guarded(function: Callable[P, Awaitable[object]], *args: P.args, **kwa
 
 
 def story(error: BaseException) -> str:
-    """An error as class and text, bounded; of a group the first ones in it, alike ones once with their number."""
+    """Return an exception's class and message, bounded. For a group, list the first ones, with counts."""
     told: dict[str, int] = {}
     for each in leaves(error):
-        # Of one without a text, such as `trio.TooSlowError`, the class says it all.
+        # Without a message, as for `trio.TooSlowError`, the class says enough.
         text = f"{type(each).__name__}: {bounded(error_text(each))}".removesuffix(": ")
         told[text] = told.get(text, 0) + 1
     lines = [text if count == 1 else f"{text} ({count} times)" for text, count in told.items()]

@@ -1,4 +1,4 @@
-"""Refuse a call whose arguments do not fit, with a sentence that has the right name."""
+"""Checks of keyword arguments, with an error that suggests the correct name."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _EXAMPLE = re.compile(r"``(.+?)``")
 def check_keywords(function: F) -> F:
     """Decorate a function or a class: a misspelled or missing argument raises DeclarationError instead of TypeError.
 
-    Type checkers and `help` see the signature as it is. The first example in the docstring's first line, if it is a
-    call of the function, is the form that the error shows.
+    Type checkers and `help` see the original signature. If the first line of the docstring has an example that calls
+    the function, the error shows it as the correct form.
     """
     return _checked(function, ())
 
 
 def check_keywords_and(options: Collection[str]) -> Callable[[F], F]:
-    """Decorate a function with ``**options`` of these names likewise. It refuses other options by itself."""
+    """Decorate a function with ``**options`` of these names in the same way. The function rejects other options."""
     return lambda function: _checked(function, options)
 
 
@@ -55,12 +55,12 @@ _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_O
 
 
 def _refused(function: Callable[..., Any], error: str, unknown: list[str], known: list[str]) -> DeclarationError:
-    # Here, because the nouns are declared with this module.
+    # Imported here, because that package's own declarations use this module.
     from headway.resource import did_you_mean
 
     name = function.__qualname__
     if "." in name:
-        # A method is called on an instance, which is called like its class in all examples.
+        # A method is called on an instance, which all examples name like its class, in lower case.
         name = name[0].lower() + name[1:]
     problems = [f"unknown option {each!r}{did_you_mean(each, known)}" for each in unknown]
     if not problems or "missing" in error:

@@ -1,8 +1,8 @@
-"""A blocked event loop is named: a thread reports the task that holds Trio's loop, with its stack.
+"""A watchdog for a blocked event loop: a thread that reports the task that blocks Trio's loop, with its stack.
 
 While a function waits without `await`, nothing else in the process runs: no other reconcile, no server, no renewal of a
-lease. Only another thread can say so while it lasts. A task beats a few times a second, and the thread looks at the
-beat. `open_engine` starts both and joins the thread. Neither is started where time is virtual.
+lease. Only another thread can report that while it lasts. A task records the time a few times a second, and the thread
+checks that time. `open_engine` starts both and joins the thread. Neither is started with a virtual clock.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from headway.events import LoopBlocked, Report
 from headway.resource import Key
 
 _QUIET = 10.0
-"""Seconds from the report of one block to the report of another."""
+"""The minimum time, in seconds, between the reports of two blocks."""
 _LONGEST = 60.0
-"""Seconds after which a block that lasts is reported again, at the latest."""
+"""The longest time, in seconds, after which a lasting block is reported again."""
 _JOIN = 1.0
 _DEBUGGERS = frozenset({"bdb.py", "pdb.py", "pydevd.py", "debugpy"})
 _UNSEEN = object()
 
 
 class Judge:
-    """Decides when a late beat is a block that has to be reported. Pure: it is given times, and what is running.
+    """The decision of when a late beat is a block to report. No I/O: times and the running task are arguments.
 
     Attributes:
-        wait: seconds until it wants to look again.
-        suppressed: blocks that were not reported since the last report.
+        wait: the time, in seconds, until the next look.
+        suppressed: the number of blocks that were not reported since the last report.
     """
 
     def __init__(self, limit: float, now: float, used: float) -> None:
@@ -45,28 +45,28 @@ class Judge:
         self.wait = limit / 2
         self.suppressed = 0
         self._looked, self._used = now, used
-        # Since when the process has been running without a suspension.
+        # The time since which the process has run without a suspension.
         self._since = now
         self._sample: object = _UNSEEN
         self._again = limit
         self._due = now
-        # Of the present block: it was reported, or counted as one that wasn't.
+        # True if the current block was reported, or counted as suppressed.
         self._told = self._counted = False
 
     def look(self, now: float, used: float, beat: float, running: object) -> float | None:
-        """Return for how long the loop has been blocked, if that is to be reported.
+        """Return the duration of the block, if it is to be reported, or None.
 
         Args:
-            now: the time.
+            now: the current time.
             used: the processor time that the process has used.
-            beat: when the loop was last seen to turn.
-            running: the task that runs now; None if none does.
+            beat: the last known time of a turn of the loop.
+            running: the running task, or None.
         """
         overslept, worked = now - self._looked - self.wait, used - self._used
         self._looked, self._used = now, used
         if overslept > self.limit / 2 and worked < overslept / 2:
             # The process was suspended, or the machine is overloaded: no thread ran. A function that holds the
-            # interpreter's lock delays this thread too, but it uses the processor.
+            # interpreter lock delays this thread too, but it uses the processor.
             self._since, self._sample = now, _UNSEEN
         held = now - max(beat, self._since)
         if held < self.limit / 2:
@@ -79,7 +79,7 @@ class Judge:
             self.wait = self.limit - held
             return None
         self.wait = self.limit
-        # When a look finds no task, or another one than before, the loop turns slowly, and nothing holds it.
+        # Without a running task, or with a different one than at the last look, the loop is slow but not blocked.
         if running is None or (sample is not _UNSEEN and sample is not running) or held < self._again:
             return None
         if now < self._due and not self._told:
@@ -95,11 +95,11 @@ class Judge:
 
 
 class LoopWatch:
-    """Watches the loop of the task that makes it, until `end`.
+    """A watchdog for the event loop of the task that creates it, until `end`.
 
     Args:
-        nursery: of the engine, in which the loop's beat lives.
-        limit: seconds for which something may hold the loop; None: nothing is watched.
+        nursery: the engine's nursery, which runs the beat of the loop.
+        limit: the longest time, in seconds, that a task may block the loop; None disables the watchdog.
     """
 
     def __init__(self, nursery: trio.Nursery, report: Report, limit: float | None) -> None:
@@ -119,7 +119,7 @@ class LoopWatch:
         """End the thread. Idempotent."""
         self._ended.set()
         if self._thread is not None:
-            # Not for ever: a report may be waiting for this very task.
+            # The wait is limited, because a report may be waiting for this very task.
             self._thread.join(_JOIN)
 
     async def _beats(self, seconds: float) -> NoReturn:
@@ -132,27 +132,28 @@ class LoopWatch:
         while not self._ended.wait(judge.wait):
             now = time.perf_counter()
             task = running_task(self._root) if now - self._beat >= limit / 2 else None
-            # At once: C code that held the interpreter may have just returned, and the loop goes on beside this thread.
+            # Read the key at once: C code that held the interpreter lock may have just returned, so the loop continues
+            # meanwhile.
             key = None if task is None else _key_of(task)
             held = judge.look(now, time.process_time(), self._beat, task)
             if held is not None and task is not None:
                 suppressed, judge.suppressed = judge.suppressed, 0
                 try:
                     self._tell(task, key, held, suppressed)
-                except Exception:  # noqa: BLE001  # a report may raise anything; the loop is watched all the same
+                except Exception:  # noqa: BLE001  # a report may raise anything; the watch continues
                     traceback.print_exc()
 
     def _tell(self, task: trio.lowlevel.Task, key: Key | None, held: float, suppressed: int) -> None:
         stack = stack_of(task, self._loop)
         if any(os.path.basename(frame.filename) in _DEBUGGERS for frame in stack):
-            # Somebody looks at it already.
+            # A debugger is in use.
             return
         controller = task.context.get(CONTROLLER, "")
         self._report(LoopBlocked(task.name, controller, key, "".join(stack.format()), round(held, 3), suppressed))
 
 
 def _key_of(task: trio.lowlevel.Task) -> Key | None:
-    """What a task reconciles or maps now."""
+    """Return the key that a task reconciles or maps now, or None."""
     at_work = task.context.get(RECONCILING) or task.context.get(MAPPING)
     return None if at_work is None else at_work.key
 
@@ -168,7 +169,7 @@ def watching_loop(nursery: trio.Nursery, report: Report, limit: float | None) ->
 
 
 def running_task(root: trio.lowlevel.Task | None) -> trio.lowlevel.Task | None:
-    """Return the task that is running; None if the loop waits, or turns while this looks. From any thread."""
+    """Return the running task, or None if the loop waits, or continues during this call. Callable from any thread."""
     with contextlib.suppress(RuntimeError):
         left = [] if root is None else [root]
         while left:

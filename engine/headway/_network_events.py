@@ -1,4 +1,4 @@
-"""The events of a server on the network: connections, certificates and callers. `headway.events` exports them. Pure."""
+"""The events of a network server: connections, certificates and callers. Exported by `headway.events`. No I/O."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from headway._records import Record
 
 
 class ConnectionEnded(Record):
-    """A server has ended the connection of a ``peer`` that broke the protocol or flooded it; ``why`` says how.
+    """A server closed the connection of a ``peer`` that violated the protocol or flooded it. ``why`` describes how.
 
-    It is reported at most once a second. ``suppressed`` is the number of such ends since the last report.
+    Reported at most once a second. ``suppressed`` counts such connections since the last report.
     """
 
     peer: str
@@ -17,9 +17,9 @@ class ConnectionEnded(Record):
 
 
 class ConnectionRefused(Record):
-    """A server has refused a connection of a ``peer``, or closed it without a call on it; ``why`` names the limit.
+    """A server refused a connection of a ``peer``, or closed it before any call was made. ``why`` names the limit.
 
-    It is reported at most once a second. ``suppressed`` is the number of such connections since the last report.
+    Reported at most once a second. ``suppressed`` counts such connections since the last report.
     """
 
     peer: str
@@ -28,24 +28,24 @@ class ConnectionRefused(Record):
 
 
 class CertificateRenewed(Record):
-    """The files of a server's ``certificate`` have changed on disk, and the server uses what they hold now."""
+    """The files of a server's ``certificate`` changed on disk, and the server now uses the new content."""
 
     certificate: str
 
 
 class CertificateRefused(Record):
-    """The files of a server's ``certificate`` have changed on disk and cannot be used; what they held before is."""
+    """The files of a server's ``certificate`` changed on disk but are invalid. The server keeps the old content."""
 
     certificate: str
     error: BaseException
 
 
 class AuthenticationFailed(Record):
-    """A call at ``path`` bore a token that does not hold; the caller got UNAUTHENTICATED.
+    """A call at ``path`` carried an invalid token. The caller received UNAUTHENTICATED.
 
-    ``caller`` names the token (its accessor and description) if there is one of that name, else it is ``unknown``. No
-    event has a token's text. It is reported at most once a second. ``suppressed`` is the number of such calls since the
-    last report.
+    ``caller`` names the token (its accessor and description), or is ``unknown`` if there is no such token. No event
+    contains the text of a token. Reported at most once a second. ``suppressed`` counts such calls since the last
+    report.
     """
 
     caller: str
@@ -56,10 +56,10 @@ class AuthenticationFailed(Record):
 
 
 class CallDenied(Record):
-    """A call at ``path`` asked for ``what`` no rule of its caller allows; the caller got PERMISSION_DENIED.
+    """A call at ``path`` asked for ``what``, which no rule of its caller allows. The caller received PERMISSION_DENIED.
 
-    ``caller`` names the token (its accessor and description), or is ``anonymous``. It is reported at most once a second
-    for callers with a token, and for those without one. ``suppressed`` is the number of such calls since the last
+    ``caller`` names the token (its accessor and description), or is ``anonymous``. Reported at most once a second for
+    callers with a token, and at most once a second for those without. ``suppressed`` counts such calls since the last
     report.
     """
 
@@ -71,9 +71,10 @@ class CallDenied(Record):
 
 
 class AccessChanged(Record):
-    """Policies or tokens have been replaced: ``policies`` that have changed, and ``callers`` whose rights may have.
+    """Policies or tokens were replaced.
 
-    ``ended`` streams were ended for it.
+    ``policies`` are those that changed, and ``callers`` are those whose rights may have changed. ``ended`` is the
+    number of streams that were closed because of it.
     """
 
     policies: tuple[str, ...]

@@ -13,37 +13,38 @@ _ROOT = 0
 def create_private(path: str, flags: int = os.O_RDWR) -> int:
     """Create a file that only its owner may read or write, whatever the umask, and return its descriptor.
 
-    Raises FileExistsError when anything stands at the path, a symbolic link included.
+    Raises FileExistsError if anything exists at the path, even a symbolic link.
     """
     descriptor = os.open(path, flags | os.O_CREAT | os.O_EXCL, OWNER_ONLY)
     if os.name == "posix":
-        # A umask may have taken away even the owner's rights.
+        # A umask may have removed even the owner's rights.
         os.fchmod(descriptor, OWNER_ONLY)
     return descriptor
 
 
 def check_secret(path: str | os.PathLike[str]) -> None:
-    """Check that no other user can read or replace the secret in a file. Raises PermissionError, and as `open` does.
+    """Check that no other user can read or replace the secret in a file. Raises PermissionError, or as `open` does.
 
-    Symbolic links are followed: orchestrators mount secrets through them. The file must belong to this process's user
-    or to root. A file of root's may be readable by its group, because that is how root hands a secret to a service.
+    Symbolic links are followed, because orchestrators mount secrets through them. The file must belong to the user of
+    this process or to root. A file that belongs to root may be readable by its group, because that is how root passes a
+    secret to a service.
     """
     with open(path, "rb") as file:
         _check(file.fileno(), path)
 
 
 def read_secret(path: str | os.PathLike[str]) -> str:
-    """Return the text of a file that holds a secret. Raises as `check_secret` does, and UnicodeDecodeError."""
+    """Return the text of a file that holds a secret. Raises the errors of `check_secret`, and UnicodeDecodeError."""
     with open(path, encoding="utf-8") as file:
-        # The open file is checked, because another one may stand at the path by now.
+        # Check the open file, because another one may be at the path by now.
         _check(file.fileno(), path)
         return file.read()
 
 
 def exposure(found: os.stat_result, user: int) -> str | None:
-    """Return how other users can reach a secret with this status, if the process runs as ``user``; None if no way."""
+    """Return how other users can access a secret with this status if the process runs as ``user``, or None."""
     if not stat.S_ISREG(found.st_mode):
-        # The mode of a pipe or a terminal does not say which processes read it.
+        # The mode of a pipe or a terminal does not determine which processes read it.
         return None
     if found.st_uid not in (user, _ROOT):
         return f"belongs to user {found.st_uid}, who can replace it"
@@ -55,7 +56,7 @@ def exposure(found: os.stat_result, user: int) -> str | None:
 
 
 def _check(descriptor: int, path: str | os.PathLike[str]) -> None:
-    # Elsewhere the mode says nothing.
+    # On other systems the mode has no meaning.
     if os.name == "posix" and (problem := exposure(os.fstat(descriptor), os.geteuid())):
         remedy = "chown" if problem.startswith("belongs") else "chmod 600"
         owner = f" {os.geteuid()}" if remedy == "chown" else ""

@@ -1,6 +1,6 @@
-"""A check of the names that Headway builds on although they are private to other packages, made when they are needed.
+"""A check of private names of other packages that Headway uses, made when they are needed.
 
-Another version of such a package may lack one. Then the error says so at once, and which versions work.
+Another version of such a package may lack one of them. The error then says so at once, and which versions work.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ class PrivateNames(NamedTuple):
     """The names of one package.
 
     Attributes:
-        package: as it is installed by; `PYTHON` for the standard library.
-        names: each name, as ``module:Class.method``, and the parameters of a function that is replaced or called,
-            separated by spaces. None: it has only to be there. With ``...`` at the end: more may follow.
+        package: the name under which it is installed; `PYTHON` for the standard library.
+        names: each name, as ``module:Class.method``, with the parameters of a function that is replaced or called,
+            separated by spaces. None means that it only has to exist. A final ``...`` allows further parameters.
     """
 
     package: str
@@ -30,7 +30,7 @@ class PrivateNames(NamedTuple):
 
 
 def check_private_names(*packages: PrivateNames) -> None:
-    """Raise ImportError, which says what is missing and which versions work, unless every name is there."""
+    """Raise ImportError unless every name exists. The message says what is missing and which versions work."""
     for package, names in packages:
         for name, parameters in names.items():
             wrong = _wrong_with(name, parameters)
@@ -46,7 +46,7 @@ def _wrong_with(name: str, parameters: str | None) -> str:
         found: object = import_module(where)
     except ModuleNotFoundError:
         raise
-    except Exception as error:  # noqa: BLE001  # whatever an import of a module that is too old or too new raises
+    except Exception as error:  # noqa: BLE001  # importing an incompatible version may raise anything
         return f"{where} cannot be imported: {error}"
     for part in path.split("."):
         if not hasattr(found, part):
@@ -74,7 +74,7 @@ def _right(package: str) -> str:
 
 
 def _requirement(package: str) -> str:
-    """Return what Headway asks for of a package, as pip takes it; nothing when Headway runs uninstalled."""
+    """Return Headway's requirement of a package, in pip's syntax, or an empty text if Headway is not installed."""
     try:
         wanted = requires("headway") or []
     except PackageNotFoundError:

@@ -1,12 +1,12 @@
-"""The controllers of one process: a supervisor for each, placed as it was declared.
+"""The controllers of one process: a supervisor for each, with its placement.
 
-A process has a name. It holds the leases of the controllers that this process leads and of the shards that it has,
-and it is the member under which a controller that runs in every process keeps its fence. So no other process may have
-it; and a process that keeps it over its restarts takes over at once what its former self still held, and goes on with
-its fences. The process that alone has the store needs no name of its own: there is one of it at a time, so it is
-``server`` and stays so. Any other one's, unless given, is made of the host's name and chance, because nothing else is
-surely nobody else's: neither a host's name nor a process id is, in containers. Then its former self's leases have to
-run out.
+A process has a name. Under this name it holds the leases of the controllers that it leads and of its shards. The name
+is also the member under which a controller that runs in every process keeps its fence. Names of processes must
+therefore be unique. A process that keeps its name over restarts takes over at once what it held before, and continues
+with its fences. Only one process at a time can have exclusive use of a store, so it needs no unique name and is always
+called ``server``. Other processes have a default name of the host's name and random digits, because in containers
+neither a host's name nor a process id is unique. With a default name, the leases of the previous process have to expire
+first.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,62}\Z")
 
 
 def worker_name(given: str | None) -> str:
-    """The name of a process that hasn't the store alone. Raises DeclarationError for one that it can't have."""
+    """Return the name of a process without exclusive use of the store. Raises DeclarationError for an invalid name."""
     if given is None:
         host = re.sub(r"[^A-Za-z0-9.-]", "-", socket.gethostname())[:50].strip(".-") or "process"
         return f"{host}-{uuid.uuid4().hex[:8]}"
     if given == SERVER:
-        raise DeclarationError(f"process={given!r} is the name of a process that has the store alone: process='web-1'")
+        raise DeclarationError(f"process={given!r} is reserved for a process that has the store alone: process='web-1'")
     checked: object = given
     if not isinstance(checked, str) or not _NAME.match(checked):
         raise DeclarationError(
@@ -47,7 +47,7 @@ def worker_name(given: str | None) -> str:
 
 
 class Placing(NamedTuple):
-    """What all controllers of a process are run with. ``process`` None: they are nobody else's, and take no lease."""
+    """The shared arguments of a process's controllers. If ``process`` is None, they need no leases."""
 
     informers: Informers
     channel: Channel
@@ -59,7 +59,7 @@ class Placing(NamedTuple):
 
 
 def supervisor(fence_name: str, definition: Definition, placing: Placing) -> Supervisor:
-    """The one that runs a controller in this process."""
+    """Return the supervisor of a controller in this process."""
     leading: Leading | None = None
     process = placing.process
     if process is not None and definition.placement == "singleton":
@@ -91,7 +91,7 @@ def _run(fence_name: str, definition: Definition, placing: Placing, owed: Owed) 
     run: Callable[..., Run] = Run
     member = "" if definition.placement == "singleton" or placing.process is None else placing.process
     if isinstance(definition.placement, Sharded):
-        # A shard is a member as well, named as its number, and so may a process be.
+        # A shard is a member as well, named by its number, and a process could have the same name.
         member = f"members/{placing.process or SERVER}"
         run = partial(ShardedRun, process=placing.process or SERVER, lease_ttl=placing.lease_ttl)
     return run(

@@ -1,4 +1,4 @@
-"""The events of a process as a whole: its store, its event loop and its end. `headway.events` exports them. Pure."""
+"""The events of a whole process: its store, its event loop and its shutdown. Exported by `headway.events`. No I/O."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from headway._records import Record
 
 
 class StoreFailed(Record):
-    """The store can't be used: it is ``unusable``, ``away`` or ``rolled_back`` (`StoreProblem`). Health says
-    NOT_SERVING.
+    """The store cannot be used. ``problem`` is ``unusable``, ``away`` or ``rolled_back``, as in `StoreProblem`.
+
+    The health service reports NOT_SERVING.
     """
 
     problem: str
@@ -15,18 +16,19 @@ class StoreFailed(Record):
 
 
 class StoreRecovered(Record):
-    """A store that had a problem can be used again, ``seconds`` after the first `StoreFailed`."""
+    """A store can be used again, ``seconds`` after the first `StoreFailed`."""
 
     problem: str
     seconds: float
 
 
 class LoopBlocked(Record):
-    """A ``task`` has held Trio's loop for ``seconds``: nothing else in the process runs until it awaits something.
+    """A ``task`` has blocked Trio's event loop for ``seconds``. Nothing else in the process runs until it awaits.
 
-    ``stack`` shows where it is, ``controller`` whose task it is ("": no controller's), ``key`` what that reconciles or
-    maps (None: neither). A block that lasts is reported again after twice the time, and another block not before 10
-    seconds. ``suppressed`` is the number of blocks since the last report. It is reported from another thread.
+    ``stack`` shows the task's position. ``controller`` is the controller that it belongs to ("" if none), and ``key``
+    is the key that it reconciles or maps (None if neither). A lasting block is reported again each time its duration
+    has doubled. Another block is reported at the earliest 10 seconds later. ``suppressed`` counts the blocks since the
+    last report. Reported from another thread.
     """
 
     task: str
@@ -38,9 +40,9 @@ class LoopBlocked(Record):
 
 
 class ShutdownBlocked(Record):
-    """A task is still there ``seconds`` after its engine was told to end, and this is where it stands.
+    """A task is still running ``seconds`` after its engine began to shut down. ``stack`` shows its position.
 
-    Trio's loop may be what stands still, so this is reported from another thread.
+    Reported from another thread, because Trio's event loop may be blocked.
     """
 
     task: str

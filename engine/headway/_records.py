@@ -1,7 +1,7 @@
-"""The base of immutable records that are many, and cheap to declare. Pure.
+"""A base class for immutable records that is cheap at import time. No I/O.
 
-A frozen dataclass has six functions compiled when it is declared, which every start of a program pays for. A record
-has one, and is as quick to make.
+A frozen dataclass compiles six functions when it is declared, which slows every start of a program. A record compiles
+one, and its instances are as fast to create.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from typing import Any, NoReturn, dataclass_transform
 
 @dataclass_transform(frozen_default=True, field_specifiers=())
 class Record:
-    """Has the fields that its class is annotated with, with defaults or without; `vars` gives them.
+    """A record with the annotated fields of its class, with or without defaults. `vars` returns them.
 
-    It is made as a dataclass is, and equals one of the same class whose fields are equal. A class that extends a
-    record has none but its own fields.
+    It is created like a dataclass, and equals a record of the same class with equal fields. A subclass of a record has
+    only its own fields.
     """
 
     def __init_subclass__(cls) -> None:
         fields = tuple(cls.__annotations__)
         arguments = ", ".join(f"{each}=cls.{each}" if each in vars(cls) else each for each in fields)
-        # Into the dictionary, because `__setattr__` refuses.
+        # Write to the dictionary, because `__setattr__` raises.
         body = "; ".join(["known = self.__dict__", *(f"known[{each!r}] = {each}" for each in fields)])
         made: dict[str, Any] = {"cls": cls}
         exec(f"def __init__(self, {arguments}): {body}", made)
@@ -37,7 +37,7 @@ class Record:
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
-        raise AttributeError(f"{name} can't be set: a {type(self).__name__} doesn't change")
+        raise AttributeError(f"cannot set {name}: a {type(self).__name__} is immutable")
 
     def __delattr__(self, name: str) -> NoReturn:
-        raise AttributeError(f"{name} can't be deleted: a {type(self).__name__} doesn't change")
+        raise AttributeError(f"cannot delete {name}: a {type(self).__name__} is immutable")

@@ -1,4 +1,4 @@
-"""Reports that can't fail: a log that can't be written must end neither a controller nor the engine."""
+"""Reports that never raise, because a failure to log must end neither a controller nor the engine."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ P = ParamSpec("P")
 
 
 def safe_report(report: Callable[P, object]) -> Callable[P, None]:
-    """Return a report that passes everything on, and never raises what the given one does.
+    """Return a report that passes everything on, and never raises an exception of the given one.
 
-    The first failure is written to standard error. All are counted, in the attribute ``failed`` of what is returned.
-    Only KeyboardInterrupt comes through: it is not the report's own. A `trio.Cancelled` is, because a report waits for
-    nothing that Trio could cancel.
+    The first failure is written to standard error. All failures are counted, in the attribute ``failed`` of the result.
+    Only KeyboardInterrupt is propagated, since the report does not cause it. A `trio.Cancelled` is not, because a
+    report must not wait for anything that Trio could cancel.
     """
     if report is ignore:
         return report  # type: ignore[return-value]  # so that `hears_successes` knows it
@@ -44,4 +44,4 @@ def tell_failure(report: object, error: BaseException) -> None:
         text = "".join(traceback.format_exception(error))
     except Exception:  # noqa: BLE001  # an error may refuse to be looked at
         name, text = "a report", f"{type(error).__name__}\n"
-    say(f"headway: {name} failed to report an event; the engine goes on, and says this once:\n{text}")
+    say(f"headway: {name} failed to report an event; the engine continues, and says this once:\n{text}")

@@ -1,10 +1,10 @@
-"""The end of an engine, watched: what doesn't end within a bound is named, or the process is ended (C10).
+"""The watchdog of an engine's shutdown: tasks that do not end in time are reported, or the process is ended (C10).
 
-Trio ends everything that reaches a checkpoint and lets Cancelled through. A task that shields itself, swallows
-Cancelled or never comes to a checkpoint can't be ended by anyone in the process, and the last of these stops Trio's
-loop too. So this is watched from a thread, as a blocked loop is (`_loop_watch.py`): from the moment in which the engine
-is told to end until it has ended. Should a task hold the interpreter's lock as well, as a regular expression can, no
-thread of Python runs any more: where the process is to be ended, `faulthandler` does that even then.
+Trio ends every task that reaches a checkpoint and lets Cancelled through. A task that shields itself, swallows
+Cancelled or never reaches a checkpoint cannot be ended from within the process, and the last of these also blocks
+Trio's loop. A thread therefore watches the shutdown from its beginning to its end, as for a blocked loop
+(`_loop_watch.py`). A task can also hold the interpreter lock, as a regular expression can. Then no Python thread can
+run. If the process is to be ended, `faulthandler` does that even then.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from headway._standard_error import say
 from headway.events import Report, ShutdownBlocked
 
 STATUS = 70
-"""The exit status of a process that was ended because its engine didn't end."""
+"""The exit status of a process that was ended because its engine did not end."""
 _LAST_RESORT = 1.0
 _STDERR = 2
 _OURS = tuple(os.path.dirname(module.__file__ or "") + os.sep for module in (headway.events, trio))
 
 
 class ShutdownWatch:
-    """Watches the tasks of a nursery from `begin` to `end`.
+    """A watchdog for the tasks of a nursery, from `begin` to `end`.
 
     Args:
-        bound: seconds after `begin` at which what is still there is reported, and again after as many.
-        hard_exit: seconds after `begin` at which the process is ended with STATUS; None: never.
+        bound: the interval, in seconds since `begin`, of the reports of tasks that are still running.
+        hard_exit: the process exits with STATUS this many seconds after `begin`; None for never.
     """
 
     def __init__(self, nursery: trio.Nursery, report: Report, *, bound: float, hard_exit: float | None) -> None:
@@ -48,7 +48,7 @@ class ShutdownWatch:
         self._thread: threading.Thread | None = None
 
     def begin(self) -> None:
-        """The engine is told to end. Idempotent."""
+        """Start the watch, because the engine begins to shut down. Idempotent."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._watch, name="headway shutdown", daemon=True)
             self._thread.start()
@@ -56,10 +56,10 @@ class ShutdownWatch:
                 faulthandler.dump_traceback_later(self._hard_exit + _LAST_RESORT, exit=True, file=_STDERR)
 
     def end(self) -> None:
-        """The engine has ended, and so does the thread. Idempotent."""
+        """End the watch, because the engine has ended. Idempotent."""
         self._ended.set()
         if self._thread is not None:
-            # It doesn't wait for a report that may be waiting for this very task.
+            # The wait is limited, because a report may be waiting for this very task.
             self._thread.join(_LAST_RESORT)
             if self._hard_exit is not None:
                 faulthandler.cancel_dump_traceback_later()
@@ -71,7 +71,7 @@ class ShutdownWatch:
             last = self._hard_exit is not None and waited >= self._hard_exit
             try:
                 self._tell(waited, last)
-            except Exception:  # noqa: BLE001  # a report may raise anything; the end is watched, and comes, all the same
+            except Exception:  # noqa: BLE001  # a report may raise anything; the watch continues
                 say(traceback.format_exc())
             if last and not self._ended.is_set():
                 os._exit(STATUS)
@@ -79,8 +79,8 @@ class ShutdownWatch:
     def _tell(self, waited: float, last: bool) -> None:
         for name, stack in culprits(self._nursery, self._loop):
             if last:
-                # Nobody may come to hear the report any more.
-                say(f"{name} has not ended within {waited} s of being told to:\n{stack}")
+                # The report may no longer be handled.
+                say(f"{name} has not ended within {waited} s of the start of the shutdown:\n{stack}")
             self._report(ShutdownBlocked(name, stack, waited))
 
     def _next(self, waited: float) -> float:
@@ -89,26 +89,26 @@ class ShutdownWatch:
 
 
 def culprits(nursery: trio.Nursery, loop: int) -> list[tuple[str, str]]:
-    """The name and the stack of every task in a nursery that waits for no other of them; from any thread.
+    """Return the name and the stack of every task in a nursery that waits for no other of its tasks. From any thread.
 
-    In a nursery is also what is in those that its own task has opened within it, and if there is nothing, that task.
-    Those that stand in code which is neither Headway's nor Trio's, if there are such: the others wait for them.
-    ``loop`` is the thread that Trio runs in.
+    Nurseries that the nursery's own task has opened within it are included. If they are all empty, that task is
+    returned. If some tasks are in code outside of Headway and Trio, only those are returned, since the others wait for
+    them. ``loop`` is the thread that Trio runs in.
     """
     for _ in range(10):
         try:
             found = [(task.name, stack_of(task, loop)) for task in _tasks(nursery)]
         except RuntimeError:
-            # Trio has changed a set of tasks meanwhile.
+            # Trio has changed a set of tasks in the meantime.
             continue
         ours = (*_OURS, *_loaded("trio_asyncio"))
         theirs = [each for each in found if any(not frame.filename.startswith(ours) for frame in each[1])]
         return [(name, "".join(stack.format())) for name, stack in theirs or found]
-    return [("a task", "unknown: the tasks kept changing while they were looked at\n")]
+    return [("a task", "unknown: the tasks changed while they were being inspected\n")]
 
 
 def _loaded(module: str) -> tuple[str, ...]:
-    """The directory of a module, if anything has loaded it."""
+    """Return the directory of a module, if it has been imported."""
     file = getattr(sys.modules.get(module), "__file__", None)
     return () if file is None else (os.path.dirname(file) + os.sep,)
 
@@ -126,7 +126,7 @@ def _innermost(nursery: trio.Nursery) -> Iterator[trio.lowlevel.Task]:
 
 
 def stack_of(task: trio.lowlevel.Task, loop: int) -> traceback.StackSummary:
-    """Where a task waits; or, of the one that is running, where the thread is."""
+    """Return the stack where a task waits or, if it is running, the stack of its thread."""
     running: FrameType | None = sys._current_frames().get(loop) if getattr(task.coro, "cr_running", False) else None
     if running is None:
         return traceback.StackSummary.extract(task.iter_await_frames())
@@ -134,6 +134,6 @@ def stack_of(task: trio.lowlevel.Task, loop: int) -> traceback.StackSummary:
     entered = getattr(getattr(task.coro, "cr_code", None), "co_name", None)
     for index, frame in enumerate(summary):
         if frame.name == entered:
-            # What is before it is Trio's loop, and the program that started it.
+            # The frames before it belong to Trio's loop, and to the program that started it.
             return traceback.StackSummary.from_list(summary[index:])
     return summary

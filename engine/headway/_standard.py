@@ -14,7 +14,7 @@ from headway.service import DescribedPayloads
 def add_standard_services(services: Services, registry: Registry, access: Authorizer | None) -> Health:
     """Add health and reflection to the services of a server, and return its health.
 
-    Every caller gets the same health. Reflection describes a payload only to a caller with some right to its type.
+    Every caller sees the same health. Reflection describes a payload only to a caller with some right to its type.
     """
     described = DescribedFiles.of_set((files("headway._gen") / "descriptors.bin").read_bytes())
     payloads = DescribedPayloads(registry, described)

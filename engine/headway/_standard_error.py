@@ -9,16 +9,16 @@ import stat
 import sys
 
 _AT_ONCE = 4096
-"""Bytes that a pipe takes whole or not at all."""
+"""The number of bytes that a pipe accepts either completely or not at all."""
 _STDERR = 2
-"""The file itself: `sys.stderr` may be None, closed or something that isn't a file."""
+"""The file descriptor. `sys.stderr` may be None, closed, or not a file."""
 
 
 class Output:
-    """Writes to a descriptor without waiting for its reader.
+    """An output to a file descriptor that never waits for its reader.
 
-    A pipe is opened a second time, because a descriptor that does not block shares that with every process that has it.
-    To ask first whether the pipe has room is not enough: another writer may take the room in between.
+    A pipe is opened a second time, because non-blocking mode applies to every process that shares a descriptor.
+    Checking first whether the pipe has room is not enough, because another writer may fill it in between.
 
     Args:
         number: the descriptor.
@@ -31,9 +31,9 @@ class Output:
         self._room.register(number, select.POLLOUT)
 
     def write(self, data: bytes) -> bool:
-        """Write at most 4,096 bytes. Return False if there is no room for them now. Raises OSError."""
+        """Write at most 4,096 bytes. Return False if they do not fit now. Raises OSError."""
         if self._own is None:
-            # A terminal, a file or a socket.
+            # The descriptor is a terminal, a file or a socket.
             return bool(self._room.poll(0)) and bool(os.write(self._number, data))
         try:
             return bool(os.write(self._own, data))
@@ -41,16 +41,16 @@ class Output:
             return False
 
     def close(self) -> None:
-        """Close what was opened again. The descriptor itself stays open."""
+        """Close the second descriptor of a pipe. The given descriptor stays open."""
         if self._own is not None:
             os.close(self._own)
             self._own = None
 
 
 def say(text: str) -> None:
-    """Write to standard error as long as something reads it, from any thread."""
+    """Write to standard error, from any thread, as long as something reads it."""
     if sys.__stderr__ is None:
-        # It was closed when the process began: a store may have that number now.
+        # It was closed when the process began, so its number may now belong to a store.
         return
     with contextlib.suppress(OSError), contextlib.closing(Output(_STDERR)) as output:
         left = text.encode(errors="replace")

@@ -1,4 +1,4 @@
-"""Look every two seconds whether the store of an engine can be used."""
+"""A check, every two seconds, of whether an engine can use its store."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from headway.storage import Backend, StoreProblem, find_problem
 
 EVERY = 2.0
 PATIENCE = 5.0
-"""Seconds after which a store that has not answered counts as away."""
+"""The number of seconds without an answer after which a store counts as away."""
 
 
 class StoreHealth:
-    """The health of a store, as of the last look.
+    """The health of a store, as of the last check.
 
     Args:
-        informers: know if the store was rolled back.
+        informers: consulted for whether the store was rolled back.
 
     Attributes:
-        problem: why the store can't be used now; None if it can.
+        problem: why the store cannot be used now; None if it can.
     """
 
     def __init__(self, backend: Backend, informers: Sequence[Informers], report: Report) -> None:
@@ -35,16 +35,17 @@ class StoreHealth:
         self._changed: Callable[[StoreProblem | None], None] | None = None
 
     def follow(self, changed: Callable[[StoreProblem | None], None]) -> None:
-        """Call a function now and at every change of the problem."""
+        """Call a function now, and again at every change of the problem."""
         self._changed = changed
         changed(self.problem)
 
     async def watch(self) -> None:
-        """Look at the store until cancelled."""
+        """Check the store repeatedly until canceled."""
         async with trio.open_nursery() as nursery:
             while True:
                 looked = trio.Event()
-                # A task of its own: a thread that hangs in a read of a broken disk can't be cancelled.
+                # The check has a task of its own, because a thread that hangs in a read from a broken disk can't be
+                # canceled.
                 nursery.start_soon(self._look, looked, name="look at the store")
                 with trio.move_on_after(PATIENCE):
                     await looked.wait()
@@ -56,7 +57,7 @@ class StoreHealth:
     async def _look(self, looked: trio.Event) -> None:
         found = await find_problem(self._backend)
         if found is None and any(informers.went_back for informers in self._informers):
-            found = StoreProblem.ROLLED_BACK, StoreRolledBack("the store answers with less than it has answered before")
+            found = StoreProblem.ROLLED_BACK, StoreRolledBack("the store answers with lower revisions than before")
         self._found(*(found or (None, None)))
         looked.set()
 

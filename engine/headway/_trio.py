@@ -1,4 +1,4 @@
-"""The check that a caller is on Trio, which says what to do where it is not."""
+"""A check that the caller runs on Trio, with an error that says what to do."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from headway.errors import NotOnTrio
 
 
 def check_trio(what: str) -> None:
-    """Raise NotOnTrio unless the caller is a task of Trio. Under asyncio the first wait would fail without a reason."""
+    """Raise NotOnTrio unless the caller is a Trio task. Under asyncio the first wait would fail obscurely."""
     if not trio.lowlevel.in_trio_task():
         raise NotOnTrio(
-            f"{what} needs Trio, and no Trio is running here: start the program with trio.run(main) instead of "
-            "asyncio.run(main()). A program that must stay on asyncio runs Trio beside it, as docs/guides/asyncio.md "
-            "shows"
+            f"{what} needs Trio, but Trio is not running: start the program with trio.run(main) instead of "
+            "asyncio.run(main()). If a program must stay on asyncio, run Trio alongside it, as shown in "
+            "docs/guides/asyncio.md"
         )

@@ -1,4 +1,4 @@
-"""`connect`: a client of engines that listen on the network."""
+"""`connect`, which opens a client of engines that listen on the network."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ async def connect(
 ) -> AsyncIterator[Client]:
     """``async with headway.connect("10.0.0.1:9000,10.0.0.2:9000", app) as client: ...``
 
-    A client of engines that listen on the network. Nothing is connected before the first call, which raises NotHeadway
-    when what answers at the endpoints is not an engine, and SchemaMismatch when it and this program would misread each
+    Return a client of engines that listen on the network. No connection is made before the first call. That call raises
+    NotHeadway if the server is not an engine, and SchemaMismatch if the server and this program would misread each
     other's resources.
 
     Args:
-        endpoints: addresses of engines on one store; any of them serves.
-        apps: whose types; their controllers don't run here.
-        tls: for those that are TCP, as `headway.rpc.client_tls` makes it.
-        server_name: the name that the certificates must have, if it isn't the endpoint's host.
-        token: what the engines know the caller by, where they ask.
-        insecure: send the token to other hosts over plain TCP, where others may read it on the way.
-        timeout: seconds for a call, where the caller's own deadline is no shorter.
+        endpoints: the addresses of engines on one store; any one of them suffices.
+        apps: the apps whose types the client uses. Their controllers do not run here.
+        tls: the TLS context for TCP endpoints, from `headway.rpc.client_tls`.
+        server_name: the name that the certificates must have. Default: the endpoint's host.
+        token: the token for engines that authenticate clients.
+        insecure: allow sending the token to other hosts over plain TCP, where others may read it on the way.
+        timeout: the timeout of a call, in seconds, unless the caller's own deadline is shorter.
 
-    Raises InvalidArgument for a token that would be sent to another host without ``tls`` and without ``insecure``.
+    Raises InvalidArgument if a token would be sent to another host without ``tls`` and without ``insecure``.
     """
     check_trio("headway.connect")
     registry, _ = together(apps)

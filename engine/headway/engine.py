@@ -1,4 +1,4 @@
-"""`open_engine`: the only file that knows every room."""
+"""`open_engine`, which assembles all other parts of Headway."""
 
 from __future__ import annotations
 
@@ -61,19 +61,19 @@ if TYPE_CHECKING:
     from ssl import SSLContext
 
 _PACE = 0.02
-"""Seconds at which the engine's own controllers look at their streams."""
+"""The interval, in seconds, at which the engine's own controllers check their streams."""
 _LAST_STATUS = 0.5
-"""Seconds in which the watches of health can send that the server stops."""
+"""The time limit, in seconds, for sending the last status to watchers of the health service."""
 
 
 class Engine:
-    """A running engine. Made by `open_engine` and `open_workers`.
+    """A running engine, as returned by `open_engine` and `open_workers`.
 
     Attributes:
-        client: reads and writes resources, as nobody's controller.
-        addresses: where it listens, with the ports that it was given; empty unless it was told to listen.
-        controllers: by name; ``engine.controllers["accounts"].status()`` says how one is. Where two apps have one of
-            the same name, it is here under "app/name".
+        client: reads and writes resources, without a controller's fence.
+        addresses: the addresses it listens on, with the actual ports; empty unless ``listen`` was given.
+        controllers: the controllers by name. For example, ``engine.controllers["accounts"].status()`` returns the state
+            of one. If two apps have a controller of the same name, each is listed under "app/name".
     """
 
     def __init__(
@@ -94,37 +94,38 @@ class Engine:
         self.controllers = _by_name(supervisors)
 
     def accept_store(self) -> bool:
-        """Go on with a store that went back (`StoreRolledBack`), as it is now: an operator's decision.
+        """Accept the current state of a store that was rolled back (`StoreRolledBack`). This is an operator's decision.
 
-        Everything held of it is given up and the controllers' next runs, which their supervisors begin within a
-        minute, see what the store has now. Returns whether it went back; if not, nothing is done. Never blocks.
+        All cached data is discarded. The supervisors begin new runs within a minute, and these runs see the current
+        content of the store. Return True if the store was rolled back; otherwise do nothing and return False. This
+        method never blocks.
         """
         self._check_open()
-        # Every one of them is told, not only those up to the first that says yes.
+        # Call every one of them: any() would stop at the first that returns True.
         accepted = {informers.accept_store() for informers in self._informers}
         return True in accepted
 
     @property
     def store_problem(self) -> StoreProblem | None:
-        """Why the store can't be used, as of the last two seconds; None if it can. Of `open_workers` it is None."""
+        """The reason that the store cannot be used, up to two seconds old, or None. Always None for `open_workers`."""
         return None if self._store is None else self._store.problem
 
     def status(self) -> list[ControllerStatus]:
-        """What every controller is doing now, Headway's own among them."""
+        """Return the state of every controller, including Headway's own."""
         return [supervisor.status() for supervisor in self._supervisors]
 
     async def wait_idle(self) -> None:
-        """Wait until no controller owes anything: every change so far is mapped and reconciled without failure.
+        """Wait until every controller is idle: every change so far is mapped and reconciled without failure.
 
-        Of controllers that run in several processes this counts what is this one's: a singleton that stands by owes
-        nothing here. Keys that only wait for a time that they asked for don't count; a key that keeps failing does, so
-        put this under a deadline (`trio.fail_after`).
+        A controller that runs in several processes counts only with its work in this one; a singleton on standby owes
+        nothing here. Keys that wait only for a time that they requested do not count. A key that keeps failing does
+        count, so call this under a deadline (`trio.fail_after`).
         """
         check_trio("wait_idle")
         while True:
             await trio.lowlevel.checkpoint()
             self._check_open()
-            # Every run begins with a commit, so that at revision 0 none has begun yet.
+            # Every run begins with a commit, so no run has begun at revision 0.
             revision = max(1, await self._revision())
             for each in self._supervisors:
                 await each.wait_idle(revision)
@@ -160,48 +161,55 @@ async def open_engine(
 ) -> AsyncIterator[Engine]:
     """``async with headway.open_engine("sqlite:staff.db", app) as engine: ...``
 
-    Opens the store, serves it in the process, and runs the controllers of the apps, and Headway's own, until the block
-    ends; then everything ends: no task outlives the block.
+    Open the store, serve it within this process, and run the controllers of the apps and of Headway itself until the
+    block ends. No task outlives the block.
 
     Args:
         store: ``memory:``, ``sqlite:PATH``, ``etcd://HOST:PORT,HOST:PORT/PREFIX``, or a backend.
-        apps: whose types and controllers.
-        report: is called with every event (`headway.events`) as it happens; it must not block. One that raises
-            loses the event, and standard error says so once. Unless given, what an operator should know is logged by
-            structlog.
-        lag_limit: seconds that a type's stream may stand below what is known before another one is tried.
-        wrap_channel: puts a channel of yours between the controllers and the service, for a test: for example
-            `headway.testing.ScriptedChannel`. The engine's own client and controllers don't use it.
-        listen: addresses at which the services are offered by gRPC, under Consul's name of them too: "127.0.0.1:9000",
-            "[::1]:0", "unix:/run/headway.sock".
-        tls: for those that are TCP, as `headway.rpc.server_tls` makes it. A certificate that is renewed on disk is used
-            without a restart.
-        access: says who may do what there. What is in the process may do everything.
-        insecure: everybody who can connect may do everything; instead of ``access``, and never by default.
-        limits: what clients are held to there: how many connections, from one host too, how large a message, and more.
-        process: on a store that several engines have open at the same time (etcd): the name of this process, as for
-            `open_workers`. On any other one the engine is ``server``.
-        lease_ttl: seconds, from 1 to 3,600, after which another process takes over a controller that this one led when
-            it died (`open_workers`, or an engine on the same store).
-        stall_limit: seconds in which a type that is being primed must make some progress, however small; otherwise the
-            controller's run ends with PrimingStalled, which names the type, and is started again.
-        shutdown_bound: seconds in which every task should have ended when the block has; what has not is reported then,
-            with its stack, and again after as many. The block waits for it all the same.
-        hard_exit: seconds after which the process is ended instead, with exit status 70: what is still there may be a
-            loop that nothing else can end. Unless given, never.
-        gc_freeze: keep Python's garbage collector off until every controller has reconciled all that it has found, for
-            ten minutes at most, and leave out of later collections what is in memory then (`gc.freeze`). With a million
-            resources a full collection stops the loop for half a second. Both concern the whole process. The end of the
-            block undoes them.
-        block_limit: seconds for which a task may hold the event loop, by waiting without `await` or by a long
-            computation, before it is named with its stack (`LoopBlocked`). None: nothing watches the loop.
-        check_isolation: compare what index functions, projections, predicates and mappers are given to read before and
-            after every call. One that has changed it fails with IsolationBroken, which names it, and so does the block,
-            when it ends. For tests.
+        apps: the apps whose types and controllers the engine runs.
+        report: a function called with every event (`headway.events`) as it happens. It must not block. If it raises,
+            the
+            event is lost, and standard error says so once. Default: log what an operator should know with structlog.
+        lag_limit: the time, in seconds, that a type's stream may lag behind the known revision before it is replaced.
+        wrap_channel: a function for tests that puts your own channel between the controllers and the service, such as
+            `headway.testing.ScriptedChannel`. The engine's own client and controllers do not use it.
+        listen: the addresses at which to serve gRPC, also under Consul's service name: "127.0.0.1:9000", "[::1]:0",
+            "unix:/run/headway.sock".
+        tls: the TLS context for TCP addresses, from `headway.rpc.server_tls`. A certificate that is renewed on disk is
+            used without a restart.
+        access: decides which network client may do what. Code within the process may do everything.
+        insecure: let every client that can connect do everything. Use it instead of ``access``; never the default.
+        limits: the limits for network clients: the number of connections in all and from one host, the size of a
+            message, and more.
+        process: the name of this process on a store that several engines have open at once (etcd), as for
+            `open_workers`. On any other store the engine's name is ``server``.
+        lease_ttl: the time, in seconds from 1 to 3,600, after which another process (`open_workers`, or an engine on
+            the
+            same store) takes over a controller that this one led when it died.
+        stall_limit: the time, in seconds, within which a type that is being primed must make some progress, however
+            small. Otherwise the controller's run ends with PrimingStalled, which names the type, and is restarted.
+        shutdown_bound: the time, in seconds, within which every task should end after the block has ended. A task that
+            is still running then is reported with its stack, again each time this period passes. The block still waits
+            for it.
+        hard_exit: the time, in seconds, after which the process exits with status 70 if tasks are still running, since
+            nothing else can end a busy loop. Default: never.
+        gc_freeze: turn Python's garbage collector off until every controller has reconciled all that it found at the
+            start, for ten minutes at most, and exclude the objects that exist then from later collections
+                (`gc.freeze`).
+            With a million resources, a full collection blocks the event loop for half a second. Both affect the whole
+            process, and the end of the block undoes both.
+        block_limit: the time, in seconds, for which a task may block the event loop, in a blocking call or a long
+            computation, before it is reported with its stack (`LoopBlocked`). None disables this check.
+        check_isolation: for tests: compare the arguments of index functions, projections, predicates and mappers before
+            and after every call. A function that mutates its argument fails with IsolationBroken, which names the
+            function, and the block raises it as well when it ends.
 
-    Raises DeclarationError for apps that don't go together, for listening without saying to whom, and for a name that a
-    process can't have; StoreUnusable for a store that can't be opened; SchemaMismatch for a program that would misread
-    what is stored; OSError for an address that can't be had.
+    Raises:
+        DeclarationError: if the apps do not fit together, if ``listen`` is given without ``access`` or ``insecure``, or
+            if ``process`` is not a valid name.
+        StoreUnusable: if the store cannot be opened.
+        SchemaMismatch: if this program would misread the stored data.
+        OSError: if an address cannot be bound.
     """
     check_trio("headway.open_engine")
     registry, definitions = together(apps)
@@ -219,8 +227,8 @@ async def open_engine(
             check_seconds(field, given)
     if listen and (access is None) is not insecure:
         raise DeclarationError(
-            f"listen={list(listen)!r} needs either access=headway.access.Authorizer(...), which says who may do what, "
-            "or insecure=True, with which everybody who can connect may do everything"
+            f"listen={list(listen)!r} needs either access=headway.access.Authorizer(...), which decides who may do "
+            "what, or insecure=True, which lets every client that can connect do everything"
         )
     if process is not None:
         worker_name(process)
@@ -244,7 +252,7 @@ async def open_engine(
             OriginService(backend, registry, versions=versions),
             LeaseService(backend, waits=waits),
         )
-        # A store that was handed in may be reached by others, too.
+        # Other engines or programs may also reach a store that was passed in.
         lasting = isinstance(store, str) and not listen and last_leases(backend, lasting=True)
         channel = InProcessChannel(services, report=failed, lasting_leases=lasting)
         ending: ShutdownWatch | None = None
@@ -258,7 +266,7 @@ async def open_engine(
                 all_informers: list[Informers] = []
                 own = PacedChannel(channel, _PACE)
                 builtin = builtin_app(registry, functools.partial(unregistered, backend, registry))
-                # Where this engine alone has the store, Headway's own run here alone, and need no leases.
+                # If this engine alone has the store, Headway's own controllers run only here and need no leases.
                 shared = is_shared(backend)
                 name = worker_name(process) if shared else SERVER
                 for served, through_channel, placed_as in (
@@ -291,7 +299,7 @@ async def open_engine(
                         Guarded(as_origin, access, registry, audit),
                         Guarded(lease, access, registry, audit),
                         Guarded(rewrite, access, registry, audit),
-                        # What a type looks like isn't said to those who may do nothing with it.
+                        # A caller without any right to a type must not learn its schema.
                         Guarded(lambda caller: TypesService(registry, caller.may_know), access, registry, audit),
                     )
                 async with _listening(offered, registry, access, health, listen, tls, report, limits) as addresses:
@@ -303,13 +311,13 @@ async def open_engine(
                         if unhear is not None:
                             unhear()
                         ending.begin()
-                        # Else the server would give callers that wait for a lease all of its grace.
+                        # Otherwise the server would give callers that wait for a lease its whole grace period.
                         waits.end()
                 nursery.cancel_scope.cancel()
             if isolation is not None and isolation.broken:
                 raise isolation.broken[0]
         except BaseExceptionGroup as group:
-            # The caller's own error comes out as it went in, not wrapped in the engine's nursery.
+            # The caller's own exception leaves the block unchanged, not wrapped in the group of the engine's nursery.
             only = only_error(group)
             if only is group:
                 raise
@@ -352,7 +360,7 @@ async def _listening(
     notify: Report,
     limits: Limits | None,
 ) -> AsyncIterator[Sequence[str]]:
-    """Offer the services at the addresses; nothing of the network is loaded when there are none."""
+    """Serve the services at the addresses. Network code is imported only if there are any."""
     if not listen:
         yield ()
         return
@@ -366,6 +374,6 @@ async def _listening(
             yield server.addresses
         finally:
             health.end()
-            # The server ends the watches at once. A client that reads hears first that nothing serves any longer.
+            # The server ends the watches at once. Clients that read must first learn that it no longer serves.
             with trio.move_on_after(_LAST_STATUS, shield=True):
                 await health.wait_sent()

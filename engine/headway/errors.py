@@ -1,4 +1,4 @@
-"""Every public error, sorted by whose fault it is and what to do next."""
+"""Every public error, grouped by its cause and by what to do about it."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ class HeadwayError(Exception):
     """The base of every error that Headway raises on purpose."""
 
 
-# --- The caller's: the call or the declaration has to change -----------------
+# --- Errors of the caller: the call or the declaration has to change ----------
 
 
 class CallerError(HeadwayError):
-    """What was asked can't be done as asked; asking again changes nothing."""
+    """The request cannot be fulfilled as it stands; retrying it does not help."""
 
 
 class DeclarationError(CallerError, TypeError):
-    """A type, message, mapper or controller was declared wrongly. The message shows the right form."""
+    """A type, message, mapper or controller is declared incorrectly. The message shows the correct form."""
 
 
 class NotOnTrio(CallerError, RuntimeError):
@@ -26,22 +26,22 @@ class NotOnTrio(CallerError, RuntimeError):
 
 
 class PayloadError(CallerError, ValueError):
-    """Bytes are not the message that they should be, or a message holds what can't be put into bytes."""
+    """Bytes do not decode as the expected message, or a message holds a value that cannot be encoded."""
 
 
 class ConversionFailed(PayloadError):
-    """A resource is stored in a version of its kind that could not be converted to the one that was asked for.
+    """A resource could not be converted from its stored version to the requested one.
 
-    The message names the resource and both versions. The event of the same name, on the server, has the reason.
+    The message names the resource and both versions. The reason is in the server's event of the same name.
     """
 
 
 class InvalidArgument(CallerError, ValueError):
-    """A field of a request is missing or wrong; the message names the field, the value and what would be right."""
+    """A field of a request is missing or invalid. The message names the field, the value and what is valid."""
 
 
 class Problem(NamedTuple):
-    """One thing that is wrong with a manifest, and where. Lines and columns count from 1."""
+    """A problem in a manifest, with its position. Lines and columns count from 1."""
 
     source: str
     line: int
@@ -55,19 +55,22 @@ class Problem(NamedTuple):
 
 
 class ManifestError(CallerError, ValueError):
-    """A manifest is not what it should be; ``problems`` are all that is wrong with it, and ``str()`` one a line."""
+    """A manifest is invalid.
+
+    ``problems`` lists everything that is wrong with it; ``str()`` has one problem on each line.
+    """
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(problems)
         super().__init__("\n".join(map(str, self.problems)))
 
     def __reduce__(self) -> tuple[type[ManifestError], tuple[tuple[Problem, ...]]]:
-        # An exception is rebuilt from its args, which here are the text and not the problems.
+        # An exception is rebuilt from its args, which here hold the text instead of the problems.
         return type(self), (self.problems,)
 
 
 class SchemaProblem(NamedTuple):
-    """One difference by which a program would misread what is stored.
+    """A difference between schemas that would make a program misread stored data.
 
     Attributes:
         type: the name of the resource type, such as "staff.v1.Team".
@@ -75,7 +78,7 @@ class SchemaProblem(NamedTuple):
         number: the field's number, or 0.
         problem: what was expected, and what the program has.
         right: what the program should have.
-        missing: True for a field that the program lacks, which it would not misread by itself.
+        missing: True for a field that the program lacks. A missing field alone does not cause a misreading.
     """
 
     type: str
@@ -91,7 +94,10 @@ class SchemaProblem(NamedTuple):
 
 
 class SchemaMismatch(CallerError, ValueError):
-    """A program would misread what is stored. ``problems`` are all differences, and ``str()`` one a line."""
+    """This program would misread stored data.
+
+    ``problems`` lists every difference; ``str()`` has one problem on each line.
+    """
 
     def __init__(self, where: str, problems: Iterable[SchemaProblem]) -> None:
         self.where = where
@@ -99,34 +105,35 @@ class SchemaMismatch(CallerError, ValueError):
         super().__init__("\n".join([f"{where} has other schemas than this program:", *map(str, self.problems)]))
 
     def __reduce__(self) -> tuple[type[SchemaMismatch], tuple[str, tuple[SchemaProblem, ...]]]:
-        # An exception is rebuilt from its args, which here are the text and not the problems.
+        # An exception is rebuilt from its args, which here hold the text instead of the problems.
         return type(self), (self.where, self.problems)
 
 
 class NotFound(CallerError, LookupError):
-    """There is no such resource (or it has another uid than the one asked for)."""
+    """The resource does not exist, or its uid is not the one requested."""
 
 
 class Conflict(CallerError):
-    """The stored version is not the one given: read again, decide again, write again."""
+    """The stored version is not the version given. Read the resource again, decide again, then write again."""
 
 
 class AlreadyExists(Conflict):
-    """The name of a resource that was to be created is taken; nothing was written."""
+    """A resource of this name already exists. Nothing was written."""
 
 
 class FailedPrecondition(CallerError):
-    """The stored resource is another incarnation (uid), or in a state that forbids the call."""
+    """The stored resource is another incarnation (it has another uid), or is in a state that forbids the call."""
 
 
 class PermissionDenied(CallerError):
-    """The caller may not do this."""
+    """The caller does not have permission for this call."""
 
 
 class NotHeadway(CallerError):
-    """What answers at the address is not a Headway engine: a web server, another gRPC server, or TLS on one side alone.
+    """The server at this address is not a Headway engine.
 
-    The message says which. Nothing was done, and asking again changes nothing: give the address of a Headway engine.
+    It is a web server or another gRPC server, or only one side uses TLS; the message says which. Nothing was done, and
+    retrying does not help: use the address of a Headway engine.
     """
 
 
@@ -135,11 +142,11 @@ class Closed(CallerError):
 
 
 class TooLarge(CallerError, ValueError):
-    """A request is larger than the server takes; it was not sent, or not read, and nothing of it has been done.
+    """A request exceeds the server's size limit. It had no effect.
 
     Attributes:
-        size: bytes of the request.
-        limit: bytes that the server takes.
+        size: the size of the request, in bytes.
+        limit: the largest size that the server accepts, in bytes.
     """
 
     def __init__(self, message: str, size: int, limit: int) -> None:
@@ -152,42 +159,42 @@ class TooLarge(CallerError, ValueError):
 
 
 class Fenced(CallerError):
-    """A write came from a controller's run that has been superseded; nothing was written. Not to be retried."""
+    """A write came from a run of a controller that a later run has superseded. Nothing was written. Do not retry it."""
 
 
 class UnknownTerm(Fenced):
-    """A fence bears a term that the store never granted to its controller and member; nothing was written."""
+    """A fence names a term that the store never granted to its controller and member. Nothing was written."""
 
 
 class LeaseLost(CallerError):
-    """A lease is not held any more in the term named: it was released, has run out, or is another's."""
+    """A lease is no longer held in the given term: it was released, it expired, or another holder has it."""
 
 
 class NotPrimed(CallerError):
-    """A cache was read before it was primed, or after its run had ended; or a view after its block had."""
+    """A cache was read before it was primed or after its run ended, or a view was read after its block ended."""
 
 
 class NotWatched(CallerError, LookupError):
-    """A cache was asked for a type, an index or a query that its controller doesn't declare."""
+    """A type, an index or a query was read from a cache whose controller does not declare it."""
 
 
 class IsolationBroken(CallerError):
-    """A function changed what it was given to read. Found by ``open_engine(..., check_isolation=True)`` alone."""
+    """A function mutated an argument that it may only read. Detected only with ``check_isolation=True``."""
 
 
 class NotDeclared(CallerError, LookupError):
-    """A controller's client read or wrote a type that the controller's ``reads`` or ``writes`` don't have."""
+    """A controller's client read or wrote a type that is missing from the controller's ``reads`` or ``writes``."""
 
 
 class IndexIncomplete(CallerError):
-    """An index function raised for some resources, so a read of that index can't be complete."""
+    """An index function raised for some resources, so a read of that index would be incomplete."""
 
 
-# --- The other side's: try again, or ask an operator -------------------------
+# --- Errors of the other side: try again, or ask an operator ------------------
 
 
 class RemoteError(HeadwayError):
-    """The store or the way to it failed; the call may be tried again."""
+    """The store failed, or the connection to it did. The call may be retried."""
 
 
 class Unavailable(RemoteError):
@@ -195,67 +202,68 @@ class Unavailable(RemoteError):
 
 
 class OutcomeUnknown(RemoteError):
-    """A write may or may not have happened. A controller's run settles it by itself before it reconciles again."""
+    """A write may or may not have been stored. A controller's run resolves this before it reconciles again."""
 
 
 class HistoryCompacted(RemoteError):
-    """A watch cannot go on from the position asked for: start from a snapshot.
+    """A watch cannot resume from the requested position. Start again from a snapshot.
 
-    The store no longer has the changes since then, or a converter has been declared or removed.
+    The store has compacted the changes after that position, or a converter has been declared or removed.
     """
 
 
 class StoreChanged(RemoteError):
-    """The store is another one (another store id) than the one that this data came from."""
+    """The store is not the one that this data came from: its store id differs."""
 
 
 class StoreRolledBack(RemoteError):
-    """The store answers with revisions below those it has given before, under the same store id.
+    """The store has been rolled back: under the same store id, it answers with lower revisions than before.
 
     No controller runs until `Engine.accept_store` is called or the store has another id.
     """
 
 
 class PrimingStalled(RemoteError):
-    """A type that a controller's run needs made no progress for too long; the run is started again."""
+    """A type that a controller's run needs made no progress while priming, for too long. The run is restarted."""
 
 
 class StoreUnusable(RemoteError):
-    """A store's file can't be used: it is held by another process, foreign, corrupt or newer than this program."""
+    """A store's file cannot be used: another process holds it, or it is foreign, corrupt or newer than this program."""
 
 
 class WriteRejected(StoreUnusable, Unavailable):
-    """The store's disk did not take a commit: it is full, say, or another program has the file locked.
+    """The store's disk rejected a commit. It may be full, or another program may have locked the file.
 
-    Nothing was written. Reads and watches go on, and so do writes, without a restart, once it takes them again.
+    Nothing was written. Reads and watches continue. Writes succeed again, without a restart, once the disk accepts
+    them.
     """
 
 
-# --- The reconciler's way of saying things -----------------------------------
+# --- Errors that a reconciler raises or causes --------------------------------
 
 
 class PermanentFailure(HeadwayError):
-    """Raised by a reconciler: retrying is useless until the resource changes."""
+    """Raised by a reconciler to say that a retry cannot succeed until the resource changes."""
 
 
 class ReconcileTimeout(HeadwayError):
-    """A reconcile took longer than its controller's deadline and was cancelled; the key is tried again."""
+    """A reconcile exceeded its controller's deadline and was canceled. The key is retried."""
 
 
 class InvalidResult(HeadwayError, TypeError):
-    """A reconciler returned something that is no result; the key is tried again."""
+    """A reconciler returned a value that is not a valid result. The key is retried."""
 
 
 class StrayCancelled(HeadwayError):
-    """A function of the program's raised a `trio.Cancelled`, and nothing around it was canceled.
+    """A function of the program raised `trio.Cancelled` although no scope around it was canceled.
 
-    ``__cause__`` is the Cancelled. Its cancel scope has ended, so no block would catch it; it is the failure of the
-    function that raised it.
+    ``__cause__`` is the Cancelled. Its cancel scope has already ended, so no block would catch it. It therefore counts
+    as a failure of the function that raised it.
     """
 
 
-# --- Ours ---------------------------------------------------------------------
+# --- Errors of Headway itself -------------------------------------------------
 
 
 class EngineBug(HeadwayError):
-    """This should never happen: an invariant of Headway's own is broken. Please report it."""
+    """An invariant of Headway is broken. This should never happen; please report it."""

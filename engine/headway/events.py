@@ -1,10 +1,10 @@
-"""What the rooms can report. A line, a metric and a trace are made from it elsewhere. Pure.
+"""The events that Headway reports. Logs, metrics and traces are derived from them elsewhere. No I/O.
 
-Each event is a record that doesn't change; its fields, which `vars` gives, name the thing and say what happened.
-`Report` is a function that takes one, must not block and must not raise.
+Each event is an immutable record. Its fields, which `vars` returns, name the object and describe what happened. A
+`Report` is a function that accepts an event. It must not block and must not raise.
 
-The rooms that report come after this one, so what is theirs is `Any` here: ``type`` is a `TypeName`, ``id`` a
-`ResourceId`, ``resume_after`` a `Position`, ``reasons`` are `Reason`s. Times are in seconds.
+This module cannot import the packages that report events, so their types are `Any` here: ``type`` is a `TypeName`,
+``id`` a `ResourceId`, ``resume_after`` a `Position`, and ``reasons`` holds `Reason` values. Times are in seconds.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from headway._records import Record
 
 
 class StreamOpened(Record):
-    """A type's stream has been opened, to resume after a position or (None) with a snapshot."""
+    """A type's stream was opened, to resume after a position or, if that is None, with a snapshot."""
 
     type: Any
     resume_after: Any
 
 
 class StreamEnded(Record):
-    """A type's stream has ended and will be opened again; ``failures`` in a row before it."""
+    """A type's stream ended and will be reopened. ``failures`` counts the consecutive failures before it."""
 
     type: Any
     why: str
@@ -42,7 +42,7 @@ class StreamEnded(Record):
 
 
 class StreamLagging(Record):
-    """A stream stood below what is already known for too long and is closed."""
+    """A stream was closed because its revision ``told`` was below the known ``frontier`` for too long."""
 
     type: Any
     told: int
@@ -50,14 +50,14 @@ class StreamLagging(Record):
 
 
 class BookmarkRefused(Record):
-    """A stream's bookmark has proved false; the type takes a new snapshot."""
+    """A stream's bookmark proved false. The type takes a new snapshot."""
 
     type: Any
     why: str
 
 
 class Priming(Record):
-    """A controller's run has begun to prime a type up to its starting revision."""
+    """A controller's run began to prime a type up to its starting revision."""
 
     controller: str
     type: Any
@@ -65,7 +65,7 @@ class Priming(Record):
 
 
 class Primed(Record):
-    """A type is primed for a run: ``count`` resources, complete up to ``revision``, after ``seconds``."""
+    """A type is primed for a run: it has ``count`` resources and is complete up to ``revision``, after ``seconds``."""
 
     controller: str
     type: Any
@@ -75,7 +75,7 @@ class Primed(Record):
 
 
 class RunStarted(Record):
-    """A run has all its types primed, and begins to map and to reconcile ``queued`` keys."""
+    """A run has primed all its types, and starts to map and to reconcile, with ``queued`` keys in its queue."""
 
     controller: str
     term: int
@@ -84,7 +84,7 @@ class RunStarted(Record):
 
 
 class RunEnded(Record):
-    """A run has ended (``error`` None: it was stopped); it starts again after ``delay`` seconds, if that is given."""
+    """A run ended. ``error`` is None if it was stopped. It restarts after ``delay`` seconds, unless that is None."""
 
     controller: str
     error: BaseException | None
@@ -92,7 +92,7 @@ class RunEnded(Record):
 
 
 class DeletionsUnknown(Record):
-    """What was deleted while no run was there can't be known: the history after ``settled`` is gone."""
+    """The resources that were deleted while no run was active are unknown: history after ``settled`` is compacted."""
 
     controller: str
     type: Any
@@ -101,12 +101,13 @@ class DeletionsUnknown(Record):
 
 
 class Reconciled(Record):
-    """A key has been reconciled. ``outcome`` is done, requeue, failed or permanent; at the deadline it is failed.
+    """A key was reconciled.
 
-    It took ``seconds``, after the key had been ready for ``waited`` seconds. ``attempt`` is 1, or how often in a row it
-    has been tried. ``reasons`` are those since the last success, the oldest first; each failure has added a ``retry``.
-    Of many there are the first three and the last five. One that failed is logged as ``ReconcileFailed``.
-    ``timed_out`` is True if the deadline passed before it ended, whatever it raised then.
+    ``outcome`` is done, requeue, failed or permanent; exceeding the deadline counts as failed. The reconcile took
+    ``seconds``, after the key had been ready for ``waited`` seconds. ``attempt`` counts consecutive attempts and starts
+    at 1. ``reasons`` holds the reasons since the last success, the oldest first; each failure adds a ``retry``. A long
+    list is cut to the first three and the last five. A failure is logged as ``ReconcileFailed``. ``timed_out`` is True
+    if the deadline passed before the reconcile ended, whatever it raised then.
     """
 
     controller: str
@@ -122,7 +123,7 @@ class Reconciled(Record):
 
 
 class ReconcileSlow(Record):
-    """A reconcile has been running for ``seconds``, and still is."""
+    """A reconcile has been running for ``seconds`` and has not ended."""
 
     controller: str
     id: Any
@@ -130,10 +131,10 @@ class ReconcileSlow(Record):
 
 
 class SelfTriggered(Record):
-    """A key was reconciled ``count`` times in a row because of nothing but its own ``writes``: it rests for ``delay``.
+    """A key was reconciled ``count`` times in a row only because of its own ``writes``. It is now delayed by ``delay``.
 
-    ``writes`` are the last of them: each has a ``type``, a ``key``, a ``revision`` and says ``what`` it was. Any other
-    reason ends the rest at once.
+    ``writes`` holds the latest of these writes. Each has a ``type``, a ``key``, a ``revision`` and a ``what``, the kind
+    of write. Any other reason to reconcile the key ends the delay at once.
     """
 
     controller: str
@@ -144,7 +145,10 @@ class SelfTriggered(Record):
 
 
 class DaemonEnded(Record):
-    """A resource's daemon raised, and is called again after ``retry_after`` (None: it isn't), or (no error) is done."""
+    """A resource's daemon raised or returned.
+
+    If it raised, it is called again after ``retry_after``, or never if that is None. ``error`` is None if it returned.
+    """
 
     controller: str
     id: Any
@@ -153,10 +157,9 @@ class DaemonEnded(Record):
 
 
 class SourceFailed(Record):
-    """A source's function raised for one ``value``, or gave what is no id; nothing is reconciled because of it.
+    """A source's function raised for one ``value`` or returned an invalid id. That value triggers no reconcile.
 
-    It is reported at most once a second for each source. ``suppressed`` is the number of such failures since the last
-    report.
+    Reported at most once a second for each source. ``suppressed`` counts such failures since the last report.
     """
 
     controller: str
@@ -167,7 +170,7 @@ class SourceFailed(Record):
 
 
 class CallbackFailed(Record):
-    """``on_start`` or ``on_stop`` raised, or took too long; the run goes on."""
+    """``on_start`` or ``on_stop`` raised or timed out. The run continues."""
 
     controller: str
     callback: str
@@ -175,11 +178,10 @@ class CallbackFailed(Record):
 
 
 class MappingFailed(Record):
-    """A mapper or predicate raised, or gave what it can't. The change is kept, and asked about again after
-    ``retry_after``.
+    """A mapper or predicate raised or returned an invalid value. The change is kept and retried after ``retry_after``.
 
-    It is reported at most once a second for each type and function of a run. ``suppressed`` is the number of such
-    failures since the last report.
+    Reported at most once a second for each type and function of a run. ``suppressed`` counts such failures since the
+    last report.
     """
 
     controller: str
@@ -192,10 +194,9 @@ class MappingFailed(Record):
 
 
 class IndexFailed(Record):
-    """An index function raised; the resource is left out of that index alone.
+    """An index function raised. The resource is left out of that index only.
 
-    It is reported at most once a second for each index of a run. ``suppressed`` is the number of such failures since
-    the last report.
+    Reported at most once a second for each index of a run. ``suppressed`` counts such failures since the last report.
     """
 
     controller: str
@@ -207,10 +208,10 @@ class IndexFailed(Record):
 
 
 class PayloadUndecodable(Record):
-    """A stored payload's bytes do not decode. The resource is left out of the indexes and mappers that look at them.
+    """A stored payload cannot be decoded. The resource is left out of the indexes and mappers that read the payload.
 
-    Reported when such a function first meets it, at most once a second for each type; ``suppressed`` counts the others
-    since the last report. A write of a payload that decodes, or a deletion, mends it.
+    Reported when such a function first meets the resource, at most once a second for each type. ``suppressed`` counts
+    the others since the last report. Writing a payload that decodes, or deleting the resource, solves the problem.
     """
 
     type: Any
@@ -221,10 +222,9 @@ class PayloadUndecodable(Record):
 
 
 class ProjectionFailed(Record):
-    """The function raised that should have made a ``projection``; the payload can't be looked at.
+    """The function of a ``projection`` raised, so this resource's payload cannot be read.
 
-    It is reported at most once a second for each projection. ``suppressed`` is the number of such failures since the
-    last report.
+    Reported at most once a second for each projection. ``suppressed`` counts such failures since the last report.
     """
 
     type: Any
@@ -235,7 +235,7 @@ class ProjectionFailed(Record):
 
 
 class ConversionFailed(Record):
-    """A resource could not be converted from ``type``, as which it is stored, to version ``wanted`` of its kind."""
+    """A resource could not be converted from ``type``, its stored version, to version ``wanted`` of its kind."""
 
     type: Any
     id: Any
@@ -244,23 +244,23 @@ class ConversionFailed(Record):
 
 
 class WriteUnknown(Record):
-    """A write may or may not have happened; every key of the controller waits until that is settled."""
+    """A write may or may not have been stored. Every key of the controller waits until the outcome is resolved."""
 
     controller: str
     error: BaseException | None
 
 
 class WriteResolved(Record):
-    """The fence has been raised by a commit at ``revision``: what was sent before can't land any more."""
+    """A commit at ``revision`` raised the fence, so writes that were sent before can no longer be stored."""
 
     controller: str
     revision: int
 
 
 class CallDelayed(Record):
-    """A controller's ``call`` has failed or was not answered in time, and is made again after ``retry_after``.
+    """A controller's ``call`` failed or timed out. It is repeated after ``retry_after``.
 
-    ``controller`` is empty for a process without controllers, which only looks for an engine.
+    ``controller`` is empty in a process without controllers that only looks for an engine.
     """
 
     controller: str
@@ -270,7 +270,7 @@ class CallDelayed(Record):
 
 
 class LeaseAwaited(Record):
-    """A lease that this process wants is held by another, in this term."""
+    """Another process holds, in this term, a lease that this process wants."""
 
     name: str
     holder: str
@@ -286,7 +286,7 @@ class LeaseTaken(Record):
 
 
 class LeaseDelayed(Record):
-    """A lease could not be taken or renewed; that is tried again after ``retry_after``."""
+    """Acquiring or renewing a lease failed. It is retried after ``retry_after``."""
 
     name: str
     error: BaseException
@@ -294,7 +294,7 @@ class LeaseDelayed(Record):
 
 
 class LeaseEnded(Record):
-    """This process holds a lease no more: it has given it back (``error`` None), or has lost it."""
+    """This process no longer holds a lease: it released the lease (``error`` is None) or lost it."""
 
     name: str
     term: int
@@ -302,7 +302,7 @@ class LeaseEnded(Record):
 
 
 class StaleRefused(Record):
-    """Something older than what a type's cache holds was refused (``count`` in all so far for this type)."""
+    """A change older than the content of a type's cache was refused. ``count`` is the total for this type."""
 
     type: Any
     what: str
@@ -310,9 +310,9 @@ class StaleRefused(Record):
 
 
 class HandlerFailed(Record):
-    """A service's handler, or a hook of a type, raised something that is no answer; the caller got UNKNOWN or INTERNAL.
+    """A service's handler, or a hook of a type, raised unexpectedly. The caller received UNKNOWN or INTERNAL.
 
-    Over the network it is reported at most once a second. ``suppressed`` is the number since the last report.
+    Over the network, reported at most once a second. ``suppressed`` counts such failures since the last report.
     """
 
     path: str
@@ -321,17 +321,17 @@ class HandlerFailed(Record):
 
 
 Report = Callable[[object], None]
-"""Is called with every event, with `LoopBlocked` and `ShutdownBlocked` from a thread of its own.
+"""A function that is called with every event. `LoopBlocked` and `ShutdownBlocked` come from a thread of their own.
 
-One with a true attribute ``failures_only`` need not be called with the `Reconciled` of a
-reconcile that went well: making that event costs every one of them.
+If its attribute ``failures_only`` is true, the engine may leave out the `Reconciled` events of successful reconciles.
+That saves the cost of making such an event for each of them.
 """
 
 
 def ignore(event: object) -> None:
-    """Report to nobody."""
+    """Discard an event."""
 
 
 def hears_successes(report: Report) -> bool:
-    """Whether a report is to be called with the `Reconciled` of what went well, too."""
+    """Return True if a report wants the `Reconciled` events of successful reconciles as well."""
     return report is not ignore and not getattr(report, "failures_only", False)

@@ -1,4 +1,4 @@
-"""Indexes of a controller's cache: a type's resources by a value."""
+"""Indexes of a controller's cache: find a type's resources by a value."""
 
 from headway.cache import Index as Index
 from headway.cache import by as by

@@ -1,4 +1,4 @@
-"""Mappers: from a changed resource to the managed resources that it affects."""
+"""Mappers: map a changed resource to the managed resources that it affects."""
 
 from headway.mapper import ChangeMapper as ChangeMapper
 from headway.mapper import Mapper as Mapper

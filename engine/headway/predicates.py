@@ -1,4 +1,4 @@
-"""Predicates: which changes of a type a controller reconciles."""
+"""Predicates: select the changes of a type that trigger a controller."""
 
 from headway.mapper import Predicate as Predicate
 from headway.mapper import all_of as all_of

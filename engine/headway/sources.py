@@ -1,4 +1,4 @@
-"""Sources: events outside the store that cause reconciles."""
+"""Sources: turn events outside the store into reconciles."""
 
 from headway.controller import Enqueue as Enqueue
 from headway.controller import ProcessExits as ProcessExits

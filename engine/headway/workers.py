@@ -1,4 +1,4 @@
-"""`open_workers`: the controllers of a process that doesn't have the store."""
+"""`open_workers`: run controllers in a process that does not open the store."""
 
 from __future__ import annotations
 
@@ -53,33 +53,36 @@ async def open_workers(
 ) -> AsyncIterator[Engine]:
     """``async with headway.open_workers("10.0.0.1:9000", app, process="web-1") as workers: ...``
 
-    Runs the controllers of the apps against engines that listen on the network, until the block ends; then everything
-    ends, and what was held is given back. Which of several processes runs which controller is its ``placement``. The
-    contract is that of controllers beside the store. Headway's own controllers run there.
+    Run the controllers of the apps against engines that listen on the network, until the block ends. No task outlives
+    the block, and its leases are released. With several processes, each controller's ``placement`` decides where it
+    runs. All guarantees are the same as in the engine's own process. Headway's own controllers run in the engine.
 
-    ``workers.wait_idle()`` waits until what runs in this process owes nothing, up to where the store stands and what
-    that has written itself; of what other processes run it says nothing. ``workers.status()`` likewise.
+    ``workers.wait_idle()`` waits until the controllers in this process owe nothing, up to the store's current revision
+    and their own writes. It and ``workers.status()`` cover this process only.
 
     Args:
-        endpoints: addresses of engines on one store; any of them serves. Or a channel, for a test: what types its
-            server has is not compared.
-        apps: whose types and controllers; the engines must know the types.
-        process: the name of this process, which no other has and which it should keep over restarts: then it takes
-            over at once what it held before. Unless given, the host's name and some random digits.
-        token: what the engines know the process by, where they ask. It needs the right to write the controllers'
-            leases.
-        tls: for endpoints that are TCP, as `headway.rpc.client_tls` makes it.
-        server_name: the name that the certificates must have, if it isn't the endpoint's host.
-        insecure: send the token to other hosts over plain TCP, where others may read it on the way.
-        timeout: seconds for a call.
-        lease_ttl: seconds, from 1 to 3,600, after which another process takes over what one that has died held.
-        report, lag_limit, stall_limit, shutdown_bound, hard_exit, gc_freeze, block_limit: as of `open_engine`.
+        endpoints: the addresses of engines on one store; any one of them suffices. For a test, pass a channel; its
+            server's types are not compared.
+        apps: the apps whose controllers run. The engines must know the types.
+        process: the unique name of this process. Keep it over restarts, so that the process takes over at once what it
+            held before. Default: the host's name and some random digits.
+        token: the token for engines that authenticate clients. It must allow writing the controllers' leases.
+        tls: the TLS context for TCP endpoints, from `headway.rpc.client_tls`.
+        server_name: the name that the certificates must have. Default: the endpoint's host.
+        insecure: allow sending the token to other hosts over plain TCP, where others may read it on the way.
+        timeout: the timeout of a call, in seconds.
+        lease_ttl: the time, in seconds from 1 to 3,600, after which another process takes over the leases of one that
+            has
+            died.
+        report, lag_limit, stall_limit, shutdown_bound, hard_exit, gc_freeze, block_limit: as for `open_engine`.
 
-    Raises DeclarationError for apps that don't go together, and a name that a process can't have; InvalidArgument for a
-    token that would be sent to another host without ``tls`` and without ``insecure``; NotHeadway, from within the
-    block, when what answers at the endpoints is not an engine; SchemaMismatch likewise, when it and this program would
-    misread each other's resources. An engine that cannot be reached is tried again for as long as
-    it takes; the report and the status say so.
+    An engine that cannot be reached is retried without limit; the report and the status say so.
+
+    Raises:
+        DeclarationError: if the apps do not fit together, or if ``process`` is not a valid name.
+        InvalidArgument: if a token would be sent to another host without ``tls`` and without ``insecure``.
+        NotHeadway: from within the block, if the server at an endpoint is not an engine.
+        SchemaMismatch: from within the block, if the server and this program would misread each other's resources.
     """
     check_trio("headway.open_workers")
     registry, definitions = together(apps)
@@ -100,7 +103,7 @@ async def open_workers(
     report = safe_report(report)
     ending: ShutdownWatch | None = None
     opened: AbstractAsyncContextManager[Channel]
-    # A test's channel is its own matter, and each call by it may count.
+    # The test controls its own channel, and may count every call on it.
     opens = isinstance(endpoints, str | Sequence)
     compared = registry if opens else ()
     if isinstance(endpoints, str | Sequence):
@@ -138,10 +141,10 @@ async def open_workers(
                     ending.begin()
                 nursery.cancel_scope.cancel()
         except BaseExceptionGroup as group:
-            # The caller's own error comes out as it went in, not wrapped in the nursery.
+            # The caller's own exception leaves the block unchanged, not wrapped in the nursery's group.
             only = only_error(group)
             if only is group:
-                # Several controllers, and the block's own call, may have been told of it.
+                # Several controllers, and the block's own call, may have raised it.
                 refused, others = group.split((SchemaMismatch, NotHeadway))
                 if refused is None or others is not None:
                     raise

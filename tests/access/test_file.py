@@ -95,41 +95,45 @@ def test_tokens_may_precede_their_policies() -> None:
 
 
 WRONG = [
-    ("rules: []\n", "rules: {}\n", (14, 12, "policies[1].rules", "a mapping stands where a list should")),
-    ("rules: []\n", "rulez: []\n", (14, 5, "policies[1]", "there is no field 'rulez' here; did you mean 'rules'?")),
+    ("rules: []\n", "rules: {}\n", (14, 12, "policies[1].rules", "expected a list, got a mapping")),
+    ("rules: []\n", "rulez: []\n", (14, 5, "policies[1]", "unknown field 'rulez'; did you mean 'rules'?")),
     ("rules: []\n", "rulez: []\n", (13, 5, "policies[1]", "rules is required here")),
     ("name: nothing", "name: No", (13, 11, "policies[1].name", "name 'No' is not a valid name")),
-    ("name: nothing", "name:", (13, 10, "policies[1].name", "nothing stands where a text should; write ''")),
-    ("name: nothing", "name: [a]", (13, 11, "policies[1].name", "a sequence stands where a text should")),
-    ("name: nothing", "name: operators", (13, 11, "policies[1].name", "there is a policy 'operators' before")),
+    ("name: nothing", "name:", (13, 10, "policies[1].name", "expected a string, got nothing; write ''")),
+    ("name: nothing", "name: [a]", (13, 11, "policies[1].name", "expected a string, got a sequence")),
+    ("name: nothing", "name: operators", (13, 11, "policies[1].name", "duplicate policy 'operators'")),
     (
         "[view, edit]",
         "[view, edits]",
         (4, 23, "policies[0].rules[0].verbs[1]", "verbs: 'edits' is not a verb; did you"),
     ),
     ("[view, edit]", "[]", (4, 16, "policies[0].rules[0].verbs", "verbs is empty")),
-    ("[view, edit]", "view", (4, 16, "policies[0].rules[0].verbs", "a scalar stands where a list should")),
-    ("staff.v1.Team", "staff.Team", (9, 15, "policies[0].rules[1].type", "type 'staff.Team' is not of three parts")),
+    ("[view, edit]", "view", (4, 16, "policies[0].rules[0].verbs", "expected a list, got a scalar")),
+    ("staff.v1.Team", "staff.Team", (9, 15, "policies[0].rules[1].type", "type 'staff.Team' must have three parts")),
     ("partition: default", "partition: a b", (6, 20, "policies[0].rules[0].partition", "partition 'a b' is not a")),
-    ('namespace: "*"', "namespace:", (7, 19, "policies[0].rules[0].namespace", "nothing stands where a text should")),
+    ('namespace: "*"', "namespace:", (7, 19, "policies[0].rules[0].namespace", "expected a string, got nothing")),
     ('        namespace: "*"\n', "", (4, 9, "policies[0].rules[0]", "namespace is required here")),
-    ("name_prefix: core", "name_prefix: '*'", (12, 22, "policies[0].rules[1].name_prefix", "name_prefix '*' can't")),
+    (
+        "name_prefix: core",
+        "name_prefix: '*'",
+        (12, 22, "policies[0].rules[1].name_prefix", "name_prefix '*' is invalid"),
+    ),
     ("1234567890123456", "12", (16, 15, "tokens[0].accessor", "accessor '12' must be 16 hexadecimal digits")),
-    ("1234567890123456", "00000000000000ff", (21, 5, "tokens[1]", "there is a token '00000000000000ff' before")),
-    (f"hash: {HASH}", "hash: 7", (17, 11, "tokens[0].hash", "hash is not one: it must be 'sha256:' and 64")),
+    ("1234567890123456", "00000000000000ff", (21, 5, "tokens[1]", "duplicate token '00000000000000ff'")),
+    (f"hash: {HASH}", "hash: 7", (17, 11, "tokens[0].hash", "hash is invalid: it must be 'sha256:' and 64")),
     (
         "[operators, nothing]",
         "[operator]",
-        (18, 16, "tokens[0].policies[0]", "policies: there is no policy 'operator'; did"),
+        (18, 16, "tokens[0].policies[0]", "policies: policy 'operator' not found; did"),
     ),
     ("2026-01-01T01:00:00+01:00", "2026-01-01", (19, 17, "tokens[0].expires_at", "expires_at '2026-01-01' must be a")),
     ("2026-01-01T01:00:00+01:00", "1e9", (19, 17, "tokens[0].expires_at", "expires_at '1e9' must be a time with its")),
     ("revoked: true", "revoked: yes", (24, 14, "tokens[1].revoked", "revoked 'yes' must be true or false")),
     ("the deploy job", '"a\\nb"', (20, 18, "tokens[0].description", "description 'a\\nb' must be one line")),
-    ("the deploy job", "x\n    description: y", (21, 5, "tokens[0].description", "this was given before")),
-    ("tokens:", "token:", (15, 1, "", "there is no field 'token' here; did you mean 'tokens'?")),
-    ('"*"', "*", (7, 21, "", "a '*' that stands for any has to be in quotes")),
-    ('"*"', "*any", (7, 20, "", "an alias can't stand here: a '*' that stands for any has to be in quotes")),
+    ("the deploy job", "x\n    description: y", (21, 5, "tokens[0].description", "duplicate field")),
+    ("tokens:", "token:", (15, 1, "", "unknown field 'token'; did you mean 'tokens'?")),
+    ('"*"', "*", (7, 21, "", "a '*' that means any must be in quotes")),
+    ('"*"', "*any", (7, 20, "", "an alias is not allowed here: a '*' that means any must be in quotes")),
 ]
 
 
@@ -158,17 +162,17 @@ def test_all_errors_are_reported_in_the_order_of_the_text() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "the file is empty: write {} for one that lets nobody in"),
+        ("", "the file is empty: to deny everything, write {}"),
         ("# later\n", "the file is empty"),
-        ("- 1", "a sequence stands where a map should, with any of policies, tokens"),
+        ("- 1", "expected a mapping with any of policies, tokens; got a sequence"),
         ("policies: [", "this is not YAML: "),
         ("{}\n---\n{}", "this is not YAML: "),
         ("\x07", "this is not YAML: "),
         ("\ud800", "this is not YAML: "),
         ("[" * 100_000, "this is nested deeper than 20 levels"),
-        ("policies: &a [*a]", "an alias can't stand here"),
-        ("? [a]\n: b", "there is no field 'a sequence' here"),
-        ("policies: !!python/name:os.system", "a scalar stands where a list should"),
+        ("policies: &a [*a]", "an alias is not allowed here"),
+        ("? [a]\n: b", "unknown field 'a sequence'"),
+        ("policies: !!python/name:os.system", "expected a list, got a scalar"),
     ],
 )
 def test_invalid_access_file_is_refused(text: str, message: str) -> None:
@@ -231,7 +235,9 @@ def test_file_accessible_to_others_is_refused(tmp_path: Path, bits: int) -> None
     with pytest.raises(ManifestError) as caught:
         load_access(path)
 
-    message = f"{path}:1:1: others than its owner can reach this file (mode {0o600 | bits:04o}): chmod 600 {path}"
+    message = (
+        f"{path}:1:1: this file is accessible to users other than its owner (mode {0o600 | bits:04o}): chmod 600 {path}"
+    )
     assert str(caught.value) == message
 
 
@@ -271,7 +277,7 @@ def test_errors_of_a_file_name_it(tmp_path: Path) -> None:
     with pytest.raises(ManifestError) as caught:
         load_access(path)
 
-    assert str(caught.value) == f"{path}:1:11: policies: a scalar stands where a list should; write [] for an empty one"
+    assert str(caught.value) == f"{path}:1:11: policies: expected a list, got a scalar; write [] for an empty one"
 
 
 def test_file_that_is_not_utf_8_is_refused_with_the_place(tmp_path: Path) -> None:
@@ -299,4 +305,4 @@ def test_reader_works_without_libyaml(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(yaml, "CSafeLoader", raising=False)
 
     assert list(read_access(TEXT).tokens)
-    assert "has to be in quotes" in problems_of(TEXT.replace('"*"', "*"))[0][3]
+    assert "must be in quotes" in problems_of(TEXT.replace('"*"', "*"))[0][3]

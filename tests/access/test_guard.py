@@ -57,9 +57,10 @@ async def test_denied_call_is_answered_alike_whether_or_not_the_resource_exists(
             f"{SERVICE}/Write", request, pb.WriteResponse
         )
 
-    unknown = "permission denied: no rule of yours is about type tests.v1.Note"
+    unknown = "permission denied: none of your rules covers type tests.v1.Note"
     missing = 'verbs: [read], type: tests.v1.Note, partition: "default", namespace: "default", name_prefix: "theirs"'
-    hint = f"Note theirs may not be read by you: no rule of yours covers all of it; ask for one such as {{{missing}}}"
+    denied = "permission denied: you may not read Note theirs"
+    hint = f"{denied}: none of your rules covers all of it; ask for one such as {{{missing}}}"
     assert before == [
         (Status.UNAUTHENTICATED, REFUSED),
         (Status.PERMISSION_DENIED, unknown),

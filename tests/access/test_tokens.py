@@ -181,7 +181,7 @@ def test_every_other_text_is_denied(text: str) -> None:
 
 def test_two_tokens_cannot_have_one_accessor() -> None:
     """It would be undefined which of them is valid."""
-    with pytest.raises(InvalidArgument, match=f"two have the accessor '{TOKEN.accessor}'"):
+    with pytest.raises(InvalidArgument, match=f"duplicate accessor '{TOKEN.accessor}'"):
         TokenSet([TOKEN, dataclasses.replace(TOKEN, description="again")])
 
 
@@ -191,17 +191,17 @@ def test_two_tokens_cannot_have_one_accessor() -> None:
         ({"accessor": "short"}, "accessor 'short' must be 16 hexadecimal digits in lower case"),
         ({"accessor": TOKEN.accessor + "\n"}, "must be 16 hexadecimal digits"),
         ({"accessor": None}, "accessor None must be 16 hexadecimal digits"),
-        ({"hash": "md5:00"}, "hash is not one: it must be 'sha256:' and 64 hexadecimal digits in lower case"),
-        ({"hash": TOKEN.hash.upper()}, "hash is not one"),
-        ({"hash": None}, "hash is not one"),
-        ({"hash": TEXT}, "hash is the token itself, which must be kept nowhere: it must be 'sha256:'"),
+        ({"hash": "md5:00"}, "hash is invalid: it must be 'sha256:' and 64 hexadecimal digits in lower case"),
+        ({"hash": TOKEN.hash.upper()}, "hash is invalid"),
+        ({"hash": None}, "hash is invalid"),
+        ({"hash": TEXT}, "hash is the token itself, which must never be stored: it must be 'sha256:'"),
         ({"policies": "operators"}, "policies 'operators' must be a list of the names of policies"),
         ({"policies": ["Not This"]}, "policies: the name 'Not This' is not a valid name"),
         ({"expires_at": "tomorrow"}, "expires_at 'tomorrow' must be seconds since the epoch, such as 1767225600"),
         ({"expires_at": float("nan")}, "expires_at nan must be seconds"),
         ({"expires_at": True}, "expires_at True must be seconds"),
         ({"revoked": 1}, "revoked 1 must be true or false"),
-        ({"description": f"is {TEXT}"}, "description has a token's text in it, which must be kept nowhere"),
+        ({"description": f"is {TEXT}"}, "description contains the text of a token, which must never be stored"),
         ({"description": "a\nb"}, "description 'a\\nb' must be one line of printable text"),
     ],
 )

@@ -108,7 +108,10 @@ async def test_worker_without_read_permission_waits_and_names_the_rule() -> None
                 (why,) = unready(workers.status)
                 assert (ended[0].controller, type(ended[0].error)) == ("teams", headway.errors.PermissionDenied)
                 for told in (str(ended[0].error), why):
-                    assert "staff.v1.Team may not be listed there by you: no rule of yours lets you read any" in told
+                    assert (
+                        "permission denied: you may not list staff.v1.Team there: none of your rules lets you read any"
+                        in told
+                    )
                     hint = HINT.search(told)
                     assert hint is not None
                     assert Rule(**yaml.safe_load(hint[1])) == rule("read", partition="*", namespace="*")
@@ -205,7 +208,7 @@ async def test_errors_name_no_type_without_a_rule_for_the_caller() -> None:
                 await call()
             assert "ask for one such as" not in str(refused.value)
         with pytest.raises(
-            headway.errors.PermissionDenied, match=r"no rule of yours covers all of it.*internal.v1.Lease"
+            headway.errors.PermissionDenied, match=r"none of your rules covers all of it.*internal.v1.Lease"
         ):
             await other.leases.acquire("staff/teams", "me", 5.0)
 
@@ -222,7 +225,7 @@ async def test_worker_without_permission_to_read_the_revision_names_the_rule() -
         async with headway.open_workers(engine.addresses, app, process="web-1", token=text) as workers:
             with trio.fail_after(20), pytest.raises(headway.errors.PermissionDenied) as caught:
                 await workers.wait_idle()
-            assert "where the store stands" in str(caught.value)
+            assert "the store's position" in str(caught.value)
             hint = HINT.search(str(caught.value))
             assert hint is not None
             lacking = Rule(**yaml.safe_load(hint[1]))

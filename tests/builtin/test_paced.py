@@ -48,7 +48,7 @@ async def test_calls_are_made_at_once(plain: Calls, paced: Calls, autojump_clock
     """It is streams that are paced; what the channel beneath it says of writes holds."""
     for number in range(5):
         await paced.write(a_note("one", str(number)))
-    await refused(paced.read(an_id("none")), Status.NOT_FOUND, "Note none is not there")
+    await refused(paced.read(an_id("none")), Status.NOT_FOUND, "Note none not found")
     assert autojump_clock.current_time() == 0
     assert paced.channel.knows_outcomes is plain.channel.knows_outcomes is True
 

@@ -139,7 +139,7 @@ async def test_one_bad_child_does_not_stop_the_others(autojump_clock: MockClock)
         await trio.sleep(0.05)
         assert await everything(engine.client) == ["stuck", f"tombstone-{boss.uid.lower()}"]
         failed = [each for each in heard if isinstance(each, Reconciled) and each.error is not None]
-        assert "1 could not be deleted, the first Child stuck: " in str(failed[0].error)
+        assert "1 resources could not be deleted, the first Child stuck: " in str(failed[0].error)
         store.stuck = False
         await settle(engine)
         assert await everything(engine.client) == []

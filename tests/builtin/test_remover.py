@@ -189,5 +189,5 @@ async def test_a_write_that_only_marks_is_followed_by_the_removal(autojump_clock
 async def test_nobody_writes_a_pending_removal_by_hand() -> None:
     """It would have somebody else's deletion done in Headway's name."""
     calls = Calls(MemoryBackend(), registry())
-    with pytest.raises(Exception, match="tombstones are written by the service alone"):
+    with pytest.raises(Exception, match="only the service writes tombstones"):
         await calls.write(TOMBSTONE.new("tombstone-x").message())

@@ -1,4 +1,4 @@
-"""A gate that stands where most tests of it begin."""
+"""A type store in the state in which most of its tests begin."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.helpers.resources import chunk, end, stored
 
 @pytest.fixture
 def gate() -> TypeStore:
-    """A gate primed at revision 10 with ada at 5 and grace at 6."""
+    """Return a type store primed at revision 10 with ada at 5 and grace at 6."""
     gate = TypeStore()
     gate.feed(chunk(stored("ada", 5), stored("grace", 6)))
     gate.feed(end(10))

@@ -1,4 +1,4 @@
-"""A follower: where its streams go on, when it leaves one, and how long it waits for the next."""
+"""A follower: where its streams resume, when it closes one, and how long it waits before the next."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from tests.helpers.scripted_channel import SILENCE, Line, Pause
 # --- going on ----------------------------------------------------------------
 
 
-def test_the_next_stream_goes_on_after_the_frontier() -> None:
-    """And the first one begins with a snapshot."""
+def test_next_stream_resumes_after_the_frontier() -> None:
+    """The first stream begins with a snapshot."""
     following = Following([chunk(stored("ada", 5)), end(10), changes(put(stored("ada", 12)))], [SILENCE])
     following.follow()
     assert following.channel.openings[1].resume_after == at(12)
@@ -36,8 +36,8 @@ def test_the_next_stream_goes_on_after_the_frontier() -> None:
     assert versions(following.shared.gate.entries) == {"ada": 12}
 
 
-def test_a_stream_that_breaks_in_a_commit_is_resumed_before_it() -> None:
-    """Nothing of the commit has been told."""
+def test_stream_that_breaks_within_a_commit_resumes_before_that_commit() -> None:
+    """No change of the commit has been delivered."""
     half = changes(put(stored("ada", 12), more=True))
     following = Following([end(10), half, DOWN], [bookmark(10, resumed=True), SILENCE])
     following.follow(20)
@@ -45,16 +45,16 @@ def test_a_stream_that_breaks_in_a_commit_is_resumed_before_it() -> None:
     assert following.shared.frontier == 10
 
 
-def test_a_snapshot_that_breaks_is_begun_again() -> None:
-    """What the first half had brought is forgotten."""
+def test_snapshot_that_breaks_starts_over() -> None:
+    """The first half is forgotten."""
     following = Following([chunk(stored("mary", 3)), DOWN], [chunk(stored("ada", 5)), end(10), SILENCE])
     following.follow(20)
     assert following.resumed == [None, None]
     assert versions(following.shared.gate.entries) == {"ada": 5}
 
 
-def test_openings_and_ends_are_reported() -> None:
-    """With where the stream was to go on, why it ended and how many failures came before."""
+def test_stream_openings_and_ends_are_reported() -> None:
+    """The reports say where the stream resumes, why it ended and how many failures came before."""
     following = Following([end(10), DOWN], [bookmark(10, resumed=True)], [DOWN], [SILENCE])
     following.follow(20)
     assert following.heard == [
@@ -71,8 +71,8 @@ def test_openings_and_ends_are_reported() -> None:
 # --- waiting -----------------------------------------------------------------
 
 
-def test_it_backs_off_longer_with_each_failure_and_never_for_long() -> None:
-    """Twice as long each time with jitter below, up to five seconds."""
+def test_back_off_grows_with_each_failure_up_to_five_seconds() -> None:
+    """The delay doubles each time, with jitter that shortens it."""
     following = Following(*down(40))
     following.follow()
     for number, wait in enumerate(following.waits):
@@ -81,8 +81,8 @@ def test_it_backs_off_longer_with_each_failure_and_never_for_long() -> None:
     assert len(following.waits) == 40
 
 
-def test_an_item_resets_the_waiting() -> None:
-    """The server is there again."""
+def test_item_resets_the_back_off() -> None:
+    """An item shows that the server is back."""
     following = Following(*down(8), [end(10), DOWN], [DOWN], [SILENCE])
     following.follow()
     assert following.waits[7] > 2
@@ -93,8 +93,8 @@ def test_an_item_resets_the_waiting() -> None:
 # --- streams that can't go on, or have told lies -----------------------------
 
 
-def test_history_that_is_gone_means_one_snapshot() -> None:
-    """Nothing is said against what is held, so the stream after that one resumes."""
+def test_compacted_history_causes_one_snapshot() -> None:
+    """It casts no doubt on the cache, so the stream after that one resumes."""
     following = Following([end(10)], [GONE], [chunk(stored("ada", 12)), end(12)], [SILENCE])
     following.follow(20)
     assert following.resumed == [None, 10, None, 12]
@@ -102,8 +102,8 @@ def test_history_that_is_gone_means_one_snapshot() -> None:
     assert not following.shared.distrusted
 
 
-def test_a_lagging_server_without_history_is_followed_past_the_frontier() -> None:
-    """Its snapshot is thrown away; its changes above the frontier are applied, by the same stream."""
+def test_lagging_server_without_history_is_followed_past_the_frontier() -> None:
+    """Its snapshot is discarded; its changes above the frontier are applied, from the same stream."""
     newer = changes(put(stored("grace", 11)))
     following = Following(
         [chunk(stored("ada", 5)), end(10)],
@@ -115,8 +115,8 @@ def test_a_lagging_server_without_history_is_followed_past_the_frontier() -> Non
     assert versions(following.shared.gate.entries) == {"ada": 5, "grace": 11}
 
 
-def test_a_false_bookmark_means_a_snapshot_at_once_and_is_counted() -> None:
-    """The cache is whole again after it."""
+def test_false_bookmark_causes_a_snapshot_at_once_and_is_counted() -> None:
+    """The cache is complete again after it."""
     following = Following(
         [end(10), bookmark(15), changes(put(stored("ada", 12)))],
         [chunk(stored("ada", 12)), end(15), SILENCE],
@@ -128,16 +128,16 @@ def test_a_false_bookmark_means_a_snapshot_at_once_and_is_counted() -> None:
     assert versions(following.shared.gate.entries) == {"ada": 12}
 
 
-def test_a_broken_stream_means_a_snapshot() -> None:
-    """What it told may be anything."""
+def test_stream_that_breaks_the_grammar_causes_a_snapshot() -> None:
+    """Nothing that it delivered can be relied on."""
     following = Following([end(10)], [bookmark(11, resumed=True)], [end(12), SILENCE])
     following.follow(20)
     assert following.resumed == [None, 10, None]
     assert following.shared.frontier == 12
 
 
-def test_a_snapshot_from_below_the_frontier_mends_nothing_and_is_taken_again() -> None:
-    """A server that lagged is left as soon as it has caught up, and asked for a snapshot that is the truth."""
+def test_snapshot_below_the_frontier_does_not_repair_the_cache_and_is_repeated() -> None:
+    """A lagging server is left as soon as it has caught up, and asked for a snapshot that is current."""
     following = Following(
         [end(10), bookmark(15), changes(put(stored("ada", 12)))],
         [end(11), changes(put(stored("ada", 12))), bookmark(16), SILENCE],
@@ -153,8 +153,8 @@ def test_a_snapshot_from_below_the_frontier_mends_nothing_and_is_taken_again() -
 
 
 @pytest.mark.parametrize("resumed", [True, False])
-def test_a_stream_below_the_frontier_is_closed_after_the_limit(resumed: bool) -> None:
-    """Whether it says nothing or says what is long known; the store itself is well."""
+def test_stream_below_the_frontier_is_closed_after_the_limit(resumed: bool) -> None:
+    """This holds whether it is silent or repeats old changes; the store itself is well."""
     lagging: list[Line] = [SILENCE] if resumed else [GONE]
     following = Following([end(10)], lagging, [end(8), Pause(20), bookmark(9), SILENCE])
     following.follow(29)
@@ -166,8 +166,8 @@ def test_a_stream_below_the_frontier_is_closed_after_the_limit(resumed: bool) ->
     assert following.linearizable_reads == 1
 
 
-def test_a_stream_that_catches_up_within_the_limit_is_kept() -> None:
-    """However long it is silent afterwards."""
+def test_stream_that_catches_up_within_the_limit_stays_open() -> None:
+    """It stays open however long it is silent afterwards."""
     following = Following([end(10)], [Pause(25), bookmark(10, resumed=True), SILENCE])
     following.follow()
     assert len(following.channel.openings) == 2
@@ -178,8 +178,10 @@ def test_a_stream_that_catches_up_within_the_limit_is_kept() -> None:
 @pytest.mark.parametrize(
     ("stands_at", "in_the_process", "left"), [(11, False, True), (10, False, False), (11, True, False)]
 )
-def test_a_stream_that_is_silent_while_the_store_goes_on_lags(stands_at: int, in_the_process: bool, left: bool) -> None:
-    """Though nothing that is held tells so. One of a store that stands still is quiet, and stays."""
+def test_stream_that_is_silent_while_the_store_advances_is_lagging(
+    stands_at: int, in_the_process: bool, left: bool
+) -> None:
+    """The cache alone cannot show that. The stream of an idle store is silent too, and stays open."""
     following = Following([end(10), SILENCE], store=at(stands_at))
     following.channel.knows_outcomes = in_the_process
     # What is said after the patrol has begun counts for the first half.
@@ -187,8 +189,8 @@ def test_a_stream_that_is_silent_while_the_store_goes_on_lags(stands_at: int, in
     assert any(isinstance(event, StreamLagging) for event in following.heard) is left
 
 
-def test_a_snapshot_on_its_way_is_no_lag() -> None:
-    """A big one may take longer than the limit, as long as it comes."""
+def test_snapshot_in_progress_does_not_count_as_lag() -> None:
+    """A large one may take longer than the limit, as long as chunks arrive."""
     slow: list[Line] = [line for _ in range(5) for line in (Pause(20), chunk(stored("ada", 12)))]
     following = Following([end(10)], [GONE], [*slow, end(12), SILENCE])
     following.follow()
@@ -196,7 +198,7 @@ def test_a_snapshot_on_its_way_is_no_lag() -> None:
     assert following.count(StreamLagging) == 0
 
 
-def test_a_snapshot_that_stops_coming_is_lag() -> None:
+def test_snapshot_that_stalls_counts_as_lag() -> None:
     """The limit counts from its last chunk."""
     following = Following([end(10)], [GONE], [chunk(stored("ada", 12)), SILENCE], [bookmark(10, resumed=True), SILENCE])
     following.follow()
@@ -204,8 +206,8 @@ def test_a_snapshot_that_stops_coming_is_lag() -> None:
     assert following.resumed == [None, 10, None, 10]
 
 
-def test_bookmarks_are_spaced_over_a_network_alone() -> None:
-    """There a burst of commits would else be as many messages to every watch of another type."""
+def test_bookmarks_are_spaced_only_over_a_network() -> None:
+    """Otherwise a burst of commits would cause as many messages on every watch of another type."""
     for in_the_process, interval in ((True, 0), (False, 50)):
         following = Following([SILENCE])
         following.channel.knows_outcomes = in_the_process
@@ -220,8 +222,8 @@ def test_bookmarks_are_spaced_over_a_network_alone() -> None:
     ("scope", "partition", "namespace"),
     [(Scope.CLUSTER, "", ""), (Scope.PARTITION, "*", ""), (Scope.NAMESPACE, "*", "*")],
 )
-def test_a_request_is_for_everything_of_the_type(scope: Scope, partition: str, namespace: str) -> None:
-    """In every tenancy that its scope has."""
+def test_request_covers_every_tenancy_of_the_type(scope: Scope, partition: str, namespace: str) -> None:
+    """Its wildcards are those of the type's scope."""
     request = watch_request(ResourceType("staff", "v1", "Place", Team, scope=scope), at(7))
     assert request.tenancy is not None
     assert (request.tenancy.partition, request.tenancy.namespace) == (partition, namespace)
@@ -230,7 +232,6 @@ def test_a_request_is_for_everything_of_the_type(scope: Scope, partition: str, n
     assert watch_request(TEAM).resume_after is None
 
 
-def test_what_ends_runs_is_for_everybody_to_catch() -> None:
-    """Both errors are the engine's own."""
+def test_errors_that_end_runs_are_engine_errors() -> None:
     assert issubclass(StoreChanged, HeadwayError)
     assert issubclass(StoreRolledBack, HeadwayError)

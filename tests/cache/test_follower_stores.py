@@ -1,4 +1,4 @@
-"""A follower whose store went back, lost what it had acknowledged, or is another one."""
+"""A follower whose store has rolled back, has lost acknowledged writes, or was replaced by another one."""
 
 from __future__ import annotations
 
@@ -22,30 +22,30 @@ from tests.helpers.resources import (
 from tests.helpers.scripted_channel import SILENCE, Line, Pause
 
 
-def test_a_store_below_the_frontier_went_back() -> None:
-    """When a read that every acknowledged commit is in answers so, the run has to end, by that name."""
+def test_store_below_the_frontier_has_rolled_back() -> None:
+    """A linearizable read below the frontier ends the run with StoreRolledBack."""
     following = Following([end(10)], [SILENCE], store=at(9))
     with pytest.raises(StoreRolledBack, match=r"9.*10"):
         following.follow()
 
 
-def test_a_store_at_the_frontier_did_not_go_back() -> None:
-    """The endpoint lagged alone; another one is tried."""
+def test_store_at_the_frontier_has_not_rolled_back() -> None:
+    """Only the endpoint lagged; another one is tried."""
     following = Following([end(10)], [SILENCE], [bookmark(10, resumed=True), SILENCE], store=at(10))
     following.follow()
     assert following.resumed == [None, 10, 10]
 
 
-def test_a_store_that_doesnt_know_the_position_and_stands_below_it_went_back() -> None:
-    """It is asked at once, before it has grown past the place where it was left."""
+def test_store_below_a_position_that_it_does_not_know_has_rolled_back() -> None:
+    """The store is asked at once, before it has grown past the lost position."""
     following = Following([end(10)], [NOT_OURS], store=at(9))
     with pytest.raises(StoreRolledBack):
         following.follow(1)
 
 
-def test_a_server_that_doesnt_know_the_position_is_no_proof_against_the_store() -> None:
-    """One server of several may have a copy. What the store itself has never lost is asked for once more, as a
-    snapshot; one from below the frontier isn't enough.
+def test_server_that_does_not_know_the_position_proves_no_rollback() -> None:
+    """One server of several may have a copy. If the store has not rolled back, a snapshot is requested; one from
+    below the frontier isn't enough.
     """
     following = Following([end(10)], [NOT_OURS], [end(9), bookmark(11), SILENCE], [end(11), SILENCE])
     following.follow(20)
@@ -54,8 +54,8 @@ def test_a_server_that_doesnt_know_the_position_is_no_proof_against_the_store() 
 
 
 @pytest.mark.parametrize("in_the_process", [True, False])
-def test_a_store_that_has_grown_past_what_it_has_lost_went_back(in_the_process: bool) -> None:
-    """Although it stands above the frontier: it says itself that it has never been there. Nothing of it is taken."""
+def test_store_that_has_grown_past_its_lost_commits_has_rolled_back(in_the_process: bool) -> None:
+    """It stands above the frontier, but says that it has never been at it. None of its data is applied."""
     following = Following([end(10)], [NOT_OURS], [end(1000), SILENCE], lost=at(10))
     following.channel.knows_outcomes = in_the_process
     with pytest.raises(StoreRolledBack, match="it has lost"):
@@ -63,8 +63,8 @@ def test_a_store_that_has_grown_past_what_it_has_lost_went_back(in_the_process: 
     assert following.shared.frontier == 10
 
 
-def test_a_store_that_has_lost_what_it_had_acknowledged_went_back() -> None:
-    """A write's reply is held too, though no stream has come as far: the next stream asks for it."""
+def test_store_that_lost_an_acknowledged_write_has_rolled_back() -> None:
+    """The cache holds the write's reply though no stream has come as far: the next stream checks that position."""
     following = Following([end(10), Pause(1)], [NOT_OURS], [end(1000), SILENCE], lost=at(15))
     following.answer_after_first_opening = at(15)
     with pytest.raises(StoreRolledBack, match="it has lost"):
@@ -72,24 +72,24 @@ def test_a_store_that_has_lost_what_it_had_acknowledged_went_back() -> None:
     assert (following.resumed, following.known) == ([None, 10], [None, 15])
 
 
-def test_a_store_below_what_it_had_acknowledged_went_back() -> None:
-    """Wherever the streams have come to."""
+def test_store_below_an_acknowledged_write_has_rolled_back() -> None:
+    """This holds wherever the streams have come to."""
     following = Following([end(10)], [NOT_OURS], store=at(14))
     following.answer_after_first_opening = at(15)
     with pytest.raises(StoreRolledBack, match=r"14.*15"):
         following.follow(20)
 
 
-def test_a_snapshot_is_taken_only_of_a_store_that_has_what_is_held() -> None:
-    """History may be gone together with what it was the history of: what is held is asked for besides."""
+def test_snapshot_is_accepted_only_from_a_store_that_knows_the_held_position() -> None:
+    """History may be compacted together with the commits that were lost, so the request names the held position."""
     following = Following([end(10)], [GONE], [NOT_OURS], [end(1000), SILENCE], lost=at(10))
     with pytest.raises(StoreRolledBack):
         following.follow(20)
     assert (following.resumed, following.known) == ([None, 10, None], [None, None, 10])
 
 
-def test_a_store_that_cant_be_asked_is_tried_again() -> None:
-    """Not knowing is no reason to end runs."""
+def test_unreachable_store_is_retried() -> None:
+    """An unknown position is no reason to end runs."""
     following = Following([end(10)], [SILENCE], [bookmark(10, resumed=True), SILENCE], store=Unavailable("no leader"))
     following.follow()
     assert following.resumed == [None, 10, 10]
@@ -105,8 +105,8 @@ def test_a_store_that_cant_be_asked_is_tried_again() -> None:
         ([NOT_OURS], at(1000, OTHER_STORE)),
     ],
 )
-def test_another_store_ends_the_following_by_name(script: list[Line], store: Position) -> None:
-    """Whether a stream says so or a read does; nothing of it is applied."""
+def test_replaced_store_ends_the_follower_with_store_changed(script: list[Line], store: Position) -> None:
+    """A stream or a read may reveal it; none of its data is applied."""
     following = Following([chunk(stored("ada", 5)), end(10)], script, store=store)
     with pytest.raises(StoreChanged):
         following.follow()
@@ -114,7 +114,7 @@ def test_another_store_ends_the_following_by_name(script: list[Line], store: Pos
     assert following.shared.frontier == 10
 
 
-def test_another_store_than_a_reply_came_from_ends_the_following() -> None:
+def test_store_other_than_that_of_a_reply_ends_the_follower() -> None:
     """A write may have been answered before the first stream was."""
     following = Following([end(20, OTHER_STORE)])
     following.shared.reply(key("ada"), None, at(3))

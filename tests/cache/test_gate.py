@@ -1,4 +1,4 @@
-"""The gate's rules one by one, but for those of snapshots, and the interleavings that have once broken them."""
+"""The rules of a type store except those of snapshots, and the interleavings that have once broken them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ADA, GRACE = key("ada"), key("grace")
 # --- rule 1: changes ---------------------------------------------------------
 
 
-def test_a_change_above_the_frontier_is_applied_and_moves_it(gate: TypeStore) -> None:
+def test_change_above_the_frontier_is_applied_and_moves_it(gate: TypeStore) -> None:
     """Old and new state and the revision are reported."""
     old, new = gate.entries[ADA], stored("ada", 11)
     assert gate.feed(changes(put(new))) == [Applied(ADA, old, new, 11)]
@@ -22,30 +22,30 @@ def test_a_change_above_the_frontier_is_applied_and_moves_it(gate: TypeStore) ->
     assert gate.frontier == 11
 
 
-def test_a_deletion_above_the_frontier_is_applied(gate: TypeStore) -> None:
-    """The old state is reported, and nothing is held any more."""
+def test_deletion_above_the_frontier_is_applied(gate: TypeStore) -> None:
+    """The old state is reported, and the key is gone from the store."""
     old = gate.entries[ADA]
     assert gate.feed(changes(removed(old, 11))) == [Applied(ADA, old, None, 11)]
     assert versions(gate.entries) == {"grace": 6}
 
 
 @pytest.mark.parametrize("revision", [4, 10])
-def test_a_change_at_or_below_the_frontier_is_refused_and_counted(gate: TypeStore, revision: int) -> None:
-    """What the frontier has passed is stale, even for a key of which nothing is held."""
+def test_change_at_or_below_the_frontier_is_refused_and_counted(gate: TypeStore, revision: int) -> None:
+    """A change that the frontier has passed is stale, even for a key that is not held."""
     assert gate.feed(changes(put(stored("ada", revision)), put(stored("mary", revision)))) == []
     assert versions(gate.entries) == {"ada": 5, "grace": 6}
     assert gate.refused.changes == 2
     assert gate.frontier == 10
 
 
-def test_a_deleted_resource_does_not_come_back_from_an_older_event(gate: TypeStore) -> None:
+def test_deleted_key_stays_absent_after_an_older_event(gate: TypeStore) -> None:
     """A creation below the deletion's revision is stale."""
     gate.feed(changes(removed(gate.entries[ADA], 12)))
     assert gate.feed(changes(put(stored("ada", 11)))) == []
     assert ADA not in gate.entries
 
 
-def test_a_repetition_within_one_item_takes_nothing_back(gate: TypeStore) -> None:
+def test_repetition_within_one_item_is_ignored(gate: TypeStore) -> None:
     """A revision that falls within an item is a repetition: no reader and no mapper sees the key go back."""
     first, second = stored("ada", 11), stored("ada", 12)
     applied = gate.feed(changes(put(first), put(second), put(first), put(second)))
@@ -60,26 +60,25 @@ def test_all_changes_of_one_commit_are_applied(gate: TypeStore) -> None:
     assert [each.key for each in applied] == [ADA, GRACE]
 
 
-def test_changes_of_one_key_are_never_merged(gate: TypeStore) -> None:
-    """Each is reported with its own old and new state."""
+def test_changes_of_one_key_are_reported_one_by_one(gate: TypeStore) -> None:
+    """Each has its own old and new state."""
     before, first, second = gate.entries[ADA], stored("ada", 11), stored("ada", 12)
     applied = gate.feed(changes(put(first), put(second)))
     assert applied == [Applied(ADA, before, first, 11), Applied(ADA, first, second, 12)]
 
 
-def test_another_incarnation_is_a_deletion_and_a_creation(gate: TypeStore) -> None:
+def test_new_incarnation_is_a_deletion_and_a_creation(gate: TypeStore) -> None:
     """No change ever joins two uids."""
     old, new = gate.entries[ADA], stored("ada", 11, uid="ada2")
     assert gate.feed(changes(put(new))) == [Applied(ADA, old, None, 11), Applied(ADA, None, new, 11)]
 
 
-def test_a_deletion_of_what_is_not_held_reports_nothing(gate: TypeStore) -> None:
-    """But the frontier has passed it."""
+def test_deletion_of_an_absent_key_only_moves_the_frontier(gate: TypeStore) -> None:
     assert gate.feed(changes(removed(stored("mary", 3), 11))) == []
     assert gate.frontier == 11
 
 
-def test_a_change_before_the_snapshot_is_a_bug_of_ours() -> None:
+def test_change_before_the_snapshot_raises_engine_bug() -> None:
     """The stream's grammar never lets one through."""
     with pytest.raises(EngineBug):
         TypeStore().feed(changes(put(stored("ada", 1))))
@@ -88,16 +87,16 @@ def test_a_change_before_the_snapshot_is_a_bug_of_ours() -> None:
 # --- rule 2: replies ---------------------------------------------------------
 
 
-def test_a_reply_is_applied_at_once_and_leaves_the_frontier(gate: TypeStore) -> None:
-    """Own writes need no waiting, and say nothing of other keys."""
+def test_reply_is_applied_at_once_and_leaves_the_frontier(gate: TypeStore) -> None:
+    """A reply to an own write says nothing about other keys."""
     old, new = gate.entries[ADA], stored("ada", 12)
     assert gate.reply(ADA, new, at(12)) == [Applied(ADA, old, new, 12)]
     assert gate.entries[ADA] is new
     assert gate.frontier == 10
 
 
-def test_the_event_of_a_reply_is_not_applied_again(gate: TypeStore) -> None:
-    """It is the very change that the reply was of."""
+def test_event_of_an_applied_reply_is_ignored(gate: TypeStore) -> None:
+    """It is the same change as the reply's."""
     gate.reply(ADA, stored("ada", 12), at(12))
     assert gate.feed(changes(put(stored("ada", 12)))) == []
     assert gate.take_overtaken() == []
@@ -105,8 +104,8 @@ def test_the_event_of_a_reply_is_not_applied_again(gate: TypeStore) -> None:
     assert gate.frontier == 12
 
 
-def test_a_change_past_a_reply_is_applied(gate: TypeStore) -> None:
-    """Being ahead holds back only what is older."""
+def test_change_newer_than_a_reply_is_applied(gate: TypeStore) -> None:
+    """A reply only holds back older changes."""
     gate.reply(ADA, stored("ada", 12), at(12))
     newest = stored("ada", 13)
     gate.feed(changes(put(newest)))
@@ -114,16 +113,16 @@ def test_a_change_past_a_reply_is_applied(gate: TypeStore) -> None:
 
 
 @pytest.mark.parametrize("revision", [9, 10])
-def test_a_reply_at_or_below_the_frontier_is_refused_and_counted(gate: TypeStore, revision: int) -> None:
-    """The stream has told more than the reply knows."""
+def test_reply_at_or_below_the_frontier_is_refused_and_counted(gate: TypeStore, revision: int) -> None:
+    """The stream is newer than the reply."""
     assert gate.reply(ADA, None, at(revision)) == []
     assert ADA in gate.entries
     assert gate.refused.replies == 1
 
 
 @pytest.mark.parametrize("revision", [11, 12])
-def test_a_reply_at_or_below_another_reply_is_refused_and_counted(gate: TypeStore, revision: int) -> None:
-    """Replies that overtake each other take nothing back."""
+def test_reply_at_or_below_another_reply_is_refused_and_counted(gate: TypeStore, revision: int) -> None:
+    """Replies that overtake each other never move a key back."""
     newest = stored("ada", 12)
     gate.reply(ADA, newest, at(12))
     assert gate.reply(ADA, stored("ada", revision), at(revision)) == []
@@ -131,8 +130,8 @@ def test_a_reply_at_or_below_another_reply_is_refused_and_counted(gate: TypeStor
     assert gate.refused.replies == 1
 
 
-def test_a_deletion_known_by_a_reply_is_a_grave_until_the_frontier_has_passed(gate: TypeStore) -> None:
-    """An older creation is refused while the grave stands; a later one is applied."""
+def test_deletion_by_a_reply_leaves_a_grave_until_the_frontier_has_passed(gate: TypeStore) -> None:
+    """An older creation is refused while the grave exists; a later one is applied."""
     gate.reply(ADA, None, at(13))
     gate.feed(changes(put(stored("ada", 11)), put(stored("ada", 12, uid="ada2"))))
     assert ADA not in gate.entries
@@ -140,21 +139,21 @@ def test_a_deletion_known_by_a_reply_is_a_grave_until_the_frontier_has_passed(ga
     assert versions(gate.entries) == {"ada": 14, "grace": 6}
 
 
-def test_a_grave_holds_where_nothing_was(gate: TypeStore) -> None:
-    """A delete of what is not there says that it is not there at that revision, and so do older events."""
+def test_delete_reply_for_an_absent_key_leaves_a_grave(gate: TypeStore) -> None:
+    """The reply says that the key is absent at that revision, so older events are refused."""
     assert gate.reply(key("mary"), None, at(13)) == []
     assert gate.feed(changes(put(stored("mary", 12)))) == []
     assert key("mary") not in gate.entries
 
 
-def test_a_reply_that_changed_nothing_reports_nothing(gate: TypeStore) -> None:
-    """A status that says what is stored already answers with the resource as it is, and a later position."""
+def test_reply_without_a_change_reports_no_change(gate: TypeStore) -> None:
+    """An unneeded status write is answered with the stored resource, and a later position."""
     assert gate.reply(ADA, stored("ada", 5), at(14)) == []
     assert gate.frontier == 10
 
 
-def test_a_reply_before_the_snapshot_is_held() -> None:
-    """What a run's initialiser has written survives a snapshot from before it."""
+def test_reply_before_the_snapshot_survives_it() -> None:
+    """The writes of a run's initialiser survive a snapshot from before them."""
     unprimed = TypeStore()
     mine = stored("ada", 12)
     unprimed.reply(ADA, mine, at(12))
@@ -168,8 +167,8 @@ def test_a_reply_before_the_snapshot_is_held() -> None:
 # --- rule 5: overtaken changes -----------------------------------------------
 
 
-def test_a_change_overtaken_by_a_reply_is_still_mapped(gate: TypeStore) -> None:
-    """Its state was never held, but the keys that it maps to are owed a look (C6)."""
+def test_change_overtaken_by_a_reply_is_still_mapped(gate: TypeStore) -> None:
+    """The cache never held its state, but the keys that it maps to are owed a reconcile (C6)."""
     theirs = stored("ada", 11, metadata={"team": "blue"})
     gate.reply(ADA, stored("ada", 12), at(12))
     assert gate.feed(changes(put(theirs))) == []
@@ -178,16 +177,16 @@ def test_a_change_overtaken_by_a_reply_is_still_mapped(gate: TypeStore) -> None:
     assert gate.refused.overtaken == 1
 
 
-def test_a_deletion_overtaken_by_a_reply_is_still_mapped(gate: TypeStore) -> None:
-    """By the state that it deleted, which may never have been held."""
+def test_deletion_overtaken_by_a_reply_is_still_mapped(gate: TypeStore) -> None:
+    """The mapped state is the deleted one, which the cache may never have held."""
     theirs = stored("ada", 11)
     gate.reply(ADA, stored("ada", 13, uid="ada2"), at(13))
     gate.feed(changes(put(theirs), removed(theirs, 12)))
     assert gate.take_overtaken() == [Applied(ADA, None, theirs, 11), Applied(ADA, theirs, None, 12)]
 
 
-def test_a_state_that_only_a_snapshot_showed_behind_a_reply_is_still_mapped(gate: TypeStore) -> None:
-    """A snapshot tells the state that the reply has overtaken."""
+def test_snapshot_state_older_than_a_reply_is_still_mapped(gate: TypeStore) -> None:
+    """No other item carries the state that the reply has overtaken."""
     theirs = stored("ada", 11)
     gate.reply(ADA, stored("ada", 20), at(20))
     gate.feed(chunk(theirs, stored("grace", 6)))
@@ -198,8 +197,8 @@ def test_a_state_that_only_a_snapshot_showed_behind_a_reply_is_still_mapped(gate
 # --- rule 6: one store, and where a stream goes on ---------------------------
 
 
-def test_data_of_another_store_is_refused_by_name(gate: TypeStore) -> None:
-    """Whatever brings it, and nothing of it is applied."""
+def test_data_of_another_store_raises_store_changed(gate: TypeStore) -> None:
+    """None of it is applied, whether a stream or a reply brings it."""
     for item in (end(20, OTHER_STORE), bookmark(20, store_id=OTHER_STORE)):
         with pytest.raises(StoreChanged):
             gate.feed(item)
@@ -209,21 +208,21 @@ def test_data_of_another_store_is_refused_by_name(gate: TypeStore) -> None:
     assert gate.frontier == 10
 
 
-def test_a_reply_before_the_first_stream_names_the_store() -> None:
-    """A stream of another one is then refused."""
+def test_reply_before_the_first_stream_fixes_the_store() -> None:
+    """A stream of another store is then refused."""
     gate = TypeStore()
     gate.reply(ADA, None, at(3))
     with pytest.raises(StoreChanged):
         gate.feed(end(20, OTHER_STORE))
 
 
-def test_a_reply_of_a_reopened_store_leaves_the_place_to_resume_alone(gate: TypeStore) -> None:
-    """The frontier is a place in the opening that told it: a new one must not vouch for what it never told."""
+def test_reply_of_a_new_session_leaves_the_resume_position(gate: TypeStore) -> None:
+    """The frontier belongs to the session that delivered it: a new session must not vouch for it."""
     gate.reply(ADA, stored("ada", 20), at(20, incarnation="opened-again"))
     assert gate.incarnation == "opened-first"
 
 
-def test_a_snapshot_thrown_away_leaves_the_place_to_resume_alone(gate: TypeStore) -> None:
+def test_discarded_snapshot_leaves_the_resume_position(gate: TypeStore) -> None:
     """A reopened copy that stands below the frontier does not know the frontier."""
     gate.feed(end(9, incarnation="opened-again"))
     assert gate.incarnation == "opened-first"
@@ -234,8 +233,8 @@ def test_a_snapshot_thrown_away_leaves_the_place_to_resume_alone(gate: TypeStore
 # --- interleavings that once broke a rule ------------------------------------
 
 
-def test_deleting_a_gone_incarnation_doesnt_hide_the_one_that_bears_the_name(gate: TypeStore) -> None:
-    """The answer to a delete by a gone uid carries who is there, so that its creation isn't taken for stale."""
+def test_delete_of_a_former_incarnation_does_not_hide_the_present_one(gate: TypeStore) -> None:
+    """The answer carries the present incarnation, so that its creation isn't taken for stale."""
     bearer = stored("ada", 12, uid="ada2")
     gate.reply(ADA, bearer, at(14))
     assert gate.entries[ADA] is bearer
@@ -245,16 +244,16 @@ def test_deleting_a_gone_incarnation_doesnt_hide_the_one_that_bears_the_name(gat
     assert gate.entries[ADA] is bearer
 
 
-def test_the_frontier_is_the_highest_revision_of_an_item(gate: TypeStore) -> None:
-    """A key held above the frontier, and not known to be ahead, would be open to an older reply."""
+def test_frontier_is_the_highest_revision_of_an_item(gate: TypeStore) -> None:
+    """A key held above the frontier without being marked as ahead could be overwritten by an older reply."""
     gate.feed(changes(put(stored("ada", 12)), put(stored("grace", 11))))
     assert gate.frontier == 12
     assert gate.reply(ADA, stored("ada", 11), at(11)) == []
     assert versions(gate.entries) == {"ada": 12, "grace": 6}
 
 
-def test_a_change_told_twice_in_one_commit_is_one_change(gate: TypeStore) -> None:
-    """What is held already is reported as no change."""
+def test_change_repeated_in_one_commit_is_applied_once(gate: TypeStore) -> None:
+    """The repetition is reported as no change."""
     twice = put(stored("ada", 11))
     assert len(gate.feed(changes(twice, twice))) == 1
     assert gate.refused.changes == 1

@@ -1,4 +1,4 @@
-"""Ready-made indexes of what refers to what. Those by metadata and by owner are in `test_indexes.py`."""
+"""Ready-made indexes of references. Those by metadata and by owner are in `test_indexes.py`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ BY_WHOLE = indexes.by_references(RULE, "whole", lambda rule: [TEAM.id(rule.data.
 
 
 def _ignore_failure(name: str, key: Key, error: BaseException) -> None:
-    """Nobody has to hear of it here."""
+    """Ignore the failure, which these tests don't check."""
 
 
 def names(found: list[Resource[Rule]]) -> list[str]:
@@ -52,8 +52,8 @@ def rules() -> Cache:
     return reader_of(there, BY_TARGET, BY_BOUND)
 
 
-def test_an_index_of_references_finds_who_refers_to_a_resource() -> None:
-    """One each, or as many as the payload is bound to; a tenancy of its own is another resource."""
+def test_reference_index_finds_referring_resources() -> None:
+    """It takes one reference each, or all bound ones; the same name in another tenancy is another resource."""
     assert names(rules().index(BY_TARGET, TEAM.id("a"))) == ["one", "two"]
     assert names(rules().index(BY_BOUND, TEAM.id("b"))) == ["one", "two"]
     assert names(rules().index(BY_BOUND, TEAM.id("c", namespace="apart"))) == ["one"]
@@ -61,8 +61,8 @@ def test_an_index_of_references_finds_who_refers_to_a_resource() -> None:
     assert names(rules().index(BY_TARGET, ACCOUNT.id("a"))) == []
 
 
-def test_a_reference_means_the_name_whatever_its_incarnation_and_version() -> None:
-    """Of what the index gives as of what it is asked for."""
+def test_reference_ignores_uid_and_type_version() -> None:
+    """This holds for the index's values as for the value that is looked up."""
     newer: ResourceType[Team] = ResourceType("staff", "v2", "Team", Team)
     assert names(rules().index(BY_TARGET, TEAM.id("a", uid="a7"))) == ["one", "two"]
     assert names(rules().index(BY_TARGET, newer.id("a"))) == ["one", "two"]
@@ -71,21 +71,21 @@ def test_a_reference_means_the_name_whatever_its_incarnation_and_version() -> No
     assert names(reader.index(BY_WHOLE, TEAM.id("a"))) == ["one"]
 
 
-def test_a_name_alone_is_no_reference() -> None:
-    """It doesn't say of what type."""
-    with pytest.raises(InvalidArgument, match=r"'a' is no reference: give what TYPE.id"):
+def test_name_alone_is_refused_as_a_reference() -> None:
+    """It lacks the type."""
+    with pytest.raises(InvalidArgument, match=r"'a' is not a reference: return TYPE.id"):
         rules().index(BY_TARGET, "a")  # type: ignore[misc]  # what is tested
 
 
-def test_a_reference_that_is_none_fails_its_resource() -> None:
-    """A name alone doesn't say of what type."""
+def test_invalid_reference_is_an_index_failure_of_its_resource() -> None:
+    """A name alone lacks the type."""
     wrong: Index[Resource[Rule], ResourceId] = indexes.by_reference(RULE, "wrong", lambda rule: rule.name)  # type: ignore[arg-type, return-value]  # what is tested
     reader = reader_of([stored("one", 1, type=RULE)], wrong)
     with pytest.raises(IndexIncomplete):
         reader.index(wrong, TEAM.id("a"))
 
 
-def test_bound_references_are_a_field_of_the_payload() -> None:
+def test_bound_references_need_a_payload_with_that_field() -> None:
     """A payload without it is refused where the index is declared."""
     with pytest.raises(DeclarationError, match="Team has no field 'bound_references'"):
         indexes.by_bound_references(TEAM)

@@ -1,4 +1,4 @@
-"""Indexes: in step with the entries, and honest about functions that raise."""
+"""Indexes: they follow the entries, and report functions that raise."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ADA, GRACE = key("ada"), key("grace")
 
 
 class Failures:
-    """Hears which resources an index function raised for."""
+    """Collects the resources for which an index function raised."""
 
     def __init__(self) -> None:
         self.heard: list[tuple[str, Key]] = []
@@ -70,27 +70,27 @@ def team(name: str, version: int, *people: str) -> pb.Resource:
 # --- kinds of indexes --------------------------------------------------------
 
 
-def test_an_index_gives_each_resource_one_value_or_none() -> None:
-    """None leaves it out."""
+def test_index_gives_each_resource_one_value_or_none() -> None:
+    """None leaves the resource out."""
     table, _ = table_of(COLOUR, painted("ada", 1, "red"), painted("grace", 2, "red"), painted("mary", 3, None))
     assert content(table) == {"red": {ADA, GRACE}}
 
 
-def test_an_index_of_many_gives_each_resource_any_number_of_values() -> None:
-    """A value that comes twice counts once."""
+def test_index_of_many_gives_each_resource_any_number_of_values() -> None:
+    """A repeated value counts once."""
     table, _ = table_of(MEMBERS, team("ada", 1, "x", "y", "x"), team("grace", 2, "y"), team("mary", 3))
     assert content(table) == {"x": {ADA}, "y": {ADA, GRACE}}
 
 
-def test_an_index_of_metadata_reads_the_stored_message() -> None:
+def test_metadata_index_reads_the_stored_message() -> None:
     """A resource without the entry is left out."""
     table, _ = table_of(indexes.by_metadata(TEAM, "colour"), painted("ada", 1, "red"), painted("grace", 2, None))
     assert content(table) == {"red": {ADA}}
     assert [indexes.by_metadata(TEAM, "colour", name=name).name for name in ("", "hue")] == ["colour", "hue"]
 
 
-def test_an_index_of_owners_is_by_uid() -> None:
-    """Ownership is of an incarnation."""
+def test_owner_index_is_by_uid() -> None:
+    """An incarnation owns, not a name."""
     owner = ACCOUNT.id("boss", uid="boss7")
     table, _ = table_of(indexes.by_owner(TEAM), stored("ada", 1, owner=owner), stored("grace", 2))
     assert content(table) == {"boss7": {ADA}}
@@ -104,8 +104,8 @@ def starting(table: IndexTable, prefix: Any) -> list[tuple[Hashable, set[Key]]]:
     return [(value, set(keys)) for value, keys in table.starting(prefix)]
 
 
-def test_a_prefix_finds_what_begins_so_in_order() -> None:
-    """Texts by a text, tuples of texts by a tuple; values that are neither are found by no prefix."""
+def test_prefix_lookup_returns_matches_in_order() -> None:
+    """A text matches texts, a tuple matches tuples of texts; other values match no prefix."""
     names = ("adam", "ada", "b", "seven", "path", "odd")
     table, _ = table_of(indexes.by(TEAM, "mixed", mixed), *(painted(name, 1, None) for name in names))
     assert starting(table, "ada") == [("ada", {ADA}), ("adam", {key("adam")})]
@@ -115,8 +115,8 @@ def test_a_prefix_finds_what_begins_so_in_order() -> None:
     assert starting(table, ("a", "b", "c")) == []
 
 
-def test_the_beginning_of_a_path_is_whole_parts_of_it() -> None:
-    """As texts, one part may begin with another; as a path they are two."""
+def test_path_prefix_matches_whole_parts() -> None:
+    """As a text, one part may begin with another; in a path they are two."""
     table, _ = table_of(
         indexes.by(TEAM, "path", lambda team: ("root", team.name)), painted("ada", 1, None), painted("adam", 1, None)
     )
@@ -129,13 +129,13 @@ def test_the_beginning_of_a_path_is_whole_parts_of_it() -> None:
         (TEAM, "", colour, "needs a name, not ''"),
         (TEAM, 3, colour, "needs a name, not 3"),
         (TEAM, "colour", "colour", "must be a function, not 'colour'"),
-        ("Team", "colour", colour, "is on a type, not on 'Team'"),
-        ("colour", colour, colour, "is on a type, not on 'colour'"),
+        ("Team", "colour", colour, "needs a type, not 'Team'"),
+        ("colour", colour, colour, "needs a type, not 'colour'"),
     ],
 )
 @pytest.mark.parametrize("declare", [indexes.by, indexes.by_many])
-def test_an_index_declared_wrongly_is_refused(declare: Any, type: Any, name: Any, function: Any, says: str) -> None:
-    """At its declaration, not at its first use, and with the right form."""
+def test_invalid_index_declaration_is_refused(declare: Any, type: Any, name: Any, function: Any, says: str) -> None:
+    """The error comes at the declaration, not at the first use, and shows a valid form."""
     with pytest.raises(DeclarationError, match=says) as caught:
         declare(type, name, function)
     assert "headway.indexes.by(ACCOUNT, 'team'" in str(caught.value)
@@ -147,8 +147,10 @@ def test_an_index_declared_wrongly_is_refused(declare: Any, type: Any, name: Any
 @pytest.mark.parametrize(
     ("declared", "make"), [(COLOUR, painted), (MEMBERS, team), (indexes.by_metadata(TEAM, "colour"), painted)]
 )
-def test_an_update_moves_and_a_deletion_removes(declared: Index[Any, Any], make: Callable[..., pb.Resource]) -> None:
-    """And a value that nothing has any more is gone."""
+def test_update_moves_and_deletion_removes_an_entry(
+    declared: Index[Any, Any], make: Callable[..., pb.Resource]
+) -> None:
+    """A value that no resource has any more is removed as well."""
     first, second = make("ada", 1, "red"), make("ada", 2, "blue")
     table, _ = table_of(declared, first)
     table.apply([Applied(ADA, first, second, 2)])
@@ -157,8 +159,8 @@ def test_an_update_moves_and_a_deletion_removes(declared: Index[Any, Any], make:
     assert content(table) == {}
 
 
-def test_a_function_that_changes_its_mind_leaves_nothing_behind() -> None:
-    """It must depend on the resource alone; if it doesn't, the old value is looked for everywhere."""
+def test_inconsistent_index_function_leaves_no_stale_entry() -> None:
+    """The function must depend on the resource alone; if it doesn't, the old value is searched for everywhere."""
     answers = iter(["red", "green", "blue"])
     table, _ = table_of(indexes.by(TEAM, "fickle", lambda _: next(answers)), painted("ada", 1, None))
     table.apply([Applied(ADA, painted("ada", 1, None), painted("ada", 2, None), 2)])
@@ -175,10 +177,10 @@ def test_a_function_that_changes_its_mind_leaves_nothing_behind() -> None:
         (MEMBERS, team("ada", 1, "x", "y"), team("ada", 2, "x", "z", "broken")),
     ],
 )
-def test_a_function_that_raises_takes_its_resource_out_of_this_index_alone(
+def test_index_function_that_raises_removes_its_resource_from_that_index_only(
     declared: Index[Any, Any], good: pb.Resource, bad: pb.Resource
 ) -> None:
-    """The failure is reported; the others stay; the next good state, or a deletion, ends it."""
+    """The failure is reported; the other indexes keep the resource; the next good state, or a deletion, ends it."""
     table, failures = table_of(declared, good)
     other, _ = table_of(indexes.by(TEAM, "name", lambda resource: resource.name), good)
     for each in (table, other):
@@ -197,8 +199,8 @@ def test_a_function_that_raises_takes_its_resource_out_of_this_index_alone(
 
 @pytest.mark.parametrize("value", [["a", "list"], {"a": "dict"}])
 @pytest.mark.parametrize("declare", [indexes.by, indexes.by_many])
-def test_a_value_that_cant_be_a_key_is_a_failure_of_its_resource(declare: Any, value: object) -> None:
-    """When the index is built as when it is changed."""
+def test_unhashable_value_is_an_index_failure_of_its_resource(declare: Any, value: object) -> None:
+    """This holds when the index is built and when it is updated."""
     declared = declare(TEAM, "odd", lambda _: value if declare is indexes.by else [value])
     table, failures = table_of(declared, painted("ada", 1, None))
     assert table.failed == {ADA}
@@ -207,8 +209,8 @@ def test_a_value_that_cant_be_a_key_is_a_failure_of_its_resource(declare: Any, v
     assert failures.heard == [("odd", ADA), ("odd", GRACE)]
 
 
-def test_values_that_are_none_at_all_are_named() -> None:
-    """A function of several values has forgotten its return: Python says only that None can't be iterated."""
+def test_none_in_place_of_several_values_is_explained() -> None:
+    """Such a function has forgotten its return; Python would only say that None can't be iterated."""
     nothing: Any = None
     table, failures = table_of(indexes.by_many(TEAM, "odd", lambda _: nothing), painted("ada", 1, None))
     assert table.failed == {ADA}
@@ -224,10 +226,10 @@ states = st.lists(
 
 
 @given(before=states, after=states)
-def test_following_the_changes_gives_what_building_anew_gives(
+def test_incremental_updates_match_a_rebuild(
     before: list[tuple[str, list[str] | None]], after: list[tuple[str, list[str] | None]]
 ) -> None:
-    """Whatever came and went, and whatever raised."""
+    """This holds whatever came and went, and whatever raised."""
 
     def first(resource: Resource[Team]) -> str | None:
         return next(iter(members(resource)), None)
@@ -256,8 +258,8 @@ def test_following_the_changes_gives_what_building_anew_gives(
 
 
 @pytest.mark.parametrize("declare", [indexes.by, indexes.by_many])
-def test_an_index_holds_no_coroutine_and_no_generator(declare: Any) -> None:
-    """A lambda hides from its declaration that it calls something async. Nobody could ever ask for such a value."""
+def test_coroutine_or_generator_is_refused_as_an_index_value(declare: Any) -> None:
+    """A lambda hides at its declaration that it calls an async function. Such a value could never be looked up."""
 
     async def waits(_: object) -> str:
         return "red"

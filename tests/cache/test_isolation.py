@@ -1,4 +1,4 @@
-"""The checking mode: a function that changes what it was given to read is found and named (C9)."""
+"""The checking mode: a function that mutates its argument is found and named (C9)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def well_behaved(team: Resource[Team]) -> object:
 
 
 def app_with(where: str, change: Change) -> headway.App:
-    """A controller of accounts, in which one function does something with each team."""
+    """Return an app with a controller of accounts, in which one function does something with each team."""
     app = headway.App("staff")
     for type in (TEAM, ACCOUNT):
         app.registry.register(type)
@@ -137,13 +137,13 @@ async def run(app: headway.App, heard: list[object], *, check_isolation: bool) -
 
 @pytest.mark.parametrize("where", NAMED)
 @pytest.mark.parametrize("change", CHANGES)
-async def test_who_changes_what_it_reads_is_named(where: str, change: str, autojump_clock: MockClock) -> None:
-    """By its own failure when it happens, and by the engine's when it is closed."""
+async def test_function_that_mutates_its_argument_is_named(where: str, change: str, autojump_clock: MockClock) -> None:
+    """Its own failure names it when it happens, and the engine's error when it is closed."""
     heard: list[object] = []
     with pytest.raises(headway.errors.IsolationBroken) as caught:
         await run(app_with(where, CHANGES[change]), heard, check_isolation=True)
-    what = "the cache holds" if change == "held" else "it was given to read"
-    assert str(caught.value).startswith(f"{NAMED[where]} has changed what {what}: ")
+    what = "cached data" if change == "held" else "its argument"
+    assert str(caught.value).startswith(f"{NAMED[where]} has changed {what}: ")
     assert "'core' at version" in str(caught.value)
     failures = (events.IndexFailed, events.MappingFailed, events.ProjectionFailed)
     assert any(isinstance(each, failures) and each.error is caught.value for each in heard)
@@ -151,8 +151,7 @@ async def test_who_changes_what_it_reads_is_named(where: str, change: str, autoj
 
 
 @pytest.mark.parametrize("where", NAMED)
-async def test_who_only_reads_is_left_alone(where: str, autojump_clock: MockClock) -> None:
-    """Whatever it looks at."""
+async def test_function_that_only_reads_passes(where: str, autojump_clock: MockClock) -> None:
     heard: list[object] = []
     await run(app_with(where, well_behaved), heard, check_isolation=True)
     failures = (events.IndexFailed, events.MappingFailed, events.ProjectionFailed)
@@ -160,8 +159,8 @@ async def test_who_only_reads_is_left_alone(where: str, autojump_clock: MockCloc
     assert autojump_clock.current_time() < 60
 
 
-async def test_nobody_looks_unless_told_to(autojump_clock: MockClock) -> None:
-    """What it changes is its own copy: nothing is the worse for it."""
+async def test_mutations_are_not_checked_by_default(autojump_clock: MockClock) -> None:
+    """The function changes its own copy, so no other reader is affected."""
     heard: list[object] = []
     await run(app_with("mapper", CHANGES["data"]), heard, check_isolation=False)
     assert not [each for each in heard if isinstance(each, events.MappingFailed)]

@@ -1,4 +1,4 @@
-"""Projections: what is kept, what wakes, and that nobody takes a part for the whole."""
+"""Projections: the fields that are kept, the changes that trigger, and the protection of whole resources."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def team(name: str, version: int, *members: str, **more: Any) -> pb.Resource:
 
 
 def _ignore_failure(name: str, key: Key, error: BaseException) -> None:
-    """Nobody has to hear of it here."""
+    """Ignore the failure, which these tests don't check."""
 
 
 class Sizes:
@@ -70,8 +70,8 @@ class Sizes:
 # --- what is kept ------------------------------------------------------------
 
 
-def test_what_is_held_is_the_projection_and_who_it_is_of() -> None:
-    """Id, owner, version and generation; of metadata and statuses what was asked for."""
+def test_cache_holds_the_projection_and_its_identity() -> None:
+    """It keeps id, owner, version and generation, and of metadata and statuses the declared ones."""
     boss = ACCOUNT.id("boss", partition="default", namespace="default", uid="boss1")
     status = pb.Status(conditions=[Condition(type="Ready")])
     whole = team("ada", 7, "x", owner=boss, metadata={"colour": "red", "more": "text"}, uid="ada3")
@@ -85,16 +85,15 @@ def test_what_is_held_is_the_projection_and_who_it_is_of() -> None:
     assert (size.finalizers, size.is_deleting) == (frozenset(), False)
 
 
-def test_whether_it_is_being_deleted_is_always_kept() -> None:
-    """And what holds it."""
+def test_deletion_mark_and_finalizers_are_always_kept() -> None:
     marked = team("ada", 7, metadata={"finalizers": "mine theirs", "deletionTimestamp": "2026-01-01T00:00:00Z"})
     size = Sizes(marked).one()
     assert size.finalizers == {"mine", "theirs"}
     assert size.is_deleting
 
 
-def test_the_whole_is_not_kept() -> None:
-    """Neither from a snapshot, nor from a change, nor from a reply."""
+def test_whole_resource_is_never_kept() -> None:
+    """This holds for a snapshot, a change and a reply."""
     wholes = [team("ada", 7, "x"), team("grace", 11, "x"), team("mary", 13, "x")]
     held = [weakref.ref(each.data) for each in wholes if each.data]
     sizes = Sizes(wholes[0])
@@ -106,8 +105,8 @@ def test_the_whole_is_not_kept() -> None:
     assert len(sizes.cache.list(SIZE)) == 3
 
 
-def test_what_is_read_may_be_changed_freely() -> None:
-    """It changes nothing else (C9)."""
+def test_projection_that_is_read_may_be_mutated() -> None:
+    """The mutation reaches no other reader (C9)."""
     sizes = Sizes(team("ada", 7, metadata={"colour": "red"}, status={"sizes": pb.Status()}))
     mine = sizes.one()
     mine.data.members = 7
@@ -121,8 +120,8 @@ def test_what_is_read_may_be_changed_freely() -> None:
 
 
 @pytest.mark.parametrize("by", ["stream", "reply", "snapshot"])
-def test_a_change_outside_of_it_is_told_to_nobody(by: str) -> None:
-    """The version moves on all the same, and with it what may be deleted by version."""
+def test_change_outside_the_projection_is_not_reported(by: str) -> None:
+    """The version still advances, and with it the version by which the resource may be deleted."""
     sizes = Sizes()
     other = team("ada", 12, "grace", "mary", metadata={"more": "text"}, status={"others": pb.Status()})
     if by == "stream":
@@ -137,8 +136,8 @@ def test_a_change_outside_of_it_is_told_to_nobody(by: str) -> None:
     assert [each.version for each in sizes.cache.index(BY_SIZE, 2)] == ["12"]
 
 
-async def test_a_view_shows_the_version_that_was_there() -> None:
-    """A change that is told to nobody isn't in a view that was opened before it either."""
+async def test_view_keeps_the_version_at_its_revision() -> None:
+    """A change outside the projection doesn't reach a view that was opened before it."""
     sizes = Sizes()
     async with sizes.cache.view(SIZE) as view:
         sizes.shared.feed(changes(put(team("ada", 12, "grace", "mary"))))
@@ -159,8 +158,8 @@ async def test_a_view_shows_the_version_that_was_there() -> None:
     ],
     ids=["data", "metadata", "finalizers", "status", "owner", "uid", "broken"],
 )
-async def test_a_change_inside_of_it_is_told_by_its_old_state_and_its_new_one(change: pb.Resource) -> None:
-    """Another incarnation as a deletion and a creation."""
+async def test_change_inside_the_projection_is_reported_with_old_and_new_state(change: pb.Resource) -> None:
+    """A new incarnation is reported as a deletion and a creation."""
     sizes = Sizes()
     sizes.shared.feed(changes(put(change)))
     told = sizes.told()
@@ -171,8 +170,8 @@ async def test_a_change_inside_of_it_is_told_by_its_old_state_and_its_new_one(ch
     assert [(each.new, each.revision) for each in sizes.told()] == [(None, 13)]
 
 
-def test_the_order_of_a_map_is_no_change() -> None:
-    """Its bytes differ; what they mean doesn't."""
+def test_order_of_a_map_is_not_a_change() -> None:
+    """The bytes differ; their meaning doesn't."""
     orders = iter([{"a": 1, "b": 2}, {"b": 2, "a": 1}, {"a": 2, "b": 2}])
     limits = projection(TEAM, Size, lambda _: Size(limits=next(orders)))
     shared = Informer(limits, events.ignore)
@@ -188,8 +187,8 @@ def test_the_order_of_a_map_is_no_change() -> None:
 # --- functions that raise ----------------------------------------------------
 
 
-async def test_a_resource_whose_function_raises_is_there_and_says_so_when_it_is_looked_at() -> None:
-    """It isn't taken for absent; indexes lack it and say so; the next good state ends it."""
+async def test_resource_whose_projection_raises_stays_in_the_cache_and_raises_when_read() -> None:
+    """It isn't taken for absent; indexes lack it and report it; the next good state ends the failure."""
     sizes = Sizes(team("ada", 5, "broken"))
     (failed,) = sizes.heard
     assert isinstance(failed, events.ProjectionFailed)
@@ -206,14 +205,14 @@ async def test_a_resource_whose_function_raises_is_there_and_says_so_when_it_is_
     assert len(sizes.cache.index(BY_SIZE, 2)) == 1
 
 
-async def test_a_function_that_gives_something_else_is_named() -> None:
-    """As one that raises."""
+async def test_projection_that_returns_a_wrong_type_is_named() -> None:
+    """It is reported like one that raises."""
     heard: list[events.ProjectionFailed] = []
     wrong = projection(TEAM, Size, lambda team: team.data)  # type: ignore[arg-type, return-value]  # what is tested
     shared = Informer(wrong, heard.append)  # type: ignore[arg-type]  # it hears nothing else
     shared.feed(chunk(team("ada", 5)))
-    assert "gave Team(" in str(heard[0].error)
-    assert "give a Size(...)" in str(heard[0].error)
+    assert "returned Team(" in str(heard[0].error)
+    assert "return a Size(...)" in str(heard[0].error)
 
 
 # --- declared and refused ----------------------------------------------------
@@ -222,17 +221,17 @@ async def test_a_function_that_gives_something_else_is_named() -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("Team", Size, size_of), "is of a type, not of 'Team'"),
-        ((SIZE, Size, size_of), "is of a type, not of <Projection"),
-        ((TEAM, "Size", size_of), "gives a message class, not 'Size'"),
+        (("Team", Size, size_of), "needs a type, not 'Team'"),
+        ((SIZE, Size, size_of), "needs a type, not <Projection"),
+        ((TEAM, "Size", size_of), "needs a message class, not 'Size'"),
         ((TEAM, Size, "size_of"), "must be a function, not 'size_of'"),
         ((TEAM, Size, size_of, "colour"), "metadata='colour' must be a list of keys"),
         ((TEAM, Size, size_of, 7), "metadata=7 must be a list of keys"),
         ((TEAM, Size, size_of, [], [7]), r"status=\[7\] must be a list of keys"),
     ],
 )
-def test_a_projection_declared_wrongly_is_refused(arguments: Any, says: str) -> None:
-    """With the right form."""
+def test_invalid_projection_declaration_is_refused(arguments: Any, says: str) -> None:
+    """The error shows a valid form."""
     of, payload, function, *keys = arguments
     named = dict(zip(("metadata", "status"), keys, strict=False))
     with pytest.raises(DeclarationError, match=says) as caught:
@@ -240,7 +239,7 @@ def test_a_projection_declared_wrongly_is_refused(arguments: Any, says: str) -> 
     assert "headway.projection(REPORT, ReportName" in str(caught.value)
 
 
-REFUSED = "a client (writes|deletes|reads) .*(<Projected Team ada as Size, to read only>|<Projection staff)"
+REFUSED = "expect(ed|s) a .*[Rr]esource.*(<Projected Team ada as Size, read-only>|<Projection staff)"
 CALLS: dict[str, Callable[[Client, Any], Any]] = {
     "write": lambda client, size: client.write(size),
     "apply": lambda client, size: client.apply(size),
@@ -253,8 +252,8 @@ CALLS: dict[str, Callable[[Client, Any], Any]] = {
 
 
 @pytest.mark.parametrize("call", CALLS)
-async def test_no_client_takes_a_part_for_the_whole(call: str) -> None:
-    """Neither to write it, nor to read by it; by its id and version it may be deleted."""
+async def test_client_refuses_a_projection_in_place_of_a_resource(call: str) -> None:
+    """It can neither be written nor read by; by its id and version it may be deleted."""
     app = headway.App("staff")
     app.registry.register(TEAM)
     async with headway.open_engine("memory:", app) as engine:
@@ -271,7 +270,7 @@ async def test_no_client_takes_a_part_for_the_whole(call: str) -> None:
 
 
 class SizesApp:
-    """Controllers that watch one projection, each managing a type of its own; those named whole watch it all."""
+    """Controllers that watch one projection, each managing a type of its own. Those in ``whole`` watch all of it."""
 
     def __init__(self, *names: str) -> None:
         self.app = headway.App("staff")
@@ -299,7 +298,7 @@ class SizesApp:
 
 
 async def test_controllers_with_the_same_projection_share_one_stream_and_one_copy(autojump_clock: MockClock) -> None:
-    """As those with the whole type do, which has a stream and a copy of its own."""
+    """Controllers of the whole type share another stream and copy."""
     sizes = SizesApp("one", "two", "whole", "whole2")
     channel = ScriptedChannel()
     async with headway.open_engine("memory:", sizes.app, report=events.ignore, wrap_channel=channel.over) as engine:
@@ -314,8 +313,8 @@ async def test_controllers_with_the_same_projection_share_one_stream_and_one_cop
     assert autojump_clock.current_time() < 60
 
 
-async def test_a_change_outside_of_it_reconciles_nothing(autojump_clock: MockClock) -> None:
-    """One inside does, and so does a deletion."""
+async def test_change_outside_the_projection_triggers_no_reconcile(autojump_clock: MockClock) -> None:
+    """A change inside it does, and so does a deletion."""
     sizes = SizesApp("one")
     async with headway.open_engine("memory:", sizes.app, report=events.ignore) as engine:
         whole = await engine.client.write(TEAM.new("ada", Team(members=["x"])))
@@ -335,10 +334,10 @@ async def test_a_change_outside_of_it_reconciles_nothing(autojump_clock: MockClo
     assert autojump_clock.current_time() < 60
 
 
-async def test_what_a_controller_writes_is_in_its_projection_when_the_call_has_returned(
+async def test_own_write_is_in_the_projection_when_the_call_returns(
     autojump_clock: MockClock,
 ) -> None:
-    """It writes the whole, and reads the part (C5)."""
+    """The controller writes the whole, and reads the projection (C5)."""
     app = headway.App("staff")
     app.registry.register(TEAM)
     read: list[int] = []
@@ -360,8 +359,8 @@ async def test_what_a_controller_writes_is_in_its_projection_when_the_call_has_r
     assert autojump_clock.current_time() < 60
 
 
-async def test_a_deletion_from_the_stores_history_is_mapped_as_the_projection(autojump_clock: MockClock) -> None:
-    """What was deleted while no engine was running reaches the mapper in the form that it knows."""
+async def test_deletion_from_history_is_mapped_as_the_projection(autojump_clock: MockClock) -> None:
+    """A deletion from before the engine started reaches the mapper in the form that it expects."""
     store = MemoryBackend()
     sizes = SizesApp("one")
     async with headway.open_engine(store, sizes.app, report=events.ignore) as engine:

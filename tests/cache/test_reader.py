@@ -1,4 +1,4 @@
-"""The read face: what it answers, what it refuses, and that nobody can change the cache by it (C9)."""
+"""The cache reader: its answers, its refusals, and the isolation of the cache from its users (C9)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def subscribed(
 
 
 def _ignore_failure(name: str, key: Key, error: BaseException) -> None:
-    """Nobody has to hear of it here."""
+    """Ignore the failure, which these tests don't check."""
 
 
 def reader_of(subscription: Subscription, type: ResourceType[Any] = TEAM) -> Cache:
@@ -56,7 +56,7 @@ def names(found: list[Resource[Any]]) -> list[str]:
 
 
 def rich(name: str, version: int) -> pb.Resource:
-    """A resource with something of everything that user code could change."""
+    """Return a resource with a value in every field that user code could mutate."""
     return stored(
         name,
         version,
@@ -69,7 +69,7 @@ def rich(name: str, version: int) -> pb.Resource:
 # --- refusals ----------------------------------------------------------------
 
 
-def test_a_type_that_isnt_declared_is_not_watched() -> None:
+def test_undeclared_type_raises_not_watched() -> None:
     """The error names the controller and the type."""
     reader = reader_of(subscribed())
     with pytest.raises(NotWatched, match=r"teams.*staff\.v1\.Account"):
@@ -78,25 +78,27 @@ def test_a_type_that_isnt_declared_is_not_watched() -> None:
         reader.list(ACCOUNT)
     with pytest.raises(NotWatched):
         reader.revision(ACCOUNT)
-    with pytest.raises(InvalidArgument, match=r"read by a type, as .*, not by 'Team'"):
+    with pytest.raises(InvalidArgument, match=r"read by a type, as .*, not 'Team'"):
         reader.list("Team")  # type: ignore[arg-type]  # what is tested
 
 
-def test_an_index_that_isnt_declared_is_not_watched() -> None:
-    """Nor is another one of the same name: what it would answer isn't what was asked for."""
+def test_undeclared_index_raises_not_watched() -> None:
+    """So does another index of the same name, whose answer would be a different one."""
     reader = reader_of(subscribed(indexes=(indexes.by(TEAM, "colour", lambda team: team.name),)))
-    with pytest.raises(NotWatched, match=r"no <Index name on staff.v1.Team>: give"):
+    with pytest.raises(NotWatched, match=r"doesn't declare <Index name on staff.v1.Team>: use"):
         reader.index(NAME, "red")
-    with pytest.raises(NotWatched, match=r"no <Index colour on staff.v1.Team>, but another one of that name"):
+    with pytest.raises(
+        NotWatched, match=r"doesn't declare <Index colour on staff.v1.Team>, but another one of that name"
+    ):
         reader.index_prefix(COLOUR, "")
     with pytest.raises(NotWatched):
         reader.index_parents(COLOUR, "")
-    with pytest.raises(InvalidArgument, match=r"by what headway.indexes.by\(...\) returned, not by 'colour'"):
+    with pytest.raises(InvalidArgument, match=r"needs what headway.indexes.by\(...\) returned, not 'colour'"):
         reader.index("colour", "red")  # type: ignore[arg-type]  # what is tested
 
 
-def test_a_cache_is_not_primed_before_its_run_opens_it_and_after_it_has_ended() -> None:
-    """Never an empty answer by accident (C1)."""
+def test_cache_raises_not_primed_before_and_after_its_run() -> None:
+    """It never gives an empty answer by accident (C1)."""
     reader = Cache("teams", TEAM, [ACCOUNT], [teams_of])
     for when in ("is not primed yet", "its run has ended"):
         assert not reader.primed
@@ -115,22 +117,22 @@ def test_a_cache_is_not_primed_before_its_run_opens_it_and_after_it_has_ended() 
         reader.close()
 
 
-def test_a_type_is_read_in_the_form_in_which_it_is_held() -> None:
-    """The whole type isn't in a cache that has a projection of it, nor the other way round."""
+def test_type_is_read_only_in_the_form_that_is_cached() -> None:
+    """A cache with a projection refuses the whole type, and the other way round."""
     names_only = projection(TEAM, Team, lambda _: Team())
     whole = reader_of(subscribed(stored("ada", 1)))
-    with pytest.raises(NotWatched, match=r"has <ResourceType staff.v1.Team> of it, not <Projection staff.v1.Team as"):
+    with pytest.raises(NotWatched, match=r"caches <ResourceType staff.v1.Team>, not <Projection staff.v1.Team as"):
         whole.get(names_only, "ada")
     shared = Informer(names_only, ignore)
     shared.feed(end(30))
     part = Cache("teams", names_only, [])
     part.open({TEAM.name: shared.subscribe([], _ignore_failure)})
-    with pytest.raises(NotWatched, match=r"has <Projection staff.v1.Team as Team> of it"):
+    with pytest.raises(NotWatched, match=r"caches <Projection staff.v1.Team as Team>"):
         part.list(TEAM)
     assert part.list(names_only) == []
 
 
-def test_an_id_of_another_type_is_refused() -> None:
+def test_id_of_another_type_is_refused() -> None:
     """It would find a resource that merely has the same name."""
     reader = reader_of(subscribed(stored("ada", 1)))
     with pytest.raises(InvalidArgument, match="Account"):
@@ -138,8 +140,8 @@ def test_an_id_of_another_type_is_refused() -> None:
 
 
 @pytest.mark.parametrize("read", [CacheReader.index, CacheReader.index_prefix, CacheReader.index_parents])
-def test_an_index_whose_function_raised_says_that_it_is_incomplete(read: Callable[..., object]) -> None:
-    """The answer might lack the resource, so there is none."""
+def test_index_whose_function_raised_raises_index_incomplete(read: Callable[..., object]) -> None:
+    """The answer might lack the resource."""
     raising = indexes.by(TEAM, "colour", lambda team: team.metadata["colour"])
     reader = reader_of(subscribed(stored("ada", 1), rich("grace", 2), indexes=(raising,)))
     with pytest.raises(IndexIncomplete, match=r"'colour' on staff.v1.Team lacks 1 resources .*/ada"):
@@ -147,25 +149,24 @@ def test_an_index_whose_function_raised_says_that_it_is_incomplete(read: Callabl
     assert reader.get(TEAM, "grace") is not None
 
 
-def test_what_no_value_can_be_is_refused() -> None:
-    """It isn't in the index for certain, and most likely meant otherwise."""
-    with pytest.raises(InvalidArgument, match=r"<Index name on staff.v1.Team> can't be asked for \['ada'\]"):
+def test_impossible_index_value_is_refused() -> None:
+    """The index can't hold it, so it is most likely a mistake."""
+    with pytest.raises(InvalidArgument, match=r"<Index name on staff.v1.Team> cannot be read with \['ada'\]"):
         reader_of(subscribed(indexes=(NAME,))).index(NAME, ["ada"])  # type: ignore[misc]  # what is tested
 
 
 @pytest.mark.parametrize("read", [CacheReader.index_prefix, CacheReader.index_parents])
 @pytest.mark.parametrize("given", [7, None, ["a"], ("a", 7)])
-def test_what_has_no_beginning_is_refused(read: Callable[..., object], given: object) -> None:
-    """Prefixes are texts, or tuples of texts."""
-    with pytest.raises(InvalidArgument, match="by a text or a tuple of texts"):
+def test_prefix_that_is_not_a_text_or_tuple_is_refused(read: Callable[..., object], given: object) -> None:
+    with pytest.raises(InvalidArgument, match="a prefix that is a text or a tuple of texts"):
         read(reader_of(subscribed(indexes=(NAME,))), NAME, given)
 
 
 # --- answers -----------------------------------------------------------------
 
 
-def test_a_resource_is_found_by_name_and_by_id() -> None:
-    """With a uid only that incarnation is."""
+def test_resource_is_found_by_name_and_by_id() -> None:
+    """An id with a uid finds that incarnation only."""
     reader = reader_of(subscribed(stored("ada", 1, uid="ada2")))
     found = reader.get(TEAM, "ada")
     assert found is not None
@@ -177,7 +178,7 @@ def test_a_resource_is_found_by_name_and_by_id() -> None:
     assert reader.get(TEAM, "ada", namespace="elsewhere") is None
 
 
-def test_a_resource_is_found_by_the_id_of_another_version_of_its_type() -> None:
+def test_resource_is_found_by_the_id_of_another_type_version() -> None:
     """All versions of a kind share their names."""
     newer: ResourceType[Team] = ResourceType("staff", "v2", "Team", Team)
     reader = reader_of(subscribed(stored("ada", 1)))
@@ -186,8 +187,8 @@ def test_a_resource_is_found_by_the_id_of_another_version_of_its_type() -> None:
         reader.get(TEAM, ACCOUNT.id("ada"))
 
 
-def test_a_list_is_in_order_and_can_be_narrowed() -> None:
-    """By partition, namespace and the beginning of the name."""
+def test_list_is_sorted_and_can_be_filtered() -> None:
+    """The filters are partition, namespace and name prefix."""
     elsewhere = TEAM.new("ada", namespace="apart").message()
     elsewhere.version = "3"
     reader = reader_of(subscribed(stored("grace", 1), stored("ada", 2), elsewhere))
@@ -197,8 +198,8 @@ def test_a_list_is_in_order_and_can_be_narrowed() -> None:
 
 
 @pytest.mark.parametrize("scope", [Scope.CLUSTER, Scope.PARTITION, Scope.NAMESPACE])
-def test_a_list_by_prefix_is_for_every_scope(scope: Scope) -> None:
-    """Units that a scope doesn't have stand in nobody's way."""
+def test_list_by_prefix_works_in_every_scope(scope: Scope) -> None:
+    """Tenancy units that a scope doesn't have filter nothing."""
     type: ResourceType[Team] = ResourceType("staff", "v1", "Crew", Team, scope=scope)
     there = [stored(name, 1, type=type) for name in ("web-1", "db-1", "web-2")]
     reader = reader_of(subscribed(*there, type=type), type)
@@ -207,15 +208,14 @@ def test_a_list_by_prefix_is_for_every_scope(scope: Scope) -> None:
     assert len(reader.list(type)) == 3
 
 
-def test_an_index_is_asked_by_value() -> None:
-    """In order of key."""
+def test_index_lookup_by_value_is_sorted_by_key() -> None:
     reader = reader_of(subscribed(team("b", "x", "xy"), team("a", "x"), indexes=(MEMBERS,)))
     assert names(reader.index(MEMBERS, "x")) == ["a", "b"]
     assert names(reader.index(MEMBERS, "nobody")) == []
 
 
-def test_an_index_is_asked_by_prefix_in_order_of_the_values() -> None:
-    """Then of the keys; a resource that has several such values comes once, at its first."""
+def test_index_lookup_by_prefix_is_sorted_by_value() -> None:
+    """Then by key. A resource with several matching values comes once, at its first."""
     teams = [team("c", "ab"), team("a", "b", "ac"), team("b", "aa", "ad"), team("d", "ab"), team("e", "c")]
     reader = reader_of(subscribed(*teams, indexes=(MEMBERS,)))
     assert names(reader.index_prefix(MEMBERS, "a")) == ["b", "c", "d", "a"]
@@ -223,16 +223,16 @@ def test_an_index_is_asked_by_prefix_in_order_of_the_values() -> None:
     assert names(reader.index_prefix(MEMBERS, "x")) == []
 
 
-def test_an_index_is_asked_for_parents_the_shortest_first() -> None:
-    """Those whose value is a beginning of what is asked for, the empty one and the whole included."""
+def test_index_parents_come_shortest_first() -> None:
+    """Parents are the resources whose value is a prefix of the argument, the empty and the whole one included."""
     teams = [team("c", "ab"), team("a", "abc"), team("b", ""), team("d", "abcd"), team("e", "b"), team("f", "ab")]
     reader = reader_of(subscribed(*teams, indexes=(MEMBERS,)))
     assert names(reader.index_parents(MEMBERS, "abc")) == ["b", "c", "f", "a"]
     assert names(reader.index_parents(MEMBERS, "")) == ["b"]
 
 
-def test_paths_begin_by_whole_parts() -> None:
-    """For prefixes and for parents."""
+def test_path_prefixes_match_whole_parts() -> None:
+    """This holds for prefixes and for parents."""
     teams = [team("c", "root", "x"), team("a", "root"), team("b", "root", "xy"), team("d")]
     reader = reader_of(subscribed(*teams, indexes=(MEMBERS_PATH,)))
     assert names(reader.index_prefix(MEMBERS_PATH, ("root", "x"))) == ["c"]
@@ -240,8 +240,8 @@ def test_paths_begin_by_whole_parts() -> None:
     assert names(reader.index_parents(MEMBERS_PATH, ("root", "xy", "z"))) == ["d", "a", "b"]
 
 
-def test_a_query_is_asked_with_its_arguments() -> None:
-    """It reads the cache that it is asked of; one that isn't declared is refused."""
+def test_query_runs_on_the_cache_with_its_arguments() -> None:
+    """An undeclared query is refused."""
     reader = reader_of(subscribed(team("b", "x"), team("a", "x"), indexes=(MEMBERS,)))
     assert reader.query(teams_of, "x") == ["a", "b"]
     assert reader.query(teams_of, member="x", besides="a") == ["b"]
@@ -251,16 +251,15 @@ def test_a_query_is_asked_with_its_arguments() -> None:
 
 
 @pytest.mark.parametrize("needs", [("TEAM",), (teams_of,), (None,)])
-def test_a_query_needs_types_and_indexes(needs: Any) -> None:
-    """Such as those that controllers have."""
+def test_query_checks_its_required_types_and_indexes(needs: Any) -> None:
     with pytest.raises(DeclarationError, match="needs types and indexes"):
         query(*needs)
     with pytest.raises(DeclarationError, match="must be a function, not None"):
         query(TEAM)(None)  # type: ignore[arg-type]  # what is tested
 
 
-def test_what_an_incarnation_owns_is_found_without_an_index_of_ones_own() -> None:
-    """By its uid, for every watched type; an owner that was never stored owns nothing that could be told."""
+def test_owned_resources_are_found_without_a_declared_index() -> None:
+    """The lookup is by uid, for every watched type. An owner without a uid was never stored and is refused."""
     boss = ACCOUNT.view(stored("boss", 1, type=ACCOUNT, uid="boss7"))
     there = [team("b", owner=boss.id), team("a", owner=boss.id), team("c", owner=ACCOUNT.id("boss", uid="boss6"))]
     reader = reader_of(subscribed(*there, indexes=(indexes.by_owner(TEAM, name="headway.owner"),)))
@@ -274,8 +273,8 @@ def test_what_an_incarnation_owns_is_found_without_an_index_of_ones_own() -> Non
 # --- waiting until primed ----------------------------------------------------
 
 
-async def test_who_waits_is_let_through_when_the_run_is_primed(nursery: trio.Nursery) -> None:
-    """And afterwards at once."""
+async def test_wait_primed_returns_once_the_run_is_primed(nursery: trio.Nursery) -> None:
+    """Later calls return at once."""
     reader = Cache("teams", TEAM, [])
     reader.begin_priming()
     seen: list[list[Resource[Team]]] = []
@@ -294,10 +293,13 @@ async def test_who_waits_is_let_through_when_the_run_is_primed(nursery: trio.Nur
         await reader.wait_primed()
 
 
-async def test_nobody_waits_for_what_wont_come(nursery: trio.Nursery) -> None:
-    """In an initialiser, which would wait for itself, and when the run has ended before it was primed."""
+async def test_wait_primed_raises_if_priming_cannot_happen(nursery: trio.Nursery) -> None:
+    """That is so in an initialiser, which would wait for itself, and in a run that ended before it was primed."""
     reader = Cache("teams", TEAM, [])
-    with pytest.raises(NotPrimed, match=r"an initialiser runs before it, and reads by rt.client"), trio.fail_after(30):
+    with (
+        pytest.raises(NotPrimed, match=r"an initialiser runs before it is primed, and reads with rt.client"),
+        trio.fail_after(30),
+    ):
         await reader.wait_primed()
     reader.begin_priming()
     told: list[str] = []
@@ -317,8 +319,8 @@ async def test_nobody_waits_for_what_wont_come(nursery: trio.Nursery) -> None:
 # --- the revision ------------------------------------------------------------
 
 
-def test_the_revision_is_the_frontier() -> None:
-    """Up to there the cache of the type is complete."""
+def test_revision_is_the_frontier() -> None:
+    """Up to it the cache of the type is complete."""
     assert reader_of(subscribed()).revision(TEAM) == 30
 
 
@@ -326,8 +328,8 @@ def test_the_revision_is_the_frontier() -> None:
 
 
 @pytest.mark.parametrize("how", ["get", "list", "index", "index_prefix", "index_parents"])
-def test_what_is_returned_may_be_changed_freely(how: str) -> None:
-    """Metadata, status and data are the reader's own; the cache, and the next reader, see nothing of it."""
+def test_returned_resource_may_be_mutated(how: str) -> None:
+    """Metadata, status and data are the reader's own; the cache and other readers stay unchanged."""
     subscription = subscribed(rich("ada", 1), indexes=(NAME,))
     reader = reader_of(subscription)
 

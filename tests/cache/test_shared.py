@@ -1,4 +1,4 @@
-"""The shared store of a type: how runs wait for it, join it, hear of changes and learn that it is void."""
+"""The informer of a type: how runs wait for it, subscribe to it, receive its changes, and see it invalidated."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ADA = key("ada")
 
 
 def _ignore_failure(name: str, key: Key, error: BaseException) -> None:
-    """Nobody has to hear of it here."""
+    """Ignore the failure, which these tests don't check."""
 
 
 def subscribe(shared: Informer) -> Subscription:
@@ -39,7 +39,7 @@ def subscribe(shared: Informer) -> Subscription:
 
 @pytest.fixture
 def shared() -> Informer:
-    """Primed at 10 with ada at 5."""
+    """Return an informer primed at 10 with ada at 5."""
     shared = Informer(TEAM, ignore)
     shared.feed(chunk(stored("ada", 5)))
     shared.feed(end(10))
@@ -47,7 +47,7 @@ def shared() -> Informer:
 
 
 async def returned_at_once(subscription: Subscription) -> list[Applied]:
-    """What `next` gives; it must have something to give."""
+    """Return the result of `next`, which must not wait."""
     with trio.fail_after(30):
         return await subscription.next()
 
@@ -55,8 +55,8 @@ async def returned_at_once(subscription: Subscription) -> list[Applied]:
 # --- joining and hearing -----------------------------------------------------
 
 
-async def test_a_subscription_begins_with_what_is_held(shared: Informer) -> None:
-    """Its indexes are built over it; its feed has only what comes after."""
+async def test_subscription_starts_from_the_present_state(shared: Informer) -> None:
+    """Its indexes cover that state; its feed has only later changes."""
     shared.feed(changes(put(stored("grace", 11))))
     subscription = subscribe(shared)
     assert set(subscription.tables["name"].keys("grace")) == {key("grace")}
@@ -65,15 +65,15 @@ async def test_a_subscription_begins_with_what_is_held(shared: Informer) -> None
     assert await returned_at_once(subscription) == [Applied(ADA, old, new, 12)]
 
 
-async def test_indexes_change_in_the_same_step_as_the_store(shared: Informer) -> None:
-    """Before anybody has taken the feed."""
+async def test_indexes_are_updated_in_the_same_step_as_the_store(shared: Informer) -> None:
+    """They don't wait until a subscriber takes its feed."""
     subscription = subscribe(shared)
     shared.feed(changes(put(stored("grace", 11))))
     assert set(subscription.tables["name"].keys("grace")) == {key("grace")}
 
 
-async def test_every_subscription_hears_every_change(shared: Informer) -> None:
-    """Each takes them at its own pace; one that has left hears nothing."""
+async def test_every_subscription_receives_every_change(shared: Informer) -> None:
+    """Each reads at its own pace; a former subscriber receives nothing."""
     first, second, left = subscribe(shared), subscribe(shared), subscribe(shared)
     left.close()
     left.close()
@@ -87,16 +87,16 @@ async def test_every_subscription_hears_every_change(shared: Informer) -> None:
     assert set(left.tables["name"].values()) == {"ada"}
 
 
-async def test_a_reply_is_heard_as_a_change_is(shared: Informer) -> None:
-    """It is mapped as an event is, and held before the call returns."""
+async def test_reply_is_delivered_like_a_change(shared: Informer) -> None:
+    """The cache holds it before the call returns."""
     subscription = subscribe(shared)
     shared.reply(ADA, stored("ada", 12), at(12))
     assert versions(shared.gate.entries) == {"ada": 12}
     assert [each.revision for each in await returned_at_once(subscription)] == [12]
 
 
-async def test_an_overtaken_change_is_heard_and_not_indexed(shared: Informer) -> None:
-    """It is there for mapping alone."""
+async def test_overtaken_change_is_delivered_but_not_indexed(shared: Informer) -> None:
+    """It is delivered for mapping alone."""
     subscription = subscribe(shared)
     shared.reply(ADA, stored("ada", 12), at(12))
     shared.feed(changes(put(stored("ada", 11, metadata={"theirs": "yes"}))))
@@ -107,15 +107,14 @@ async def test_an_overtaken_change_is_heard_and_not_indexed(shared: Informer) ->
     assert [each.revision for each in await returned_at_once(subscription)] == [13]
 
 
-async def test_a_frontier_that_moves_wakes_with_nothing_applied(shared: Informer) -> None:
+async def test_frontier_move_alone_wakes_a_subscriber(shared: Informer) -> None:
     """Another type's changes may have waited for it."""
     subscription = subscribe(shared)
     shared.feed(bookmark(15))
     assert await returned_at_once(subscription) == []
 
 
-async def test_next_waits_until_something_comes(shared: Informer, nursery: trio.Nursery) -> None:
-    """And again after each time."""
+async def test_next_waits_for_the_next_delivery(shared: Informer, nursery: trio.Nursery) -> None:
     subscription = subscribe(shared)
     heard: list[int] = []
 
@@ -133,8 +132,8 @@ async def test_next_waits_until_something_comes(shared: Informer, nursery: trio.
     nursery.cancel_scope.cancel()
 
 
-async def test_a_cancelled_next_has_taken_nothing(shared: Informer) -> None:
-    """The changes are there for the next call."""
+async def test_canceled_next_takes_nothing(shared: Informer) -> None:
+    """The changes stay for the next call."""
     subscription = subscribe(shared)
     shared.feed(changes(put(stored("ada", 11))))
     with trio.CancelScope() as scope:
@@ -147,8 +146,8 @@ async def test_a_cancelled_next_has_taken_nothing(shared: Informer) -> None:
 # --- waiting for completeness ------------------------------------------------
 
 
-async def test_waiting_ends_when_primed_and_complete(nursery: trio.Nursery) -> None:
-    """After a snapshot below the revision it waits on, until the frontier has got there."""
+async def test_wait_ends_when_primed_and_complete_up_to_the_revision(nursery: trio.Nursery) -> None:
+    """After a snapshot below the revision it continues until the frontier has arrived there."""
     shared = Informer(TEAM, ignore)
     reached: list[int] = []
 
@@ -165,7 +164,7 @@ async def test_waiting_ends_when_primed_and_complete(nursery: trio.Nursery) -> N
     assert reached == [13]
 
 
-async def test_waiting_for_revision_zero_waits_for_the_snapshot(nursery: trio.Nursery) -> None:
+async def test_wait_for_revision_zero_waits_for_the_snapshot(nursery: trio.Nursery) -> None:
     """An empty cache is not a primed one (C1)."""
     shared = Informer(TEAM, ignore)
     nursery.start_soon(shared.wait_complete, 0)
@@ -177,8 +176,8 @@ async def test_waiting_for_revision_zero_waits_for_the_snapshot(nursery: trio.Nu
     assert len(nursery.child_tasks) == 0
 
 
-async def test_a_feed_that_nobody_takes_is_given_up_when_it_is_long(shared: Informer) -> None:
-    """A controller that can't start costs a bounded amount of memory; one that runs loses nothing."""
+async def test_unread_feed_is_dropped_when_too_long(shared: Informer) -> None:
+    """A controller that can't start uses bounded memory; a running one loses nothing."""
     running, ended = subscribe(shared), subscribe(shared)
     ended.linger()
     change = Applied(("default", "default", "ada"), None, None, 1)
@@ -196,8 +195,8 @@ async def test_a_feed_that_nobody_takes_is_given_up_when_it_is_long(shared: Info
 # --- void data ---------------------------------------------------------------
 
 
-async def test_another_store_ends_every_subscription_and_begins_anew(shared: Informer) -> None:
-    """What a run still holds stays as it was; who comes later waits for the new store."""
+async def test_replaced_store_ends_every_subscription_and_starts_over(shared: Informer) -> None:
+    """The caches of present runs stay as they were; new subscribers wait for the new store."""
     subscription = subscribe(shared)
     shared.distrust()
     shared.void(StoreChanged("replaced"), replaced=True)
@@ -213,8 +212,8 @@ async def test_another_store_ends_every_subscription_and_begins_anew(shared: Inf
     assert shared.store_id == OTHER_STORE
 
 
-async def test_who_waits_while_the_store_is_replaced_is_told(nursery: trio.Nursery) -> None:
-    """A starting revision of one store says nothing of another."""
+async def test_waiters_raise_when_the_store_is_replaced(nursery: trio.Nursery) -> None:
+    """A starting revision of one store means nothing in another."""
     shared = Informer(TEAM, ignore)
     told: list[str] = []
 
@@ -230,8 +229,8 @@ async def test_who_waits_while_the_store_is_replaced_is_told(nursery: trio.Nurse
     assert told == ["changed"]
 
 
-async def test_a_store_that_went_back_stays_void(shared: Informer) -> None:
-    """Neither who runs nor who starts sees its data, also when it stands where it stood: that is another history."""
+async def test_rolled_back_store_stays_invalid(shared: Informer) -> None:
+    """Neither present nor new subscribers see its data, even at the former revision: its history is another one."""
     subscription = subscribe(shared)
     shared.void(StoreRolledBack("back"), replaced=False)
     assert shared.went_back
@@ -245,8 +244,8 @@ async def test_a_store_that_went_back_stays_void(shared: Informer) -> None:
             shared.check()
 
 
-async def test_a_store_that_went_back_and_is_replaced_is_void_no_more() -> None:
-    """Another id is the other way to mend it."""
+async def test_rolled_back_store_is_valid_again_once_replaced() -> None:
+    """A new store id is the other way to recover."""
     shared = Informer(TEAM, ignore)
     shared.interrupted("away")
     shared.void(StoreRolledBack("back"), replaced=False)
@@ -262,8 +261,8 @@ async def test_a_store_that_went_back_and_is_replaced_is_void_no_more() -> None:
 # --- as a sink ---------------------------------------------------------------
 
 
-async def test_a_stream_goes_on_after_the_frontier_once_primed(shared: Informer) -> None:
-    """Never after what a reply told."""
+async def test_stream_resumes_after_the_frontier_once_primed(shared: Informer) -> None:
+    """It never resumes after the revision of a reply."""
     assert Informer(TEAM, ignore).resume_after is None
     shared.reply(ADA, stored("ada", 20), at(20))
     shared.feed(changes(put(stored("grace", 11))))
@@ -273,8 +272,8 @@ async def test_a_stream_goes_on_after_the_frontier_once_primed(shared: Informer)
     assert shared.resume_after == Position(STORE, "opened-first", 12, "v1,v2")
 
 
-async def test_distrust_ends_with_a_snapshot_that_was_applied(shared: Informer) -> None:
-    """One from below the frontier, and a bookmark, mend nothing."""
+async def test_distrust_ends_only_with_an_applied_snapshot(shared: Informer) -> None:
+    """A snapshot from below the frontier and a bookmark don't end it."""
     shared.distrust()
     for item in (end(9), bookmark(12)):
         shared.feed(item)
@@ -285,8 +284,7 @@ async def test_distrust_ends_with_a_snapshot_that_was_applied(shared: Informer) 
     assert shared.resume_after == at(12)
 
 
-async def test_what_was_refused_is_reported() -> None:
-    """With how many there have been."""
+async def test_refused_changes_are_reported_with_their_count() -> None:
     heard: list[object] = []
     shared = Informer(TEAM, heard.append)
     shared.feed(end(10))
@@ -296,16 +294,16 @@ async def test_what_was_refused_is_reported() -> None:
     assert heard == [StaleRefused(TEAM.name, "Changes", 1), StaleRefused(TEAM.name, "EndOfSnapshot", 2)]
 
 
-async def test_a_new_stream_forgets_half_a_snapshot(shared: Informer) -> None:
-    """See the gate's rule of the same name."""
+async def test_new_stream_forgets_a_partial_snapshot(shared: Informer) -> None:
+    """The type store has a test of the same rule."""
     shared.feed(chunk(stored("mary", 7)))
     shared.restart()
     shared.feed(end(12))
     assert versions(shared.gate.entries) == {}
 
 
-def test_a_false_bookmark_is_found_by_what_another_stream_tells_late() -> None:
-    """The stream that had told it broke before what it hid came; then only a snapshot at its revision is trusted."""
+def test_false_bookmark_is_found_by_a_late_change_of_another_stream() -> None:
+    """The first stream broke before the hidden change came; only a snapshot at its revision restores trust."""
     told: list[object] = []
     shared = Informer(TEAM, told.append)
     shared.feed(chunk(stored("ada", 5)))

@@ -1,4 +1,4 @@
-"""The grammar of a stream, rule by rule."""
+"""The grammar of a watch stream, rule by rule."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.helpers.resources import (
 
 
 def live(revision: int = 10) -> StreamMachine:
-    """A stream past its snapshot."""
+    """Return a stream past its snapshot."""
     machine = StreamMachine()
     machine.feed(end(revision))
     return machine
@@ -35,8 +35,8 @@ def one(revision: int, name: str = "ada", *, more: bool = False) -> StreamItem:
 # --- rule 1: order -----------------------------------------------------------
 
 
-def test_a_stream_is_a_snapshot_its_end_and_what_follows() -> None:
-    """Every item is handed on as it is, and `told` says up to where everything is told."""
+def test_stream_is_a_snapshot_its_end_and_changes() -> None:
+    """Each item is passed on unchanged, and `told` is the revision up to which the stream is complete."""
     machine = StreamMachine()
     told = []
     for item in (chunk(stored("ada", 5)), chunk(stored("grace", 6)), end(10), one(11), bookmark(15), one(16)):
@@ -45,16 +45,16 @@ def test_a_stream_is_a_snapshot_its_end_and_what_follows() -> None:
     assert told == [0, 0, 10, 11, 15, 16]
 
 
-def test_a_stream_resumes_where_it_was_asked_to() -> None:
-    """Its first word is a bookmark that says so."""
+def test_stream_resumes_at_the_requested_position() -> None:
+    """Its first item is a bookmark that confirms it."""
     machine = StreamMachine(STORE, at(10))
     assert machine.feed(bookmark(10, resumed=True)) == bookmark(10, resumed=True)
     assert machine.told == 10
     assert machine.feed(one(11)) == one(11)
 
 
-def test_a_stream_asked_to_resume_may_begin_with_a_snapshot() -> None:
-    """A server that can't resume, or doesn't know how, tells everything."""
+def test_stream_asked_to_resume_may_begin_with_a_snapshot() -> None:
+    """A server that can't resume sends everything."""
     machine = StreamMachine(STORE, at(10))
     for item in (chunk(stored("ada", 5)), end(9), one(10)):
         assert machine.feed(item) == item
@@ -73,8 +73,8 @@ def test_a_stream_asked_to_resume_may_begin_with_a_snapshot() -> None:
         [end(10), end(11)],
     ],
 )
-def test_any_other_order_is_broken(asked: Position | None, items: list[StreamItem]) -> None:
-    """What came before the item out of order is handed on, it is not."""
+def test_any_other_order_breaks_the_grammar(asked: Position | None, items: list[StreamItem]) -> None:
+    """The items before the one out of order are passed on; that one is not."""
     machine = StreamMachine(STORE, asked)
     for item in items[:-1]:
         machine.feed(item)
@@ -82,14 +82,14 @@ def test_any_other_order_is_broken(asked: Position | None, items: list[StreamIte
         machine.feed(items[-1])
 
 
-def test_a_stream_that_was_not_asked_to_resume_doesnt() -> None:
-    """Everything before would be missing."""
+def test_unrequested_resumption_breaks_the_grammar() -> None:
+    """All earlier changes would be missing."""
     with pytest.raises(StreamBroken):
         StreamMachine(STORE).feed(bookmark(10, resumed=True))
 
 
-def test_a_resumed_stream_has_no_snapshot() -> None:
-    """It is live from its first word on."""
+def test_resumed_stream_has_no_snapshot() -> None:
+    """It is live from its first item on."""
     for item in (chunk(), end(12)):
         machine = StreamMachine(STORE, at(10))
         machine.feed(bookmark(10, resumed=True))
@@ -100,8 +100,8 @@ def test_a_resumed_stream_has_no_snapshot() -> None:
 # --- rule 2: whole commits ---------------------------------------------------
 
 
-def test_a_commit_is_handed_on_when_it_is_whole() -> None:
-    """Until then nothing of it is, and `told` doesn't count it."""
+def test_commit_is_passed_on_once_complete() -> None:
+    """Until then `told` doesn't count it."""
     machine = live()
     first, second, third = (put(stored(name, 11), more=name != "c") for name in ("a", "b", "c"))
     assert machine.feed(changes(first)) is None
@@ -111,7 +111,7 @@ def test_a_commit_is_handed_on_when_it_is_whole() -> None:
     assert machine.told == 11
 
 
-def test_whole_commits_before_a_part_of_one_are_handed_on() -> None:
+def test_complete_commits_before_a_partial_one_are_passed_on() -> None:
     """The part is kept, and joined to the rest."""
     machine = live()
     whole, part, rest = put(stored("a", 11)), put(stored("b", 12), more=True), removed(stored("c", 3), 12)
@@ -122,8 +122,8 @@ def test_whole_commits_before_a_part_of_one_are_handed_on() -> None:
     assert machine.told == 13
 
 
-def test_a_bookmark_in_the_middle_of_a_commit_is_broken() -> None:
-    """It would say that the half is all."""
+def test_bookmark_within_a_commit_breaks_the_grammar() -> None:
+    """It would claim that the commit is complete."""
     machine = live()
     machine.feed(one(11, more=True))
     with pytest.raises(StreamBroken):
@@ -132,8 +132,8 @@ def test_a_bookmark_in_the_middle_of_a_commit_is_broken() -> None:
 
 @pytest.mark.parametrize("revision", [10, 12])
 @pytest.mark.parametrize("apart", [False, True])
-def test_another_commit_in_the_middle_of_one_is_broken(revision: int, apart: bool) -> None:
-    """Something of the first would be missing, in one item or in two."""
+def test_commit_within_another_one_breaks_the_grammar(revision: int, apart: bool) -> None:
+    """A part of the first would be missing. This holds in one item and across two."""
     machine = live(9)
     half, other = put(stored("a", 11), more=True), put(stored("b", revision))
     if apart:
@@ -146,32 +146,32 @@ def test_another_commit_in_the_middle_of_one_is_broken(revision: int, apart: boo
 
 
 @pytest.mark.parametrize("revision", [14, 15])
-def test_a_change_at_or_below_a_bookmark_proves_it_false(revision: int) -> None:
-    """The stream had said that everything up to there was told."""
+def test_change_at_or_below_a_bookmark_proves_it_false(revision: int) -> None:
+    """The bookmark had claimed that the stream was complete up to there."""
     machine = live()
     machine.feed(bookmark(15))
     with pytest.raises(FalseBookmark):
         machine.feed(one(revision))
 
 
-def test_a_change_anywhere_in_an_item_proves_a_bookmark_false() -> None:
-    """Also behind one that is above it."""
+def test_change_anywhere_in_an_item_proves_a_bookmark_false() -> None:
+    """It may also follow a change above the bookmark."""
     machine = live()
     machine.feed(bookmark(15))
     with pytest.raises(FalseBookmark):
         machine.feed(changes(put(stored("a", 16)), put(stored("b", 14))))
 
 
-def test_a_change_at_the_place_of_resumption_proves_it_false() -> None:
-    """What a resumed stream was asked after is told by definition."""
+def test_change_at_the_resume_position_proves_the_bookmark_false() -> None:
+    """The stream was to begin after that position."""
     machine = StreamMachine(STORE, at(10))
     machine.feed(bookmark(10, resumed=True))
     with pytest.raises(FalseBookmark):
         machine.feed(one(10))
 
 
-def test_a_bookmark_that_falls_takes_nothing_back() -> None:
-    """The highest one stands."""
+def test_lower_bookmark_is_ignored() -> None:
+    """The highest one counts."""
     machine = live()
     machine.feed(bookmark(15))
     machine.feed(bookmark(12))
@@ -180,8 +180,8 @@ def test_a_bookmark_that_falls_takes_nothing_back() -> None:
         machine.feed(one(13))
 
 
-def test_a_change_at_or_below_the_snapshots_end_is_merely_late() -> None:
-    """It is handed on; whoever holds the data refuses it."""
+def test_change_at_or_below_the_snapshots_end_is_passed_on() -> None:
+    """It is only late; the type store refuses it."""
     machine = live(10)
     assert machine.feed(one(9)) == one(9)
     assert machine.told == 10
@@ -190,30 +190,30 @@ def test_a_change_at_or_below_the_snapshots_end_is_merely_late() -> None:
 # --- rules 4 and 5: positions ------------------------------------------------
 
 
-def test_a_stream_of_another_store_than_expected_is_named() -> None:
-    """By its snapshot's end, and by its first bookmark."""
+def test_stream_of_an_unexpected_store_raises_store_changed() -> None:
+    """Its snapshot's end or its first bookmark reveals the store."""
     with pytest.raises(StoreChanged):
         StreamMachine(STORE).feed(end(10, OTHER_STORE))
     with pytest.raises(StoreChanged):
         StreamMachine(STORE, at(10)).feed(bookmark(10, resumed=True, store_id=OTHER_STORE))
 
 
-def test_a_stream_stays_of_the_store_that_it_began_with() -> None:
-    """Also where nobody expected one."""
+def test_stream_that_changes_its_store_raises_store_changed() -> None:
+    """This holds also if no store was expected."""
     machine = live()
     with pytest.raises(StoreChanged):
         machine.feed(bookmark(11, store_id=OTHER_STORE))
 
 
 @pytest.mark.parametrize("revision", [9, 11])
-def test_a_stream_that_resumes_elsewhere_is_broken(revision: int) -> None:
-    """Past the place asked for changes would be missing; before it the server is confused."""
+def test_resumption_at_another_position_breaks_the_grammar(revision: int) -> None:
+    """Past the requested position changes would be missing; before it the server is confused."""
     with pytest.raises(StreamBroken):
         StreamMachine(STORE, at(10)).feed(bookmark(revision, resumed=True))
 
 
 @pytest.mark.parametrize("position", [Position("", "x", 3), Position("s", "", 0)])
-def test_a_stream_without_positions_is_broken(position: Position) -> None:
-    """Its server is one of the origin's, which can't say how far it has told."""
+def test_stream_without_positions_breaks_the_grammar(position: Position) -> None:
+    """Its server is Consul's, which can't say how far a stream has come."""
     with pytest.raises(StreamBroken, match="not a Headway server"):
         StreamMachine().feed(end(position.revision, position.store_id, position.session))

@@ -1,4 +1,4 @@
-"""Views of several types at one revision, case by case; `tests/stateful/test_view.py` has them at random."""
+"""Views of several types at one revision, case by case. `tests/stateful/test_view.py` tests them at random."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ def painted(name: str, version: int, colour: str = "red") -> pb.Resource:
 
 
 def _ignore_failure(name: str, key: Key, error: BaseException) -> None:
-    """Nobody has to hear of it here."""
+    """Ignore the failure, which these tests don't check."""
 
 
 class Two:
-    """A cache of two types, both primed at 10 with ada, and accounts told up to ``accounts_at``."""
+    """A cache of two types, both primed at 10 with ada, in which accounts are complete up to ``accounts_at``."""
 
     def __init__(self, *, colour: str = "red", accounts_at: int = 10) -> None:
         self.teams, self.accounts = Informer(TEAM, ignore), Informer(ACCOUNT, ignore)
@@ -65,8 +65,8 @@ class Two:
         )
 
 
-async def test_a_view_stays_as_it_is_while_the_cache_goes_on() -> None:
-    """Reads, queries and the revision; the cache itself has moved on meanwhile."""
+async def test_view_is_unchanged_while_the_cache_advances() -> None:
+    """This holds for reads, queries and the revision."""
     two = Two()
     async with two.cache.view(TEAM, ACCOUNT) as view:
         two.teams.feed(changes(put(painted("ada", 11)), put(painted("grace", 12))))
@@ -81,8 +81,8 @@ async def test_a_view_stays_as_it_is_while_the_cache_goes_on() -> None:
         assert two.cache.get(ACCOUNT, "ada") is None
 
 
-async def test_opening_waits_for_the_type_that_lags(nursery: trio.Nursery) -> None:
-    """What goes beyond the revision meanwhile, of the type that was ahead, is kept out."""
+async def test_opening_a_view_waits_for_the_lagging_type(nursery: trio.Nursery) -> None:
+    """Changes of the other type beyond the view's revision are kept out of the view."""
     two = Two()
     two.teams.feed(changes(put(painted("ada", 12))))
     view = await opened_after(
@@ -99,7 +99,7 @@ async def test_opening_waits_for_the_type_that_lags(nursery: trio.Nursery) -> No
 
 
 async def opened_after(two: Two, nursery: trio.Nursery, *steps: Callable[[], object]) -> View:
-    """A view of both types: nothing but the last of the steps lets it open. It stays open."""
+    """Return a view of both types, which only the last of the steps lets open. It stays open."""
     opened: list[View] = []
 
     async def look() -> None:
@@ -116,8 +116,8 @@ async def opened_after(two: Two, nursery: trio.Nursery, *steps: Callable[[], obj
     return opened[0]
 
 
-async def test_a_view_has_the_controllers_own_writes_and_waits_for_all_before_them(nursery: trio.Nursery) -> None:
-    """They were in the cache when it was asked for. What others had written before them belongs to it too."""
+async def test_view_includes_own_writes_and_waits_for_all_earlier_ones(nursery: trio.Nursery) -> None:
+    """Own writes were in the cache when the view was requested. Earlier writes of others belong to it, too."""
     two = Two()
     two.teams.reply(key("ada"), painted("ada", 12), at(12))
     view = await opened_after(
@@ -130,8 +130,8 @@ async def test_a_view_has_the_controllers_own_writes_and_waits_for_all_before_th
     nursery.cancel_scope.cancel()
 
 
-async def test_a_servers_lie_that_is_mended_doesnt_change_a_view() -> None:
-    """A snapshot shows what a false bookmark had hidden: it says an older revision than the view's."""
+async def test_repair_of_a_false_bookmark_does_not_change_a_view() -> None:
+    """A snapshot shows a hidden change whose revision is older than the view's."""
     two = Two()
     async with two.cache.view(TEAM) as view:
         two.teams.feed(chunk(painted("ada", 7), painted("grace", 8)))
@@ -141,8 +141,8 @@ async def test_a_servers_lie_that_is_mended_doesnt_change_a_view() -> None:
 
 
 @pytest.mark.parametrize(("before", "after", "complete"), [("red", "", True), ("", "red", False)])
-async def test_a_view_of_an_index_is_as_complete_as_it_was(before: str, after: str, complete: bool) -> None:
-    """A function that raises for what came later lacks nothing in it; one that raised for what was there still does."""
+async def test_view_of_an_index_stays_as_complete_as_it_was(before: str, after: str, complete: bool) -> None:
+    """A later failure of the index function doesn't affect it; a failure from before the view still does."""
     two = Two(colour=before)
     async with two.cache.view(TEAM) as view:
         two.teams.feed(changes(put(painted("ada", 11, after))))
@@ -154,8 +154,8 @@ async def test_a_view_of_an_index_is_as_complete_as_it_was(before: str, after: s
                     reader.index(COLOUR, "red")
 
 
-async def test_a_view_has_the_types_that_it_was_opened_with() -> None:
-    """At least one; all of them the controller's own."""
+async def test_view_covers_only_the_requested_types() -> None:
+    """It needs at least one, and all must be the controller's own."""
     two = Two()
     async with two.cache.view(TEAM) as view:
         with pytest.raises(NotWatched, match=r"opened without staff.v1.Account"):
@@ -168,8 +168,8 @@ async def test_a_view_has_the_types_that_it_was_opened_with() -> None:
         await AsyncExitStack().enter_async_context(Cache("teams", TEAM, []).view(TEAM))
 
 
-async def test_what_a_reply_has_overtaken_is_in_a_view_that_waited_for_it(nursery: trio.Nursery) -> None:
-    """The cache never holds it; at the revision of the view it was there."""
+async def test_state_overtaken_by_a_reply_is_in_a_view_that_waited_for_it(nursery: trio.Nursery) -> None:
+    """The cache never holds that state, but the store had it at the view's revision."""
     two = Two(accounts_at=14)
     view = await opened_after(
         two,
@@ -186,8 +186,8 @@ async def test_what_a_reply_has_overtaken_is_in_a_view_that_waited_for_it(nurser
     nursery.cancel_scope.cancel()
 
 
-async def test_what_an_own_write_has_overwritten_before_the_view_is_not_in_it(nursery: trio.Nursery) -> None:
-    """However late the stream tells of it; also where the reply itself comes late."""
+async def test_state_overwritten_before_the_view_is_not_in_it(nursery: trio.Nursery) -> None:
+    """This holds however late the stream delivers it, and if the reply itself comes late."""
     two = Two(accounts_at=14)
     two.teams.reply(key("ada"), painted("ada", 12), at(12))
     view = await opened_after(
@@ -201,8 +201,8 @@ async def test_what_an_own_write_has_overwritten_before_the_view_is_not_in_it(nu
     nursery.cancel_scope.cancel()
 
 
-async def test_a_snapshot_that_leaps_over_the_revision_sets_a_new_one(nursery: trio.Nursery) -> None:
-    """What was there in between is not in it."""
+async def test_snapshot_past_the_revision_moves_the_view_to_a_new_one(nursery: trio.Nursery) -> None:
+    """The states in between are not in it."""
     two = Two(accounts_at=14)
 
     def leap() -> None:
@@ -216,8 +216,8 @@ async def test_a_snapshot_that_leaps_over_the_revision_sets_a_new_one(nursery: t
 
 
 @pytest.mark.parametrize("how", ["block", "run"])
-async def test_a_view_ends_with_its_block_and_with_its_run(how: str) -> None:
-    """Nothing is kept for it any more, so nothing may be read."""
+async def test_view_ends_with_its_block_and_with_its_run(how: str) -> None:
+    """Its states are no longer kept, so reads raise."""
     two = Two()
     subscription = two.cache._subscription(TEAM)
     async with two.cache.view(TEAM) as view:
@@ -231,8 +231,8 @@ async def test_a_view_ends_with_its_block_and_with_its_run(how: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["void", "run", "cancelled"])
-async def test_a_view_that_cant_be_opened_leaves_nothing_behind(how: str, nursery: trio.Nursery) -> None:
-    """Whoever waits for it is told why."""
+async def test_view_that_cannot_be_opened_leaves_nothing_behind(how: str, nursery: trio.Nursery) -> None:
+    """The waiting caller gets the reason."""
     two = Two()
     two.teams.feed(bookmark(20))
     told: list[Any] = []
@@ -266,10 +266,10 @@ class Transfer:
     amount: int = headway.field(1)
 
 
-async def test_a_reconciler_sees_two_types_that_were_written_together_at_one_revision(
+async def test_reconciler_sees_two_types_at_one_revision(
     autojump_clock: MockClock,
 ) -> None:
-    """Somebody moves an amount from one to the other all the while, and the sum is always the same."""
+    """A writer moves an amount between them all the time, and the sum is always the same."""
     app = headway.App("bank")
     debit = app.type("bank", "v1", "Debit", Transfer)
     credit = app.type("bank", "v1", "Credit", Transfer)

@@ -54,10 +54,10 @@ async def test_a_backup_is_whole_and_says_of_what(terminal: Terminal) -> None:
     ("arguments", "code", "said"),
     [
         (("backup", "memory:", "b"), 2, "'memory:' is not a store in a file; write \"sqlite:PATH\""),
-        (("backup", "sqlite:none.db", "b"), 5, "none.db: there is no store"),
+        (("backup", "sqlite:none.db", "b"), 5, "none.db: store not found"),
         (("backup", "sqlite:staff.db", "staff.db"), 2, "is the store itself"),
-        (("backup", "sqlite:staff.db", "here"), 1, "here is there already; give another path, or replace it (--replac"),
-        (("restore", "here", "sqlite:new.db"), 5, "is no store of Headway"),
+        (("backup", "sqlite:staff.db", "here"), 1, "here already exists; give another path, or replace it (--replac"),
+        (("restore", "here", "sqlite:new.db"), 5, "is not a Headway store"),
         (("restore", "staff.db", "memory:"), 2, "is not a store in a file"),
         (("restore", "staff.db", "sqlite:staff.db"), 2, "is the store itself"),
         (("backup", "sqlite:staff.db"), 2, "Missing argument 'FILE'"),

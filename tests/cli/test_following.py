@@ -114,10 +114,10 @@ async def test_wait_gives_up_when_it_is_told_to(headway: Terminal) -> None:
     assert (await headway("wait", "team", "core", "--for", "Staffed=false")).returncode == 0
     for name, wanted, now in (
         ("core", "Staffed", "teams says Staffed=FALSE (nobody)"),
-        ("core", "Ready", "nobody has said it yet"),
-        ("core", "others/Staffed", "nobody has said it yet"),
-        ("core", "deleted", "it is there"),
-        ("none", "Ready", "it is not there"),
+        ("core", "Ready", "it has not been reported yet"),
+        ("core", "others/Staffed", "it has not been reported yet"),
+        ("core", "deleted", "it exists"),
+        ("none", "Ready", "it does not exist"),
     ):
         # Longer until what is there has come by then.
         for within in ("0.1", "0.2", "0.4", "1.6", "6.4"):

@@ -24,9 +24,9 @@ def test_it_is_shown_for_people() -> None:
         "staff/teams\n"
         "  manages  staff.v1.Team\n"
         "\n"
-        "No controller has to do with bank.v1.Account, staff.v1.Account, staff.v1.Site.\n"
+        "No controller uses bank.v1.Account, staff.v1.Account, staff.v1.Site.\n"
         "\n"
-        "Taken to write what they manage, because they don't say: staff/teams.\n"
+        "Assumed to write what they manage, because they declare no writes: staff/teams.\n"
         "\n"
         "No cycles.\n"
     )

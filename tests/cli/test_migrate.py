@@ -56,19 +56,19 @@ async def test_what_is_left_is_named_and_said_by_the_exit_code(terminal: Termina
     done = await terminal("store", "migrate", APP, "--store", "sqlite:staff.db")
     assert done.returncode == 7
     assert done.stdout.startswith(
-        "tests.v1.Team default/default/b is left as it is: up= of tests.v1.Team \u2192 tests.v2.Team raised KeyError"
+        "tests.v1.Team default/default/b was not rewritten: up= of tests.v1.Team \u2192 tests.v2.Team raised KeyError"
     )
 
 
 async def test_what_cannot_be_migrated_is_wrong_usage(terminal: Terminal) -> None:
     """No store is made; a store that is copied into is no store yet, and one that is open is held by another."""
     for app, url, problem in (
-        (APP, "sqlite:none.db", "there is no store at sqlite:none.db"),
+        (APP, "sqlite:none.db", "no store found at sqlite:none.db"),
         (APP, "memory:", "is a new, empty store"),
         (APP, "none.db", "is not a store URL"),
         ("tests.cli.versioned:unconverted", "sqlite:none.db", "declares no converter"),
         ("tests.cli.versioned:nothing", "sqlite:none.db", "has no 'nothing'"),
-        ("", "sqlite:none.db", "--store needs an APP"),
+        ("", "sqlite:none.db", "--store requires an APP"),
         (APP, "", "leave the APP out"),
     ):
         done = await terminal("store", "migrate", *filter(None, [app]), *(["--store", url] if url else []))
@@ -175,7 +175,7 @@ async def test_a_server_names_what_it_leaves(terminal: Terminal) -> None:
     async with open_engine("sqlite:staff.db", versioned.app, listen=["127.0.0.1:0"], insecure=True) as engine:
         done = await terminal("store", "migrate", server=engine.addresses[0])
     assert done.returncode == 7
-    assert done.stdout.startswith("tests.v1.Team default/default/b is left as it is: up= of tests.v1.Team")
+    assert done.stdout.startswith("tests.v1.Team default/default/b was not rewritten: up= of tests.v1.Team")
 
 
 async def test_a_server_without_converters_has_nothing_to_migrate(headway: Terminal) -> None:
@@ -206,10 +206,10 @@ async def test_a_server_migrates_what_its_caller_may_read_and_write(terminal: Te
         (where,) = engine.addresses
         none = await terminal("--token", made["no-list"][0], "store", "migrate", server=where)
         assert none.returncode == 1
-        assert "tests.v3.Team may not be listed there by you" in none.stderr
+        assert "permission denied: you may not list tests.v3.Team there" in none.stderr
         some = await terminal("--token", made["some"][0], "store", "migrate", server=where)
     assert some.returncode == 7
-    assert "1 resources are left as they are: you may not read and write them" in some.stdout
+    assert "1 resources were not rewritten: permission denied: read and write" in some.stdout
     assert ": 1 of 4 resources rewritten, 1 were in their storage version" in some.stdout
     async with SqliteBackend("staff.db") as store:
         stored, _ = await store.list(V1.kind, Within())

@@ -90,7 +90,7 @@ async def test_a_dry_run_says_what_would_be_done_and_does_nothing(headway: Termi
 async def test_no_document_at_all_is_an_error(headway: Terminal, tmp_path: Path, command: str, text: str) -> None:
     """It may be what a pipe or a template has lost; an empty one beside others is none."""
     done = await headway(command, "-f", "-", stdin=text)
-    assert (done.returncode, done.stdout, done.stderr) == (4, "", "<stdin>: there is no document in it\n")
+    assert (done.returncode, done.stdout, done.stderr) == (4, "", "<stdin>: no document found\n")
 
     (tmp_path / "core.yaml").write_text(CORE)
     assert (await headway(command, "-f", "-", "-f", "core.yaml", stdin=text)).returncode in (0, 7)
@@ -108,7 +108,7 @@ async def test_what_the_server_would_refuse_is_said_before(headway: Terminal, co
     absent = f"{ADA}namespace: lab\n"
     done = await headway(*command, "-f", "-", stdin=absent)
     assert done.returncode == 1
-    assert "namespace 'lab' is not there" in done.stderr
+    assert "namespace 'lab' not found" in done.stderr
     assert (await headway(*command, "-f", "-", stdin="type: Teem\nname: a\n")).returncode == 4
 
 

@@ -80,7 +80,7 @@ async def test_a_typo_is_an_error_with_its_place_and_a_suggestion(headway: Termi
     assert (done.returncode, done.stdout) == (4, "")
     assert done.stderr.splitlines() == [
         "a.yaml:12:3: data.lgin: Account has no field 'lgin'; did you mean 'login'?",
-        "b.yaml:1:7: type: no type 'Teem' is registered; write one as group.version.Kind; did you mean 'Team'?",
+        "b.yaml:1:7: type: type 'Teem' is not registered; write it as group.version.Kind; did you mean 'Team'?",
     ]
     assert (await headway("get", "team", "core")).returncode == 3
 
@@ -90,7 +90,7 @@ async def test_a_file_that_is_not_there_is_said(headway: Terminal) -> None:
     done = await headway("apply", "-f", "none.yaml")
 
     assert done.returncode == 4
-    assert done.stderr == "none.yaml: it can't be read: No such file or directory\n"
+    assert done.stderr == "none.yaml: cannot be read: No such file or directory\n"
 
 
 async def test_get_shows_a_resource_in_three_ways(headway: Terminal) -> None:
@@ -136,16 +136,16 @@ async def test_an_unknown_type_is_said_with_the_closest(headway: Terminal, typed
     done = await headway("list", typed)
 
     assert done.returncode == 2
-    assert f"there is no type {typed!r}; did you mean {meant!r}?" in done.stderr
+    assert f"type {typed!r} not found; did you mean {meant!r}?" in done.stderr
 
 
 async def test_what_is_not_there_has_an_exit_code_of_its_own(headway: Terminal) -> None:
     """For get, and for delete unless told that it doesn't matter."""
     for command in ("get", "delete"):
         done = await headway(command, "team", "core")
-        assert (done.returncode, done.stdout, done.stderr) == (3, "", "Error: Team core is not there\n")
+        assert (done.returncode, done.stdout, done.stderr) == (3, "", "Error: Team core not found\n")
 
-    assert (await headway("delete", "team", "core", "--if-exists")).stdout == "Team core is not there\n"
+    assert (await headway("delete", "team", "core", "--if-exists")).stdout == "Team core not found\n"
 
 
 async def test_delete_deletes_or_says_what_holds_it(headway: Terminal) -> None:
@@ -195,7 +195,7 @@ async def test_a_server_that_does_not_say_its_types_is_no_headway_server(termina
         done = await terminal("types", server=other.addresses[0])
 
     assert done.returncode == 1
-    assert done.stderr == f"Error: {other.addresses[0]} doesn't say what its types are: it is no Headway server\n"
+    assert done.stderr == f"Error: {other.addresses[0]} doesn't describe its types: it is not a Headway server\n"
 
 
 async def test_types_and_status_speak_to_programs_too(headway: Terminal) -> None:

@@ -144,7 +144,7 @@ async def test_a_stored_version_that_the_program_lacks_is_named(terminal: Termin
     told = await terminal("schema", "diff", first, "--store", "sqlite:staff.db")
     assert (told.returncode, told.stdout) == (
         0,
-        "staff.v2.Team is stored, and the program does not know it: its writes of the kind would replace it\n",
+        "staff.v2.Team is stored, but the program does not know it: its writes of the kind would replace it\n",
     )
     shown = json.loads((await terminal("schema", "diff", first, "--store", "sqlite:staff.db", "-o", "json")).stdout)
     assert shown["unknown"] == ["staff.v2.Team"]
@@ -198,7 +198,7 @@ async def test_wrong_usage_makes_no_store(terminal: Terminal, program: Program) 
     """2, and a sentence that says what is right."""
     first, _ = program("first_app", FIRST)
     for arguments, said in (
-        (("show", "--store", "sqlite:none.db"), "there is no store at sqlite:none.db"),
+        (("show", "--store", "sqlite:none.db"), "no store found at sqlite:none.db"),
         (("diff", first, "--store", "none.db"), "is not a store URL"),
         (("diff", "first_app", "--store", "sqlite:none.db"), "write module:attribute"),
         (("show", "--app", first, "--store", "sqlite:none.db"), "give one of them"),

@@ -48,7 +48,7 @@ async def test_serve_offers_metrics_and_health(terminal: Terminal) -> None:
         assert "headway_controller_ready" in (await http.get("/metrics")).text
     wrong = await terminal("serve", "tests.cli.served:app", "--metrics", "9090")
     assert wrong.returncode == 2
-    assert "--metrics: '9090' is no address for pages: write HOST:PORT" in wrong.stderr
+    assert "--metrics: '9090' is not a valid address for pages: use HOST:PORT" in wrong.stderr
 
 
 SERVE = ("serve", "tests.cli.served:app", "--listen", "127.0.0.1:0")
@@ -97,8 +97,8 @@ async def test_serve_listens_anywhere_when_told_that_it_is_meant(terminal: Termi
 @pytest.mark.parametrize(
     ("reference", "said"),
     [
-        ("staff", "'staff' is no app; write module:attribute"),
-        ("no_such.module:app", "there is no module 'no_such'"),
+        ("staff", "'staff' is not an app; write module:attribute"),
+        ("no_such.module:app", "module 'no_such' not found"),
         ("tests.cli.served:ap", "tests.cli.served has no 'ap'"),
         ("tests.cli.served:TEAM", "it must be a headway.App, or a list of them"),
     ],

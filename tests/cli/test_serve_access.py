@@ -63,13 +63,15 @@ def test_a_token_lets_commands_do_what_its_policies_say(start: Started, file: Pa
 
     code, _, errors = said(*at, "--token", reader, "delete", "team", "core")
     assert code == 1
-    assert errors.startswith("Error: Team core may not be deleted by you: no rule of yours covers all of it; ask for")
+    assert errors.startswith(
+        "Error: permission denied: you may not delete Team core: none of your rules covers all of it; ask for"
+    )
     assert said(*at, "--token", reader, "list", "account")[0] == 2
     code, _, errors = said(*at, "types")
     assert (code, errors) == (1, f"Error: {server} shows you no types: {NO_TOKEN}\n")
     code, _, errors = said(*at, "--token", new_token([])[0], "types")
     assert code == 1
-    assert errors.startswith(f"Error: {server} lets nobody in by this token: the token is not valid here")
+    assert errors.startswith(f"Error: {server} rejected this token: the token is not valid here")
 
     code, out, errors = interrupt(process)
     assert code == 0
@@ -94,13 +96,13 @@ def test_the_file_is_read_again_when_the_server_is_told_to(start: Started, file:
     process.send_signal(signal.SIGHUP)
     problems = [process.stderr.readline(), process.stderr.readline()]
     assert "nonsense" in problems[0]
-    assert problems[1] == f"{file}: what held before goes on\n"
+    assert problems[1] == f"{file}: not reloaded; the previous content stays in effect\n"
     assert said("--server", server, "--token", first, "types")[0] == 0
 
     file.write_text(POLICIES)
     second = made(file, "readers")
     process.send_signal(signal.SIGHUP)
-    assert process.stderr.readline() == f"{file}: read again\n"
+    assert process.stderr.readline() == f"{file}: reloaded\n"
     assert said("--server", server, "--token", second, "types")[0] == 0
     assert said("--server", server, "--token", first, "types")[0] == 1
     _, errors = watch.communicate(timeout=30)
@@ -108,10 +110,12 @@ def test_the_file_is_read_again_when_the_server_is_told_to(start: Started, file:
 
     file.write_text(POLICIES.replace("readers", "anonymous").replace("[view]", "[read]"))
     process.send_signal(signal.SIGHUP)
-    assert process.stderr.readline() == f"{file}: read again\n"
+    assert process.stderr.readline() == f"{file}: reloaded\n"
     code, _, errors = said("--server", server, "list", "team")
     assert code == 1
-    assert errors.startswith("Error: staff.v1.Team may not be listed there by you: no rule of yours covers all of it")
+    assert errors.startswith(
+        "Error: permission denied: you may not list staff.v1.Team there: none of your rules covers all of it"
+    )
     assert errors.endswith(f": {NO_TOKEN}\n")
 
 
@@ -166,13 +170,13 @@ def test_the_file_stays_its_owners_when_root_adds_a_token(file: Path) -> None:
 def test_a_token_that_can_not_be_made_is_said(file: Path) -> None:
     """And the file stays as it was."""
     code, _, errors = said("token", "new", "reader", "--into", str(file))
-    assert (code, errors) == (1, f"Error: {file}: policies: there is no policy 'reader'; did you mean 'readers'?\n")
+    assert (code, errors) == (1, f"Error: {file}: policies: policy 'reader' not found; did you mean 'readers'?\n")
     assert said("token", "new", "readers", "--expires-in", "soon")[0] == 2
     assert said("token", "new", "No Name")[0] == 2
     file.write_text(f"tokens: []\n{POLICIES}")
     code, _, errors = said("token", "new", "readers", "--into", str(file))
     assert code == 1
-    assert "put a new one's entry there by hand" in errors
+    assert "add the entry by hand" in errors
     assert file.read_text() == f"tokens: []\n{POLICIES}"
 
 
@@ -199,12 +203,12 @@ def test_token_is_sent_to_another_host_when_told(start: Started, file: Path) -> 
 @pytest.mark.parametrize(
     ("options", "environment", "problem"),
     [
-        (["--token", "a", "--token-file", "empty"], {}, "are two tokens"),
-        ([], {"HEADWAY_TOKEN": "a", "HEADWAY_TOKEN_FILE": "empty"}, "are two tokens"),
+        (["--token", "a", "--token-file", "empty"], {}, "exclude each other"),
+        ([], {"HEADWAY_TOKEN": "a", "HEADWAY_TOKEN_FILE": "empty"}, "exclude each other"),
         (["--token-file", "empty"], {}, "--token-file empty is empty"),
         (["--token-file", "empty"], {"HEADWAY_TOKEN": "a"}, "--token-file empty is empty"),
-        (["--token", "hw_é"], {}, "the token is none"),
-        (["--token-file", "two"], {}, "the token is none"),
+        (["--token", "hw_é"], {}, "invalid token"),
+        (["--token-file", "two"], {}, "invalid token"),
         (["--token-file", "shared"], {}, "--token-file: shared holds a secret and has mode 0644"),
         ([], {"HEADWAY_TOKEN_FILE": "shared"}, "chmod 600 shared"),
     ],

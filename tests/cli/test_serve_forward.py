@@ -48,20 +48,20 @@ def test_forwarder_says_that_it_passes_no_tokens_on_without_tls(start: Started, 
     _, _, errors = said("--server", address_of(forwarder), "--token", "hw_a", "types")
     assert ("over plain TCP" in errors) is not insecure
     _, _, warned = interrupt(forwarder)
-    assert ("Warning: --forward 0.0.0.0:1: calls with a token are refused" in warned) is not insecure
+    assert ("Warning: --forward 0.0.0.0:1: calls with a token are rejected" in warned) is not insecure
 
 
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        ([], "give an APP (module:attribute) to run, or --forward ADDRESS of a server to ask"),
+        ([], "give an APP (module:attribute) to run, or --forward ADDRESS of a server: "),
         (["tests.cli.served:app", "--forward", "127.0.0.1:1"], "one of the two, not both"),
         (["--forward", "nowhere"], "--forward: 'nowhere' is not an address"),
         (["--forward", "127.0.0.1:1", "--store", "sqlite:x.db"], "--store goes with an APP"),
         (["--forward", "127.0.0.1:1", "--metrics", "127.0.0.1:0"], "--metrics goes with an APP"),
         (["--forward", "127.0.0.1:1", "--access", "file"], "--access goes with an APP"),
         (["--forward", "127.0.0.1:1", "--forward-tls-key", "file"], "--forward-tls-key goes with --forward-tls-cert"),
-        (["--forward", "127.0.0.1:1", "--forward-tls-authority", "file"], "the TLS options of --forward can't be used"),
+        (["--forward", "127.0.0.1:1", "--forward-tls-authority", "file"], "invalid TLS options of --forward"),
         (["--forward", "127.0.0.1:1", "--listen", "0.0.0.0:0"], "others can reach this address"),
         (["tests.cli.served:app", "--forward-tls"], "--forward-tls goes with --forward"),
         (["tests.cli.served:app", "--forward-insecure"], "--forward-insecure goes with --forward"),

@@ -68,4 +68,4 @@ async def test_a_limit_that_cannot_be_is_wrong_usage(terminal: Terminal) -> None
 async def test_more_connections_than_the_process_may_open_files_are_warned_of() -> None:
     """The operator hears at the start what `ulimit -n` leaves of the number."""
     async with serving("--max-connections", "5000", descriptors=256) as it:
-        assert "--max-connections 5000: at most 224" in await it.line("Warning")
+        assert "--max-connections 5000: the limit is 224" in await it.line("Warning")

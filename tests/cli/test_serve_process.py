@@ -144,7 +144,7 @@ async def test_a_process_has_a_name_only_where_others_share_its_store(terminal: 
     for options, said in (
         (["--process", "web-1"], "--process web-1: only processes that share a store in etcd need names"),
         (["--process", "web 1", "--store", "etcd://127.0.0.1:1/a"], "must be a name of up to 63 letters"),
-        (["--process", "server", "--store", "etcd://127.0.0.1:1/a"], "is the name of a process that has the store"),
+        (["--process", "server", "--store", "etcd://127.0.0.1:1/a"], "is reserved for a process that has the store"),
         (["--hard-exit", "0"], "--hard-exit"),
     ):
         done = await terminal(*SERVE, *options)

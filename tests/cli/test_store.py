@@ -36,7 +36,7 @@ async def test_a_store_that_is_whole_is_said_to_be(terminal: Terminal) -> None:
     done = await terminal("store", "check", "sqlite:staff.db")
 
     assert done.returncode == 0, done.stderr
-    assert done.stdout == (f"store {id} at revision 4, history from 0 on: 41 resources of 2 kinds; nothing is wrong\n")
+    assert done.stdout == (f"store {id} at revision 4, history from 0: 41 resources of 2 kinds; no problems found\n")
     assert "conformance.Thing: list, reads, watch and history" in done.stderr
     done = await terminal("store", "check", "-o", "json", "sqlite:staff.db")
     assert json.loads(done.stdout) == {
@@ -57,7 +57,7 @@ async def test_what_is_wrong_is_said_by_the_exit_code_too(terminal: Terminal) ->
 
     assert done.returncode == 7
     assert done.stdout.startswith("a copy into this store was not finished: run the same copy again\n")
-    assert done.stdout.endswith("1 resources of 1 kinds; 1 things are wrong\n")
+    assert done.stdout.endswith("1 resources of 1 kinds; problems found: 1\n")
     done = await terminal("store", "check", "sqlite:staff.db", "-o", "json")
     assert done.returncode == 7
     assert len(json.loads(done.stdout)["problems"]) == 1
@@ -68,7 +68,7 @@ async def test_no_store_is_made_where_one_is_to_be_read(command: tuple[str], ter
     """A path at which there is none, a store in memory and what is no url are wrong usage, and nothing is touched."""
     rest = ("sqlite:to.db",) if command == ("copy",) else ()
     for url, problem in (
-        ("sqlite:none.db", "there is no store at sqlite:none.db"),
+        ("sqlite:none.db", "no store found at sqlite:none.db"),
         ("memory:", "is a new, empty store"),
         ("none.db", "is not a store URL"),
     ):
@@ -79,7 +79,7 @@ async def test_no_store_is_made_where_one_is_to_be_read(command: tuple[str], ter
     await trio.Path("empty.db").touch()
     done = await terminal("store", *command, "sqlite:empty.db", *rest)
     assert done.returncode == 2
-    assert "there is no store at sqlite:empty.db" in done.stderr
+    assert "no store found at sqlite:empty.db" in done.stderr
     assert os.listdir() == ["empty.db"]
     assert os.stat("empty.db").st_size == 0
 
@@ -93,7 +93,7 @@ async def test_no_store_is_made_in_etcd_where_one_is_to_be_read(command: tuple[s
         done = await terminal("store", *command, f"etcd://ada:secret@{endpoint}/nowhere", *rest)
 
         assert done.returncode == 2, done.stderr
-        assert f"there is no store at etcd://{endpoint}/nowhere" in done.stderr
+        assert f"no store found at etcd://{endpoint}/nowhere" in done.stderr
         assert "secret" not in done.stderr
         assert not fake.state.keys
         assert "/etcdserverpb.KV/Txn" in fake.calls
@@ -124,11 +124,11 @@ async def test_a_store_is_checked_beside_the_engine_that_has_it(terminal: Termin
 
         assert process.returncode == 0, errors
         said = re.fullmatch(
-            r"store (\w+) at revision (\d+), history from 0 on: (\d+) resources of \d+ kinds; nothing is wrong\n", out
+            r"store (\w+) at revision (\d+), history from 0: (\d+) resources of \d+ kinds; no problems found\n", out
         )
         assert said
         assert int(said[3]) >= 20
-        assert "its file is read as it stands, since it can't be opened" in errors
+        assert "reading the file in its current state, since it can't be opened" in errors
         assert f"staff.db is held by process {os.getpid()}" in errors
         done = await terminal("store", "check", "-o", "json", "sqlite:staff.db")
         assert json.loads(done.stdout)["resources"]["staff.Account"] == 20
@@ -140,8 +140,8 @@ async def test_a_store_is_checked_beside_the_engine_that_has_it(terminal: Termin
             file.commit()
         done = await terminal("store", "check", "sqlite:staff.db")
         assert done.returncode == 7
-        assert "account-7: its row says that somebody owns it, and holds another\n" in done.stdout
-        assert done.stdout.endswith("; 1 things are wrong\n")
+        assert "account-7: its row says owner somebody, but holds another\n" in done.stdout
+        assert done.stdout.endswith("; problems found: 1\n")
 
 
 async def test_a_copy_is_not_made_of_a_store_that_is_held(terminal: Terminal) -> None:
@@ -170,18 +170,18 @@ async def test_a_backup_and_a_damaged_file_are_read_as_they_stand(terminal: Term
     assert (await terminal("backup", "sqlite:staff.db", "staff.backup")).returncode == 0
     done = await terminal("store", "check", "sqlite:staff.backup")
     assert done.returncode == 0, done.stderr
-    assert done.stdout == f"store {id} at revision 4, history from 0 on: 41 resources of 2 kinds; nothing is wrong\n"
+    assert done.stdout == f"store {id} at revision 4, history from 0: 41 resources of 2 kinds; no problems found\n"
 
     with closing(sqlite3.connect("staff.db")) as file:
         file.execute("DELETE FROM meta WHERE key = 'head'")
         file.commit()
     done = await terminal("store", "check", "sqlite:staff.db")
     assert done.returncode == 7
-    assert done.stdout == ("meta: its table meta has no head\nwhat store that is can't be read; 1 things are wrong\n")
+    assert done.stdout == ("meta: its table meta has no head\nthe store's id can't be read; problems found: 1\n")
     await trio.Path("diary.db").write_text("Dear diary, " * 100)
     done = await terminal("store", "check", "sqlite:diary.db")
     assert done.returncode == 5
-    assert "diary.db is no store of Headway" in done.stderr
+    assert "diary.db is not a Headway store" in done.stderr
 
 
 async def test_a_copy_goes_there_and_says_so(terminal: Terminal) -> None:
@@ -192,7 +192,7 @@ async def test_a_copy_goes_there_and_says_so(terminal: Terminal) -> None:
     assert done.returncode == 0, done.stderr
     assert done.stderr == "a.First: 1\nconformance.Thing: 500\nconformance.Thing: 700\n"
     said = re.fullmatch(
-        rf"store {id} is in store (\w+), compared and the same: 701 resources of 2 kinds, 701 written now; "
+        rf"store {id} copied to store (\w+), and compared: 701 resources of 2 kinds, 701 written now; "
         r"1 fences raised\n",
         done.stdout,
     )
@@ -279,8 +279,8 @@ async def test_a_broken_promise_is_named(stores: str, terminal: Terminal) -> Non
     [
         ("stores", "write module:name, such as mystore:open_my_store"),
         ("tests.cli.stores:nothing", "tests.cli.stores has no 'nothing'"),
-        ("tests.cli.nowhere:memory", "there is no module 'tests.cli.nowhere'"),
-        ("tests.cli.stores:NOTHING", "7 opens no store: it must be a function"),
+        ("tests.cli.nowhere:memory", "module 'tests.cli.nowhere' not found"),
+        ("tests.cli.stores:NOTHING", "7 cannot open a store: it must be a function"),
     ],
 )
 @pytest.mark.usefixtures("stores")
@@ -297,4 +297,4 @@ async def test_only_what_no_check_is_called_is_wrong_usage(stores: str, terminal
     done = await terminal("store", "conformance", f"{stores}:memory", "--only", "unicorns")
 
     assert done.returncode == 2
-    assert "no check has that in its name" in done.stderr
+    assert "no name of a check contains this" in done.stderr

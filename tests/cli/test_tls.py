@@ -78,7 +78,7 @@ async def test_tls_options_that_go_with_none_are_wrong_usage(terminal: Terminal,
     (tmp_path / "key.pem").write_text("no key")
     for options, said in (
         (["--tls-key", "key.pem"], "go with --tls-certificate"),
-        (["--tls-certificate", "key.pem"], "the TLS options can't be used"),
+        (["--tls-certificate", "key.pem"], "invalid TLS options"),
     ):
         done = await terminal("serve", "tests.cli.served:app", *options)
         assert done.returncode == 2
@@ -95,11 +95,11 @@ def test_a_hangup_reads_the_certificate_again(start: Started, tmp_path: Path) ->
     renewed.cert_pem.write_to_path(str(tmp_path / "renewed.pem"))
     renewed.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(str(tmp_path / "server.pem"))
     process.send_signal(signal.SIGHUP)
-    assert process.stderr.readline() == "server.pem: read again\n"
+    assert process.stderr.readline() == "server.pem: reloaded\n"
 
     (tmp_path / "server.pem").write_text("no certificate")
     process.send_signal(signal.SIGHUP)
     lines = [process.stderr.readline(), process.stderr.readline()]
     assert "PEM" in lines[0]
-    assert lines[1] == "server.pem: what held before goes on\n"
+    assert lines[1] == "server.pem: not reloaded; the previous content stays in effect\n"
     assert ended("--server", server, "--tls-authority", str(tmp_path / "renewed.pem"), "types")[0] == 0

@@ -55,7 +55,7 @@ async def test_what_is_written_is_read(client: Client, calls: Calls) -> None:
         assert found == written
     assert await client.get(NOTE, "one") is None
     assert await client.get(NOTE, written.id._replace(uid=ULID)) is None
-    with pytest.raises(NotFound, match="Note one is not there"):
+    with pytest.raises(NotFound, match="Note one not found"):
         await client.read(NOTE, "one")
 
 
@@ -210,7 +210,7 @@ async def test_apply_of_something_that_was_read_ignores_what_it_was_read_with(cl
     await client.apply(applied)
     assert calls.revision == here
     await client.delete(read)
-    with pytest.raises(FailedPrecondition, match="is not there any more"):
+    with pytest.raises(FailedPrecondition, match="no longer exists"):
         await client.apply(read)
     await client.write(NOTE.new("one"))
     with pytest.raises(FailedPrecondition, match="is stored with uid"):
@@ -279,7 +279,7 @@ async def test_a_status_says_what_it_has_seen_and_makes_no_commit_twice(client: 
     other = await client.write_status(one, "other", [READY], observed_generation=ULID)
     assert other.status["other"].observed_generation == ULID
     await client.delete(one)
-    with pytest.raises(NotFound, match=f"Note one with uid {one.uid} is not there"):
+    with pytest.raises(NotFound, match=f"Note one with uid {one.uid} not found"):
         await client.write_status(one, "mine", [READY])
 
 

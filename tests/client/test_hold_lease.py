@@ -318,7 +318,7 @@ async def test_what_can_not_be_right_is_raised_at_once(autojump_clock: MockClock
     world = World(autojump_clock)
     for name, ttl, said in (
         (NAME, 0.1, "ttl_ms 100 must be from"),
-        ("no name", 15, "is not a lease's"),
+        ("no name", 15, "is not a valid lease name"),
         (NAME, -1, "ttl"),
     ):
         with pytest.raises(InvalidArgument, match=said):

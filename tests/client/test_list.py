@@ -91,7 +91,7 @@ async def test_a_list_over_a_network_is_a_snapshot() -> None:
         odd = [each.name for each in await client.list(NOTE, filter="odd=1", name_prefix="n12")]
         assert odd == [name for name in names if name.startswith("n12") and (COUNT - int(name[1:])) % 2]
         assert rights.called == ["WatchList", "WatchList"]
-        with pytest.raises(InvalidArgument, match="is no term"):
+        with pytest.raises(InvalidArgument, match="is not a valid term"):
             await client.list(NOTE, filter="!!")
 
 
@@ -112,7 +112,7 @@ async def test_a_caller_who_may_not_watch_lists_all_the_same() -> None:
         assert len(await client.list(NOTE)) == COUNT
         assert rights.called == ["WatchList", "List"]
         rights.denied = {"WatchList", "List"}
-        with pytest.raises(PermissionDenied, match="may not be listed"):
+        with pytest.raises(PermissionDenied, match="you may not list"):
             await client.list(NOTE)
 
 

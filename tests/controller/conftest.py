@@ -17,7 +17,7 @@ from tests.helpers.settings import SETTINGS, HeldClock, Setting
 def setting(
     request: pytest.FixtureRequest, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Setting]:
-    """Each kind of store, in the process and over the network."""
+    """Return each combination of store and transport."""
     held = HeldClock(autojump_clock)
     monkeypatch.setattr(trio.to_thread, "run_sync", held.run_sync)
     with tempfile.TemporaryDirectory(prefix="headway-") as path:

@@ -1,4 +1,4 @@
-"""Scopes that are cut when their resource begins to be deleted."""
+"""Scopes that are canceled when the deletion of their resource begins."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.helpers.staff import Staff
 
 
 class Watched(Staff):
-    """A controller that sits in the scope of a team, and says how that ended."""
+    """A controller that waits in the scope of a team, and records how the wait ended."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -33,7 +33,7 @@ class Watched(Staff):
             self.ended.append((team.name, scope.cancelled_caught))
 
 
-async def test_a_scope_is_cut_when_the_deletion_begins_or_another_bears_the_name(
+async def test_scope_is_canceled_when_the_deletion_begins_or_another_incarnation_appears(
     autojump_clock: MockClock,  # noqa: ARG001
 ) -> None:
     staff = Watched()
@@ -59,8 +59,8 @@ async def test_a_scope_is_cut_when_the_deletion_begins_or_another_bears_the_name
         assert sorted(staff.ended[3:]) == [("replaced", False), ("stays", False)]
 
 
-async def test_a_scope_is_cut_though_the_deletion_and_the_next_one_come_at_once() -> None:
-    """What is held by then is another incarnation."""
+async def test_scope_is_canceled_if_deletion_and_recreation_arrive_together() -> None:
+    """The cache then holds another incarnation."""
     shared = Informer(TEAM, events.ignore)
     shared.feed(chunk(stored("core", 3)))
     shared.feed(end(3))
@@ -78,8 +78,8 @@ async def test_a_scope_is_cut_though_the_deletion_and_the_next_one_come_at_once(
         assert scope.cancel_called
 
 
-async def test_what_is_over_already_is_cut_at_once(autojump_clock: MockClock) -> None:  # noqa: ARG001
-    """A resource that is gone, or marked, when the scope is entered."""
+async def test_scope_of_a_deleted_resource_is_canceled_at_once(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """The resource is gone, or marked for deletion, when the scope is entered."""
     staff, caught = Staff(), list[bool]()
 
     @staff.app.controller(manages=staff.team)
@@ -106,8 +106,8 @@ async def test_what_is_over_already_is_cut_at_once(autojump_clock: MockClock) ->
         assert all(caught)
 
 
-async def test_a_resource_that_was_read_ahead_of_the_cache_is_alive(autojump_clock: MockClock) -> None:  # noqa: ARG001
-    """What the cache doesn't have yet isn't gone; what it has had is."""
+async def test_resource_read_ahead_of_the_cache_is_alive(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """A resource that the cache doesn't have yet isn't deleted; one that it has had is."""
     staff, held = Staff(), list[bool]()
 
     @staff.app.controller(manages=staff.team, watches=[headway.watch(staff.account, headway.mappers.owner())])
@@ -128,8 +128,8 @@ async def test_a_resource_that_was_read_ahead_of_the_cache_is_alive(autojump_clo
     assert held == [True, False, True]
 
 
-async def test_a_type_that_is_not_cached_has_no_scope(autojump_clock: MockClock) -> None:  # noqa: ARG001
-    """Nobody would hear of its deletion."""
+async def test_scope_of_an_uncached_type_is_refused(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """Its deletion could not be noticed."""
     staff, raised = Staff(), list[str]()
 
     @staff.app.controller(manages=staff.team)
@@ -145,8 +145,8 @@ async def test_a_type_that_is_not_cached_has_no_scope(autojump_clock: MockClock)
     assert "neither manages nor watches staff.v1.Account" in raised[0]
 
 
-async def test_a_resource_read_from_the_store_may_be_ahead_of_the_cache(autojump_clock: MockClock) -> None:  # noqa: ARG001
-    """What it says of itself counts, and an incarnation that the cache doesn't know yet is alive."""
+async def test_resource_read_from_the_store_may_be_ahead_of_the_cache(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """Its own deletion mark counts, and an incarnation that the cache doesn't know yet is alive."""
     staff = Staff()
 
     @staff.app.controller(manages=staff.team, name="lives")

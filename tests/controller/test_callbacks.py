@@ -15,7 +15,7 @@ from tests.helpers.staff import Staff
 
 
 class Called(Staff):
-    """A controller that says what is called, in order."""
+    """A controller that records its calls, in order."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__()
@@ -38,10 +38,10 @@ class Called(Staff):
             self.log.append(f"reconciled {request.id.name}")
 
 
-async def test_they_are_called_around_the_reconciles_and_can_read_the_cache(
+async def test_callbacks_run_around_the_reconciles_and_can_read_the_cache(
     autojump_clock: MockClock,  # noqa: ARG001
 ) -> None:
-    """on_start before the first reconcile, on_stop after the last; an engine that ends stops it without an error."""
+    """on_start comes before the first reconcile, on_stop after the last; the end of the engine is not an error."""
     staff = Called()
     async with staff.open():
         await staff.write_team("core")
@@ -49,8 +49,8 @@ async def test_they_are_called_around_the_reconciles_and_can_read_the_cache(
     assert staff.log == ["started with ['core']", "reconciled core", "stopped with ['core'] by None"]
 
 
-async def test_a_run_that_fails_says_by_what_also_while_it_is_primed(autojump_clock: MockClock) -> None:  # noqa: ARG001
-    """Then on_start was not called, and nothing can be read."""
+async def test_on_stop_gets_the_error_of_a_run_that_failed(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """A run may also fail while priming: then on_start was not called, and the cache can't be read."""
     runs = 0
 
     async def initialiser(_: headway.Runtime) -> None:
@@ -76,11 +76,11 @@ async def test_a_run_that_fails_says_by_what_also_while_it_is_primed(autojump_cl
 
 
 @pytest.mark.parametrize("slow", [False, True])
-async def test_a_callback_that_fails_is_reported_and_the_run_goes_on(
+async def test_callback_that_fails_is_reported_and_the_run_continues(
     slow: bool,
     autojump_clock: MockClock,  # noqa: ARG001
 ) -> None:
-    """One that takes longer than 10 s is cancelled, also when the engine ends."""
+    """One that takes longer than 10 s is canceled, also when the engine ends."""
 
     async def failing(*_: object) -> None:
         if slow:

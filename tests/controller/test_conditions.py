@@ -1,4 +1,4 @@
-"""Conditions: written once, if they say something new; also when the block raises."""
+"""Conditions: written once, only if they differ, and also when the block raises."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Said(Staff):
         return [(each.type, each.state, each.reason, each.message) for each in status.conditions] if status else []
 
 
-async def test_they_are_written_once_and_only_if_they_differ(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_conditions_are_written_once_and_only_if_they_differ(autojump_clock: MockClock) -> None:  # noqa: ARG001
     def body(conditions: headway.Conditions[Team], team: headway.Resource[Team]) -> None:
         conditions.set("Ready", None)
         conditions.set("Ready", len(team.data.members) > 0, reason="Members")
@@ -64,8 +64,8 @@ async def test_they_are_written_once_and_only_if_they_differ(autojump_clock: Moc
         assert observed.status["say"].observed_generation == observed.generation
 
 
-async def test_nothing_is_called_when_nothing_is_new(autojump_clock: MockClock) -> None:  # noqa: ARG001
-    """But what was concluded from a newer generation is new."""
+async def test_unchanged_conditions_make_no_call(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """A condition for a newer generation counts as changed."""
     channel = ScriptedChannel()
     staff = Said(lambda conditions, _: conditions.set("Ready", True))
 
@@ -81,8 +81,8 @@ async def test_nothing_is_called_when_nothing_is_new(autojump_clock: MockClock) 
             assert stored.status["say"].observed_generation == stored.generation
 
 
-async def test_a_resource_is_applied_against_the_cache(autojump_clock: MockClock) -> None:  # noqa: ARG001
-    """`rt.apply` calls nothing when nothing differs, and reads nothing."""
+async def test_apply_compares_with_the_cache(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """`rt.apply` makes no call when nothing differs, and reads nothing from the store."""
     channel, staff = ScriptedChannel(), Staff()
 
     @staff.app.controller(manages=staff.team, watches=[headway.watch(staff.account, headway.mappers.same_name())])
@@ -102,7 +102,7 @@ async def test_a_resource_is_applied_against_the_cache(autojump_clock: MockClock
     assert (methods.count("Write"), methods.count("Read")) == (2, 0)
 
 
-async def test_what_is_not_spoken_of_stays_and_what_is_unset_goes(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_unmentioned_conditions_stay_and_unset_ones_are_removed(autojump_clock: MockClock) -> None:  # noqa: ARG001
     def body(conditions: headway.Conditions[Team], team: headway.Resource[Team]) -> None:
         if team.data.members == ["a"]:
             conditions.set("First", True)
@@ -119,8 +119,8 @@ async def test_what_is_not_spoken_of_stays_and_what_is_unset_goes(autojump_clock
             assert [each[0] for each in await staff.stored()] == expected
 
 
-async def test_a_block_that_raises_says_why(autojump_clock: MockClock) -> None:  # noqa: ARG001
-    """What it had set is written too, and the error is the reconcile's."""
+async def test_conditions_are_written_if_the_block_raises(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """The reconcile fails with the error of the block."""
 
     def body(conditions: headway.Conditions[Team], team: headway.Resource[Team]) -> None:
         conditions.set("Half", True)
@@ -140,7 +140,7 @@ async def test_a_block_that_raises_says_why(autojump_clock: MockClock) -> None: 
         assert await staff.stored() == [("Half", TRUE, "", ""), ("Ready", TRUE, "", "")]
 
 
-async def test_nobody_is_told_of_a_resource_that_is_gone(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_conditions_of_a_deleted_resource_are_not_written(autojump_clock: MockClock) -> None:  # noqa: ARG001
     staff = Staff()
 
     @staff.app.controller(manages=staff.team)
@@ -157,8 +157,8 @@ async def test_nobody_is_told_of_a_resource_that_is_gone(autojump_clock: MockClo
     assert not staff.errors()
 
 
-async def test_a_block_that_can_not_write_raises_what_it_had_raised(autojump_clock: MockClock) -> None:  # noqa: ARG001
-    """A generation that was never given can't be said: the write fails, and is a note to the error."""
+async def test_failed_write_of_conditions_is_a_note_on_the_error_of_the_block(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """The write fails because the generation was never assigned."""
     staff = Staff()
 
     @staff.app.controller(manages=staff.team, writes=[])
@@ -192,10 +192,8 @@ async def test_a_block_that_can_not_write_raises_what_it_had_raised(autojump_clo
         ("Ready", True, {"resource": "ada"}, "condition 'Ready': resource 'ada' must be"),
     ],
 )
-def test_what_no_condition_can_have_is_refused_when_it_is_set(
-    type: Any, state: Any, words: dict[str, Any], said: str
-) -> None:
-    """Later the write would fail, and name nothing."""
+def test_invalid_condition_is_refused_when_it_is_set(type: Any, state: Any, words: dict[str, Any], said: str) -> None:
+    """Later the write would fail without naming the condition."""
     staff = Staff()
     client: Any = None
     conditions = headway.Conditions(client, staff.team.new("core"), "say", None)
@@ -204,8 +202,8 @@ def test_what_no_condition_can_have_is_refused_when_it_is_set(
     assert "Ready" not in conditions
 
 
-async def test_a_block_that_is_ended_from_outside_writes_nothing(autojump_clock: MockClock) -> None:  # noqa: ARG001
-    """What ends it says nothing of the resource."""
+async def test_canceled_block_writes_no_conditions(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """A cancellation says nothing about the resource."""
     staff = Staff()
 
     @staff.app.controller(manages=staff.team, name="says")

@@ -1,4 +1,4 @@
-"""The contract's C1, C2 and C4, each by the fewest steps in which it could be broken."""
+"""C1, C2 and C4 of the contract, each by the fewest steps that could break it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ async def test_c1_nothing_runs_before_every_type_is_primed(autojump_clock: MockC
         assert await rig.summaries() == {"a": ["m"]}
 
 
-async def test_c1_the_first_reconciles_see_one_cut(autojump_clock: MockClock, setting: Setting) -> None:
+async def test_c1_first_reconciles_see_every_type_at_the_same_revision(
+    autojump_clock: MockClock, setting: Setting
+) -> None:
     """A run begins when every type has reached the highest of the revisions at which they were primed."""
     rig = Rig(autojump_clock, setting=setting)
     rig.channel.stall(rig.pools.member)
@@ -51,8 +53,8 @@ async def test_c1_the_first_reconciles_see_one_cut(autojump_clock: MockClock, se
         assert min(rig.witness.reconciles[0].frontiers.values()) >= cut
 
 
-async def test_c2_an_older_snapshot_takes_nothing_back(autojump_clock: MockClock, setting: Setting) -> None:
-    """A replica that still has a deleted member, and an older version of another one, is not believed."""
+async def test_c2_older_snapshot_is_ignored(autojump_clock: MockClock, setting: Setting) -> None:
+    """A replica still has a deleted member, and an older version of another one."""
     rig = Rig(autojump_clock, setting=setting)
     async with rig.open():
         await rig.write_pool("a")
@@ -79,8 +81,8 @@ async def test_c2_an_older_snapshot_takes_nothing_back(autojump_clock: MockClock
         assert await rig.summaries() == {}
 
 
-async def test_c2_an_older_change_takes_nothing_back(autojump_clock: MockClock, setting: Setting) -> None:
-    """A replica that tells changes again that the cache is past is not believed."""
+async def test_c2_older_change_is_ignored(autojump_clock: MockClock, setting: Setting) -> None:
+    """A replica repeats changes that the cache has passed."""
     rig = Rig(autojump_clock, setting=setting)
     async with rig.open():
         await rig.write_pool("a")
@@ -101,8 +103,8 @@ async def test_c2_an_older_change_takes_nothing_back(autojump_clock: MockClock, 
         rig.witness.check()
 
 
-async def test_c2_a_reply_that_comes_late_takes_nothing_back(autojump_clock: MockClock, setting: Setting) -> None:
-    """An answer to a write that the stream has already told, and something newer, changes nothing."""
+async def test_c2_late_reply_is_ignored(autojump_clock: MockClock, setting: Setting) -> None:
+    """The stream has already delivered the write, and a newer change."""
     rig = Rig(autojump_clock, setting=setting, concurrency=2)
     async with rig.open():
         await rig.write_pool("a")
@@ -119,10 +121,11 @@ async def test_c2_a_reply_that_comes_late_takes_nothing_back(autojump_clock: Moc
         rig.witness.check()
 
 
-async def test_c2_a_change_below_an_own_write_takes_nothing_back(autojump_clock: MockClock, setting: Setting) -> None:
-    """The stream tells what came before the controller's own write after the cache has shown that write.
-
-    It is not applied, but the pool that it had moved the member to is owed a look (C6).
+async def test_c2_change_below_an_own_write_is_mapped_but_not_applied(
+    autojump_clock: MockClock, setting: Setting
+) -> None:
+    """The stream delivers an earlier change after the cache has shown the controller's own write.
+    The change is not applied, but the pool that it had moved the member to is owed a reconcile (C6).
     """
     rig = Rig(autojump_clock, setting=setting)
     pools, channel = rig.pools, rig.channel
@@ -153,8 +156,8 @@ async def test_c2_a_change_below_an_own_write_takes_nothing_back(autojump_clock:
     assert sorted(seen[3:]) == [("between", "last"), ("first", "last"), ("last", "last")]
 
 
-async def test_c4_a_change_waits_until_every_type_has_reached_it(autojump_clock: MockClock, setting: Setting) -> None:
-    """A member's change is neither mapped nor reconciled while the pools' stream stands below it."""
+async def test_c4_change_waits_until_every_type_has_reached_it(autojump_clock: MockClock, setting: Setting) -> None:
+    """A member's change is neither mapped nor reconciled while the pools' stream is below it."""
     rig = Rig(autojump_clock, setting=setting)
     async with rig.open():
         await rig.write_pool("a")
@@ -170,8 +173,8 @@ async def test_c4_a_change_waits_until_every_type_has_reached_it(autojump_clock:
         assert await rig.summaries() == {"a": ["m"]}
 
 
-async def test_c4_what_came_while_the_run_was_primed_waits_as_well(autojump_clock: MockClock, setting: Setting) -> None:
-    """A member that was told between its type's subscription and the run's begin is not mapped ahead of the others."""
+async def test_c4_change_during_priming_waits_as_well(autojump_clock: MockClock, setting: Setting) -> None:
+    """A member's change between the subscription and the start of the run is not mapped ahead of the other types."""
     rig = Rig(autojump_clock, setting=setting)
     pool, channel = rig.pools.pool, rig.channel
     channel.stall(pool)

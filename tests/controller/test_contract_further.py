@@ -1,4 +1,4 @@
-"""The contract's C8 to C11, each in a whole engine, by the fewest steps in which it could be broken."""
+"""C8 to C11 of the contract, each in a whole engine, by the fewest steps that could break it."""
 
 from __future__ import annotations
 
@@ -25,10 +25,8 @@ from tests.helpers.rig import Rig
 from tests.helpers.settings import Setting
 
 
-async def test_c8_a_write_of_a_superseded_run_is_refused_however_late(
-    autojump_clock: MockClock, setting: Setting
-) -> None:
-    """It was sent in the first run's time, and arrives in the third one's."""
+async def test_c8_late_write_of_a_superseded_run_is_refused(autojump_clock: MockClock, setting: Setting) -> None:
+    """The first run sends it, and it arrives during the third one."""
     rig = Rig(autojump_clock, setting=setting)
     async with rig.open():
         await rig.write_pool("a")
@@ -53,8 +51,10 @@ async def test_c8_a_write_of_a_superseded_run_is_refused_however_late(
         assert await rig.summaries() == {}
 
 
-async def test_c9_what_a_reconciler_is_handed_is_its_own(autojump_clock: MockClock, setting: Setting) -> None:
-    """By each way to read, and from a write; and what it wrote may be changed afterwards."""
+async def test_c9_resources_that_a_reconciler_reads_or_writes_may_be_mutated(
+    autojump_clock: MockClock, setting: Setting
+) -> None:
+    """This holds for every way to read, for the result of a write, and for the resource that was written."""
     rig = Rig(autojump_clock, setting=setting)
     pools = rig.pools
     rounds = 0
@@ -102,10 +102,10 @@ def _tasks() -> set[trio.lowlevel.Task]:
     return found
 
 
-async def test_c10_no_task_is_left_and_a_crash_is_one_controllers_own(
+async def test_c10_crash_restarts_one_controller_and_leaves_no_task(
     autojump_clock: MockClock, setting: Setting
 ) -> None:
-    """The second controller goes on in its first run when the first one's source fails; at the end both are gone."""
+    """The second controller stays in its first run when the first one's source fails; at the end both have ended."""
     rig = Rig(autojump_clock, setting=setting)
     other: list[int] = []
 
@@ -158,8 +158,8 @@ trio.run(main)
 
 
 @pytest.mark.parametrize("network", [False, True], ids=["in process", "network"])
-async def test_c11_an_acknowledged_write_survives_kill_9(tmp_path: Path, network: bool) -> None:
-    """Of a whole engine's client, and of one that writes to it over the network."""
+async def test_c11_acknowledged_write_survives_kill_9(tmp_path: Path, network: bool) -> None:
+    """This holds for a whole engine's client, and for one that writes to it over the network."""
     pools, store = PoolsApp(), tmp_path / "c11.db"
     acknowledged: set[str] = set()
     with tempfile.TemporaryDirectory(prefix="headway-") as short:
@@ -208,7 +208,7 @@ async def _write_until_killed(where: str, pools: PoolsApp, host: trio.Process, a
             nursery.start_soon(write, writer)
 
 
-async def test_c11_what_is_acknowledged_is_on_the_disk(tmp_path: Path) -> None:
+async def test_c11_acknowledged_write_is_synced_to_disk(tmp_path: Path) -> None:
     """Each transaction is synced before it is answered, so that the machine may fail as well."""
     async with open_store(f"sqlite:{tmp_path / 'c11.db'}") as store:
         assert isinstance(store, SqliteBackend)

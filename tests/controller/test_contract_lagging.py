@@ -1,4 +1,4 @@
-"""C3 where a server lags: a controller waits, says for what, and tries elsewhere; it never goes on with less."""
+"""C3 with a lagging server: a controller waits, reports what it waits for, and tries another server."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _registry(pools: PoolsApp) -> Registry:
 
 
 async def _replica(store: RecordingBackend | RecordingSqlite) -> MemoryBackend:
-    """A copy of a store in which everything so far was a creation; it hears of nothing more."""
+    """Return a copy of a store in which everything so far was a creation. It receives no further changes."""
     replica = MemoryBackend()
     replica._store_id, replica._incarnation = store.position.store_id, store.position.session
     for commit in store.commits:
@@ -46,7 +46,7 @@ async def _replica(store: RecordingBackend | RecordingSqlite) -> MemoryBackend:
 
 @asynccontextmanager
 async def _lagging(setting: Setting, store: Backend, replica: Backend, pools: PoolsApp) -> AsyncIterator[str]:
-    """A server whose watches are the replica's; its other answers are the store's own, as a quorum's would be."""
+    """Return a server whose watches are the replica's. Its other answers are the store's, as a quorum's would be."""
     behind = ResourceService(replica, _registry(pools)).__mapping__()[WATCH_LIST].func
 
     async def lag(path: str, stream: Any, handler: Callable[[Any], Awaitable[None]]) -> None:
@@ -58,8 +58,8 @@ async def _lagging(setting: Setting, store: Backend, replica: Backend, pools: Po
         yield where
 
 
-async def test_c3_a_lagging_server_is_waited_for_and_then_left(autojump_clock: MockClock, setting: Setting) -> None:
-    """The first server ends its snapshots below the starting revision and says no more; the second one is well."""
+async def test_c3_lagging_server_is_left_for_another_after_a_wait(autojump_clock: MockClock, setting: Setting) -> None:
+    """The first server ends its snapshots below the starting revision and then is silent; the second one is well."""
     rig = Rig(autojump_clock, setting=setting)
     rig.lag_limit = LAG_LIMIT
     async with rig.store as store:
@@ -77,9 +77,7 @@ async def test_c3_a_lagging_server_is_waited_for_and_then_left(autojump_clock: M
                 await trio.sleep(LAG_LIMIT * 0.9)
                 status = engine.controllers["pools"].status()
                 assert status.phase == "priming"
-                assert (
-                    f"waits for test.v1.Pool (1 resources, revision 2 of {status.starting_revision})" in status.problem
-                )
+                assert f"for test.v1.Pool (1 resources, revision 2 of {status.starting_revision})" in status.problem
                 assert status.starting_revision > replica.position.revision
                 assert rig.names == []
 

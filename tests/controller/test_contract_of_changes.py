@@ -1,4 +1,4 @@
-"""The contract's C6 and C7, each by the fewest steps in which it could be broken."""
+"""C6 and C7 of the contract, each by the fewest steps that could break it."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from tests.helpers.rig import Rig
 from tests.helpers.settings import Setting
 
 
-async def test_c6_a_change_is_mapped_by_its_old_state_too(autojump_clock: MockClock, setting: Setting) -> None:
-    """A member that moves from one pool to another makes both be reconciled."""
+async def test_c6_change_is_mapped_by_its_old_state_too(autojump_clock: MockClock, setting: Setting) -> None:
+    """A member that moves between pools causes a reconcile of both."""
     rig = Rig(autojump_clock, setting=setting)
     async with rig.open():
         await rig.write_pool("a")
@@ -29,8 +29,8 @@ async def test_c6_a_change_is_mapped_by_its_old_state_too(autojump_clock: MockCl
         assert await rig.summaries() == {"b": ["m"]}
 
 
-async def test_c6_a_change_during_a_reconcile_makes_another_one(autojump_clock: MockClock, setting: Setting) -> None:
-    """What comes while its key is in hand is seen by a reconcile that starts after it."""
+async def test_c6_change_during_a_reconcile_causes_another_one(autojump_clock: MockClock, setting: Setting) -> None:
+    """A change while its key is in hand is seen by a reconcile that starts after it."""
     rig = Rig(autojump_clock, setting=setting)
     rig.pools.rest = 1.0
     async with rig.open():
@@ -42,8 +42,8 @@ async def test_c6_a_change_during_a_reconcile_makes_another_one(autojump_clock: 
         rig.witness.last_changes_were_seen()
 
 
-async def test_c6_what_a_run_had_not_mapped_is_mapped_by_the_next(autojump_clock: MockClock, setting: Setting) -> None:
-    """The key that a member moved away from is known to the change alone; a run that ends hands it on."""
+async def test_c6_unmapped_change_of_a_run_is_mapped_by_the_next(autojump_clock: MockClock, setting: Setting) -> None:
+    """Only the change knows the key that a member moved away from; a run that ends hands the change on."""
     rig = Rig(autojump_clock, setting=setting)
     async with rig.open():
         await rig.write_pool("a")
@@ -60,10 +60,8 @@ async def test_c6_what_a_run_had_not_mapped_is_mapped_by_the_next(autojump_clock
         assert last.frontiers[rig.pools.member.name] >= moved_at
 
 
-async def test_c6_what_comes_between_two_runs_is_mapped_by_the_next(
-    autojump_clock: MockClock, setting: Setting
-) -> None:
-    """Members that move away from pools that aren't there, while no run is there either, are not missed."""
+async def test_c6_change_between_two_runs_is_mapped_by_the_next(autojump_clock: MockClock, setting: Setting) -> None:
+    """Members move away from pools that don't exist."""
     rig = Rig(autojump_clock, setting=setting)
     async with rig.open():
         await rig.write_pool("a")
@@ -84,10 +82,8 @@ async def test_c6_what_comes_between_two_runs_is_mapped_by_the_next(
             assert last.frontiers[rig.pools.member.name] >= moved_at
 
 
-async def test_c6_a_run_owes_the_keys_that_its_former_self_did_not_get_to(
-    autojump_clock: MockClock, setting: Setting
-) -> None:
-    """A key that waited when the run ended is reconciled by the next one, although nothing there speaks of it."""
+async def test_c6_run_owes_the_unreconciled_keys_of_the_run_before(autojump_clock: MockClock, setting: Setting) -> None:
+    """A key that waited when the run ended is reconciled by the next one, although its cache doesn't show it."""
     rig = Rig(autojump_clock, setting=setting, concurrency=1)
     async with rig.open():
         await rig.write_pool("a")
@@ -101,10 +97,8 @@ async def test_c6_a_run_owes_the_keys_that_its_former_self_did_not_get_to(
         assert [seen.term for seen in rig.witness.reconciles if seen.name == "not-there"] == [3]
 
 
-async def test_c6_a_deletion_while_no_run_was_there_is_found_in_the_history(
-    autojump_clock: MockClock, setting: Setting
-) -> None:
-    """A member that is deleted between two engines over one store makes its pool, which is gone too, be reconciled."""
+async def test_c6_deletion_while_no_engine_ran_is_found_in_history(autojump_clock: MockClock, setting: Setting) -> None:
+    """A member and its pool are deleted between two engines over one store; the pool is reconciled."""
     store = setting.store()
     first = Rig(autojump_clock, store=store, setting=setting)
     async with first.open() as engine:
@@ -123,8 +117,8 @@ async def test_c6_a_deletion_while_no_run_was_there_is_found_in_the_history(
         assert second.names == ["never-was"]
 
 
-async def test_c7_a_key_in_hand_is_not_handed_out_again(autojump_clock: MockClock, setting: Setting) -> None:
-    """A pool that changes while it is reconciled waits for that to end, although another worker is free."""
+async def test_c7_key_in_hand_is_not_dequeued_again(autojump_clock: MockClock, setting: Setting) -> None:
+    """A pool that changes during its reconcile waits for the end of it, although another worker is free."""
     rig = Rig(autojump_clock, setting=setting, concurrency=2)
     rig.pools.pause = 1.0
     async with rig.open():
@@ -135,7 +129,7 @@ async def test_c7_a_key_in_hand_is_not_handed_out_again(autojump_clock: MockCloc
         await rig.settle()
 
 
-async def test_c7_a_key_is_reconciled_once_at_a_time_and_keys_side_by_side(
+async def test_c7_keys_are_reconciled_concurrently_but_each_only_once_at_a_time(
     autojump_clock: MockClock, setting: Setting
 ) -> None:
     """Of three keys that change all the time two are in hand, and none of them twice."""
@@ -159,8 +153,8 @@ async def test_c7_a_key_is_reconciled_once_at_a_time_and_keys_side_by_side(
     assert most == 2
 
 
-async def test_c7_a_run_begins_when_the_former_one_has_ended(autojump_clock: MockClock, setting: Setting) -> None:
-    """A reconcile that takes long to end when its run does holds up the next run."""
+async def test_c7_run_begins_only_after_the_previous_one_has_ended(autojump_clock: MockClock, setting: Setting) -> None:
+    """A reconcile that ends slowly delays the next run."""
     rig = Rig(autojump_clock, setting=setting)
     rig.pools.linger = 30.0
     async with rig.open():

@@ -1,4 +1,4 @@
-"""The contract's C3, each by the fewest steps in which it could be broken."""
+"""C3 of the contract, by the fewest steps that could break it."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from tests.helpers.rig import Rig
 from tests.helpers.settings import Setting
 
 
-async def test_c3_what_an_initialiser_sent_can_not_land_in_a_later_run(
+async def test_c3_late_write_of_an_initialiser_is_refused_in_a_later_run(
     autojump_clock: MockClock, setting: Setting
 ) -> None:
-    """An initialiser's writes are fenced as well, and the run begins by seeing them."""
+    """An initialiser's writes are fenced as well, and the run begins with them in its cache."""
     rig = Rig(autojump_clock, setting=setting)
     pools, channel = rig.pools, rig.channel
 
@@ -42,10 +42,8 @@ async def test_c3_what_an_initialiser_sent_can_not_land_in_a_later_run(
     assert set(seen) == {(3, "3")}
 
 
-async def test_c3_a_run_that_starts_waits_for_its_starting_revision(
-    autojump_clock: MockClock, setting: Setting
-) -> None:
-    """A run after a crash is not begun on a cache that lags behind the raising of its fence."""
+async def test_c3_run_waits_for_its_starting_revision(autojump_clock: MockClock, setting: Setting) -> None:
+    """A run after a crash doesn't begin on a cache that is behind the raising of its fence."""
     rig = Rig(autojump_clock, setting=setting)
     async with rig.open():
         await rig.write_pool("a")
@@ -65,10 +63,8 @@ async def test_c3_a_run_that_starts_waits_for_its_starting_revision(
         assert all(frontier >= start for frontier in rig.witness.reconciles[-1].frontiers.values())
 
 
-async def test_c3_what_the_former_run_sent_can_not_land_after_the_start(
-    autojump_clock: MockClock, setting: Setting
-) -> None:
-    """A write that was on its way when the run ended is refused when it arrives in the next run's time."""
+async def test_c3_late_write_of_the_previous_run_is_refused(autojump_clock: MockClock, setting: Setting) -> None:
+    """The write was in flight when that run ended, and arrives during the next one."""
     rig = Rig(autojump_clock, setting=setting)
     async with rig.open():
         # The former run gets no chance to settle it.

@@ -1,4 +1,4 @@
-"""C5 by the fewest steps, then for every way a write's outcome can be unknown, and every time at which it may land."""
+"""C5 by the fewest steps, then for every way in which a write's outcome can be unknown, and every time of arrival."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ UNKNOWN = {
 
 
 @pytest.mark.parametrize(("how", "lands"), UNKNOWN)
-async def test_c5_an_unknown_write_is_settled_before_any_key_is_reconciled(
+async def test_c5_unknown_write_is_resolved_before_any_key_is_reconciled(
     autojump_clock: MockClock, setting: Setting, how: str, lands: str
 ) -> None:
-    """Raising the fence fails for a while: no key is reconciled. After it a write that arrives is refused."""
+    """Raising the fence fails for a while: no key is reconciled. A write that arrives after the raise is refused."""
     rig = Rig(autojump_clock, setting=setting, deadline=DEADLINE)
     async with rig.open():
         await rig.write_pool("a")
@@ -67,10 +67,10 @@ async def test_c5_an_unknown_write_is_settled_before_any_key_is_reconciled(
         assert len(rig.witness.heard(WriteUnknown)) == len(rig.witness.heard(WriteResolved)) == 1
 
 
-async def test_c5_a_run_begins_by_seeing_what_its_initialiser_wrote(
+async def test_c5_run_begins_with_the_writes_of_its_initialiser_in_the_cache(
     autojump_clock: MockClock, setting: Setting
 ) -> None:
-    """A replica that is behind the initialiser's write, though not behind the fence before it, is waited for."""
+    """The run waits for a replica that has the raise of the fence but not yet the initialiser's write."""
     rig = Rig(autojump_clock, setting=setting)
     pools, channel = rig.pools, rig.channel
     pools.at_start = ["a"]
@@ -95,10 +95,8 @@ async def test_c5_a_run_begins_by_seeing_what_its_initialiser_wrote(
     assert set(seen) == {True}
 
 
-async def test_c5_an_acknowledged_write_is_seen_by_the_next_reconcile(
-    autojump_clock: MockClock, setting: Setting
-) -> None:
-    """A reconcile that follows a write sees it, although the stream hasn't told it, and a deletion likewise."""
+async def test_c5_acknowledged_write_is_seen_by_the_next_reconcile(autojump_clock: MockClock, setting: Setting) -> None:
+    """This holds before the stream has delivered it, and for a deletion, too."""
     rig = Rig(autojump_clock, setting=setting)
     pools, channel = rig.pools, rig.channel
     seen: list[bool] = []
@@ -121,10 +119,8 @@ async def test_c5_an_acknowledged_write_is_seen_by_the_next_reconcile(
     assert seen == [False, True, False]
 
 
-async def test_c5_a_lost_answer_holds_every_key_until_it_is_settled(
-    autojump_clock: MockClock, setting: Setting
-) -> None:
-    """After a write with an unknown outcome no key is reconciled until the fence has been raised above it."""
+async def test_c5_lost_answer_holds_every_key_until_it_is_resolved(autojump_clock: MockClock, setting: Setting) -> None:
+    """No key is reconciled until the fence has been raised above the write."""
     rig = Rig(autojump_clock, setting=setting)
     async with rig.open():
         await rig.write_pool("a")
@@ -143,8 +139,8 @@ async def test_c5_a_lost_answer_holds_every_key_until_it_is_settled(
         assert await rig.summaries() == {"a": ["m"], "b": ["n"]}
 
 
-async def test_c5_a_late_write_is_refused_once_it_is_settled(autojump_clock: MockClock, setting: Setting) -> None:
-    """A write that seemed lost and arrives after the settling changes nothing."""
+async def test_c5_late_write_is_refused_once_it_is_resolved(autojump_clock: MockClock, setting: Setting) -> None:
+    """A write that seemed lost arrives after its resolution and changes nothing."""
     rig = Rig(autojump_clock, setting=setting)
     async with rig.open():
         await rig.write_pool("a")
@@ -160,10 +156,10 @@ async def test_c5_a_late_write_is_refused_once_it_is_settled(autojump_clock: Moc
         assert await rig.summaries() == {"a": ["m"]}
 
 
-async def test_c5_settling_waits_until_the_cache_has_reached_the_commit(
+async def test_c5_resolution_waits_until_the_cache_has_reached_the_commit(
     autojump_clock: MockClock, setting: Setting
 ) -> None:
-    """After a lost answer the keys wait for the settling commit to be in the cache of every type."""
+    """After a lost answer the keys wait until every type's cache has the commit that raised the fence."""
     rig = Rig(autojump_clock, setting=setting)
     async with rig.open():
         await rig.write_pool("a")
@@ -185,10 +181,8 @@ async def test_c5_settling_waits_until_the_cache_has_reached_the_commit(
         assert await rig.summaries() == {"a": ["m"]}
 
 
-async def test_c5_a_write_that_is_lost_amid_a_settling_is_settled_too(
-    autojump_clock: MockClock, setting: Setting
-) -> None:
-    """The fence that settled the first one is below it: the keys wait for another commit."""
+async def test_c5_write_lost_during_a_resolution_is_resolved_too(autojump_clock: MockClock, setting: Setting) -> None:
+    """The raise that resolved the first write is below the second: the keys wait for another one."""
     rig = Rig(autojump_clock, setting=setting, concurrency=2)
     channel = rig.channel
     async with rig.open():
@@ -220,8 +214,8 @@ async def test_c5_a_write_that_is_lost_amid_a_settling_is_settled_too(
         assert await rig.summaries() == {"a": ["m"], "b": ["n"]}
 
 
-async def test_c5_a_cancelled_write_is_settled_like_a_lost_one(autojump_clock: MockClock, setting: Setting) -> None:
-    """A write that is cancelled by the reconcile's deadline may have happened: the keys wait for its settling."""
+async def test_c5_canceled_write_is_resolved_like_a_lost_one(autojump_clock: MockClock, setting: Setting) -> None:
+    """A write canceled by the reconcile's deadline may have been stored: the keys wait for its resolution."""
     rig = Rig(autojump_clock, setting=setting, deadline=5.0)
     async with rig.open():
         await rig.write_pool("a")
@@ -251,8 +245,7 @@ TIMEOUT = 2.0
 
 class Mistreated:
     """An interceptor by which a server mistreats the next write of a controller.
-
-    A call that lands late is kept from its end on the server's side, as one that is still on its way would be.
+    A call that arrives late is kept when it ends on the server's side, like a call that is still in flight.
     """
 
     def __init__(self, setting: Setting, how: str, lands: str) -> None:
@@ -287,7 +280,7 @@ class Mistreated:
 
 
 class _Unanswered:
-    """A handler's stream whose answer goes nowhere."""
+    """A handler's stream that discards its answer."""
 
     def __init__(self, request: Any) -> None:
         self.metadata: dict[str, str] = {}
@@ -302,10 +295,10 @@ class _Unanswered:
 
 @pytest.mark.parametrize("setting", OVER_THE_NETWORK, indirect=True)
 @pytest.mark.parametrize(("how", "lands"), UNKNOWN)
-async def test_c5_what_a_network_leaves_unknown_is_settled(
+async def test_c5_write_left_unknown_by_a_network_is_resolved(
     autojump_clock: MockClock, setting: Setting, how: str, lands: str
 ) -> None:
-    """The channel's deadline passes, the reconcile's does, or the connection breaks; nothing of it is scripted."""
+    """The channel's deadline passes, the reconcile's does, or the connection breaks, all on a real connection."""
     server = Mistreated(setting, how, lands)
     setting.interceptors.append(server)
     setting.timeout = TIMEOUT if how == "deadline" else 30.0

@@ -1,4 +1,4 @@
-"""C6: a backlog is reconciled in its time, whatever else comes."""
+"""C6: the backlog makes progress under a stream of live changes."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ PAUSE = 0.01
 
 
 @pytest.mark.parametrize("size", [500, pytest.param(10_000, marks=[pytest.mark.deep, pytest.mark.timeout(600)])])
-async def test_c6_a_stream_of_live_changes_does_not_starve_the_backlog(
+async def test_c6_stream_of_live_changes_does_not_starve_the_backlog(
     autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
     size: int,
 ) -> None:
-    """Live changes come faster than the worker goes; of nine reconciles one is still of what was there at the start."""
+    """Live changes come faster than the worker runs; one of nine reconciles still takes a key of the backlog."""
     pools, backend = PoolsApp(concurrency=1), MemoryBackend(max_changes=1_000)
     types = headway.App("bare")
     for type in pools.types:

@@ -1,4 +1,4 @@
-"""Daemons and timers: they live and die with their resource, and with their controller's run."""
+"""Daemons and timers: they begin and end with their resource, and with their controller's run."""
 
 from __future__ import annotations
 
@@ -20,12 +20,11 @@ from tests.helpers.staff import Staff
 
 
 class Living(Staff):
-    """A daemon that says when it begins and ends.
-
+    """A daemon that records when it begins and ends.
     Attributes:
         lives: (name, uid, "begins" or "ends") in order.
         linger: seconds that it takes to end.
-        outcome: what it does, unless it waits for ever.
+        outcome: the function that it runs; by default it waits for ever.
     """
 
     def __init__(self, **options: Any) -> None:
@@ -54,8 +53,8 @@ class Living(Staff):
         return [f"{name} {what}" for name, _, what in self.lives]
 
 
-async def test_a_daemon_lives_while_its_resource_does(autojump_clock: MockClock) -> None:  # noqa: ARG001
-    """One task each; a change of the resource is nothing to it, the beginning of the deletion ends it."""
+async def test_daemon_runs_as_long_as_its_resource_exists(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """There is one task per resource; a change doesn't affect it, the beginning of the deletion ends it."""
     staff = Living()
     async with staff.open() as engine:
         await staff.write_team("a")
@@ -75,8 +74,8 @@ async def test_a_daemon_lives_while_its_resource_does(autojump_clock: MockClock)
         assert staff.told()[3:] == ["a ends"]
 
 
-async def test_one_incarnation_ends_before_the_next_begins(autojump_clock: MockClock) -> None:  # noqa: ARG001
-    """However long it takes to end; the others don't wait for it."""
+async def test_daemon_of_one_incarnation_ends_before_the_next_begins(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """This holds however long it takes to end; other resources' daemons don't wait."""
     staff = Living()
     staff.linger = 50.0
     async with staff.open() as engine:
@@ -94,8 +93,8 @@ async def test_one_incarnation_ends_before_the_next_begins(autojump_clock: MockC
         assert staff.lives[0][1] != staff.lives[3][1]
 
 
-async def test_a_daemon_that_raises_is_called_again_with_growing_rests(autojump_clock: MockClock) -> None:  # noqa: ARG001
-    """It is reported, the other's goes on, and one that returns is done."""
+async def test_daemon_that_raises_is_restarted_with_back_off(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """The failure is reported, the other daemon continues, and one that returns is not restarted."""
     staff, times = Living(), list[float]()
 
     def outcome(name: str) -> None:
@@ -123,8 +122,8 @@ async def test_a_daemon_that_raises_is_called_again_with_growing_rests(autojump_
     ]
 
 
-async def test_daemons_end_with_their_run_and_begin_with_the_next(autojump_clock: MockClock) -> None:  # noqa: ARG001
-    """Nothing of a run outlives it, so a resource never has two."""
+async def test_daemons_end_with_their_run_and_start_with_the_next(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """A resource never has two at once."""
     staff = Living(watches=[])
     staff.linger = 5.0
     async with staff.open() as engine:
@@ -142,13 +141,13 @@ async def test_daemons_end_with_their_run_and_begin_with_the_next(autojump_clock
 
 
 def _end(run: Any) -> None:
-    """End a run as another store does."""
+    """End a run by a replacement of the store."""
     for subscription in run._subscriptions.values():
         subscription.fail(headway.errors.StoreChanged("replaced"))
         subscription.wake()
 
 
-async def test_a_finalizer_keeps_the_resource_until_its_daemon_has_ended(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_finalizer_keeps_the_resource_until_its_daemon_has_ended(autojump_clock: MockClock) -> None:  # noqa: ARG001
     staff = Living(finalizer=True)
     staff.linger = 20.0
     async with staff.open() as engine:
@@ -165,8 +164,8 @@ async def test_a_finalizer_keeps_the_resource_until_its_daemon_has_ended(autojum
         assert staff.told() == ["a begins", "a ends"]
 
 
-async def test_a_daemon_s_writes_are_no_reconcile_s(autojump_clock: MockClock) -> None:  # noqa: ARG001
-    """A daemon that writes its own resource again and again isn't taken for a key that triggers itself."""
+async def test_writes_of_a_daemon_do_not_count_as_a_self_trigger(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """A daemon may write its own resource repeatedly."""
     staff = Staff()
 
     @staff.app.daemon(staff.team)
@@ -188,8 +187,8 @@ async def test_a_daemon_s_writes_are_no_reconcile_s(autojump_clock: MockClock) -
 # --- timers ------------------------------------------------------------------
 
 
-async def test_a_timer_is_called_again_and_again(autojump_clock: MockClock) -> None:  # noqa: ARG001
-    """First at once, then from the end of one call to the start of the next; a change makes no call of its own."""
+async def test_timer_is_called_repeatedly(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """The first call comes at once, the next one an interval after the end of the last; a change causes no call."""
     staff, calls = Staff(), list[tuple[str, float]]()
 
     @staff.app.timer(staff.team, every=10, jitter=0)
@@ -209,7 +208,7 @@ async def test_a_timer_is_called_again_and_again(autojump_clock: MockClock) -> N
         assert len(calls) == 3
 
 
-async def test_a_timer_s_times_differ_by_the_jitter(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_timer_intervals_vary_by_the_jitter(autojump_clock: MockClock) -> None:  # noqa: ARG001
     staff, calls = Staff(), list[float]()
 
     @staff.app.timer(staff.team, every=10, jitter=0.5)
@@ -224,7 +223,7 @@ async def test_a_timer_s_times_differ_by_the_jitter(autojump_clock: MockClock) -
     assert 11 < max(rests) <= 15.001
 
 
-async def test_a_timer_that_raises_is_repeated_with_back_off(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_timer_that_raises_is_retried_with_back_off(autojump_clock: MockClock) -> None:  # noqa: ARG001
     staff, calls = Staff(), list[float]()
 
     @staff.app.timer(staff.team, every=100, jitter=0, backoff=headway.Backoff(1.0, 8.0))
@@ -239,8 +238,8 @@ async def test_a_timer_that_raises_is_repeated_with_back_off(autojump_clock: Moc
     assert [round(b - a) for a, b in itertools.pairwise(calls)] == [1, 2, 4, 100]
 
 
-async def test_a_call_is_cut_when_the_deletion_begins(autojump_clock: MockClock) -> None:  # noqa: ARG001
-    """And the next incarnation has a call of its own at once."""
+async def test_timer_call_is_canceled_when_the_deletion_begins(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """The next incarnation gets a call of its own at once."""
     staff, calls = Staff(), list[str]()
 
     @staff.app.timer(staff.team, every=1000)
@@ -259,10 +258,10 @@ async def test_a_call_is_cut_when_the_deletion_begins(autojump_clock: MockClock)
     assert calls == ["first begins", "second begins", "ends"]
 
 
-async def test_the_next_incarnation_is_called_at_once_though_nobody_saw_the_change(
+async def test_timer_calls_a_new_incarnation_at_once_even_if_the_change_was_unseen(
     autojump_clock: MockClock,  # noqa: ARG001
 ) -> None:
-    """While the only worker is busy one is deleted and another made: its time is not that of the first."""
+    """A resource is recreated while the only worker is busy; the new one doesn't inherit the old one's schedule."""
     staff, calls = Staff(), list[tuple[str, float]]()
 
     @staff.app.timer(staff.team, every=1000, concurrency=1)
@@ -286,26 +285,26 @@ async def test_the_next_incarnation_is_called_at_once_though_nobody_saw_the_chan
 
 
 async def lonely(_: headway.Runtime) -> None:
-    """Takes no resource."""
+    """Take no resource."""
 
 
 async def fine(_: headway.Runtime, __: headway.Resource[Team]) -> None:
-    """As it should be."""
+    """Take the right arguments."""
 
 
 MISUSES: list[tuple[str, Callable[[Staff], object]]] = [
     ("the daemon must take 2 arguments", lambda staff: staff.app.daemon(staff.team)(lonely)),  # type: ignore[arg-type]
     ("the timer must take 2 arguments", lambda staff: staff.app.timer(staff.team, every=1)(lonely)),  # type: ignore[arg-type]
     ("every must be a number of seconds above 0, not 0", lambda staff: staff.app.timer(staff.team, every=0)(fine)),
-    ("every=inf would never come", lambda staff: staff.app.timer(staff.team, every=math.inf)(fine)),
+    ("every=inf must be finite", lambda staff: staff.app.timer(staff.team, every=math.inf)(fine)),
     ("finalizer must be True or False", lambda staff: staff.app.daemon(staff.team, finalizer="yes")(fine)),  # type: ignore[arg-type]
-    ("jitter must be a part", lambda staff: staff.app.timer(staff.team, every=1, jitter=1)(fine)),
+    ("jitter must be a number", lambda staff: staff.app.timer(staff.team, every=1, jitter=1)(fine)),
     (
-        "a daemon is of a type, as app.type(...) returned it, not of 'Team'",
+        "a daemon needs a type, as app.type(...) returned it, not 'Team'",
         lambda staff: staff.app.daemon("Team")(fine),  # type: ignore[arg-type]
     ),
     ("backoff must be", lambda staff: staff.app.daemon(staff.team, backoff=5)(fine)),  # type: ignore[arg-type]
-    ("the name 'fine' is taken", lambda staff: [staff.app.daemon(staff.team)(fine) for _ in range(2)]),
+    ("the name 'fine' already exists", lambda staff: [staff.app.daemon(staff.team)(fine) for _ in range(2)]),
 ]
 
 

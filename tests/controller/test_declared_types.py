@@ -1,4 +1,4 @@
-"""Declared reads and writes: an undeclared one is an error that shows how it is declared."""
+"""Declared reads and writes: an undeclared one is an error that shows how to declare it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Body = Callable[[headway.Runtime, Staff, headway.Resource[Team]], Awaitable[obje
 
 
 async def tried(body: Body, **declared: Any) -> str:
-    """What ``body`` was refused with in a controller of teams that also watches accounts; empty: it wasn't."""
+    """Return the error of ``body`` in a controller of teams that also watches accounts; empty if there was none."""
     staff, refusals = Staff(), list[str]()
     declared = {field: [getattr(staff, name) for name in names] for field, names in declared.items()}
 
@@ -66,21 +66,21 @@ WRITES: list[Body] = [
 
 
 @pytest.mark.parametrize("body", WRITES)
-async def test_a_write_of_a_type_that_is_not_among_the_writes_is_refused(
+async def test_write_of_an_undeclared_type_is_refused(
     body: Body,
     autojump_clock: MockClock,  # noqa: ARG001
 ) -> None:
-    """Outputs are writes; what is declared may be written, and everything where nothing is declared."""
+    """Outputs are writes. Declared types may be written, and every type if none is declared."""
     expected = (
         "controller look doesn't declare that it writes staff.v1.Account: "
-        "add it, @app.controller(..., writes=[..., ACCOUNT])"
+        "add the type, @app.controller(..., writes=[..., ACCOUNT])"
     )
     assert await tried(body, writes=["team"]) == expected
     assert await tried(body, writes=["account"]) == ""
     assert await tried(body, reads=[]) == ""
 
 
-async def test_a_status_is_a_write(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_status_write_counts_as_a_write(autojump_clock: MockClock) -> None:  # noqa: ARG001
     async def say(rt: headway.Runtime, _: Staff, team: headway.Resource[Team]) -> None:
         await rt.client.write_status(team, "look", [headway.Condition("Ready", headway.ConditionState.TRUE)])
 
@@ -108,11 +108,11 @@ READS: list[Read] = [one, all_of_them, in_pages]
 
 
 @pytest.mark.parametrize("read", READS)
-async def test_a_read_of_a_type_that_is_nowhere_declared_is_refused(
+async def test_read_of_an_undeclared_type_is_refused(
     read: Read,
     autojump_clock: MockClock,  # noqa: ARG001
 ) -> None:
-    """What is managed, watched or written may be read without being named."""
+    """Managed, watched and written types may be read without being declared as reads."""
     staff = Staff()
     other, written = (staff.app.type("staff", "v1", kind, Account) for kind in ("Other", "Written"))
     refused: dict[str, str] = {}
@@ -132,13 +132,13 @@ async def test_a_read_of_a_type_that_is_nowhere_declared_is_refused(
         await staff.settle()
     assert list(refused) == ["Other"]
     assert (
-        "doesn't declare that it reads staff.v1.Other: add it, @app.controller(..., reads=[..., OTHER])"
+        "doesn't declare that it reads staff.v1.Other: add the type, @app.controller(..., reads=[..., OTHER])"
         in (refused["Other"])
     )
     assert not staff.errors()
 
 
-async def test_what_reads_every_type_is_refused_where_reads_are_declared(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_read_of_all_types_is_refused_if_reads_are_declared(autojump_clock: MockClock) -> None:  # noqa: ARG001
     async def owned(rt: headway.Runtime, _: Staff, team: headway.Resource[Team]) -> None:
         await rt.client.list_by_owner(team)
 
@@ -146,7 +146,7 @@ async def test_what_reads_every_type_is_refused_where_reads_are_declared(autojum
     assert await tried(owned, writes=[]) == ""
 
 
-async def test_a_watch_is_a_read(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_watch_counts_as_a_read(autojump_clock: MockClock) -> None:  # noqa: ARG001
     staff, refused = Staff(), list[str]()
 
     @staff.app.controller(manages=staff.team, reads=[])

@@ -1,4 +1,4 @@
-"""Declaring an app and its controllers: every misuse is refused where it stands, with the right form."""
+"""Declarations of an app and its controllers: every misuse is refused at once, with the right form."""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ STRANGER = headway.App("stranger").type("test", "v1", "Stranger", Thing)
 
 
 async def reconcile(rt: headway.Runtime, request: headway.Request) -> None:
-    """A reconciler as it should be."""
+    """Take the right arguments."""
 
 
 async def no_arguments() -> None:
-    """Takes too little."""
+    """Take too few arguments."""
 
 
 def plain(rt: headway.Runtime, request: headway.Request) -> None:
-    """Isn't async."""
+    """Run without async."""
 
 
 async def async_mapper(resource: headway.Resource[Any], cache: headway.CacheReader) -> list[headway.ResourceId]:
-    """A mapper must not wait."""
+    """Map with async, which a mapper must not be."""
     return [resource.id for _ in (cache,)]
 
 
 def lonely_mapper(resource: headway.Resource[Any]) -> list[headway.ResourceId]:
-    """Takes no cache."""
+    """Take no cache."""
     return [resource.id]
 
 
@@ -72,37 +72,40 @@ def by_id() -> ReadyMapper[Any]:
 
 
 MISUSES: list[tuple[str, Mapping[str, Any]]] = [
-    ("manages has 'Thing', which is no type", {"manages": "Thing"}),
-    ("manages has test.v1.Stranger, which is not a type of app 'misused'", {"manages": STRANGER}),
-    ("watches has test.v1.Stranger", {"watches": [headway.watch(STRANGER, headway.mappers.owner())]}),
+    ("manages: 'Thing' is not a type", {"manages": "Thing"}),
+    ("manages: test.v1.Stranger is not a type of app 'misused'", {"manages": STRANGER}),
+    ("watches: test.v1.Stranger", {"watches": [headway.watch(STRANGER, headway.mappers.owner())]}),
     (
-        "watches must be a list of headway.watch(TYPE, mapper), and has <ResourceType test.v1.Other>",
+        "watches must be a list of headway.watch(TYPE, mapper), but contains <ResourceType test.v1.Other>",
         {"watches": [OTHER]},
     ),
     ("watches must be a list, such as [headway.watch(ACCOUNT, ", {"watches": {OTHER: headway.mappers.owner()}}),
     ("indexes must be a list, such as [BY_TEAM], not {", {"indexes": {THING: [INDEX]}}),
     ("indexes must be a list, such as [BY_TEAM], not <Index", {"indexes": INDEX}),
-    ("indexes has 'name': give it what headway.indexes.by(", {"indexes": ["name"]}),
-    ("indexes has <Index name on test.v1.Thing> twice, or two of one name", {"indexes": [INDEX, INDEX]}),
-    ("indexes has <Index name on test.v1.Thing> twice, or two of one name", {"indexes": [INDEX, SAME_NAME]}),
+    ("indexes: 'name' is not an index: use what headway.indexes.by(", {"indexes": ["name"]}),
+    ("indexes has <Index name on test.v1.Thing> twice, or two indexes of the same name", {"indexes": [INDEX, INDEX]}),
+    (
+        "indexes has <Index name on test.v1.Thing> twice, or two indexes of the same name",
+        {"indexes": [INDEX, SAME_NAME]},
+    ),
     ("is neither managed nor watched", {"indexes": [ELSEWHERE]}),
     ("is neither managed nor watched", {"manages": PART, "indexes": [INDEX]}),
-    ("whose name is the engine's own", {"indexes": [headway.indexes.by_owner(THING, name="headway.owner")]}),
+    ("whose name is reserved for the engine", {"indexes": [headway.indexes.by_owner(THING, name="headway.owner")]}),
     ("queries must be a list, such as [members_of], not <Query named>", {"queries": named}),
-    ("queries has 'named': give it functions that are decorated", {"queries": ["named"]}),
+    ("queries: 'named' is not a query: use functions decorated", {"queries": ["named"]}),
     ("queries has <Query named> twice", {"queries": [named, named], "indexes": [INDEX]}),
     ("<Query named> needs <Index name on test.v1.Thing>: add it to `indexes`", {"queries": [named]}),
     ("<Query others> needs <ResourceType test.v1.Other>, which is neither managed nor", {"queries": [others]}),
-    ("it has test.v1.Thing in two forms", {"watches": [headway.watch(PART, headway.mappers.owner())]}),
+    ("test.v1.Thing is used in two forms", {"watches": [headway.watch(PART, headway.mappers.owner())]}),
     ("watches must be a list, such as [headway.watch(ACCOUNT, ", {"watches": "Other"}),
     (
-        "put the mappers together by mappers.union",
+        "combine the mappers with mappers.union",
         {"watches": [headway.watch(OTHER, headway.mappers.owner())] * 2},
     ),
     ("when must be a predicate, such as headway.predicates.content_changed(), not True", {"when": True}),
     ("when must take old and new", {"when": headway.predicates.content_changed}),
     ("reads <Index id on test.v1.Thing>: add it to `indexes`", {"watches": [headway.watch(OTHER, by_id())]}),
-    ("give it the very one that is read", {"watches": [headway.watch(OTHER, by_id())], "indexes": [ANOTHER_BY_ID]}),
+    ("use the same object in both places", {"watches": [headway.watch(OTHER, by_id())], "indexes": [ANOTHER_BY_ID]}),
     ("to map to <Projection test.v1.Thing as Thing>", {"manages": PART, "watches": [headway.watch(OTHER, by_id())]}),
     ("reads <Index id on test.v1.Thing>", {"watches": [headway.watch(OTHER, headway.mappers.only_if(bool, by_id()))]}),
     (
@@ -129,9 +132,9 @@ MISUSES: list[tuple[str, Mapping[str, Any]]] = [
     ),
     ("reads must be a list of types, such as [ACCOUNT], not 'Other'", {"reads": "Other"}),
     ("writes must be a list of types", {"writes": {OTHER: None}}),
-    ("writes has 'Other', which is no type", {"writes": ["Other"]}),
-    ("writes has <Projection test.v1.Thing as Thing>, which is no type", {"writes": [PART]}),
-    ("reads has test.v1.Stranger, which is not a type of app", {"reads": [STRANGER]}),
+    ("writes: 'Other' is not a type", {"writes": ["Other"]}),
+    ("writes: <Projection test.v1.Thing as Thing> is not a type", {"writes": [PART]}),
+    ("reads: test.v1.Stranger is not a type of app", {"reads": [STRANGER]}),
     ("on_start must be a function, not 3", {"on_start": 3}),
     ("on_start must take 1 arguments", {"on_start": reconcile}),
     ("on_stop must take 2 arguments", {"on_stop": no_arguments}),
@@ -151,13 +154,13 @@ MISUSES: list[tuple[str, Mapping[str, Any]]] = [
     ("a controller's name", {"name": "Not A Name"}),
     ("unknown option 'concurency'; did you mean 'concurrency'?", {"concurency": 5}),
     ("unknown option 'watch'; did you mean 'watches'?", {"watch": {}}),
-    ("manages has None, which is no type", {"manages": None}),
+    ("manages: None is not a type", {"manages": None}),
 ]
 
 
 @pytest.mark.parametrize(("says", "arguments"), MISUSES, ids=[f"{index}" for index in range(len(MISUSES))])
-def test_a_misuse_is_refused_by_name_and_with_the_form(says: str, arguments: Mapping[str, Any]) -> None:
-    """The error names the argument, what was given and the controller, and shows how it is done; nothing is kept."""
+def test_misuse_is_refused_with_the_argument_and_the_right_form(says: str, arguments: Mapping[str, Any]) -> None:
+    """The error also has the value and the controller's name; the declaration is not kept."""
     with pytest.raises(DeclarationError) as caught:
         app.controller(**{"manages": THING, **arguments})(reconcile)
 
@@ -173,7 +176,7 @@ WRONG_WATCHES: list[tuple[str, object, object]] = [
     ("watches[test.v1.Other] must take a resource and a cache", OTHER, lonely_mapper),
     ("watches[test.v1.Other] must take a resource and a cache", OTHER, headway.mappers.owner),
     ("watches[test.v1.Other] must be a mapper", OTHER, headway.watch(OTHER, headway.mappers.owner())),
-    ("watch takes a type, as app.type(...) returned it, and a mapper, not 'Other'", "Other", headway.mappers.owner()),
+    ("watch expects a type, as app.type(...) returned it, and a mapper, not 'Other'", "Other", headway.mappers.owner()),
 ]
 
 
@@ -184,40 +187,40 @@ def test_watch_rejects_wrong_arguments(says: str, type: Any, mapper: Any) -> Non
 
 
 @pytest.mark.parametrize("function", [plain, no_arguments, "reconcile", None])
-def test_a_reconciler_must_be_an_async_function_of_two(function: Any) -> None:
-    """What decorates something else is refused."""
+def test_reconciler_must_be_an_async_function_of_two_arguments(function: Any) -> None:
+    """This holds for the decorator, too."""
     with pytest.raises(DeclarationError, match="the reconciler"):
         app.controller(manages=THING, name="thing")(function)
 
 
-def test_a_reconciler_that_has_no_name_needs_one() -> None:
-    """That of a function that was given some of its arguments is nobody's."""
-    with pytest.raises(DeclarationError, match=r"name is required, which functools.partial.*name='...'"):
+def test_reconciler_without_a_name_needs_one() -> None:
+    """A `functools.partial` has none."""
+    with pytest.raises(DeclarationError, match=r"functools.partial.*has no name for the controller.*name='...'"):
         app.controller(manages=THING)(functools.partial(reconcile))
     nothing: Any = None
     with pytest.raises(DeclarationError, match="the reconciler must be an async function, not None"):
         app.controller(manages=THING)(nothing)
 
 
-def test_a_controller_without_its_parentheses_is_refused() -> None:
-    """Otherwise Python says how many arguments a method takes."""
+def test_controller_decorator_without_parentheses_is_refused() -> None:
+    """Python's own error would only count the arguments of a method."""
     wrongly: Any = app.controller
-    with pytest.raises(DeclarationError, match=r"takes no <function reconcile.*The form is:\n *@app.controller\("):
+    with pytest.raises(DeclarationError, match=r"got <function reconcile.*The form is:\n *@app.controller\("):
         wrongly(reconcile)
 
 
-def test_a_name_is_taken_once() -> None:
-    """Two controllers of one app can't share a name, given or taken from the function."""
+def test_controller_names_are_unique_within_an_app() -> None:
+    """This holds for given names and for those taken from the function."""
     own = headway.App("own")
     thing = own.type("test", "v1", "Thing", Thing)
     own.controller(manages=thing)(reconcile)
 
-    with pytest.raises(DeclarationError, match="the name 'reconcile' is taken"):
+    with pytest.raises(DeclarationError, match="the name 'reconcile' already exists"):
         own.controller(manages=thing, name="reconcile")(reconcile)
 
 
-def test_a_function_gives_its_name_with_hyphens() -> None:
-    """Underscores are not allowed in names, so they become hyphens."""
+def test_controller_name_from_a_function_has_hyphens() -> None:
+    """Names don't allow underscores."""
     own = headway.App("own")
 
     @own.controller(manages=own.type("test", "v1", "Thing", Thing))
@@ -227,8 +230,8 @@ def test_a_function_gives_its_name_with_hyphens() -> None:
     assert list(own.controllers) == ["keep-things"]
 
 
-def test_an_object_with_an_async_call_may_reconcile() -> None:
-    """A reconciler may be an object; then it needs a name."""
+def test_object_with_an_async_call_may_reconcile() -> None:
+    """It needs a name."""
     own = headway.App("own")
 
     class Reconciler:
@@ -241,30 +244,30 @@ def test_an_object_with_an_async_call_may_reconcile() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "With Blank", "UPPER", 3])
-def test_an_app_needs_a_name_that_is_one(name: Any) -> None:
+def test_app_needs_a_valid_name(name: Any) -> None:
     """The app's name is part of its fences' names."""
     with pytest.raises(DeclarationError, match="an app's name"):
         headway.App(name)
 
 
 @pytest.mark.parametrize("seconds", [-1, math.inf, math.nan, "5", None])
-def test_a_requeue_needs_a_time_that_can_come(seconds: Any) -> None:
-    """However it is made, a requeue is refused where it is made, and not when the queue gets it."""
-    with pytest.raises(InvalidArgument, match="a number of seconds from 0 on"):
+def test_requeue_refuses_an_invalid_delay(seconds: Any) -> None:
+    """The error comes where the requeue is made, not when the queue gets it."""
+    with pytest.raises(InvalidArgument, match="seconds must be a finite number >= 0"):
         headway.requeue_after(seconds)
-    with pytest.raises(InvalidArgument, match="a number of seconds from 0 on"):
+    with pytest.raises(InvalidArgument, match="seconds must be a finite number >= 0"):
         headway.RequeueAfter(seconds)
 
 
 @pytest.mark.parametrize(("base", "maximum"), [(2.0, 1.0), (-1.0, 1.0), (0.0, 1.0), (1.0, math.inf)])
-def test_a_back_off_that_can_not_be_is_refused(base: float, maximum: float) -> None:
-    """Longer at first than at most, or no time at all."""
+def test_invalid_back_off_is_refused(base: float, maximum: float) -> None:
+    """The base is above the maximum, or not a positive time."""
     with pytest.raises(ValueError, match=r"Backoff\."):
         headway.Backoff(base, maximum)
 
 
-def test_nothing_that_was_given_is_kept_by_reference() -> None:
-    """What its owner changes afterwards changes no controller, and what a controller has can't be changed."""
+def test_declared_arguments_are_copied() -> None:
+    """A later mutation by the caller doesn't change a controller, and a controller's own collections are immutable."""
     own = headway.App("own")
     thing, other = (own.type("test", "v1", kind, Thing) for kind in ("Thing", "Other"))
     watches = [headway.watch(other, headway.mappers.owner())]

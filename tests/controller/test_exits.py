@@ -1,4 +1,4 @@
-"""`sys.exit()` and its like in a function of the program's: one controller's run ends by it, and never the engine."""
+"""`sys.exit()` and similar in a user's function: it ends the run of one controller, and never the engine."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.helpers.staff import Staff
 
 
 class Odd(BaseException):
-    """An error that is no Exception."""
+    """An error that does not inherit from Exception."""
 
 
 EXITS = [SystemExit, GeneratorExit, asyncio.CancelledError, Odd]
@@ -153,21 +153,21 @@ PLACES = [
 
 @pytest.mark.parametrize("exit", EXITS)
 @pytest.mark.parametrize("place", PLACES)
-async def test_c10_an_exit_restarts_its_controller_alone(
+async def test_c10_exit_restarts_its_controller_only(
     place: Callable[[Program], None],
     exit: Exit,
     autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
 ) -> None:
-    """Other controllers go on, nothing is lost, and the report has the very error."""
+    """Other controllers continue, nothing is lost, and the report has the same error object."""
     program = Program(exit)
     place(program)
     await program.check()
 
 
-async def test_a_reconcile_that_exits_is_named_with_its_key(
+async def test_exit_of_a_reconcile_is_reported_with_its_key(
     autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
 ) -> None:
-    """The run's end alone would not say which of thousands of keys it was."""
+    """The run's end alone would not show which of thousands of keys it was."""
     program = Program(SystemExit)
     _in_reconcile(program)
     await program.check()
@@ -175,10 +175,10 @@ async def test_a_reconcile_that_exits_is_named_with_its_key(
     assert [(each.id.name, type(each.error)) for each in failed] == [("core", SystemExit)] * 2
 
 
-async def test_keys_beside_one_that_always_exits_are_reconciled(
+async def test_keys_are_reconciled_although_another_key_always_exits(
     autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
 ) -> None:
-    """It comes last in the next run, so that each run gets further than the one before."""
+    """That key comes last in the next run, so that each run gets further than the one before."""
     staff, done = Staff(), set()
 
     @staff.app.controller(manages=staff.team)
@@ -194,10 +194,10 @@ async def test_keys_beside_one_that_always_exits_are_reconciled(
     assert done == {"b", "c", "d"}
 
 
-async def test_the_end_of_a_run_by_an_exit_is_told_to_its_callback(
+async def test_on_stop_gets_the_exit_that_ended_its_run(
     autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
 ) -> None:
-    """`on_stop` hears the error as it was raised."""
+    """`on_stop` gets the error as it was raised."""
     program, heard = Program(SystemExit), []
 
     def on_stop(_: headway.Runtime, error: BaseException | None) -> None:
@@ -209,11 +209,11 @@ async def test_the_end_of_a_run_by_an_exit_is_told_to_its_callback(
 
 
 @pytest.mark.parametrize("exit", EXITS)
-async def test_an_exit_of_a_callback_fails_the_callback_alone(
+async def test_exit_of_a_callback_fails_that_callback_only(
     exit: Exit,
     autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
 ) -> None:
-    """As any other error of it does."""
+    """It is reported like any other error."""
     program = Program(exit, times=1)
     program.controller(on_start=program.leave)
     assert await program.run() == []
@@ -222,11 +222,11 @@ async def test_an_exit_of_a_callback_fails_the_callback_alone(
 
 
 @pytest.mark.parametrize("exit", EXITS)
-async def test_an_exit_of_an_index_function_or_a_projection_costs_that_resource_its_place(
+async def test_exit_of_an_index_function_or_projection_drops_that_resource_only(
     exit: Exit,
     autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
 ) -> None:
-    """They run for every controller that reads the type, in a task that is the engine's."""
+    """They run for every controller that reads the type, in a task of the engine's."""
     staff, done = Staff(), []
     names = headway.projection(staff.account, Account, lambda _: _exit(exit))
     by_name = headway.indexes.by(staff.team, "name", lambda _: _exit(exit))
@@ -253,12 +253,12 @@ def _exit(exit: Exit) -> Any:
 
 @pytest.mark.parametrize("exit", EXITS)
 @pytest.mark.parametrize("name", ["mutate", "validate"])
-async def test_an_exit_of_a_hook_fails_that_write_alone(
+async def test_exit_of_a_hook_fails_that_write_only(
     name: str,
     exit: Exit,
     autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
 ) -> None:
-    """Its caller hears that the hook failed."""
+    """The caller's error says that the hook failed."""
     app, heard = headway.App("staff"), list[object]()
     hooks: headway.Hooks[Team] = headway.Hooks(**{name: lambda _: _exit(exit)})
     team = app.type("staff", "v1", "Team", Team, hooks=hooks)
@@ -271,7 +271,7 @@ async def test_an_exit_of_a_hook_fails_that_write_alone(
 
 
 @pytest.mark.parametrize("place", PLACES)
-async def test_an_interrupt_ends_the_engine_wherever_it_comes(
+async def test_interrupt_ends_the_engine_wherever_it_is_raised(
     place: Callable[[Program], None],
     autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
 ) -> None:
@@ -289,7 +289,7 @@ def _leaves(error: BaseException) -> set[type[BaseException]]:
     return {type(error)}
 
 
-async def test_an_interrupt_in_an_index_function_ends_the_engine(
+async def test_interrupt_in_an_index_function_ends_the_engine(
     autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
 ) -> None:
     """It is not taken for a failure of the function."""

@@ -1,4 +1,4 @@
-"""Reconcilers, mappers and index functions that fail: named, tried again, and no harm to any other key."""
+"""Reconcilers, mappers and index functions that fail: named, retried, and without effect on other keys."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def _outcomes(reconciled: list[events.Reconciled], name: str) -> list[str]:
     return [event.outcome for event in reconciled if event.id.name == name]
 
 
-async def test_a_reconciler_that_raises_backs_off_and_harms_no_other_key(autojump_clock: MockClock) -> None:
-    """The key is tried again after longer and longer rests, with its error in the report; the other one is done."""
+async def test_reconciler_that_raises_backs_off_without_affecting_other_keys(autojump_clock: MockClock) -> None:
+    """The key is retried with growing delays, with its error in the report."""
     rig = Rig(autojump_clock)
 
     async def reconcile(_: headway.Runtime, request: headway.Request) -> None:
@@ -47,8 +47,8 @@ async def test_a_reconciler_that_raises_backs_off_and_harms_no_other_key(autojum
 
 
 @pytest.mark.parametrize("result", [True, 5, "later", [headway.requeue_now()], headway.PermanentFailure("x")])
-async def test_a_reconciler_that_returns_nonsense_is_named(autojump_clock: MockClock, result: object) -> None:
-    """What is no result counts as a failure that says what could have been returned."""
+async def test_invalid_result_of_a_reconciler_is_a_failure(autojump_clock: MockClock, result: object) -> None:
+    """The error lists the valid results."""
     rig = Rig(autojump_clock)
 
     async def reconcile(_: headway.Runtime, request: headway.Request) -> object:
@@ -63,8 +63,8 @@ async def test_a_reconciler_that_returns_nonsense_is_named(autojump_clock: MockC
     assert _outcomes(reconciled, "good") == ["done"]
 
 
-async def test_a_forgotten_await_is_named(autojump_clock: MockClock) -> None:
-    """The coroutine that was returned has done nothing, and a warning of Python's would come from another line."""
+async def test_forgotten_await_is_reported(autojump_clock: MockClock) -> None:
+    """The returned coroutine has done nothing, and Python's own warning would point to another line."""
     rig = Rig(autojump_clock)
 
     async def reconcile(rt: headway.Runtime, request: headway.Request) -> object:
@@ -76,8 +76,8 @@ async def test_a_forgotten_await_is_named(autojump_clock: MockClock) -> None:
     assert "await it, as in `return await ...`" in str(first.error)
 
 
-async def test_a_reconciler_that_never_returns_meets_its_deadline(autojump_clock: MockClock) -> None:
-    """It is cancelled at the deadline, named as slow before that, and tried again; the other key is done."""
+async def test_reconciler_that_never_returns_is_canceled_at_its_deadline(autojump_clock: MockClock) -> None:
+    """It is reported as slow before that, and retried; the other key is done."""
     rig = Rig(autojump_clock, deadline=70.0)
 
     async def reconcile(_: headway.Runtime, request: headway.Request) -> None:
@@ -87,12 +87,12 @@ async def test_a_reconciler_that_never_returns_meets_its_deadline(autojump_clock
     reconciled = await _failing(rig, reconcile, 75.0)
 
     (bad,) = [event for event in reconciled if event.id.name == "bad"]
-    assert "longer than 70.0 s" in str(bad.error)
+    assert "exceeded its deadline of 70.0 s" in str(bad.error)
     assert [event.seconds for event in rig.witness.heard(events.ReconcileSlow)] == [30.0, 60.0]
     assert _outcomes(reconciled, "good") == ["done"]
 
 
-async def test_a_permanent_failure_is_not_tried_again_until_something_changes(autojump_clock: MockClock) -> None:
+async def test_permanent_failure_is_not_retried_until_a_change(autojump_clock: MockClock) -> None:
     """PermanentFailure drops the key; a change brings it back."""
     rig = Rig(autojump_clock)
 
@@ -126,14 +126,14 @@ def _another_type(rig: Rig) -> object:
         (_raises, "not now"),
         (lambda _: None, "it returned None: return a list of ids"),
         (lambda _: "good", "it returned 'good': return a list of ids"),
-        (lambda _: [3], "it gave 3, which is no id"),
-        (_another_type, "it gave Member m, of type test.v1.Member: the controller manages test.v1.Pool"),
+        (lambda _: [3], "it returned 3, which is not an id"),
+        (_another_type, "it returned Member m, of type test.v1.Member: the controller manages test.v1.Pool"),
     ],
 )
-async def test_a_mapper_that_fails_is_named_and_harms_no_other_key(
+async def test_mapper_failure_is_reported_without_affecting_other_keys(
     autojump_clock: MockClock, mapped: Mapped, says: str
 ) -> None:
-    """A member that can't be mapped holds up no other; what it gave that was right is reconciled."""
+    """A member that can't be mapped holds up no other; the valid part of a result is reconciled."""
     rig = Rig(autojump_clock)
     pools = rig.pools
     seen: list[str] = []
@@ -163,8 +163,8 @@ async def test_a_mapper_that_fails_is_named_and_harms_no_other_key(
     assert sorted(set(seen)) == (["good", "other"] if mapped is _another_type else ["other"])
 
 
-async def test_a_mapper_that_raises_is_tried_again_until_it_does_not(autojump_clock: MockClock) -> None:
-    """The change is kept, with growing rests, and the controller isn't settled meanwhile."""
+async def test_mapper_that_raises_is_retried_until_it_succeeds(autojump_clock: MockClock) -> None:
+    """The change is kept, with growing delays, and the controller isn't idle until then."""
     rig = Rig(autojump_clock)
     tries: list[float] = []
 
@@ -186,8 +186,8 @@ async def test_a_mapper_that_raises_is_tried_again_until_it_does_not(autojump_cl
     assert rests == [0.01, 0.02, 0.04]
 
 
-async def test_an_index_function_that_raises_spoils_that_index_alone(autojump_clock: MockClock) -> None:
-    """It is named; a read of that index says that it is incomplete, other reads go on, and it heals with the data."""
+async def test_index_function_that_raises_affects_that_index_only(autojump_clock: MockClock) -> None:
+    """Reads of that index raise IndexIncomplete, other reads work, and a good state ends the failure."""
     rig = Rig(autojump_clock)
     pools = rig.pools
     reads: list[str] = []
@@ -232,9 +232,9 @@ async def test_an_index_function_that_raises_spoils_that_index_alone(autojump_cl
     assert (failed.index, failed.key[2]) == ("pool", "m")
 
 
-async def test_c6_a_flood_at_a_failing_mapper_is_bounded_and_nothing_is_missed(autojump_clock: MockClock) -> None:
-    """301 changes of one resource keep a few states and make a report a second; its former pools hear of it in the
-    end.
+async def test_c6_flood_at_a_failing_mapper_is_bounded_and_misses_no_key(autojump_clock: MockClock) -> None:
+    """301 changes of one resource keep a few states and cause one report a second; its former pools are reconciled in
+    the end.
     """
     rig = Rig(autojump_clock)
     broken = True
@@ -264,8 +264,8 @@ async def test_c6_a_flood_at_a_failing_mapper_is_bounded_and_nothing_is_missed(a
         assert await rig.summaries() == {"a": ["m"]}
 
 
-async def test_a_flood_of_a_failing_index_is_reported_by_time(autojump_clock: MockClock) -> None:
-    """One report a second, with the number of the others, which metrics count."""
+async def test_flood_of_index_failures_is_reported_once_a_second(autojump_clock: MockClock) -> None:
+    """The report has the number of the others, and metrics count them."""
     rig = Rig(autojump_clock)
     pools = rig.pools
     metrics = Metrics()

@@ -1,4 +1,4 @@
-"""A server that lies about how far it has told: what it hid is found, and nothing is called settled meanwhile."""
+"""A server with a false bookmark: the hidden change is found, and the controller is not idle until then."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from headway.events import BookmarkRefused
 from tests.helpers.rig import Rig
 
 
-async def test_nothing_is_settled_until_what_a_false_bookmark_hid_has_been_told(autojump_clock: MockClock) -> None:
-    """Once the bookmark has proved false its revision counts for nothing, until a snapshot has made it good."""
+async def test_controller_is_not_idle_until_the_change_behind_a_false_bookmark_arrives(
+    autojump_clock: MockClock,
+) -> None:
+    """Once the bookmark has proved false its revision doesn't count, until a snapshot has confirmed it."""
     rig = Rig(autojump_clock)
     async with rig.open():
         await rig.write_pool("a")
@@ -23,8 +25,8 @@ async def test_nothing_is_settled_until_what_a_false_bookmark_hid_has_been_told(
         assert await rig.summaries() == {"a": ["m"]}
 
 
-async def test_a_snapshot_from_before_a_false_bookmark_does_not_make_it_good(autojump_clock: MockClock) -> None:
-    """A replica's older snapshot can't bring what was hidden: another one is asked for until one can."""
+async def test_snapshot_from_before_a_false_bookmark_does_not_restore_trust(autojump_clock: MockClock) -> None:
+    """A replica's older snapshot can't contain the hidden change: snapshots are requested until one can."""
     rig = Rig(autojump_clock)
     async with rig.open():
         await rig.write_pool("a")
@@ -38,8 +40,8 @@ async def test_a_snapshot_from_before_a_false_bookmark_does_not_make_it_good(aut
         assert await rig.summaries() == {"a": ["m"]}
 
 
-async def test_an_older_snapshot_after_a_refused_resume_leaves_the_frontier_trusted(autojump_clock: MockClock) -> None:
-    """A server that can't resume says nothing against what is held: it is settled once the stream has caught up."""
+async def test_older_snapshot_after_a_refused_resume_leaves_the_frontier_trusted(autojump_clock: MockClock) -> None:
+    """A server that can't resume casts no doubt on the cache: it is idle once the stream has caught up."""
     rig = Rig(autojump_clock)
     async with rig.open():
         await rig.write_pool("a")

@@ -1,4 +1,4 @@
-"""A run's writes, by themselves: what an initialiser's lost write waits for."""
+"""A run's writes, alone: the resolution of an initialiser's lost write."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from headway.resource import Key, Position, pb
 
 
 class _Leases:
-    """Raises every fence; while it does so, another write is lost."""
+    """Raises every fence. During a raise, another write is lost."""
 
     def __init__(self) -> None:
         self.lose: Any = None
@@ -28,8 +28,8 @@ class _Leases:
         return RunFence(fence, Position("store", "incarnation", 1), 1)
 
 
-async def test_a_write_that_is_lost_while_the_initialisers_are_settled_holds_the_keys() -> None:
-    """A task that the initialiser has left behind may write on; the raise above the others is not above that one."""
+async def test_write_lost_while_those_of_the_initialiser_are_resolved_holds_the_keys() -> None:
+    """A task that the initialiser left behind may still write; the raise above the others is not above that one."""
     queue = WaitingQueue[Key, Reason](WorkQueue())
     writes = RunWrites("pools", cast("Informers", None), queue, lambda _: None, lambda: None)
     leases = _Leases()

@@ -1,4 +1,4 @@
-"""The guarded block: before anything is done the finalizer is there, and it goes when the clean-up has ended."""
+"""The guarded block: the finalizer is added before the work, and removed after the clean-up."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ class Guarded(Staff):
                     self.there.discard(team.name)
 
     async def _another_finalizer(self) -> None:
-        """Change the resource behind the reconcile's back, so that its version is not the stored one any more."""
+        """Change the resource during the reconcile, so that its version is no longer the stored one."""
         self.interfere = False
         current = await self.engine.client.read(self.team, "core")
         current.finalizers |= {"others"}
         await self.engine.client.write(current)
 
 
-async def test_the_finalizer_is_there_before_the_work_and_goes_after_the_clean_up(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_finalizer_is_added_before_the_work_and_removed_after_the_clean_up(autojump_clock: MockClock) -> None:  # noqa: ARG001
     staff = Guarded()
     async with staff.open() as engine:
         await staff.write_team("core")
@@ -63,7 +63,7 @@ async def test_the_finalizer_is_there_before_the_work_and_goes_after_the_clean_u
     assert not staff.errors()
 
 
-async def test_a_clean_up_that_raises_keeps_the_resource(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_clean_up_that_raises_keeps_the_resource(autojump_clock: MockClock) -> None:  # noqa: ARG001
     """The finalizer stays until a clean-up ends normally."""
     staff = Guarded()
     staff.fail = 3
@@ -80,11 +80,11 @@ async def test_a_clean_up_that_raises_keeps_the_resource(autojump_clock: MockClo
 
 
 @pytest.mark.parametrize("deleting", [False, True])
-async def test_a_conflict_is_tried_again_and_others_finalizers_stay(
+async def test_conflict_is_retried_and_other_finalizers_stay(
     deleting: bool,
     autojump_clock: MockClock,  # noqa: ARG001
 ) -> None:
-    """One that was added behind the reconcile's back survives the adding, and the removing, of ours."""
+    """Another finalizer, added during the reconcile, survives the addition and the removal of ours."""
     staff = Guarded("ours")
     staff.interfere = not deleting
     async with staff.open() as engine:
@@ -108,8 +108,8 @@ async def test_a_conflict_is_tried_again_and_others_finalizers_stay(
     assert not staff.errors()
 
 
-async def test_a_conflict_while_it_is_removed_repeats_no_clean_up(autojump_clock: MockClock) -> None:  # noqa: ARG001
-    """Another finalizer goes during the clean-up: ours goes from what is stored then, and the resource with it."""
+async def test_conflict_during_the_removal_does_not_repeat_the_clean_up(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """Another finalizer is removed meanwhile: ours is removed from the stored state, and so is the resource."""
     staff = Staff()
     cleanups = 0
 
@@ -137,7 +137,7 @@ async def test_a_conflict_while_it_is_removed_repeats_no_clean_up(autojump_clock
     assert not staff.errors()
 
 
-async def test_what_is_gone_is_not_guarded(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_deleted_resource_is_not_guarded(autojump_clock: MockClock) -> None:  # noqa: ARG001
     """The block isn't entered for a resource that is deleted while its finalizer is added."""
     staff, entered = Staff(), list[str]()
 

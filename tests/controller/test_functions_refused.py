@@ -1,4 +1,4 @@
-"""Every place that takes a function of the program's: one that can't work is refused where it is declared."""
+"""Every place that takes a user's function refuses one that can't work, where it is declared."""
 
 from __future__ import annotations
 
@@ -134,8 +134,8 @@ WRONG: list[tuple[Place, Any]] = [
 ]
 
 
-def test_a_function_that_cannot_work_is_refused_where_it_is_declared() -> None:
-    """An async one where nothing awaits it, a plain one where it is awaited, one with a yield or other arguments."""
+def test_function_that_cannot_work_is_refused_where_it_is_declared() -> None:
+    """It is async but not awaited, or plain but awaited, or it has a yield or other arguments."""
     accepted = []
     for place, given in WRONG:
         try:
@@ -148,8 +148,8 @@ def test_a_function_that_cannot_work_is_refused_where_it_is_declared() -> None:
     assert accepted == []
 
 
-def test_a_query_is_plain_and_takes_a_cache_first() -> None:
-    """Its callers give the other arguments, so that it may need more of them."""
+def test_query_must_be_plain_and_take_a_cache_first() -> None:
+    """Its callers pass the other arguments, so it may take more of them."""
     needs: Any = headway.query(TEAM)
     for wrong in (waits, waits_and_yields, lonely, "core"):
         with pytest.raises(DeclarationError, match="the function of a query must"):
@@ -158,8 +158,8 @@ def test_a_query_is_plain_and_takes_a_cache_first() -> None:
 
 
 @pytest.mark.parametrize("report", [waits, waits_and_yields, lonely, "log"])
-async def test_a_report_that_would_say_nothing_is_refused(report: Any) -> None:
-    """Nothing awaits an async one, so that no event would ever be heard."""
+async def test_async_report_is_refused(report: Any) -> None:
+    """It is never awaited, so no event would be reported."""
     with pytest.raises(DeclarationError, match="report must"):
         async with headway.open_engine("memory:", STAFF.app, report=report):
             pass
@@ -168,8 +168,8 @@ async def test_a_report_that_would_say_nothing_is_refused(report: Any) -> None:
             pass
 
 
-async def test_functions_of_pages_and_metrics_are_looked_at() -> None:
-    """A status that is called instead of handed over, and functions that are async."""
+async def test_functions_of_pages_and_metrics_are_checked() -> None:
+    """A status that is called instead of passed, and async functions are refused."""
     metrics = headway.observe.Metrics()
     wrong: list[Any] = [[], waits, crowded]
     for given in wrong:
@@ -182,7 +182,7 @@ async def test_functions_of_pages_and_metrics_are_looked_at() -> None:
 
 
 async def test_until_refuses_an_async_condition() -> None:
-    """A coroutine is true, so that the first look would end the wait."""
+    """A coroutine is true, so the first check would end the wait."""
     async with headway.open_engine("memory:", STAFF.app) as engine:
         given: Any = waits
         with pytest.raises(DeclarationError, match="until must be a plain function"):
@@ -191,8 +191,8 @@ async def test_until_refuses_an_async_condition() -> None:
             await headway.until(engine.client, TEAM, "core", lambda team: given(team))
 
 
-def test_a_process_that_cannot_be_waited_for_is_refused() -> None:
-    """`subprocess.Popen.wait` would stop the loop for as long as the process lives."""
+def test_process_that_cannot_be_awaited_is_refused() -> None:
+    """`subprocess.Popen.wait` would block the loop for as long as the process lives."""
     exits = headway.sources.process_exits()
     given: Any = subprocess.Popen
     with pytest.raises(headway.errors.InvalidArgument, match="async def wait"):
@@ -200,8 +200,8 @@ def test_a_process_that_cannot_be_waited_for_is_refused() -> None:
     assert exits.watched == 0
 
 
-def test_an_async_always_is_refused() -> None:
-    """It would hold whatever is stored."""
+def test_async_always_condition_is_refused() -> None:
+    """It would hold for any stored state."""
     given: Any = waits
     with pytest.raises(DeclarationError, match="always must be a plain function"):
         simulation.explore(STAFF.app, waits, always=[given])
@@ -218,8 +218,8 @@ OPTIONS: list[tuple[str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("says", "options"), OPTIONS)
-def test_an_unknown_option_of_a_daemon_or_timer_is_refused(says: str, options: dict[str, Any]) -> None:
-    """It would be left out without a word; what was meant is named."""
+def test_unknown_option_of_a_daemon_or_timer_is_refused(says: str, options: dict[str, Any]) -> None:
+    """The error suggests the option that was meant."""
     staff = Staff()
 
     async def lives(_: headway.Runtime, __: headway.Resource[Team]) -> None:
@@ -233,9 +233,9 @@ def test_an_unknown_option_of_a_daemon_or_timer_is_refused(says: str, options: d
     assert staff.app.controllers == {}
 
 
-def test_a_decorator_without_its_parentheses_is_refused() -> None:
+def test_decorator_without_parentheses_is_refused() -> None:
     """Otherwise the function would be lost, and nothing declared."""
     app: Any = Staff().app
     for decorator in (app.daemon, functools.partial(app.timer, every=1)):
-        with pytest.raises(DeclarationError, match="is of a type, as app"):
+        with pytest.raises(DeclarationError, match="needs a type, as app"):
             decorator(waits)

@@ -1,4 +1,4 @@
-"""The graph of what controllers do: as data, as Mermaid, and its cycles."""
+"""The graph of the controllers and their types: as data, as Mermaid, and its cycles."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from tests.helpers.resources import Account
 
 
 async def nothing(_: headway.Runtime, __: headway.Request[Any]) -> None:
-    """Nothing to do."""
+    """Do nothing."""
 
 
 Said = tuple[str, Iterable[str], "Iterable[str] | None"]
 
 
 def declared(controllers: Mapping[str, Said], types: str = "") -> headway.App:
-    """An app of controllers by name: (manages, watches, writes), each type by one letter."""
+    """Return an app of controllers by name: (manages, watches, writes), each type by one letter."""
     app = headway.App("app")
     letters = set(types)
     for manages, watches, writes in controllers.values():
@@ -40,12 +40,12 @@ def declared(controllers: Mapping[str, Said], types: str = "") -> headway.App:
 
 
 def ways(app: headway.App) -> list[str]:
-    """The cycles, each as its types."""
+    """Return the cycles, each as its types."""
     return ["".join(name.removeprefix("tt.v1.T") for name in cycle.types) for cycle in headway.graph(app).cycles]
 
 
-def test_everything_that_is_declared_is_in_it() -> None:
-    """Also a type that nobody has to do with, and what maps and filters by what name."""
+def test_graph_contains_every_declaration() -> None:
+    """It also has unused types, and the names of mappers and predicates."""
     app = declared({}, "XYZ")
     x, y, z = (next(each for each in app.registry if each.name.kind == f"T{kind}") for kind in "XYZ")
     app.controller(
@@ -83,8 +83,8 @@ def test_everything_that_is_declared_is_in_it() -> None:
     }
 
 
-def test_the_flowchart_is_always_the_same() -> None:
-    """However the app was put together."""
+def test_flowchart_is_deterministic() -> None:
+    """The order of the declarations doesn't matter."""
     one = declared({"a": ("X", "Y", "Y"), "b": ("Z", "", None)}, "W")
     other = declared({"b": ("Z", "", None), "a": ("X", "Y", "Y")}, "W")
     text = headway.graph(one).mermaid()
@@ -122,8 +122,7 @@ def test_a_cycle_is_found(name: str, controllers: Any, expected: list[str]) -> N
     assert ways(declared(controllers)) == expected
 
 
-def test_a_cycle_is_explained() -> None:
-    """Step by step, with who does what."""
+def test_cycle_is_explained_step_by_step() -> None:
     (cycle,) = headway.graph(declared({"a": ("A", "Y", "X"), "b": ("B", "X", "Y")})).cycles
     assert str(cycle) == (
         "a change of tt.v1.TX makes app/b write tt.v1.TY; a change of tt.v1.TY makes app/a write tt.v1.TX"
@@ -139,8 +138,8 @@ TYPES = st.sets(st.sampled_from("UVWXYZ"), max_size=3)
         st.tuples(st.sampled_from("UVWXYZ"), TYPES, st.none() | TYPES),
     )
 )
-def test_every_relation_that_is_part_of_a_cycle_is_in_one(controllers: Any) -> None:
-    """Against reachability, computed plainly; and every cycle that is told is one."""
+def test_every_relation_within_a_cycle_is_reported_in_one(controllers: Any) -> None:
+    """The expected relations come from a plain computation of reachability; each reported cycle is a real one."""
     graph = headway.graph(declared(controllers))
     arrows = set()
     for manages, watches, writes in controllers.values():
@@ -160,6 +159,6 @@ def test_every_relation_that_is_part_of_a_cycle_is_in_one(controllers: Any) -> N
     assert told == on_cycles
 
 
-def test_what_is_no_app_is_refused() -> None:
-    with pytest.raises(DeclarationError, match=r"graph takes headway.App objects, not 'staff'"):
+def test_graph_refuses_a_value_that_is_not_an_app() -> None:
+    with pytest.raises(DeclarationError, match=r"graph\(\) expects headway.App objects, not 'staff'"):
         headway.graph("staff")  # type: ignore[arg-type]  # what is tested

@@ -1,4 +1,4 @@
-"""A blocked loop loses no lease of a store that only this process can ask: nobody else could have taken it (C7)."""
+"""A blocked loop doesn't lose a lease of a store that only this process can ask, as nobody could take it (C7)."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ Store = Any
 def store(
     request: pytest.FixtureRequest, tmp_path: Path, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> str:
-    """A store by its URL, as a program names it; the clock waits for its threads."""
+    """Open a store by its URL, as a program does. The clock waits for its threads."""
     monkeypatch.setattr(trio.to_thread, "run_sync", HeldClock(autojump_clock).run_sync)
     return "memory:" if request.param == "memory" else f"sqlite:{tmp_path}/staff.db"
 
 
 async def _blocked(store: Store, clock: MockClock, placement: Any) -> Staff:
-    """Block the loop for long in a reconcile, and let the controller go on."""
+    """Block the loop for long in a reconcile, then let the controller continue."""
     staff, terms = Staff(), []
 
     @staff.app.controller(manages=staff.team, placement=placement)
@@ -51,23 +51,23 @@ async def _blocked(store: Store, clock: MockClock, placement: Any) -> Staff:
 
 
 @pytest.mark.parametrize("placement", ["singleton", headway.sharded(shards=2)])
-async def test_c7_a_blocked_loop_loses_no_lease_of_its_own_store(
+async def test_c7_blocked_loop_keeps_a_lease_of_its_own_store(
     store: str, placement: Any, autojump_clock: MockClock
 ) -> None:
-    """The run goes on in its term."""
+    """The run continues in its term."""
     staff = await _blocked(store, autojump_clock, placement)
     assert [each for each in staff.heard(events.LeaseEnded) if each.error is not None] == []
     assert [each for each in staff.heard(events.RunEnded) if each.error is not None] == []
 
 
-async def test_c7_a_blocked_loop_loses_a_lease_that_others_can_ask_for(autojump_clock: MockClock) -> None:
-    """A store that was handed in may be served by somebody else as well."""
+async def test_c7_blocked_loop_loses_a_lease_that_others_can_acquire(autojump_clock: MockClock) -> None:
+    """A store that was passed to the engine may be served elsewhere as well."""
     staff = await _blocked(MemoryBackend(), autojump_clock, "singleton")
     assert [type(each.error) for each in staff.heard(events.LeaseEnded) if each.error is not None] == [LeaseLost]
 
 
-async def test_a_programs_own_lease_outlives_a_blocked_loop(store: str, autojump_clock: MockClock) -> None:
-    """`hold_lease` as well, and another task of the process that waits for it waits until it is given back."""
+async def test_lease_of_a_program_outlives_a_blocked_loop(store: str, autojump_clock: MockClock) -> None:
+    """This holds for `hold_lease`. Another waiting task of the process waits until the lease is released."""
     order: list[str] = []
 
     async def wait(client: headway.Client) -> None:
@@ -91,10 +91,8 @@ async def test_a_programs_own_lease_outlives_a_blocked_loop(store: str, autojump
 
 
 @pytest.mark.parametrize("attempt", ["", "first"])
-async def test_a_lease_that_nothing_renews_runs_out_all_the_same(
-    store: str, attempt: str, autojump_clock: MockClock
-) -> None:
-    """One that was taken by hand, without `hold_lease`."""
+async def test_lease_without_renewal_expires(store: str, attempt: str, autojump_clock: MockClock) -> None:
+    """The lease was acquired by hand, without `hold_lease`."""
     del autojump_clock
     async with headway.open_engine(store, Staff().app) as engine:
         leases = engine.client.leases
@@ -105,10 +103,10 @@ async def test_a_lease_that_nothing_renews_runs_out_all_the_same(
 
 
 @pytest.mark.parametrize("tick", range(10))
-async def test_c7_a_lease_that_is_given_back_while_the_loop_is_blocked_gets_free(
+async def test_c7_lease_released_while_the_loop_is_blocked_becomes_free(
     store: str, tick: int, autojump_clock: MockClock
 ) -> None:
-    """Whichever step of giving it back the block cuts off: at the latest the lease runs out."""
+    """Whichever step of the release the block cuts off, at the latest the lease expires."""
     leave = trio.Event()
 
     async def hold(client: headway.Client) -> None:
@@ -131,8 +129,8 @@ async def test_c7_a_lease_that_is_given_back_while_the_loop_is_blocked_gets_free
         assert [each.name for each in await engine.client.leases.list()] == []
 
 
-async def test_c7_a_lease_runs_out_when_giving_it_back_was_cut_off(store: str, autojump_clock: MockClock) -> None:
-    """At its very first step, as by a block that its deadline does not outlive."""
+async def test_c7_lease_expires_if_its_release_was_cut_off(store: str, autojump_clock: MockClock) -> None:
+    """The release is cut off at its first step, as by a block that outlasts its deadline."""
     async with headway.open_engine(store, Staff().app) as engine:
         leases = engine.client.leases
         granted = await leases.acquire("reports", "web", 5.0, attempt="first")
@@ -148,8 +146,8 @@ async def test_c7_a_lease_runs_out_when_giving_it_back_was_cut_off(store: str, a
         assert (await leases.acquire("reports", "other", 5.0)).acquired
 
 
-async def test_a_second_holder_of_one_name_ends_the_first(store: str, autojump_clock: MockClock) -> None:
-    """A lease that lasts is lost to its own holder's next term, as any other one is."""
+async def test_second_holder_of_the_same_name_ends_the_first(store: str, autojump_clock: MockClock) -> None:
+    """A lasting lease is lost to its own holder's next term, like any other one."""
     del autojump_clock
 
     async def twice(client: headway.Client) -> None:

@@ -1,4 +1,4 @@
-"""Outputs: what a reconcile wants exists afterwards, and what it doesn't want any more is gone."""
+"""Outputs: the applied resources exist after a reconcile, and the ones no longer applied are deleted."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Body = Callable[[headway.Runtime, headway.Resource[Pool]], Awaitable[None]]
 
 
 async def _run(rig: Rig, body: Body, prepare: Callable[[headway.Engine], Awaitable[object]] | None = None) -> None:
-    """Have ``body`` reconcile pool a, after ``prepare``; what it raised is in the rig's reports."""
+    """Reconcile pool a with ``body``, after ``prepare``. Errors are in the rig's reports."""
 
     async def reconcile(rt: headway.Runtime, request: headway.Request) -> None:
         pool = rt.cache.get(rig.pools.pool, request.id)
@@ -48,8 +48,8 @@ async def _summary(engine: headway.Engine, rig: Rig, name: str, owner: str = "a"
     await engine.client.apply(rig.pools.summary.new(name, Summary(members=["old"]), owner=there))
 
 
-async def test_what_is_not_applied_is_pruned(autojump_clock: MockClock) -> None:
-    """Of what the owner owns, what the block neither applied nor kept is deleted; others' is left alone."""
+async def test_output_that_is_not_applied_is_pruned(autojump_clock: MockClock) -> None:
+    """Owned resources that the block neither applied nor kept are deleted; others' resources stay."""
     rig = Rig(autojump_clock)
 
     async def prepare(engine: headway.Engine) -> None:
@@ -75,8 +75,8 @@ async def test_what_is_not_applied_is_pruned(autojump_clock: MockClock) -> None:
     assert made.owner == rig.store.resources(rig.pools.pool)["a"].id
 
 
-async def test_nothing_is_written_when_it_is_as_wanted(autojump_clock: MockClock) -> None:
-    """Applying what is there already makes no commit, in whatever order the metadata is given."""
+async def test_unchanged_output_is_not_written(autojump_clock: MockClock) -> None:
+    """The order of the metadata doesn't matter."""
     rig = Rig(autojump_clock)
     commits: list[int] = []
 
@@ -91,8 +91,8 @@ async def test_nothing_is_written_when_it_is_as_wanted(autojump_clock: MockClock
     assert len(set(commits)) == 1
 
 
-async def test_nothing_is_pruned_when_the_block_raises(autojump_clock: MockClock) -> None:
-    """A block that didn't get to the end hasn't said what it doesn't want."""
+async def test_outputs_are_not_pruned_if_the_block_raises(autojump_clock: MockClock) -> None:
+    """An incomplete block hasn't stated all that it wants."""
     rig = Rig(autojump_clock)
 
     async def body(rt: headway.Runtime, pool: headway.Resource[Pool]) -> None:
@@ -105,8 +105,8 @@ async def test_nothing_is_pruned_when_the_block_raises(autojump_clock: MockClock
     assert _errors(rig)[0] is LookupError
 
 
-async def test_what_has_changed_meanwhile_is_not_pruned(autojump_clock: MockClock) -> None:
-    """Pruning is by uid and version: what was changed since the cache's view of it is a Conflict, and stays."""
+async def test_output_that_has_changed_since_it_was_read_is_not_pruned(autojump_clock: MockClock) -> None:
+    """Pruning is by uid and version: the change causes a Conflict, and the output stays."""
     rig = Rig(autojump_clock)
 
     async def body(rt: headway.Runtime, pool: headway.Resource[Pool]) -> None:
@@ -130,8 +130,8 @@ async def test_what_has_changed_meanwhile_is_not_pruned(autojump_clock: MockCloc
     assert _errors(rig) == [Conflict]
 
 
-async def test_an_older_view_is_a_conflict_when_applied(autojump_clock: MockClock) -> None:
-    """What was changed since the cache's view of it is not overwritten unseen."""
+async def test_apply_over_a_newer_state_is_a_conflict(autojump_clock: MockClock) -> None:
+    """A change since the cache's state is not overwritten unseen."""
     rig = Rig(autojump_clock)
     client: list[headway.Client] = []
 
@@ -152,8 +152,8 @@ async def test_an_older_view_is_a_conflict_when_applied(autojump_clock: MockCloc
     assert _errors(rig) == [Conflict]
 
 
-async def test_anothers_resource_is_not_taken(autojump_clock: MockClock) -> None:
-    """Applying a name that another owner has is refused, and the other's stays as it is."""
+async def test_resource_of_another_owner_is_not_taken_over(autojump_clock: MockClock) -> None:
+    """Applying its name is refused, and the resource stays as it is."""
     rig = Rig(autojump_clock)
 
     async def prepare(engine: headway.Engine) -> None:
@@ -170,8 +170,8 @@ async def test_anothers_resource_is_not_taken(autojump_clock: MockClock) -> None
     assert _errors(rig)[0] is InvalidArgument
 
 
-async def test_only_the_owners_own_outputs_are_pruned(autojump_clock: MockClock) -> None:
-    """An owner is one resource of one type: what another one of the same name owns isn't this one's to prune."""
+async def test_only_outputs_of_the_owner_itself_are_pruned(autojump_clock: MockClock) -> None:
+    """An owner of another type with the same name is another owner."""
     rig = Rig(autojump_clock)
 
     async def prepare(engine: headway.Engine) -> None:
@@ -188,8 +188,8 @@ async def test_only_the_owners_own_outputs_are_pruned(autojump_clock: MockClock)
     assert list(rig.store.resources(rig.pools.summary)) == ["of-the-member"]
 
 
-async def test_what_is_marked_for_deletion_is_left_to_its_finalizers(autojump_clock: MockClock) -> None:
-    """Pruning marks an output that a finalizer holds once, and then leaves it alone."""
+async def test_output_marked_for_deletion_is_left_to_its_finalizers(autojump_clock: MockClock) -> None:
+    """Pruning marks an output that a finalizer holds once."""
     rig = Rig(autojump_clock)
     commits: list[int] = []
 
@@ -211,7 +211,7 @@ async def test_what_is_marked_for_deletion_is_left_to_its_finalizers(autojump_cl
 
 
 async def test_outputs_need_a_watched_type(autojump_clock: MockClock) -> None:
-    """Without a watch of the type nobody would know what to prune: the error says what to add."""
+    """Without a watch the controller couldn't know what to prune. The error says what to add."""
     rig = Rig(autojump_clock)
     raised: list[str] = []
 
@@ -225,8 +225,8 @@ async def test_outputs_need_a_watched_type(autojump_clock: MockClock) -> None:
     assert "add it to `watches`" in raised[0]
 
 
-async def test_outputs_are_in_the_owners_tenancy_as_far_as_they_have_one(autojump_clock: MockClock) -> None:  # noqa: ARG001
-    """Or where they are wanted; wherever they are, what is no longer wanted is pruned."""
+async def test_outputs_default_to_the_tenancy_of_the_owner(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """They may name another one; outputs in any tenancy are pruned."""
     staff = Staff()
     node = staff.app.type("staff", "v1", "Node", Account, scope=headway.Scope.CLUSTER)
     refused: list[str] = []
@@ -258,8 +258,8 @@ async def test_outputs_are_in_the_owners_tenancy_as_far_as_they_have_one(autojum
     assert not staff.errors()
 
 
-async def test_what_is_being_deleted_is_not_deleted_again(autojump_clock: MockClock) -> None:  # noqa: ARG001
-    """It waits for its finalizers, and each call would say nothing new."""
+async def test_output_being_deleted_is_not_deleted_again(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """It waits for its finalizers, so another call would change nothing."""
     staff = Staff()
 
     @staff.app.controller(
@@ -279,8 +279,8 @@ async def test_what_is_being_deleted_is_not_deleted_again(autojump_clock: MockCl
         assert (await shot.reconcile("core")).written == ()
 
 
-async def test_outputs_of_a_type_that_fills_in_defaults_settle(autojump_clock: MockClock) -> None:  # noqa: ARG001
-    """What its mutate hook adds is no difference: one write, and the reconcile that this write wakes makes none."""
+async def test_outputs_with_defaults_from_a_mutate_hook_become_idle(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """The hook's additions are not a difference: one write, and no further one in the reconcile that it triggers."""
     staff = Staff()
 
     def fill_in(resource: headway.Resource[Account]) -> None:

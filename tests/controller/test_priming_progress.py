@@ -1,4 +1,4 @@
-"""A start waits for progress, not for a wall clock, and what waits can be seen."""
+"""Priming waits for progress, not for a fixed time, and its status shows what it waits for."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from headway.events import RunEnded
 from tests.helpers.rig import Rig
 
 
-async def test_a_type_of_which_nothing_is_heard_ends_the_run_by_name(autojump_clock: MockClock) -> None:
-    """And the next run waits for it as well; when it comes, all goes on."""
+async def test_type_without_any_data_ends_the_run_with_its_name(autojump_clock: MockClock) -> None:
+    """The next run waits for it as well, and continues when data comes."""
     rig = Rig(autojump_clock)
     rig.channel.stall(rig.pools.summary)
     async with rig.open():
@@ -22,16 +22,16 @@ async def test_a_type_of_which_nothing_is_heard_ends_the_run_by_name(autojump_cl
         await trio.sleep(2)
         [ended] = rig.witness.heard(RunEnded)
         assert isinstance(ended.error, PrimingStalled)
-        assert str(ended.error).startswith("nothing was heard of test.v1.Summary for 60.0 s while it was being primed")
+        assert str(ended.error).startswith("priming test.v1.Summary stalled: nothing was received for 60.0 s")
         [status] = [each for each in rig.engine.status() if each.name == "pools"]
-        assert "nothing was heard of test.v1.Summary" in status.error
+        assert "priming test.v1.Summary stalled" in status.error
         rig.channel.release(rig.pools.summary)
         await rig.write_pool("a")
         await rig.settle()
 
 
-async def test_the_limit_can_be_chosen(autojump_clock: MockClock) -> None:
-    """By `open_engine`."""
+async def test_stall_limit_is_configurable(autojump_clock: MockClock) -> None:
+    """The argument is one of `open_engine`."""
     rig = Rig(autojump_clock)
     rig.channel.stall(rig.pools.summary)
     async with headway.open_engine(
@@ -41,8 +41,8 @@ async def test_the_limit_can_be_chosen(autojump_clock: MockClock) -> None:
         assert [type(each.error) for each in rig.witness.heard(RunEnded)] == [PrimingStalled]
 
 
-async def test_what_is_being_waited_for_can_be_seen(autojump_clock: MockClock) -> None:
-    """The types that aren't there yet, with how much of them has come."""
+async def test_status_shows_the_types_that_priming_waits_for(autojump_clock: MockClock) -> None:
+    """It has how much of each has arrived."""
     rig = Rig(autojump_clock)
     rig.channel.stall(rig.pools.summary)
     async with rig.open():
@@ -50,8 +50,8 @@ async def test_what_is_being_waited_for_can_be_seen(autojump_clock: MockClock) -
         [status] = [each for each in rig.engine.status() if each.name == "pools"]
         assert (status.phase, status.term, status.queue) == ("priming", 1, None)
         assert status.seconds == pytest.approx(7, abs=0.1)
-        waits = f"waits for test.v1.Summary (0 resources, revision 0 of {status.starting_revision})"
-        assert status.problem == f"has been priming for 7 s: {waits}"
+        waits = f"waiting for test.v1.Summary (0 resources, revision 0 of {status.starting_revision})"
+        assert status.problem == f"has been priming for 7 s, {waits}"
         rig.channel.release(rig.pools.summary)
         await rig.settle()
         [status] = [each for each in rig.engine.status() if each.name == "pools"]

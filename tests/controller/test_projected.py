@@ -40,7 +40,7 @@ async def test_a_controller_of_a_projection_gets_what_it_keeps(autojump_clock: M
         slim = rt.cache.get(first, request.id)
         assert slim is not None
         seen.append(slim.data.login)
-        with pytest.raises(headway.errors.NotWatched, match="has <Projection"):
+        with pytest.raises(headway.errors.NotWatched, match="manages the projection <Projection"):
             rt.resource(request)
         whole = await rt.strong.read(staff.team, request.id)
         assert_type(whole, headway.Resource[Team])

@@ -1,4 +1,4 @@
-"""What a reconciler may ask for that went well."""
+"""The requests that a successful reconcile may return."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import headway
 from tests.helpers.pools import Pool
 
 
-async def test_a_requeue_comes_after_its_time(
+async def test_requeued_key_is_reconciled_after_its_delay(
     autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
 ) -> None:
-    """And not before, though nothing changes; the reason says so, and it is a first attempt."""
+    """It doesn't come before, though nothing changes; its reason says so, and it is a first attempt."""
     app = headway.App("pools")
     pool = app.type("pools", "v1", "Pool", Pool)
     seen: list[tuple[float, int, tuple[str, ...]]] = []
@@ -31,7 +31,7 @@ async def test_a_requeue_comes_after_its_time(
     assert rest == [1, ("requeue",)]
 
 
-async def test_a_requeue_at_once_is_behind_what_waits(
+async def test_immediate_requeue_goes_behind_waiting_keys(
     autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
 ) -> None:
     """With one worker the other key has its turn first."""

@@ -1,4 +1,4 @@
-"""One run: its priming, what it shares with other runs, and how it bears failing functions."""
+"""One run: its priming, the streams that it shares with other runs, and its failing functions."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from tests.helpers.rig import Rig
 from tests.helpers.truth import RecordingBackend
 
 
-async def test_each_of_the_types_is_primed_by_a_task_of_its_own(autojump_clock: MockClock) -> None:
-    """With two watched types and a managed one there are three, and all are up to the starting revision."""
+async def test_each_type_is_primed_by_a_task_of_its_own(autojump_clock: MockClock) -> None:
+    """Two watched types and a managed one make three tasks, and all reach the starting revision."""
     rig = Rig(autojump_clock)
     async with rig.open():
         await rig.settle()
@@ -32,8 +32,8 @@ async def test_each_of_the_types_is_primed_by_a_task_of_its_own(autojump_clock: 
         assert all(event.revision >= started.starting_revision for event in primed)
 
 
-async def test_a_process_opens_one_stream_a_type_and_goes_on_from_it(autojump_clock: MockClock) -> None:
-    """A second controller, and a second run, join the stream that is there: one snapshot a type, and no other."""
+async def test_process_opens_one_stream_per_type_and_shares_it(autojump_clock: MockClock) -> None:
+    """A second controller, and a second run, join the present stream: each type has one snapshot."""
     rig = Rig(autojump_clock)
 
     @rig.pools.app.controller(
@@ -55,7 +55,7 @@ async def test_a_process_opens_one_stream_a_type_and_goes_on_from_it(autojump_cl
         assert sorted(snapshots) == sorted(type.kind for type in rig.pools.types)
 
 
-async def test_what_comes_between_priming_and_the_begin_is_not_missed(autojump_clock: MockClock) -> None:
+async def test_change_between_priming_and_the_start_is_not_missed(autojump_clock: MockClock) -> None:
     """A pool that is written while another type is being primed is reconciled."""
     rig = Rig(autojump_clock)
     rig.channel.stall(rig.pools.summary)
@@ -70,8 +70,8 @@ async def test_what_comes_between_priming_and_the_begin_is_not_missed(autojump_c
         assert set(rig.names) == {"a", "gone"}
 
 
-async def test_a_stream_that_breaks_resumes_and_ends_no_run(autojump_clock: MockClock) -> None:
-    """After a break the stream goes on from the frontier, and the run doesn't notice."""
+async def test_broken_stream_resumes_without_ending_the_run(autojump_clock: MockClock) -> None:
+    """The stream resumes after the frontier."""
     rig = Rig(autojump_clock)
     async with rig.open():
         await rig.write_pool("a")
@@ -86,8 +86,8 @@ async def test_a_stream_that_breaks_resumes_and_ends_no_run(autojump_clock: Mock
         assert await rig.summaries() == {"a": ["m"]}
 
 
-async def test_an_initialiser_that_fails_fails_the_run(autojump_clock: MockClock) -> None:
-    """Nothing is reconciled until a run's initialiser has succeeded; waiting for settling outlasts the failures."""
+async def test_failing_initialiser_fails_the_run(autojump_clock: MockClock) -> None:
+    """No key is reconciled until an initialiser has succeeded; wait_idle outlasts the failures."""
     rig = Rig(autojump_clock)
     tries: list[float] = []
 
@@ -111,8 +111,8 @@ async def test_an_initialiser_that_fails_fails_the_run(autojump_clock: MockClock
     assert [type(event.error) for event in rig.witness.heard(events.RunEnded)] == [SourceFailed] * 2
 
 
-async def test_a_source_that_raises_restarts_the_run_and_one_that_returns_does_not(autojump_clock: MockClock) -> None:
-    """A source may end quietly; an error of it ends the run and is in the report."""
+async def test_source_that_raises_restarts_the_run_but_one_that_returns_does_not(autojump_clock: MockClock) -> None:
+    """The error is in the report."""
     rig = Rig(autojump_clock)
 
     async def brief(_: headway.Runtime, enqueue: Callable[[headway.ResourceId], None]) -> None:
@@ -134,8 +134,8 @@ async def test_a_source_that_raises_restarts_the_run_and_one_that_returns_does_n
 
 
 @pytest.mark.parametrize("given", ["name", None, "other"])
-async def test_a_source_may_enqueue_ids_of_the_managed_type_alone(autojump_clock: MockClock, given: str | None) -> None:
-    """Anything else is refused in the source, with the right form."""
+async def test_source_may_only_enqueue_ids_of_the_managed_type(autojump_clock: MockClock, given: str | None) -> None:
+    """Any other value raises in the source, and the error shows the right form."""
     rig = Rig(autojump_clock)
     refused: list[str] = []
 
@@ -156,8 +156,8 @@ async def test_a_source_may_enqueue_ids_of_the_managed_type_alone(autojump_clock
     assert "TYPE.id(name)" in refused[0]
 
 
-async def test_history_that_is_gone_is_reported(autojump_clock: MockClock) -> None:
-    """Where the store no longer knows what was deleted while no run was there, the run says so and goes on."""
+async def test_compacted_history_is_reported(autojump_clock: MockClock) -> None:
+    """If the store no longer has the deletions since the last run, the run reports it and continues."""
     store = RecordingBackend(max_changes=3)
     first = Rig(autojump_clock, store=store)
     async with first.open():
@@ -179,8 +179,8 @@ async def test_history_that_is_gone_is_reported(autojump_clock: MockClock) -> No
     assert second.names == ["a"]
 
 
-async def test_a_run_that_was_superseded_ends_and_begins_anew(autojump_clock: MockClock) -> None:
-    """When a write is refused because another run has begun, the run finds that out and doesn't go on failing."""
+async def test_superseded_run_ends_and_restarts(autojump_clock: MockClock) -> None:
+    """A refused write reveals that another run has begun; the run doesn't keep failing."""
     rig = Rig(autojump_clock)
     async with rig.open():
         await rig.write_pool("a")
@@ -194,8 +194,8 @@ async def test_a_run_that_was_superseded_ends_and_begins_anew(autojump_clock: Mo
         assert await rig.summaries() == {"a": ["m"]}
 
 
-async def test_a_record_that_fails_ends_no_run(autojump_clock: MockClock) -> None:
-    """Noting what is settled is for later runs: when it can't be noted, this one goes on."""
+async def test_failing_checkpoint_does_not_end_the_run(autojump_clock: MockClock) -> None:
+    """Only later runs need the checkpoint."""
     rig = Rig(autojump_clock)
     rig.channel.records(*[Fault.FAILED] * 4)
     async with rig.open():
@@ -204,8 +204,8 @@ async def test_a_record_that_fails_ends_no_run(autojump_clock: MockClock) -> Non
         assert not rig.witness.heard(events.RunEnded)
 
 
-async def test_settling_a_write_that_the_reconciler_shrugged_off_is_noticed(autojump_clock: MockClock) -> None:
-    """A reconciler that goes on after an unknown outcome leaves nothing queued; the wait for settling still ends."""
+async def test_wait_idle_ends_after_the_resolution_of_an_ignored_unknown_write(autojump_clock: MockClock) -> None:
+    """A reconciler that ignores an unknown outcome leaves no key in the queue."""
     rig = Rig(autojump_clock)
 
     async def careless(rt: headway.Runtime, _: headway.Request) -> None:

@@ -1,4 +1,4 @@
-"""A key that triggers itself by its own writes is found, slowed and told, and loses no change."""
+"""A key that triggers itself by its own writes is detected, slowed down and reported, and loses no change."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ class Looping(Staff):
                 await rt.client.write(team)
 
 
-async def test_a_key_that_triggers_itself_rests_longer_each_time(autojump_clock: MockClock) -> None:  # noqa: ARG001
-    """After ten in a row: 0.1 s, doubling up to a minute; it is told with its writes, and it is never settled."""
+async def test_self_triggering_key_rests_longer_each_time(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """After ten times: 0.1 s, doubling up to a minute. The report has its writes, and the key is never idle."""
     staff = Looping()
     async with staff.open() as engine:
         await staff.write_team("loop")
@@ -65,8 +65,8 @@ async def test_a_key_that_triggers_itself_rests_longer_each_time(autojump_clock:
         assert waited.cancelled_caught
 
 
-async def test_no_other_key_is_slowed(autojump_clock: MockClock) -> None:  # noqa: ARG001
-    """With a single worker, while the loop rests."""
+async def test_other_keys_are_not_slowed_by_a_self_triggering_one(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """A single worker serves them while the loop rests."""
     staff = Looping()
     async with staff.open():
         await staff.write_team("loop")
@@ -78,8 +78,8 @@ async def test_no_other_key_is_slowed(autojump_clock: MockClock) -> None:  # noq
         assert trio.current_time() - began < 1
 
 
-async def test_a_change_of_others_ends_the_rest_at_once_and_is_seen(autojump_clock: MockClock) -> None:  # noqa: ARG001
-    """And the key begins anew, with as many free ones."""
+async def test_change_of_another_writer_ends_the_rest_at_once(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """The key's count starts over."""
     staff = Looping()
     async with staff.open():
         await staff.write_team("loop")
@@ -92,7 +92,7 @@ async def test_a_change_of_others_ends_the_rest_at_once_and_is_seen(autojump_clo
         assert len(staff.runs) == count + 1 + FREE
 
 
-async def test_a_source_ends_the_rest_too(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_source_ends_the_rest_too(autojump_clock: MockClock) -> None:  # noqa: ARG001
     send, receive = trio.open_memory_channel[str](1)
     team = headway.ResourceType("staff", "v1", "Team", Team)
     staff = Looping(sources={"outside": headway.sources.from_channel(receive, team.id)})
@@ -105,8 +105,8 @@ async def test_a_source_ends_the_rest_too(autojump_clock: MockClock) -> None:  #
         assert len(staff.runs) > count
 
 
-async def test_a_loop_that_ends_is_forgotten(autojump_clock: MockClock) -> None:  # noqa: ARG001
-    """A key that needs some of its own writes to be done isn't slowed, also not the next time."""
+async def test_self_trigger_that_ends_is_forgotten(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """A key that needs some of its own writes isn't slowed, also not the next time."""
     staff = Looping()
     async with staff.open() as engine:
         for number in range(1, 6):
@@ -118,8 +118,8 @@ async def test_a_loop_that_ends_is_forgotten(autojump_clock: MockClock) -> None:
     assert not staff.heard(events.SelfTriggered)
 
 
-async def test_a_failing_key_that_writes_its_failure_is_slowed(autojump_clock: MockClock) -> None:  # noqa: ARG001
-    """A status that always differs would else end each rest of the back-off at once."""
+async def test_failing_key_that_writes_its_failure_is_slowed(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """Otherwise a status that always differs would end each back-off at once."""
     staff, tries = Staff(), list[float]()
 
     @staff.app.controller(manages=staff.team)
@@ -138,7 +138,7 @@ async def test_a_failing_key_that_writes_its_failure_is_slowed(autojump_clock: M
     assert str(heard[0].writes[0]).startswith("Team core status fail written at ")
 
 
-async def test_a_ping_pong_through_an_output_is_found(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_self_trigger_through_an_output_is_detected(autojump_clock: MockClock) -> None:  # noqa: ARG001
     """The write is of another type, and comes back by its mapper."""
     staff = Staff()
     runs = 0
@@ -161,8 +161,8 @@ async def test_a_ping_pong_through_an_output_is_found(autojump_clock: MockClock)
     assert whats == {"written", "deleted"}
 
 
-async def test_two_keys_that_trigger_each_other_are_not_taken_for_one(autojump_clock: MockClock) -> None:  # noqa: ARG001
-    """A write of another key's reconcile is no reason of one's own: nothing is slowed that isn't known to loop."""
+async def test_two_keys_that_trigger_each_other_are_not_slowed(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """A write of another key's reconcile doesn't count as an own one."""
     staff = Staff()
     runs = 0
 
@@ -186,8 +186,8 @@ async def test_two_keys_that_trigger_each_other_are_not_taken_for_one(autojump_c
     assert not staff.heard(events.SelfTriggered)
 
 
-async def test_a_change_of_others_ends_the_rest_of_a_failing_key(autojump_clock: MockClock) -> None:  # noqa: ARG001
-    """Whose reasons are those of all its attempts, so that an old one among them means nothing."""
+async def test_change_of_another_writer_ends_the_rest_of_a_failing_key(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """Its reasons are those of all its attempts, so an old one among them doesn't count."""
     staff, tries = Staff(), list[float]()
 
     @staff.app.controller(manages=staff.team)
@@ -231,8 +231,8 @@ class Stating(Staff):
                 conditions.set("Ready", True, ",".join(team.data.members))
 
 
-async def test_a_status_of_its_own_and_the_next_change_are_one_reconcile(autojump_clock: MockClock) -> None:  # noqa: ARG001
-    """A hundred changes of a key, one each 10 ms, are a hundred reconciles and one for the last status."""
+async def test_own_status_and_the_next_change_share_one_reconcile(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """A hundred changes of a key, one each 10 ms, cause a hundred reconciles and one for the last status."""
     staff = Stating()
     async with staff.open():
         for number in range(100):
@@ -245,7 +245,7 @@ async def test_a_status_of_its_own_and_the_next_change_are_one_reconcile(autojum
     assert not staff.heard(events.SelfTriggered)
 
 
-async def test_a_status_of_its_own_is_seen_by_a_later_reconcile(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_own_status_is_seen_by_a_later_reconcile(autojump_clock: MockClock) -> None:  # noqa: ARG001
     """It is a change like any other (C6): the key is owed until then."""
     staff = Stating()
     async with staff.open() as engine:
@@ -259,7 +259,7 @@ async def test_a_status_of_its_own_is_seen_by_a_later_reconcile(autojump_clock: 
         assert MERGING <= began[1] - began[0] < MERGING + 0.01
 
 
-async def test_a_controller_that_steps_by_its_own_status_comes_to_its_end(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_controller_that_steps_by_its_own_status_finishes(autojump_clock: MockClock) -> None:  # noqa: ARG001
     """It is called after each step, also after those beyond the tenth."""
     staff, steps = Staff(), list[int]()
 
@@ -287,8 +287,8 @@ def noted(own: OwnWrites, revision: int) -> None:
     own.note(Acknowledged(ACCOUNT, key("ada"), stored("ada", revision), at(revision)))
 
 
-def test_so_many_writes_are_remembered_and_no_more() -> None:
-    """What is forgotten counts as others'."""
+def test_number_of_remembered_writes_is_bounded() -> None:
+    """A forgotten write counts as another writer's."""
     own = OwnWrites()
     for revision in range(1, KEPT + 2):
         noted(own, revision)
@@ -297,16 +297,16 @@ def test_so_many_writes_are_remembered_and_no_more() -> None:
     assert len(own.latest) == KEPT
 
 
-def test_a_write_is_found_by_what_it_was_of() -> None:
-    """A revision alone doesn't make it ours."""
+def test_own_write_is_recognized_by_key_and_revision() -> None:
+    """A revision alone is not enough."""
     own = OwnWrites()
     noted(own, 7)
     assert own.find(ACCOUNT.name, key("bob"), 7) is None
     assert own.find(None, None, 7) is None
 
 
-def test_what_no_reconcile_wrote_is_nobodys_loop() -> None:
-    """A source's writes, say."""
+def test_write_outside_a_reconcile_is_no_self_trigger() -> None:
+    """A source's write is an example."""
     own = OwnWrites()
     triggers = SelfTriggers(own)
     for revision in range(1, 100):
@@ -328,8 +328,8 @@ def caused(own: OwnWrites, revision: int) -> Reason:
 OTHER = Reason("changed", ACCOUNT.name, key("ada"), 10_000)
 
 
-def test_a_key_that_asks_to_be_called_again_triggers_nothing() -> None:
-    """However often: it has written nothing by which it is called."""
+def test_requeue_is_no_self_trigger() -> None:
+    """This holds for any number of requeues: no write of the key causes them."""
     own = OwnWrites()
     triggers = SelfTriggers(own)
     caused(own, 1)
@@ -338,7 +338,7 @@ def test_a_key_that_asks_to_be_called_again_triggers_nothing() -> None:
     assert triggers.loops == {}
 
 
-def test_a_loop_is_one_although_it_also_asks_to_be_called_again() -> None:
+def test_self_trigger_is_detected_although_the_key_also_requeues() -> None:
     own = OwnWrites()
     triggers = SelfTriggers(own)
     reasons = [[caused(own, revision), Reason("requeue")] for revision in range(1, FREE + 2)]
@@ -346,8 +346,8 @@ def test_a_loop_is_one_although_it_also_asks_to_be_called_again() -> None:
     assert [rest is not None for rest in rests] == [False] * FREE + [True]
 
 
-def test_a_reason_from_elsewhere_ends_the_count() -> None:
-    """Beside one of its own as well; in a later attempt it is an old one, and doesn't."""
+def test_reason_from_elsewhere_ends_the_count() -> None:
+    """So it does beside an own reason; in a later attempt it is an old one, and doesn't."""
     own = OwnWrites()
     for attempt, ends in ((1, True), (2, False)):
         triggers = SelfTriggers(own)
@@ -358,8 +358,8 @@ def test_a_reason_from_elsewhere_ends_the_count() -> None:
         assert (triggers.loops == {}) is ends
 
 
-def test_a_status_is_ours_where_nothing_else_has_changed_at_its_revision() -> None:
-    """It may have been so already, and the revision that of another writer's creation or change."""
+def test_status_is_an_own_write_only_if_nothing_else_changed_at_its_revision() -> None:
+    """An unneeded status write is answered with the revision of another writer's creation or change."""
     ours, theirs = ({"ours": pb.Status(observed_generation="1")}, {"theirs": pb.Status(observed_generation="1")})
     own = OwnWrites()
     said = stored("ada", 7, status=ours)

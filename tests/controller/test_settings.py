@@ -1,4 +1,4 @@
-"""The clock of the contract's tests stands still while a thread, or a byte between two sockets, is on its way."""
+"""The clock of the contract tests stands still while a thread works or a byte is between two sockets."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from tests.helpers.pools import Pool, PoolsApp
 from tests.helpers.settings import Setting
 
 
-async def test_time_stands_still_while_something_is_on_its_way(autojump_clock: MockClock, setting: Setting) -> None:
-    """Writes on every kind of store, over every way, take no virtual time, though somebody waits for it to pass."""
+async def test_time_stands_still_while_work_is_in_progress(autojump_clock: MockClock, setting: Setting) -> None:
+    """Writes take no virtual time on any store and transport, although a task waits for time to pass."""
     pools = PoolsApp()
     pools.app.controllers.clear()
     async with trio.open_nursery() as nursery:

@@ -1,4 +1,4 @@
-"""The queue of a sharded controller: what is closed, collecting and open, and who holds it."""
+"""The queue of a sharded controller: closed, collecting and open shards, and the holders that stop it."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ def key(name: str) -> Key:
 
 
 def taken(queue: ShardQueue) -> str:
-    """The next key's name; empty: there is none."""
+    """Return the next key's name; empty if there is none."""
     found = queue.take_nowait()
     return "" if found is None else found.key[2]
 
 
-async def test_what_comes_while_a_shard_collects_is_handed_out_when_it_opens() -> None:
-    """And what comes for a closed one never is."""
+async def test_keys_of_a_collecting_shard_are_handed_out_when_it_opens() -> None:
+    """Keys of a closed shard never are."""
     queue = ShardQueue(WorkQueue(), shard)
     queue.add(key("1-early"), REASON)
     queue.collect(1)
@@ -37,8 +37,8 @@ async def test_what_comes_while_a_shard_collects_is_handed_out_when_it_opens() -
     assert [taken(queue) for _ in range(3)] == ["1-collected", "1-later", ""]
 
 
-async def test_nothing_of_a_closed_shard_is_left() -> None:
-    """Neither what is ready, nor what rests, nor what is in hand and fails."""
+async def test_closing_a_shard_removes_all_its_keys() -> None:
+    """This holds for ready and resting keys, and for a key in hand that fails."""
     queue = ShardQueue(WorkQueue(), shard)
     queue.open_shard(1)
     for name in ("1-fails", "1-in-hand", "1-ready"):
@@ -53,7 +53,7 @@ async def test_nothing_of_a_closed_shard_is_left() -> None:
     assert queue.is_idle()
 
 
-async def test_what_waits_for_its_time_in_a_closed_shard_is_not_this_queues_any_more() -> None:
+async def test_closing_a_shard_removes_its_scheduled_keys() -> None:
     queue = ShardQueue(WorkQueue(), shard)
     for number in (1, 2):
         queue.open_shard(number)
@@ -64,8 +64,8 @@ async def test_what_waits_for_its_time_in_a_closed_shard_is_not_this_queues_any_
     assert set(queue.scheduled()) == {key("2-later")}
 
 
-async def test_it_is_held_until_the_last_of_its_holders_lets_go() -> None:
-    """One shard's unknown write is not settled by another one's settling."""
+async def test_queue_is_held_until_its_last_holder_releases_it() -> None:
+    """One shard's resolution doesn't release the hold of another one."""
     queue = ShardQueue(WorkQueue(), shard)
     queue.open_shard(1)
     first, second = OneShard(queue, 1, shard), OneShard(queue, 2, shard)
@@ -79,8 +79,8 @@ async def test_it_is_held_until_the_last_of_its_holders_lets_go() -> None:
     assert [taken(queue), taken(queue)] == ["1-a", ""]
 
 
-async def test_an_open_shard_that_collects_again_owes_what_it_owed() -> None:
-    """What was ready, in hand or resting, and what comes then; it is handed out when the shard is open again."""
+async def test_open_shard_that_collects_again_keeps_its_owed_keys() -> None:
+    """They were ready, in hand or resting. They are handed out with later keys when the shard opens again."""
     queue = ShardQueue(WorkQueue(), shard)
     queue.open_shard(1)
     queue.open_shard(2)
@@ -101,8 +101,8 @@ async def test_an_open_shard_that_collects_again_owes_what_it_owed() -> None:
     assert sorted(taken(queue) for _ in range(5)) == ["", "1-fails", "1-in-hand", "1-later", "1-ready"]
 
 
-async def test_a_closed_shard_is_owed_nothing() -> None:
-    """Neither what was collected for it, nor what is in hand still: another process does it."""
+async def test_closed_shard_owes_no_keys() -> None:
+    """Neither its collected keys nor one still in hand are owed: another process reconciles them."""
     queue = ShardQueue(WorkQueue(), shard)
     queue.open_shard(1)
     queue.collect(2)
@@ -118,8 +118,8 @@ async def test_a_closed_shard_is_owed_nothing() -> None:
     assert queue.is_idle()
 
 
-async def test_who_has_left_a_shard_holds_nothing_for_it() -> None:
-    """A write that is lost afterwards would hold every key, and nobody is there who settles it."""
+async def test_former_owner_of_a_shard_cannot_hold_the_queue() -> None:
+    """A write lost afterwards would hold every key for ever, because no task would resolve it."""
     queue = ShardQueue(WorkQueue(), shard)
     queue.open_shard(1)
     left = OneShard(queue, 1, shard)

@@ -1,4 +1,4 @@
-"""A sharded controller: each key with one member at a time, through joins, leaves and crashes, and nothing missed."""
+"""A sharded controller: each key is with one member at a time through joins, leaves and crashes; none is missed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def shard(job: str) -> int:
 
 
 def holders(cluster: Cluster) -> dict[int, str]:
-    """Who says that it has which shard. Nobody may say so of another one's."""
+    """Return the member that reports each shard. Fail if two report the same one."""
     found: dict[int, str] = {}
     for member in cluster.members.values():
         if not member.ended.is_set():
@@ -49,15 +49,15 @@ async def write(cluster: Cluster, wanted: dict[str, str]) -> None:
         await cluster.write(name, text)
 
 
-def test_the_shard_of_a_key_is_the_same_for_ever() -> None:
+def test_shard_of_a_key_never_changes() -> None:
     """Processes of any version of the program agree on it."""
     assert [shard_of(("default", "default", f"j{number}"), 16) for number in range(8)] == [8, 12, 1, 3, 4, 13, 12, 0]
     spread = Counter(shard_of(("p", "n", str(number)), 16) for number in range(16_000))
     assert min(spread.values()) > 850
 
 
-def test_as_little_as_can_be_moves() -> None:
-    """Who comes takes from all, and between the others nothing moves."""
+def test_few_shards_move_when_members_change() -> None:
+    """A new member takes shards from all others, and between those no shard moves."""
     before = {number: member_of(number, ["a", "b", "c"]) for number in range(300)}
     after = {number: member_of(number, ["a", "b", "c", "d"]) for number in range(300)}
     moved = {number for number in before if before[number] != after[number]}
@@ -66,8 +66,8 @@ def test_as_little_as_can_be_moves() -> None:
     assert min(Counter(before.values()).values()) > 70
 
 
-async def test_keys_are_spread_and_stay_so_through_joins_leaves_and_crashes(autojump_clock: MockClock) -> None:
-    """Every key is reconciled, by one member at a time, and no write of a former holder follows its successor's."""
+async def test_keys_stay_spread_through_joins_leaves_and_crashes(autojump_clock: MockClock) -> None:
+    """Every key is reconciled by one member at a time, and no write of a former holder follows its successor's."""
     cluster = Cluster(autojump_clock, headway.sharded(shards=SHARDS))
     # All of them take some seconds, so that shards move while their keys are in hand.
     cluster.pause = 1.0
@@ -105,7 +105,7 @@ async def test_keys_are_spread_and_stay_so_through_joins_leaves_and_crashes(auto
 
 
 async def test_deletions_during_a_move_are_not_missed(autojump_clock: MockClock) -> None:
-    """They come when the former holder is dead and the new one isn't there yet: history has them (C6)."""
+    """They come between the death of the holder and its replacement: history has them (C6)."""
     cluster = Cluster(autojump_clock, headway.sharded(shards=SHARDS))
     async with cluster.open("web-1", "web-2"):
         await shared(cluster)
@@ -127,8 +127,8 @@ async def test_deletions_during_a_move_are_not_missed(autojump_clock: MockClock)
         assert cluster.members["web-1"].heard(events.DeletionsUnknown) == []
 
 
-async def test_a_late_write_for_a_shard_that_has_moved_is_refused(autojump_clock: MockClock) -> None:
-    """Under the fence of the shard that it was made for (C8)."""
+async def test_late_write_for_a_moved_shard_is_refused(autojump_clock: MockClock) -> None:
+    """It bears the fence of the shard that it was made for (C8)."""
     cluster = Cluster(autojump_clock, headway.sharded(shards=SHARDS))
     async with cluster.open("web-1", "web-2"):
         await shared(cluster)
@@ -148,8 +148,8 @@ async def test_a_late_write_for_a_shard_that_has_moved_is_refused(autojump_clock
         assert (late.error.message or "").startswith("fenced")
 
 
-async def test_a_lost_write_is_settled_under_its_shards_fence(autojump_clock: MockClock) -> None:
-    """All keys of the process wait, and then go on (C5)."""
+async def test_lost_write_is_resolved_under_the_fence_of_its_shard(autojump_clock: MockClock) -> None:
+    """All keys of the process wait, and then continue (C5)."""
     cluster = Cluster(autojump_clock, headway.sharded(shards=SHARDS))
     async with cluster.open("web-1"):
         await shared(cluster)
@@ -165,8 +165,8 @@ async def test_a_lost_write_is_settled_under_its_shards_fence(autojump_clock: Mo
         assert member.heard(events.RunEnded) == []
 
 
-async def test_a_reconcile_in_hand_is_seen_out_before_its_shard_moves(autojump_clock: MockClock) -> None:
-    """As far as a ttl goes; then it is cancelled. Who takes the shard waits for that (C7)."""
+async def test_reconcile_in_progress_ends_before_its_shard_moves(autojump_clock: MockClock) -> None:
+    """It is canceled after a ttl. The new holder waits for its end (C7)."""
     cluster = Cluster(autojump_clock, headway.sharded(shards=SHARDS))
     cancelled: list[float] = []
 
@@ -201,8 +201,8 @@ async def test_a_reconcile_in_hand_is_seen_out_before_its_shard_moves(autojump_c
         assert cluster.members["web-1"].heard(events.RunEnded) == []
 
 
-async def test_a_member_that_is_cut_off_ends_its_reconciles_in_time(autojump_clock: MockClock) -> None:
-    """Before another one can have its shards, and comes back when it is reachable."""
+async def test_partitioned_member_ends_its_reconciles_in_time(autojump_clock: MockClock) -> None:
+    """They end before another member can have its shards. It comes back when it is reachable."""
     cluster = Cluster(autojump_clock, headway.sharded(shards=SHARDS))
     async with cluster.open("web-1", "web-2"):
         await shared(cluster)

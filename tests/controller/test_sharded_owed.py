@@ -1,4 +1,4 @@
-"""What is owed for the keys of a shard, through losses of its lease, runs that fail and holders that die (C6)."""
+"""The keys that a shard owes, through lost leases, failing runs and dying holders (C6)."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from tests.helpers.cluster import TTL, Cluster, Job
 from tests.helpers.shards import SHARDS, Sources, has_all, lose, reconciled_since, shard, shards_of
 
 
-async def test_c6_what_a_run_owed_for_its_shards_is_owed_by_the_next(autojump_clock: MockClock) -> None:
-    """Keys that are in no cache, in hand or waiting when the run fails; the shards' leases are taken anew."""
+async def test_c6_owed_keys_of_a_run_are_owed_by_the_next(autojump_clock: MockClock) -> None:
+    """No cache has the keys, which are in hand or waiting when the run fails; the shards' leases are acquired anew."""
     cluster = Cluster(autojump_clock, headway.sharded(shards=SHARDS))
     sources = Sources(cluster)
     nowhere = {f"x{number}" for number in range(12)}
@@ -37,8 +37,8 @@ async def test_c6_what_a_run_owed_for_its_shards_is_owed_by_the_next(autojump_cl
         assert len(member.heard(events.RunEnded)) == 1
 
 
-async def test_what_was_owed_for_shards_of_others_is_forgotten(autojump_clock: MockClock) -> None:
-    """A run that begins again keeps everything until it knows whose shards are whose, and no longer."""
+async def test_owed_keys_of_shards_of_others_are_forgotten(autojump_clock: MockClock) -> None:
+    """A run that restarts keeps all keys only until it knows the assignment of the shards."""
     cluster = Cluster(autojump_clock, headway.sharded(shards=SHARDS))
     sources = Sources(cluster)
     async with cluster.open("web-1", "web-2"):
@@ -52,8 +52,8 @@ async def test_what_was_owed_for_shards_of_others_is_forgotten(autojump_clock: M
         assert run._queue._collected == {}
 
 
-async def test_c6_what_was_owed_for_a_shard_whose_lease_was_lost_is_owed_still(autojump_clock: MockClock) -> None:
-    """And what comes for it until it is back; a run that fails meanwhile hands that on."""
+async def test_c6_owed_keys_survive_the_loss_of_the_lease_of_their_shard(autojump_clock: MockClock) -> None:
+    """So do keys that come before the lease is back; a run that fails in between hands them on."""
     cluster = Cluster(autojump_clock, headway.sharded(shards=SHARDS))
     sources = Sources(cluster)
     alike = [f"x{number}" for number in range(99) if shard(f"x{number}") == 0]
@@ -92,7 +92,7 @@ async def test_c6_what_was_owed_for_a_shard_whose_lease_was_lost_is_owed_still(a
         await cluster.until(lambda: reconciled_since(cluster, lost_at) >= before, TTL * 2)
 
 
-async def test_c6_what_comes_for_a_shard_that_is_being_taken_is_owed(autojump_clock: MockClock) -> None:
+async def test_c6_keys_of_a_shard_that_is_being_acquired_are_owed(autojump_clock: MockClock) -> None:
     """Its lease is held, and a type has not reached its starting revision yet."""
     cluster = Cluster(autojump_clock, headway.sharded(shards=SHARDS))
     sources = Sources(cluster)
@@ -118,8 +118,8 @@ async def test_c6_what_comes_for_a_shard_that_is_being_taken_is_owed(autojump_cl
         await cluster.until(lambda: nowhere in reconciled_since(cluster, 0), 5)
 
 
-async def test_c6_a_deletion_that_a_dead_holder_had_not_done_is_found(autojump_clock: MockClock) -> None:
-    """It had been told of it, and notes what it owes nothing of; this it still owed."""
+async def test_c6_unreconciled_deletion_of_a_dead_holder_is_found(autojump_clock: MockClock) -> None:
+    """The holder had received it, and still owed it when it recorded its checkpoint."""
     cluster = Cluster(autojump_clock, headway.sharded(shards=SHARDS))
     stuck: list[str] = []
 
@@ -144,8 +144,8 @@ async def test_c6_a_deletion_that_a_dead_holder_had_not_done_is_found(autojump_c
         await cluster.until(lambda: reconciled_since(cluster, killed_at) == {name}, TTL * 2)
 
 
-async def test_c6_a_deletion_that_a_dead_holder_could_not_map_is_found(autojump_clock: MockClock) -> None:
-    """It found it in the history, its predicate failed for it, and the next holder finds it there again."""
+async def test_c6_unmapped_deletion_of_a_dead_holder_is_found(autojump_clock: MockClock) -> None:
+    """The holder's predicate failed for a deletion from history, and the next holder finds it there again."""
     cluster = Cluster(autojump_clock, headway.sharded(shards=SHARDS))
     failed: list[str] = []
 
@@ -181,8 +181,8 @@ async def test_c6_a_deletion_that_a_dead_holder_could_not_map_is_found(autojump_
         await cluster.until(lambda: reconciled_since(cluster, killed_at) == {name}, TTL * 3)
 
 
-async def test_nothing_is_settled_while_a_shard_has_a_deletion_that_is_not_mapped(autojump_clock: MockClock) -> None:
-    """Found in the history when the shard was taken; the predicate has no answer for it yet."""
+async def test_controller_is_not_idle_while_a_shard_has_an_unmapped_deletion(autojump_clock: MockClock) -> None:
+    """It was found in history when the shard was acquired; the predicate still fails for it."""
     cluster = Cluster(autojump_clock, headway.sharded(shards=SHARDS))
     answers = False
 

@@ -66,6 +66,6 @@ async def test_a_history_that_is_not_told_ends(autojump_clock: MockClock, told: 
     first = Bookmark(since, resumed=True)
     channel = ScriptedChannel([[*[first] * told, Pause(1e9)]])
     began = autojump_clock.current_time()
-    with pytest.raises(Unavailable, match="has told nothing of its history for 30 s"):
+    with pytest.raises(Unavailable, match="sent nothing of its history for 30 s"):
         await deletions_since(channel, TEAM, since, 9, lambda _: None, "pools")
     assert autojump_clock.current_time() - began == pytest.approx(30)

@@ -1,4 +1,4 @@
-"""A singleton among several processes: one leads, the others are ready, and what the former one sent can't land."""
+"""A singleton in several processes: one leads, the others stand by, and late writes of a former leader are refused."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def leader(cluster: Cluster) -> Member:
 
 
 async def led(cluster: Cluster) -> tuple[Member, Member]:
-    """Who of two leads and who stands by, once it is so."""
+    """Wait until one of two leads and the other stands by; return both, in this order."""
 
     def phases() -> list[str]:
         return sorted(member.status().phase for member in cluster.members.values())
@@ -28,8 +28,8 @@ async def led(cluster: Cluster) -> tuple[Member, Member]:
     return first, second
 
 
-async def test_one_of_two_reconciles_and_the_other_says_who_does(autojump_clock: MockClock) -> None:
-    """It stands by, is ready, is settled, and has its types primed."""
+async def test_one_of_two_reconciles_and_the_other_reports_the_leader(autojump_clock: MockClock) -> None:
+    """The other one stands by, is ready and idle, and has its types primed."""
     cluster = Cluster(autojump_clock, "singleton")
     async with cluster.open("web-1", "web-2"):
         first, second = await led(cluster)
@@ -47,8 +47,8 @@ async def test_one_of_two_reconciles_and_the_other_says_who_does(autojump_clock:
         assert leader(cluster) is first
 
 
-async def test_a_killed_leader_is_followed_within_its_ttl(autojump_clock: MockClock) -> None:
-    """By one that has every write of its former self, has no snapshot to wait for, and in a later term."""
+async def test_killed_leader_is_replaced_within_its_ttl(autojump_clock: MockClock) -> None:
+    """The successor has every write of the killed one, needs no snapshot, and leads in a later term."""
     cluster = Cluster(autojump_clock, "singleton")
     async with cluster.open("web-1", "web-2"):
         first, second = await led(cluster)
@@ -75,8 +75,8 @@ async def test_a_killed_leader_is_followed_within_its_ttl(autojump_clock: MockCl
         cluster.check_fences()
 
 
-async def test_a_leader_that_ends_hands_over_at_once(autojump_clock: MockClock) -> None:
-    """The lease is given back when the run has ended, and who waits for it is told."""
+async def test_leader_that_ends_hands_over_at_once(autojump_clock: MockClock) -> None:
+    """It releases the lease when the run has ended, which wakes the waiting process."""
     cluster = Cluster(autojump_clock, "singleton")
     async with cluster.open("web-1", "web-2"):
         first, second = await led(cluster)
@@ -94,8 +94,8 @@ def leader_names(cluster: Cluster, since: float) -> set[str]:
     return {member for when, member, _, _ in cluster.reconciled if when > since}
 
 
-async def test_a_late_write_of_the_former_leader_is_refused(autojump_clock: MockClock) -> None:
-    """It was sent in time, and arrives when another one leads (C8)."""
+async def test_late_write_of_a_former_leader_is_refused(autojump_clock: MockClock) -> None:
+    """It was sent in time, and arrives when another process leads (C8)."""
     cluster = Cluster(autojump_clock, "singleton")
     async with cluster.open("web-1", "web-2"):
         first, second = await led(cluster)
@@ -111,8 +111,8 @@ async def test_a_late_write_of_the_former_leader_is_refused(autojump_clock: Mock
         assert [copy.data.by for copy in await cluster.client.list(cluster.copy)] == [second.name]
 
 
-async def test_a_leader_that_is_cut_off_ends_before_its_lease_has(autojump_clock: MockClock) -> None:
-    """By its own clock (C7), without a failure counted; when it can reach the server again it stands by."""
+async def test_partitioned_leader_ends_before_its_lease_expires(autojump_clock: MockClock) -> None:
+    """It ends by its own clock (C7), without counting a failure, and stands by once it reaches the server again."""
     cluster = Cluster(autojump_clock, "singleton")
     cluster.pause = 1000.0
     async with cluster.open("web-1", "web-2"):
@@ -147,8 +147,8 @@ async def test_feeds_of_a_former_run_end_when_another_process_leads(autojump_clo
         assert supervisor._owed.subscriptions == ()
 
 
-async def test_every_process_reconciles_under_a_fence_of_its_own(autojump_clock: MockClock) -> None:
-    """There is no lease, and both write."""
+async def test_without_a_lease_every_process_reconciles_under_its_own_fence(autojump_clock: MockClock) -> None:
+    """Both processes write."""
     cluster = Cluster(autojump_clock, "every_process")
     async with cluster.open("web-1", "web-2"):
         await cluster.write("a", "1")
@@ -160,8 +160,8 @@ async def test_every_process_reconciles_under_a_fence_of_its_own(autojump_clock:
         assert fences
 
 
-async def test_a_renewal_that_failed_is_told_of_until_one_succeeds(autojump_clock: MockClock) -> None:
-    """The status of a leader says why its lease can't be renewed, for as long as it can't."""
+async def test_status_shows_a_failed_renewal_until_one_succeeds(autojump_clock: MockClock) -> None:
+    """It has the reason."""
     cluster = Cluster(autojump_clock, "singleton")
     async with cluster.open("web-1"):
         (first,) = cluster.members.values()

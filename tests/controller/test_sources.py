@@ -151,7 +151,7 @@ async def test_what_is_no_iterator_is_named(autojump_clock: MockClock) -> None: 
     async with staff.open():
         await trio.sleep(0.1)
     (ended, *_) = staff.heard(events.RunEnded)
-    assert "from_iterator's function gave [1], no async iterator" in str(ended.error)
+    assert "from_iterator's function returned [1], not an async iterator" in str(ended.error)
 
 
 async def test_keys_are_reconciled_every_so_often(autojump_clock: MockClock) -> None:  # noqa: ARG001
@@ -238,15 +238,15 @@ async def waits(_: str) -> None:
 
 SEND, RECEIVE = trio.open_memory_channel[str](1)
 MISUSES: list[tuple[str, Callable[[], object]]] = [
-    ("from_channel takes the receiving end of a channel, not", lambda: headway.sources.from_channel(SEND, str)),  # type: ignore[arg-type]
-    ("from_channel takes a function from an event to an id", lambda: headway.sources.from_channel(RECEIVE, waits)),  # type: ignore[arg-type]
-    ("from_channel takes a function from an event to an id", lambda: headway.sources.from_channel(RECEIVE, "a")),  # type: ignore[arg-type]
-    ("must take one argument, and takes ()", lambda: headway.sources.from_channel(RECEIVE, lambda: None)),  # type: ignore[misc, arg-type]
-    ("from_iterator takes a function that gives", lambda: headway.sources.from_iterator([1], lambda _: None)),  # type: ignore[arg-type]
+    ("from_channel needs the receiving end of a channel, not", lambda: headway.sources.from_channel(SEND, str)),  # type: ignore[arg-type]
+    ("from_channel expects a function of an event to an id", lambda: headway.sources.from_channel(RECEIVE, waits)),  # type: ignore[arg-type]
+    ("from_channel expects a function of an event to an id", lambda: headway.sources.from_channel(RECEIVE, "a")),  # type: ignore[arg-type]
+    ("must take one argument, but takes ()", lambda: headway.sources.from_channel(RECEIVE, lambda: None)),  # type: ignore[misc, arg-type]
+    ("from_iterator expects a function that returns", lambda: headway.sources.from_iterator([1], lambda _: None)),  # type: ignore[arg-type]
     ("every: seconds must be a number above 0, not 0", lambda: headway.sources.every(0)),
     ("every: seconds must be a number above 0, not inf", lambda: headway.sources.every(float("inf"))),
-    ("every: jitter must be a part", lambda: headway.sources.every(1, jitter=1)),
-    ("every: keys takes a runtime", lambda: headway.sources.every(1, lambda: [RECEIVE])),  # type: ignore[misc, arg-type]
+    ("every: jitter must be a number", lambda: headway.sources.every(1, jitter=1)),
+    ("every: keys needs a function of a runtime", lambda: headway.sources.every(1, lambda: [RECEIVE])),  # type: ignore[misc, arg-type]
 ]
 
 

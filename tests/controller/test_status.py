@@ -132,10 +132,10 @@ def test_what_priming_waits_for_is_told(primed: bool, revision: int, waits_for: 
     status = ControllerStatus(
         "x", "priming", 4.0, types=(there, TypeStatus(TypeName("x", "v1", "Y"), primed, revision, 7, 3))
     )
-    assert status.problem == f"has been priming for 4 s: waits for {waits_for}"
+    assert status.problem == f"has been priming for 4 s, waiting for {waits_for}"
 
 
-@pytest.mark.parametrize(("seconds", "problem"), [(9.9, ""), (10.0, "has heard nothing of x.v1.Y for 10 s: why")])
+@pytest.mark.parametrize(("seconds", "problem"), [(9.9, ""), (10.0, "has received nothing about x.v1.Y for 10 s: why")])
 def test_a_type_may_be_without_a_stream_for_ten_seconds(seconds: float, problem: str) -> None:
     kind = TypeStatus(TypeName("x", "v1", "Y"), True, 7, 7, 3, cut_off="why", cut_off_seconds=seconds)
     assert ControllerStatus("x", "running", 4.0, types=(kind,)).problem == problem
@@ -187,7 +187,7 @@ async def test_without_a_stream_it_is_not_ready_for_long(autojump_clock: MockClo
         assert account.cut_off_seconds == pytest.approx(8, abs=0.5)
         assert status().problem == ""
         await trio.sleep(8)
-        assert status().problem == "has heard nothing of staff.v1.Account for 16 s: UNAVAILABLE: gone fishing"
+        assert status().problem == "has received nothing about staff.v1.Account for 16 s: UNAVAILABLE: gone fishing"
         channel.away = False
         await trio.sleep(10)
         assert [(each.cut_off, each.cut_off_seconds) for each in status().types] == [("", 0.0)] * 2

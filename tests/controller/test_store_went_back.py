@@ -120,6 +120,6 @@ async def test_runs_begin_anew_when_it_is_another_store(
         await trio.sleep(120)
         assert it.seen[-1] == ["old"]
         assert any(
-            isinstance(event, events.StreamEnded) and "the store is restored" in str(event) for event in it.reported
+            isinstance(event, events.StreamEnded) and "the store is now restored" in str(event) for event in it.reported
         )
         assert StoreChanged not in it.ended_by

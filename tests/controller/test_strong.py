@@ -1,4 +1,4 @@
-"""Strong reads: from the store itself, and never behind what the cache has shown."""
+"""Strong reads: they come from the store itself, and are never behind the cache."""
 
 from __future__ import annotations
 
@@ -100,9 +100,9 @@ class NotesApp:
 
 
 @pytest.mark.parametrize("says_where", [True, False])
-async def test_a_strong_read_is_never_behind_the_cache(says_where: bool, autojump_clock: MockClock) -> None:
-    """A server that lags gives no answer, whatever the type; once it has caught up the key that was tried again gets
-    one. A plain read believes it all the while.
+async def test_strong_read_is_never_behind_the_cache(says_where: bool, autojump_clock: MockClock) -> None:
+    """A lagging server gives no answer, whatever the type; once it has caught up, the retried key gets one. Plain reads
+    take stale answers all the time.
     """
     notes, reads = NotesApp(), StaleReads()
     async with headway.open_engine("memory:", notes.app, report=ignore, wrap_channel=reads.over) as engine:
@@ -124,8 +124,8 @@ async def test_a_strong_read_is_never_behind_the_cache(says_where: bool, autojum
     assert autojump_clock.current_time() < 60
 
 
-async def test_before_it_is_primed_a_run_reads_from_where_it_began(autojump_clock: MockClock) -> None:
-    """In its initialiser: not behind the commit that has raised its fence."""
+async def test_strong_read_in_an_initialiser_is_not_behind_the_fence(autojump_clock: MockClock) -> None:
+    """The revision is that of the commit that raised the run's fence."""
     notes, reads = NotesApp(), StaleReads()
     async with headway.open_engine("memory:", notes.app, report=ignore, wrap_channel=reads.over) as engine:
         await engine.wait_idle()

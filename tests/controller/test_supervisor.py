@@ -1,4 +1,4 @@
-"""Restarts: how long they wait, when that begins anew, and that two runs never overlap."""
+"""Restarts of runs: their delays, the reset of the delays, and that two runs never overlap."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.helpers.pools import SourceFailed
 from tests.helpers.rig import Rig
 
 
-def test_the_delays_double_up_to_a_minute() -> None:
+def test_restart_delays_double_up_to_a_minute() -> None:
     """0.5, 1, 2, 4 … 60 seconds, with at most a quarter on top, and no jitter on the first."""
     wanted = [0.5, 1, 2, 4, 8, 16, 32, 60, 60]
     for flaps, base in enumerate(wanted, start=1):
@@ -38,13 +38,12 @@ def test_the_delays_double_up_to_a_minute() -> None:
 
 
 @pytest.mark.parametrize("flaps", [0, -1])
-def test_a_run_that_lasted_is_followed_at_once(flaps: int) -> None:
-    """Without a flap there is no delay."""
+def test_run_that_lasted_is_restarted_at_once(flaps: int) -> None:
     assert restart_delay(flaps) == 0
 
 
 async def test_runs_that_fail_at_once_are_delayed_until_one_lasts(autojump_clock: MockClock) -> None:
-    """The delay grows with each run that fails within 2 seconds, and begins anew after one that doesn't."""
+    """The delay grows with each run that fails within 2 seconds, and is reset after one that doesn't."""
     rig = Rig(autojump_clock)
     lifetimes = iter([0.0, 1.9, 0.0, 2.1, 0.5])
 
@@ -88,10 +87,10 @@ class _EndsAtOnce:
         return ControllerStatus("pools", "starting", 0.0)
 
 
-async def test_who_has_lost_the_lease_asks_for_it_at_once(
+async def test_lost_lease_is_requested_again_at_once(
     autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
 ) -> None:
-    """That is no failure of the controller's: it delays no run, and what failed before it is forgotten."""
+    """Its loss is not a failure: it delays no run, and earlier failures are forgotten."""
     ends: list[Exception] = [SourceFailed(), SourceFailed(), LeaseLost("to web-2"), LeaseLost("again"), SourceFailed()]
     delays: list[float | None] = []
 
@@ -130,10 +129,10 @@ class _Proxy:
         raise NotImplementedError
 
 
-async def test_a_standby_outlives_what_answers_for_an_engine_for_a_while(
+async def test_standby_survives_wrong_answers_after_an_engine_has_answered(
     autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
 ) -> None:
-    """It has had no run, but an engine has told it who leads. Before any has answered, it ends."""
+    """It has had no run, but an engine has named the leader. Before any has answered, wrong answers end it."""
     proxy = _Proxy(LeaseService(MemoryBackend()))
     leases = LeaseClient(proxy)
     await leases.acquire("staff/pools", "web-2", 15.0)
@@ -162,10 +161,10 @@ async def test_a_standby_outlives_what_answers_for_an_engine_for_a_while(
         await supervisor().supervise()
 
 
-async def test_c10_the_errors_of_many_tasks_are_one_readable_story(
+async def test_c10_status_summarizes_the_errors_of_many_tasks(
     autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
 ) -> None:
-    """In the status each of them is named once, however they are nested, with how often it was raised."""
+    """Each error is named once, however they are nested, with the number of times that it was raised."""
     workers = ExceptionGroup("the workers", [ValueError("a"), ValueError("a"), KeyError("b")])
     ended = ExceptionGroup("the run", [workers, SourceFailed("c")])
     heard: list[RunEnded] = []
@@ -176,8 +175,8 @@ async def test_c10_the_errors_of_many_tasks_are_one_readable_story(
     assert [each.error for each in heard] == [ended]
 
 
-async def test_one_controllers_crash_is_its_own(autojump_clock: MockClock) -> None:
-    """While one controller's run fails over and over, another one's goes on."""
+async def test_crash_of_one_controller_does_not_affect_another(autojump_clock: MockClock) -> None:
+    """One run fails repeatedly, and the other continues."""
     rig = Rig(autojump_clock)
     broken = headway.App("broken")
     broken.registry.register(rig.pools.pool)
@@ -199,7 +198,7 @@ async def test_one_controllers_crash_is_its_own(autojump_clock: MockClock) -> No
     assert (rig.names, ended) == (["a"], {"never"})
 
 
-async def test_an_error_while_it_is_cancelled_is_reported_and_goes_no_further(autojump_clock: MockClock) -> None:
+async def test_error_during_cancellation_is_reported_but_not_raised(autojump_clock: MockClock) -> None:
     """A source that raises because the engine ends doesn't make the engine fail."""
     rig = Rig(autojump_clock)
 

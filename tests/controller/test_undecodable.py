@@ -257,5 +257,7 @@ async def test_a_payload_that_does_not_decode_is_named_with_its_resource() -> No
     await put(store, program, "x")
     async with headway.open_engine(store, program.app) as engine:
         stored = await engine.client.read(program.account, "x")
-        with pytest.raises(headway.errors.PayloadError, match=r"Account x at version \d+: not a Account: login: "):
+        with pytest.raises(
+            headway.errors.PayloadError, match=r"Account x at version \d+: not a valid Account: login: "
+        ):
             _ = stored.data

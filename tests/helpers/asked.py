@@ -1,4 +1,4 @@
-"""Asking every verb of the service about one resource, and saying what it answers in a word."""
+"""Calls of every verb of the service about one resource, each answer reduced to a word."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from tests.helpers.declared import NOTE, ULID, a_status, a_type, an_id, id_of
 VERBS = ("Read", "Write", "WriteStatus", "List", "ListByOwner", "Delete", "WatchList", "MutateAndValidate")
 
 OK, FOUND, EMPTY, GONE, LEFT = "ok", "found", "empty", "gone", "left"
-"""What is answered by who answers; else it is the name of a status."""
+"""The words for successful answers. Any other answer is the name of a status."""
 
 
 @dataclass(frozen=True)
 class Here:
-    """What is answered here where the origin answers ``origin``, and why."""
+    """A deliberate difference: Headway's answer, Consul's ``origin``, and the reason."""
 
     answer: str
     origin: str
@@ -31,7 +31,7 @@ Cell = str | Here
 
 
 def answer_here(cell: Cell) -> str:
-    """What must be answered; a difference has to be one, and to have a reason."""
+    """Return the answer that Headway must give. A `Here` must differ from Consul and have a reason."""
     if isinstance(cell, str):
         return cell
     assert cell.answer != cell.origin
@@ -41,7 +41,7 @@ def answer_here(cell: Cell) -> str:
 
 @dataclass
 class Asked:
-    """What each of the verbs is asked about; those that take a whole resource are given its data too."""
+    """The arguments of a call; verbs that take a whole resource get its data, too."""
 
     name: str = "one"
     type: ResourceType[Any] = NOTE
@@ -59,7 +59,7 @@ class Asked:
 
     @property
     def known_id(self) -> pb.Id:
-        """With some uid, where one is required."""
+        """The id with a uid, for verbs that require one."""
         id = self.id
         id.uid = id.uid or ULID
         return id
@@ -76,17 +76,17 @@ class Asked:
 
     @property
     def prefix(self) -> str:
-        """The name is the beginning of itself."""
+        """A name prefix that matches the name: the name itself."""
         return self.name
 
     def of(self, resource: pb.Resource) -> Asked:
-        """The same of a stored incarnation."""
+        """Take the uid and the generation of a stored incarnation; return self."""
         self.uid, self.generation = id_of(resource).uid, resource.generation
         return self
 
 
 async def outcome(calls: Calls, verb: str, asked: Asked) -> str:
-    """What a verb answers, in a word: the status that it refuses with, or what it has found or left."""
+    """Return a verb's answer as a word: the status of its refusal, or the effect of its success."""
     try:
         return await _CALL[verb](calls, asked)
     except GRPCError as error:

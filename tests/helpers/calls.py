@@ -46,7 +46,7 @@ Reply = Any
 
 
 class Calls:
-    """Calls a service over a store. ``unexpected`` holds what handlers raised that is no answer."""
+    """A caller of the service over a store. ``unexpected`` holds the exceptions of handlers that are not statuses."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class Calls:
         self.service = RESOURCES
 
     def as_origin(self) -> Calls:
-        """The same, called under the name of Consul's API."""
+        """Return the same caller, which calls under the name of Consul's API."""
         other = copy.copy(self)
         other.service = ORIGINS
         return other
@@ -82,7 +82,7 @@ class Calls:
         return await self.channel.unary(f"{self.service}Write", request, pb.WriteResponse)
 
     async def stored(self, resource: pb.Resource, **rest: Any) -> pb.Resource:
-        """Write, and the resource as stored."""
+        """Write a resource and return it as stored."""
         reply = await self.write(resource, **rest)
         assert reply.resource is not None
         return reply.resource
@@ -129,7 +129,7 @@ class Calls:
         await self.channel.unary(f"{LEASES}RecordSettled", request, lease_pb.RecordSettledResponse)
 
     async def make_room(self, *places: tuple[str, str]) -> None:
-        """Create the partitions and namespaces that these places need; an empty namespace is none."""
+        """Create the partitions and namespaces of these places. An empty namespace is skipped."""
         for partition in sorted({each for each, _ in places} - {"default"}):
             await self.write(pb.Resource(id=an_id(partition, PARTITION)))
         for partition, namespace in sorted(set(places)):
@@ -140,7 +140,7 @@ class Calls:
         return uid_of((await self.read(an_id(name, type))).resource)
 
     async def names(self, type: ResourceType[Any]) -> list[str]:
-        """What there is of a type, by List with every tenancy."""
+        """Return the names of all resources of a type, by List with wildcard tenancy."""
         reply = await self.list_type(a_type(type), pb.Tenancy(partition="*", namespace="*"))
         return [each.id.name for each in reply.resources if each.id is not None]
 
@@ -155,14 +155,14 @@ PLACES = [
     pytest.param("memory", "in process", id="memory, in process", marks=pytest.mark.wide),
     pytest.param("sqlite", "network", id="sqlite, network", marks=pytest.mark.wide),
 ]
-"""A store, and how a service over it is called. The default run has each once, because neither knows of the other."""
+"""Opens a store and a caller of a service over it. The default run uses each store and each transport once."""
 
 
 @asynccontextmanager
 async def over_the_network(
     backend: Backend, registry: Registry, authorizer: Authorizer | None = None
 ) -> AsyncIterator[Calls]:
-    """Calls a service over a store by gRPC, through a server on a port of its own."""
+    """Serve a store by gRPC on a port of its own, and yield a caller of it."""
     unexpected: list[BaseException] = []
 
     def report(_: str, error: BaseException) -> None:
@@ -185,7 +185,7 @@ async def over_the_network(
 
 
 async def refused(call: Awaitable[object], status: Status, *said: str) -> str:
-    """Hold that a call is refused with this status and a message that says all this; returns the message."""
+    """Check that a call fails with this status and a message that contains all of ``said``; return the message."""
     with pytest.raises(GRPCError) as caught:
         await call
     assert caught.value.status is status, caught.value
@@ -196,14 +196,14 @@ async def refused(call: Awaitable[object], status: Status, *said: str) -> str:
 
 
 def at(message: pb.Position | None) -> Position:
-    """The position of an answer, which must have one."""
+    """Return the position of an answer. Fail if it has none."""
     here = position(message)
     assert here is not None
     return here
 
 
 async def take(items: AsyncIterator[StreamItem], count: int) -> list[StreamItem]:
-    """The next so many items of a stream that say anything: bookmarks are left out, but for the resuming one."""
+    """Return the next ``count`` items of a stream. Skip bookmarks, except the one that confirms a resumption."""
     taken: list[StreamItem] = []
     while len(taken) < count:
         item = await anext(items)
@@ -213,7 +213,7 @@ async def take(items: AsyncIterator[StreamItem], count: int) -> list[StreamItem]
 
 
 class Interrupted:
-    """A store where others get a turn between a verb's read and its commit: ``before_commit``, one for each."""
+    """A store that calls ``before_commit`` between the read and the commit of a verb, one entry per commit."""
 
     def __init__(self, inner: Backend) -> None:
         self._inner = inner

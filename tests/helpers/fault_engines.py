@@ -1,4 +1,4 @@
-"""The engine processes of the fault tests: started, killed, stopped, and asked how far they are."""
+"""The engine processes of the fault tests: start, kill, stop, and follow their progress."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ PATIENCE = 60.0
 
 
 class EngineProcess:
-    """A process that runs `fault_program`, over all its lives. Each has a file of facts.
+    """A process that runs `fault_program`, over all its lives. Each life has a file of facts.
 
     Attributes:
-        life: how many it has had.
+        life: the number of lives so far.
     """
 
     def __init__(self, name: str, store: str, folder: Path, seed: int) -> None:
@@ -36,7 +36,7 @@ class EngineProcess:
 
     @property
     def log(self) -> Path:
-        """What it has written to its standard error, over all its lives."""
+        """Its standard error, over all its lives."""
         return self._folder / f"{self.name}.log"
 
     async def start(self, nursery: trio.Nursery) -> None:
@@ -66,8 +66,9 @@ class EngineProcess:
         self._heard = trio.Event()
 
     async def says(self, text: str) -> str:
-        """The rest of the next line that begins so. Raises RuntimeError, with the end of its log, when it ends, or in
-        time.
+        """Return the rest of the next line with this prefix.
+
+        Raises RuntimeError with the end of its log if the process ends or time is up.
         """
         with trio.move_on_after(PATIENCE):
             while True:
@@ -81,7 +82,7 @@ class EngineProcess:
         raise RuntimeError(f"{self.name} has not said {text!r} but {self._said}; {self.log.read_text()[-3000:]}")
 
     async def tell(self, text: str) -> None:
-        """Tell it what to do next."""
+        """Send it a command."""
         assert self._process is not None
         assert self._process.stdin is not None
         await self._process.stdin.send_all(f"{text}\n".encode())
@@ -92,18 +93,18 @@ class EngineProcess:
         os.kill(self._process.pid, number)
 
     async def kill(self) -> None:
-        """As `kill -9`."""
+        """Kill it, as `kill -9` does."""
         assert self._process is not None
         self._process.kill()
         await self._process.wait()
 
     async def end(self) -> None:
-        """Have it end in order."""
+        """End it in order."""
         await self.tell("end")
         await self.says("ended")
 
     def read_into(self, history: History) -> None:
-        """Add the facts of all its lives."""
+        """Add the facts of all its lives to a history."""
         for life in range(1, self.life + 1):
             path = self._folder / f"{self.name}#{life}.facts"
             if path.exists():

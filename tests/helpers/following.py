@@ -1,4 +1,4 @@
-"""A follower of the teams over a scripted channel, by a clock that jumps."""
+"""A follower of teams over a scripted channel, under virtual time."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def down(times: int) -> list[list[Line]]:
 
 
 class Following:
-    """A follower with its scripted channel and what it has done."""
+    """A follower with its scripted channel and a record of its actions."""
 
     def __init__(
         self, *scripts: list[Line], store: Position | Exception | None = None, lost: Position | None = None
@@ -46,7 +46,7 @@ class Following:
         self.answer_after_first_opening: Position | None = None
 
     def follow(self, seconds: float = 1000.0) -> None:
-        """Follow for so long by a clock that jumps, or until the follower raises."""
+        """Follow for ``seconds`` of virtual time, or until the follower raises."""
         follower = Follower(TEAM, self.channel, self.shared, self._hear, self._linearizable, LAG_LIMIT)
 
         async def until_then() -> None:
@@ -74,17 +74,17 @@ class Following:
 
     @property
     def resumed(self) -> list[int | None]:
-        """After which revision each stream was to go on."""
+        """The revision after which each stream was to resume."""
         return [None if each.resume_after is None else each.resume_after.revision for each in self.channel.openings]
 
     @property
     def known(self) -> list[int | None]:
-        """What each stream's server was to have besides, by its revision."""
+        """The revision of the position that each stream's server had to know, if it was a separate one."""
         return [None if each.known is None else each.known.revision for each in self.channel.openings]
 
     @property
     def waits(self) -> list[float]:
-        """The seconds between one opening and the next."""
+        """The seconds between consecutive openings."""
         return [after.time - before.time for before, after in pairwise(self.channel.openings)]
 
     def count(self, event: type) -> int:

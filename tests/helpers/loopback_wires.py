@@ -1,7 +1,7 @@
-"""Wires between processes on loopback that can be cut: a TCP proxy before each port that others connect to.
+"""Connections between processes on loopback that can be cut: a TCP proxy before each port.
 
-A wire that is cut carries nothing and refuses nothing: whoever is at its ends hears only silence, as in a partition.
-What was under way arrives when it is mended.
+A cut wire carries nothing and refuses nothing: both ends only see silence, as in a partition. Data that was in flight
+arrives when the wire is mended.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ class Wires:
         self.held_back = 0
 
     def cut(self, one: str, other: str) -> None:
-        """From now on neither of the two hears the other. `OUTSIDE` is everybody who has no name."""
+        """Cut the connection between the two. `OUTSIDE` stands for every process without a name."""
         self._cut.add(frozenset((one, other)))
 
     def mend(self) -> None:
-        """Every wire is whole again."""
+        """Mend every wire."""
         self._cut.clear()
         self._mended.set()
         self._mended = trio.Event()

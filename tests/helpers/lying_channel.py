@@ -1,4 +1,4 @@
-"""A channel whose watches break one promise each, on purpose: what a judge of watches must notice."""
+"""A channel whose watches each break one promise, to test the checker of watch histories."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ Reply = TypeVar("Reply")
 
 
 class Lie:
-    """What becomes of one watch: of its request, and of each of its items. This one is true."""
+    """A change to one watch: to its request, and to each of its items. This base class changes nothing."""
 
     def request(self, request: pb.WatchListRequest) -> pb.WatchListRequest:
-        """What is asked for in place of what the reader asks for."""
+        """Return the request that replaces the reader's."""
         return request
 
     def tell(self, item: StreamItem) -> list[StreamItem]:
-        """What is told in place of an item; no items: nothing."""
+        """Return the items that replace an item; an empty list drops it."""
         return [item] if not isinstance(item, Changes) else _told(self.changes(item.changes))
 
     def changes(self, changes: list[Change]) -> list[Change]:
-        """What is told in place of changes."""
+        """Return the changes that replace these."""
         return changes
 
 
@@ -175,7 +175,7 @@ class IsOfAnotherStore(Lie):
 
 
 class LyingChannel:
-    """Meets `Channel`, over another one whose watches it lies about."""
+    """A `Channel` over another one, which changes its watches by a lie."""
 
     def __init__(self, inner: Channel, lie: type[Lie]) -> None:
         self._inner = inner

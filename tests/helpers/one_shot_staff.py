@@ -10,14 +10,14 @@ from headway import field
 
 @headway.message(name="tests.Team")
 class Team:
-    """Who is in it."""
+    """A team with its members."""
 
     members: list[str] = field(1)
 
 
 @headway.message(name="tests.Account")
 class Account:
-    """Whose it is."""
+    """An account of one member, by login."""
 
     login: str = field(1)
 

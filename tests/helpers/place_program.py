@@ -1,6 +1,6 @@
-"""A process of a test of placement: `python -m tests.helpers.place_program ENDPOINTS NAME`.
+"""The engine process of the placement tests: `python -m tests.helpers.place_program ENDPOINTS NAME`.
 
-It runs one controller, which copies each Job, and prints a line for what happens.
+It runs one controller, which copies each Job, and prints a line for each event that a test waits for.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ TTL = 2.0
 
 
 def app_of(name: str) -> tuple[headway.App, headway.ResourceType[Job], headway.ResourceType[Copy]]:
-    """The app, as every process has it, and its types."""
+    """Return the app, which is the same in every process, and its types."""
     app = headway.App("staff")
     job, copy = app.type("staff", "v1", "Job", Job), app.type("staff", "v1", "Copy", Copy)
 
@@ -45,7 +45,7 @@ def app_of(name: str) -> tuple[headway.App, headway.ResourceType[Job], headway.R
 
 
 def say(event: object) -> None:
-    """Print what a test waits for."""
+    """Print an event that a test waits for."""
     if isinstance(event, events.LeaseAwaited | events.LeaseTaken | events.LeaseEnded):
         print(type(event).__name__, event.name, event.term, flush=True)
     elif isinstance(event, events.RunEnded):

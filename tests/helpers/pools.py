@@ -1,4 +1,4 @@
-"""The app under test: a pool's summary lists the members that refer to it."""
+"""An app in which each pool has a summary that lists the members that refer to it."""
 
 from __future__ import annotations
 
@@ -43,19 +43,19 @@ def _nobody_looks(*_: object) -> None:
 
 
 class SourceFailed(Exception):
-    """What the source of a `PoolsApp` raises when it is told to."""
+    """The exception that the source of a `PoolsApp` raises on request."""
 
 
 class PoolsApp:
     """One controller with a managed type, two watched types, an index and a source.
 
     Attributes:
-        around: is entered around each reconcile.
-        looked: is called with what each mapper is called with.
-        pause: seconds that each reconcile takes before it reads anything.
-        rest: seconds that each reconcile takes after it has done everything.
-        at_start: the pools that the source has reconciled when it begins.
-        linger: seconds that each reconcile takes to end when it is cancelled.
+        around: makes a context manager that is entered around each reconcile.
+        looked: is called with the arguments of each mapper call.
+        pause: seconds that each reconcile sleeps before it reads anything.
+        rest: seconds that each reconcile sleeps after it has done everything.
+        at_start: the pools that the source enqueues when it begins.
+        linger: seconds that each reconcile takes to end when it is canceled.
     """
 
     controller = "pools"
@@ -80,7 +80,7 @@ class PoolsApp:
     def replace(
         self, reconcile: Reconciler, initialiser: Callable[[headway.Runtime], Awaitable[None]] | None = None
     ) -> None:
-        """Have another reconciler, between the same mappers and the same source."""
+        """Replace the reconciler. The mappers and the source stay."""
         self.app.controllers.clear()
         self.app.controller(
             manages=self.pool,
@@ -103,11 +103,11 @@ class PoolsApp:
         return headway.mappers.owner()(summary, cache)
 
     def fail_source(self) -> None:
-        """Make the source raise, and the run end."""
+        """Make the source raise, which ends the run."""
         self._failing.set()
 
     def poke(self, name: str) -> None:
-        """Have a pool reconciled for no other reason."""
+        """Enqueue a pool although nothing has changed."""
         self._enqueue(self.pool.id(name))
 
     async def _source(self, _: headway.Runtime, enqueue: Callable[[headway.ResourceId], None]) -> None:

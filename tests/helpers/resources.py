@@ -1,4 +1,4 @@
-"""Types, stored resources and stream items for the tests of what hears and believes."""
+"""Types, stored resources and stream items for the tests of caches and followers."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ INCARNATION = "opened-first"
 
 
 def key(name: str) -> Key:
-    """The key of a name in the default tenancy."""
+    """Return the key of a name in the default tenancy."""
     return ("default", "default", name)
 
 
@@ -53,7 +53,7 @@ def stored(
     data: Any = None,
     status: dict[str, pb.Status] | None = None,
 ) -> pb.Resource:
-    """A resource as a store has it; its uid is ``name`` with a 1 unless given."""
+    """Return a resource as a store has it. Its uid is ``name`` followed by 1 unless given."""
     message: pb.Resource = type.new(name, data, metadata=metadata, owner=owner).message()
     assert message.id is not None
     message.id.uid = uid or f"{name}1"
@@ -64,40 +64,40 @@ def stored(
 
 
 def at(revision: int, store_id: str = STORE, incarnation: str = INCARNATION) -> Position:
-    """A position in the test's store."""
+    """Return a position in the test's store."""
     return Position(store_id, incarnation, revision)
 
 
 def chunk(*resources: pb.Resource) -> SnapshotChunk:
-    """A piece of a snapshot."""
+    """Return a piece of a snapshot."""
     return SnapshotChunk(list(resources))
 
 
 def end(revision: int, store_id: str = STORE, incarnation: str = INCARNATION) -> EndOfSnapshot:
-    """The end of a snapshot."""
+    """Return the end of a snapshot."""
     return EndOfSnapshot(at(revision, store_id, incarnation))
 
 
 def bookmark(revision: int, *, resumed: bool = False, store_id: str = STORE) -> Bookmark:
-    """A bookmark."""
+    """Return a bookmark."""
     return Bookmark(at(revision, store_id), resumed)
 
 
 def put(resource: pb.Resource, *, more: bool = False) -> Change:
-    """The change that stored this."""
+    """Return the change that stores this resource."""
     return Change(int(resource.version), resource, False, more)
 
 
 def removed(resource: pb.Resource, revision: int, *, more: bool = False) -> Change:
-    """The change that deleted this, at a revision of its own."""
+    """Return the change that deletes this resource, at a revision of its own."""
     return Change(revision, resource, True, more)
 
 
 def changes(*each: Change) -> Changes:
-    """An item of changes."""
+    """Return an item that carries these changes."""
     return Changes(list(each))
 
 
 def versions(entries: dict[Key, pb.Resource]) -> dict[str, int]:
-    """What is held, as name and revision."""
+    """Return the revision of each entry by name."""
     return {each[2]: int(resource.version) for each, resource in entries.items()}

@@ -1,4 +1,4 @@
-"""An engine with a `PoolsApp`, over a scripted channel and a store that records, with a witness in it."""
+"""An engine with a `PoolsApp`, a scripted channel, a store that records, and a witness of the contract."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Through = Callable[[Channel], Channel]
 
 
 class Rig:
-    """All of it, under the virtual time of a test's clock. The parts can be told what to do before `open`."""
+    """The engine and its parts, under the virtual time of a test's clock. Configure the parts before `open`."""
 
     engine: headway.Engine
 
@@ -39,16 +39,16 @@ class Rig:
         self.channel = ScriptedChannel()
         self.setting = setting
         self.store = store or (RecordingBackend() if setting is None else setting.store())
-        # Addresses of servers that are tried before the rig's own, over the network.
+        # Addresses that are tried before the rig's own server, over the network.
         self.first: list[str] = []
         self.lag_limit = 30.0
-        # Whether the store is open already.
+        # True once the store is open.
         self.opened = False
         self.witness = Witness(self.pools, self.channel, self.store)
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[headway.Engine]:
-        """Run it. When the block ends normally, nothing that the witness saw may have broken the contract."""
+        """Run the engine. When the block ends normally, fail if the witness saw the contract broken."""
         assert trio.lowlevel.current_clock() is self.clock, "time is real: the test must take the clock as an argument"
         async with (
             self._reached() as (store, through),
@@ -66,7 +66,7 @@ class Rig:
 
     @asynccontextmanager
     async def _reached(self) -> AsyncIterator[tuple[AbstractAsyncContextManager[Backend], Through]]:
-        """The store for the engine, and what its controllers reach it through: the script, over the network or not."""
+        """Yield the store for the engine, and the channel or address by which its controllers reach it."""
         if self.setting is None or not self.setting.network:
             yield self.store, self.channel.over
             return
@@ -79,7 +79,7 @@ class Rig:
 
     @property
     def names(self) -> list[str]:
-        """The pools that were reconciled, in order."""
+        """Return the names of the pools that were reconciled, in order."""
         return [seen.name for seen in self.witness.reconciles]
 
     async def write_pool(self, name: str, note: str = "") -> None:
@@ -89,7 +89,7 @@ class Rig:
         await self.engine.client.apply(self.pools.member.new(name, Member(pool=pool)))
 
     async def summaries(self) -> dict[str, list[str]]:
-        """What the controller has made, as the store has it."""
+        """Return the controller's summaries, as stored."""
         return {each.name: each.data.members for each in await self.engine.client.list(self.pools.summary)}
 
     async def settle(self, seconds: float = 300.0) -> None:
@@ -104,6 +104,6 @@ class Rig:
             await self.setting.held.wait_quiet()
 
     async def restart(self) -> None:
-        """End the run by its source, and let the next one begin as far as it can."""
+        """End the run through its source, and let the next run begin as far as it can."""
         self.pools.fail_source()
         await trio.sleep(2)

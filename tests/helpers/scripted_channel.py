@@ -1,4 +1,4 @@
-"""A channel whose streams say what a test has written down, at the times that it has written down."""
+"""A channel whose streams replay scripts, at the times that a test has set."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Reply = TypeVar("Reply")
 
 @dataclass(frozen=True)
 class Pause:
-    """Nothing comes for so many seconds."""
+    """A pause of the stream, in seconds."""
 
     seconds: float
 
@@ -28,9 +28,9 @@ Line = StreamItem | Exception | Pause
 
 
 class Opening(NamedTuple):
-    """A stream was opened at this time, to resume there, with so many milliseconds between bookmarks.
+    """The request of a stream: when, the position to resume after, and the milliseconds between bookmarks.
 
-    `known` is what the store must have stood at, where that is another position.
+    `known` is the position that the store must have reached, if it differs from the position to resume after.
     """
 
     time: float
@@ -40,12 +40,12 @@ class Opening(NamedTuple):
 
 
 class ScriptedChannel:
-    """Each stream that is opened plays the next script; when all are played, streams stay silent.
+    """A channel on which each opened stream plays the next script. Without a script left, streams are silent.
 
     Attributes:
         openings: the streams that were opened.
-        left_by: the errors by which they were left, in order.
-        open: how many are open now.
+        left_by: the errors with which they were left, in order.
+        open: the number of streams that are open now.
     """
 
     knows_outcomes = True

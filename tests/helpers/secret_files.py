@@ -1,4 +1,4 @@
-"""Files of keys and tokens as Headway wants them: their owner's alone, whatever the umask."""
+"""Key and token files as Headway requires them: accessible to their owner only, whatever the umask."""
 
 import os
 from pathlib import Path

@@ -1,11 +1,10 @@
-"""Where a contract's test runs: on which store, and over what; all of it under virtual time.
+"""The store and the transport of a contract test, all under virtual time.
 
-Virtual time jumps when every task is blocked. That is sound as long as nothing outside Trio is on its way then:
+Virtual time jumps when every task is blocked. That is sound only while no work is in progress outside Trio:
 
-- The network is a Unix socket. What is written to one can be read at its other end when the write returns, so that the
-  loop finds it before it may jump; over TCP a packet may be on its way between the two, and nobody would know.
-- SQLite's work is done in threads, of which Trio's loop knows nothing while they run. Here each of them holds the
-  clock until its task goes on.
+- The network is a Unix socket. Data written to one end can be read at the other end when the write returns, so the
+  loop finds it before the clock may jump. Over TCP a packet could be in flight, unseen by the loop.
+- SQLite works in threads, which Trio's loop does not see. Here each thread holds the clock until its task continues.
 """
 
 from __future__ import annotations
@@ -43,16 +42,16 @@ SETTINGS = [
         ("sqlite", "network", pytest.mark.wide),
     )
 ]
-"""For a parametrised fixture of a `Setting`. The default run has each store and each way to it once."""
+"""Parameters for a fixture of a `Setting`. The default run covers each store and each transport once."""
 
 OVER_THE_NETWORK = [each for each in SETTINGS if each.values[0][1]]  # type: ignore[index]  # as they were made above
-"""For tests of what only a network does."""
+"""Parameters for tests of behavior that only a network has."""
 
 Interceptor = Callable[[str, Any, Callable[[Any], Awaitable[None]]], Awaitable[None]]
 
 
 class HeldClock:
-    """Keeps a clock from jumping while a thread works for one of Trio's tasks."""
+    """A guard that keeps a clock from jumping while a thread works for one of Trio's tasks."""
 
     def __init__(self, clock: MockClock) -> None:
         self._clock = clock
@@ -61,7 +60,7 @@ class HeldClock:
         self._run_sync = trio.to_thread.run_sync
 
     async def run_sync(self, *arguments: Any, **options: Any) -> Any:
-        """In the place of `trio.to_thread.run_sync`."""
+        """Run a function in a thread, in place of `trio.to_thread.run_sync`."""
         self._working += 1
         self._clock.autojump_threshold = math.inf
         try:
@@ -74,7 +73,7 @@ class HeldClock:
             self._went_on = trio.Event()
 
     async def wait_quiet(self) -> None:
-        """`wait_all_tasks_blocked`, which takes a task that waits for a thread for blocked, for threads too."""
+        """Wait until all tasks are blocked and no thread works for one of them."""
         while True:
             await wait_all_tasks_blocked()
             if not self._working:
@@ -83,14 +82,14 @@ class HeldClock:
 
 
 class Setting:
-    """One of the combinations, in the test that asks for it."""
+    """One combination of store and transport, for the test that asks for it."""
 
     def __init__(self, store: str, network: bool, path: Path, held: HeldClock) -> None:
         self.durable = store == "sqlite"
         self.network = network
         self.path = path
         self.held = held
-        # Seconds for a unary call over the network.
+        # The latency of a unary call over the network, in seconds.
         self.timeout = 30.0
         self.interceptors: list[Interceptor] = []
         self.unexpected: list[BaseException] = []
@@ -98,13 +97,13 @@ class Setting:
         self._stores = 0
 
     def store(self) -> RecordingBackend | RecordingSqlite:
-        """A new store."""
+        """Return a new store."""
         self._stores += 1
         return RecordingSqlite(self.path / f"{self._stores}.db") if self.durable else RecordingBackend()
 
     @asynccontextmanager
     async def serving(self, backend: Backend, app: headway.App) -> AsyncIterator[str]:
-        """A server of the store; yields its address."""
+        """Serve a store, and yield the server's address."""
         registry = Registry()
         for type in app.registry:
             if type.name not in registry:
@@ -116,7 +115,7 @@ class Setting:
             encoders=watch_encoders(),
             interceptors=self.interceptors,
         )
-        # A socket's path may have some 100 characters, and pytest's directory of a test has a long name.
+        # A socket's path is limited to some 100 characters, and pytest's directory of a test has a long name.
         where = f"unix:{self.path / str(len(self.servers))}"
         async with open_server(services, [where], report=self._report) as server:
             self.servers.append(server)
@@ -124,7 +123,7 @@ class Setting:
 
     @asynccontextmanager
     async def channel(self, *where: str) -> AsyncIterator[Channel]:
-        """A channel to such servers."""
+        """Open a channel to these servers."""
         decoders = {WATCH_LIST: WatchDecoder}
         async with open_channel(where, decoders=decoders, report=self._report, timeout=self.timeout) as channel:
             yield channel

@@ -1,4 +1,4 @@
-"""A sharded controller's members in a `Cluster`: their sources, and whose shards are whose."""
+"""A sharded controller's members in a `Cluster`: their sources and the shards that each of them holds."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ SHARDS = 8
 
 
 class SourceFailed(Exception):
-    """What a source raises when it is told to."""
+    """The exception that a source raises on request."""
 
 
 class Sources:
-    """A source for each member, that can be told what to do."""
+    """One source per member, under the test's control."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.enqueue: dict[str, headway.sources.Enqueue] = {}
@@ -56,7 +56,7 @@ async def has_all(cluster: Cluster, *members: Member) -> None:
 
 
 async def lose(cluster: Cluster, name: str) -> None:
-    """End the term of a lease behind its holder's back."""
+    """End the term of a lease without its holder's knowledge."""
     (held,) = [each for each in await cluster.leases.list(name) if each.name == name]
     await cluster.leases.release(name, held.holder, held.term)
 

@@ -1,4 +1,4 @@
-"""An app of teams and accounts for the tests of what can be declared, and what its engine reports."""
+"""An app of teams and accounts for tests of declarations and of the engine's reports."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ E = TypeVar("E")
 
 
 class Staff:
-    """The app; what is declared on it runs in `open`."""
+    """An app and its engine. Tests declare controllers on ``app`` before `open` runs it."""
 
     engine: headway.Engine
 
@@ -31,25 +31,25 @@ class Staff:
     async def open(
         self, store: Any = "memory:", wrap_channel: Callable[[Channel], Channel] | None = None
     ) -> AsyncIterator[headway.Engine]:
-        """Run it."""
+        """Run the engine."""
         async with headway.open_engine(
             store, self.app, report=self.events.append, wrap_channel=wrap_channel
         ) as self.engine:
             yield self.engine
 
     def heard(self, kind: type[E]) -> list[E]:
-        """The events of a kind so far."""
+        """Return the events of a kind so far."""
         return [event for event in self.events if isinstance(event, kind)]
 
     def errors(self) -> list[str]:
-        """What reconciles have raised so far."""
+        """Return the errors that reconciles have raised so far."""
         return [repr(event.error) for event in self.heard(events.Reconciled) if event.error is not None]
 
     async def write_team(self, name: str, *members: str) -> headway.Resource[Team]:
-        """Make the team so."""
+        """Write a team with these members."""
         return await self.engine.client.apply(self.team.new(name, Team(members=list(members))))
 
     async def settle(self, seconds: float = 300.0) -> None:
-        """Wait until nothing is owed."""
+        """Wait until no controller owes work."""
         with trio.fail_after(seconds):
             await self.engine.wait_idle()

@@ -1,4 +1,4 @@
-"""The dumb model of a store, and the dumb checker of a gate: both recompute everything from a plain list of commits."""
+"""A plain model of a store and a plain checker of a type store: both recompute everything from a list of commits."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.helpers.resources import stored
 
 
 class TrueChange(NamedTuple):
-    """What one commit did to one key. A side that is None: nothing was, or is, there."""
+    """The effect of one commit on one key. A side that is None means that the key was, or is, absent."""
 
     type: ResourceType[Any]
     key: Key
@@ -32,7 +32,7 @@ class TrueChange(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """What a write was answered: at the position this is what bears the key."""
+    """The answer to a write: the state of the key at the position."""
 
     key: Key
     stored: pb.Resource | None
@@ -40,7 +40,7 @@ class Reply(NamedTuple):
 
 
 class TrueStore:
-    """Everything that ever happened, in order."""
+    """All commits, in order."""
 
     def __init__(self, store_id: str) -> None:
         self.store_id = store_id
@@ -50,14 +50,14 @@ class TrueStore:
 
     @property
     def revisions(self) -> list[int]:
-        """0, and every commit's revision."""
+        """0, and the revision of every commit."""
         return [0, *(revision for revision, _ in self.commits)]
 
     def position(self, revision: int) -> Position:
         return Position(self.store_id, "opened-first", revision)
 
     def state(self, type: ResourceType[Any], revision: int) -> dict[Key, pb.Resource]:
-        """What was there at a revision, recomputed from the first commit on."""
+        """Return the state of a type at a revision, recomputed from the first commit on."""
         entries: dict[Key, pb.Resource] = {}
         for at, commit in self.commits:
             if at > revision:
@@ -70,7 +70,7 @@ class TrueStore:
         return entries
 
     def commit(self, gap: int, what: list[tuple[ResourceType[Any], str, str]]) -> None:
-        """Write or delete names, all in one commit. A deletion of what isn't there is left out."""
+        """Write or delete names, all in one commit. Skip the deletion of an absent name."""
         revision = self.head + gap
         done: dict[tuple[str, Key], TrueChange] = {}
         for type, name, verb in what:
@@ -90,7 +90,7 @@ class TrueStore:
         return f"incarnation-{self._uids}"
 
     def changes(self, type: ResourceType[Any], after: int, upto: int) -> list[Change]:
-        """The stream's changes of a type with their `more`."""
+        """Return the stream's changes of a type with their `more`."""
         found: list[Change] = []
         for revision, commit in self.commits:
             ours = [change for change in commit if change.type is type] if after < revision <= upto else []
@@ -101,12 +101,12 @@ class TrueStore:
         return found
 
     def true_change(self, type: ResourceType[Any], key: Key, revision: int) -> TrueChange:
-        """What the commit at a revision did to a key."""
+        """Return the effect on a key of the commit at a revision."""
         commit = next(commit for at, commit in self.commits if at == revision)
         return next(change for change in commit if change.type is type and change.key == key)
 
     def reply(self, type: ResourceType[Any], name: str) -> Reply:
-        """What a write of this name is answered now, whatever the verb: who bears the name, and when."""
+        """Return the answer that a write of this name would get now, whatever the verb."""
         key = ("default", "default", name)
         return Reply(key, self.state(type, self.head).get(key), self.position(self.head))
 
@@ -116,7 +116,7 @@ def _version(resource: pb.Resource | None) -> int:
 
 
 class Touch(NamedTuple):
-    """A consumer that maps old and new states has mapped this state while it knew the key up to ``known``."""
+    """A record that a mapper of old and new states has mapped this state while it knew the key up to ``known``."""
 
     key: Key
     version: int
@@ -125,11 +125,11 @@ class Touch(NamedTuple):
 
 @dataclass
 class GateChecker:
-    """Watches one gate from outside and holds everything it says and holds against the true store.
+    """A checker that compares the reports and the entries of one type store with the true store.
 
     Attributes:
-        sound: whether all that was checked so far was right.
-        hidden: keys of which a server has kept a change to itself: until the next snapshot nobody can know them.
+        sound: True if all checks so far have passed.
+        hidden: keys of which a server has withheld a change: until the next snapshot the cache cannot know them.
     """
 
     store: TrueStore
@@ -145,7 +145,7 @@ class GateChecker:
     touches: set[Touch] = dataclass_field(default_factory=set)
 
     def fed(self, item: StreamItem, was_primed: bool, applied: list[Applied], overtaken: list[Applied]) -> None:
-        """The gate has been fed an item and has answered with this."""
+        """Check the type store's answer to an item."""
         self.sound = False
         before = self.frontier
         told = item.changes[-1].revision if isinstance(item, Changes) else 0
@@ -171,7 +171,7 @@ class GateChecker:
         self.sound = True
 
     def replied(self, reply: Reply, applied: list[Applied], overtaken: list[Applied]) -> None:
-        """The gate has been told a reply."""
+        """Check the type store's answer to a reply."""
         self.sound = False
         revision = reply.position.revision
         if revision > self.frontier:
@@ -183,7 +183,7 @@ class GateChecker:
         self.sound = True
 
     def check(self) -> None:
-        """What must be so at any time."""
+        """Check the invariants that hold at any time."""
         gate = self.gate
         assert gate.frontier == self.frontier
         assert gate._ahead == self.ahead, "what is remembered of replies is not what the frontier has still to reach"

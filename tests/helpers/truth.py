@@ -1,4 +1,4 @@
-"""Stores that remember everything they have committed: what a cache must agree with."""
+"""Stores that record every commit, for comparison with a cache."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ class Commit(NamedTuple):
 
 
 class Record:
-    """Everything that was committed, in ``commits``."""
+    """The record of all changes, in ``commits``."""
 
     def __init__(self) -> None:
         self.commits: list[Commit] = []
         self._now: dict[tuple[Kind, Key], pb.Resource] = {}
 
     def note(self, revision: int, operations: Sequence[Operation], fence: Fence | None) -> None:
-        """These operations were done, as one commit."""
+        """Record these operations as one commit."""
         for operation in operations:
             if isinstance(operation, Require | RequireOwnsNothing):
                 continue
@@ -47,7 +47,7 @@ class Record:
             self.commits.append(Commit(revision, *place, old, new, fence))
 
     def versions(self, type: ResourceType[Any], revision: int) -> dict[Key, int]:
-        """What was there of a type at a revision: key to version."""
+        """Return the version of each key of a type, at a revision."""
         there: dict[Key, int] = {}
         for commit in self.commits:
             if commit.revision > revision or commit.kind != type.kind:
@@ -59,33 +59,33 @@ class Record:
         return there
 
     def resources(self, type: ResourceType[Any]) -> dict[str, Resource[Any]]:
-        """What is there of a type now, by name."""
+        """Return the present resources of a type, by name."""
         return {key[2]: type.view(message) for (kind, key), message in self._now.items() if kind == type.kind}
 
 
 class RecordingBackend(Record, MemoryBackend):
-    """Meets `Backend` in memory, and is a `Record`."""
+    """A `Backend` in memory that is also a `Record`."""
 
     def __init__(self, *, max_changes: int = 100_000) -> None:
         Record.__init__(self)
         MemoryBackend.__init__(self, max_changes=max_changes)
 
     async def commit(self, operations: Sequence[Operation], fence: Fence | None = None) -> Position:
-        """See `Backend.commit`. Recorded in the step in which it happens."""
+        """Commit and record in the same step of the event loop."""
         position = await super().commit(operations, fence)
         self.note(position.revision, operations, fence)
         return position
 
 
 class RecordingSqlite(Record, SqliteBackend):
-    """Meets `Backend` on a file, and is a `Record`."""
+    """A `Backend` on a file that is also a `Record`."""
 
     def __init__(self, path: Path) -> None:
         Record.__init__(self)
         SqliteBackend.__init__(self, path)
 
     async def commit(self, operations: Sequence[Operation], fence: Fence | None = None) -> Position:
-        """See `Backend.commit`. Recorded in the transaction: a read may see it before the event loop hears of it."""
+        """Commit and record in the transaction, because a read may see it before the event loop does."""
         opened = self._use()
         request = _RecordedWrite(operations, fence, self)
         await opened.writer.submit(request)

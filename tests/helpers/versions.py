@@ -1,4 +1,4 @@
-"""A kind of three versions with converters between them, and how to ask for it."""
+"""One kind in three versions, with converters between them, and functions that write and read it."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def down_again(new: Band) -> Crew:
 
 
 def versions(storage: ResourceType[Any] | None = None, newest: ResourceType[Any] = V3) -> Registry:
-    """The types of the other tests, and the versions up to one, with converters."""
+    """Return the types of the other tests, and the versions up to ``newest`` with their converters."""
     known = registry()
     for type in (V1, V2, V3, ALONE):
         known.register(type)
@@ -85,7 +85,7 @@ def versions(storage: ResourceType[Any] | None = None, newest: ResourceType[Any]
 
 
 def without_converters() -> Registry:
-    """The same types as a program knows them that has no converters."""
+    """Return the same types as a program without the converters declares them."""
     known = registry()
     for type in (V1, V2, V3, ALONE):
         known.register(type)
@@ -101,7 +101,7 @@ def a_team(
     version: str = "",
     owner: pb.Id | None = None,
 ) -> pb.Resource:
-    """A team to write."""
+    """Return a team to write."""
     name_of = type.name
     return pb.Resource(
         id=pb.Id(name=name, type=pb.Type(group=name_of.group, group_version=name_of.version, kind=name_of.kind)),
@@ -121,7 +121,7 @@ def crew(*members: tuple[str, str], color: str = "", room: str = "") -> Crew:
 
 
 def said(resource: pb.Resource | None, type: ResourceType[Any]) -> Any:
-    """The payload of an answer, which must be of this type."""
+    """Return the payload of an answer. Fail if the answer is not of this type."""
     assert resource is not None
     assert resource.id is not None
     assert resource.id.type == type.message

@@ -1,4 +1,4 @@
-"""An engine that serves a store at one address, again and again, and controllers that look at it from there."""
+"""An engine that serves a store at one address, repeatedly, and controllers that connect to it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PATIENCE = 40
 
 
 class Rig:
-    """A server of one type on the store at ``url``, and a controller of it in what could be another process."""
+    """A server of one type on the store at ``url``, and a controller of it as if in another process."""
 
     def __init__(self, url: str, folder: Path) -> None:
         self.url = url
@@ -73,6 +73,6 @@ class Rig:
                 await self._changed.wait()
 
     async def put(self, backend: Backend, name: str) -> None:
-        """Make one, as somebody else would."""
+        """Store a resource as another writer would."""
         resource = self.pool.new(name).message()
         await backend.commit([Put(self.pool.kind, resource_key(resource), resource, "")])

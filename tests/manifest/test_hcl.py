@@ -138,65 +138,65 @@ WRONG = {
     "MaybeTxt = 3": "4:1: data.MaybeTxt: Every has no field 'MaybeTxt'; did you mean 'MaybeText'?",
     "limits { Cpus = 3 }": "4:10: data.limits.Cpus: Limits has no field 'Cpus'; did you mean 'Cpu'?",
     'int32 = "3"': "4:9: data.int32: '3' is text; write a whole number from -2147483648 to 2147483647 (int32): "
-    "take the quotes away",
+    "remove the quotes",
     "int32 = 2147483648": "4:9: data.int32: 2147483648 is out of range; ",
     "text = 8080": '4:8: data.text: 8080 is read as a whole number, not text; quote it: "8080"',
     "span = 5": '4:8: data.span: 5 is read as a whole number without a unit; write "5s"',
-    'policy = "NEVR"': "4:10: data.policy: 'NEVR' is no Policy; did you mean 'NEVER'?",
-    "limits { cpu = 1 }\nlimits { cpu = 2 }": "5:1: data.limits: this block was given before, at line 4, column 1: "
+    'policy = "NEVR"': "4:10: data.policy: 'NEVR' is not a Policy; did you mean 'NEVER'?",
+    "limits { cpu = 1 }\nlimits { cpu = 2 }": "5:1: data.limits: this block was already given at line 4, column 1: "
     "keep one of them",
-    'limits_of "a" {}\nlimits_of "a" {}': "5:11: data.limits_of.a: the key 'a' was given before, at line 4, column 11: "
+    'limits_of "a" {}\nlimits_of "a" {}': "5:11: data.limits_of.a: the key 'a' was already given at line 4, column 11: "
     "keep one of them",
-    "flag = true\nflag = false": "5:1: data.flag: the key 'flag' was given before, at line 4, column 1: "
+    "flag = true\nflag = false": "5:1: data.flag: the key 'flag' was already given at line 4, column 1: "
     "keep one of them",
-    "parts {}\nparts = []": "5:1: data.parts: the key 'parts' was given before, at line 4, column 1: keep one of them",
-    'maybe_text = "a"\nMaybeText = "b"': "5:1: data.MaybeText: maybe_text was given before, at line 4, column 1, "
+    "parts {}\nparts = []": "5:1: data.parts: the key 'parts' was already given at line 4, column 1: keep one of them",
+    'maybe_text = "a"\nMaybeText = "b"': "5:1: data.MaybeText: maybe_text was already given at line 4, column 1 "
     "in another spelling: keep one",
-    'choice {\n port = 1\n path = "x"\n}': "6:2: data.choice.path: only one of target can be set, and port is, "
+    'choice {\n port = 1\n path = "x"\n}': "6:2: data.choice.path: only one of target can be set, and port is set "
     "at line 5, column 2: keep one of them",
-    "text = var.name": "4:8: this would have to be computed",
-    "text = name": "4:8: 'name' would be a variable, which no manifest has: text stands in quotes",
-    'text = "a${name}"': "4:10: a manifest has nothing to put in here: write the value, or $${ for ${ and %%{ for %{",
-    "text = 1 + 2": "4:8: this would have to be computed",
-    'text = upper("a")': "4:8: this would have to be computed",
-    'text = "a\nb"': "4:8: a line break can't stand in quotes",
-    'text = "\\ud800"': "4:8: this escape is no character: \\ud800",
-    'limits_of "a" "b" {}': "4:15: a block has one label at most",
+    "text = var.name": "4:8: expressions are not allowed",
+    "text = name": "4:8: 'name' is a variable, which a manifest cannot have: write text in quotes",
+    'text = "a${name}"': "4:10: interpolation is not allowed: write the value, or $${ for ${ and %%{ for %{",
+    "text = 1 + 2": "4:8: expressions are not allowed",
+    'text = upper("a")': "4:8: expressions are not allowed",
+    'text = "a\nb"': "4:8: a line break is not allowed in quotes",
+    'text = "\\ud800"': "4:8: this escape is not a valid character: \\ud800",
+    'limits_of "a" "b" {}': "4:15: a block can have only one label",
     "é😀 = 1 = 2": "4:",
 }
 DOCUMENTS = {
     "ID {}": "1:1: type is required",
     'name = "a"': "1:1: type is required",
-    'ID { Type = gvk() Name = "a" }': '1:13: this is no name of a type: write gvk("group.version.Kind")',
-    'ID { Type = gvk(7) Name = "a" }': '1:13: this is no name of a type: write gvk("group.version.Kind")',
-    'ID { Type = xyz("fleet.v1.App") Name = "a" }': "1:13: this is no name of a type: ",
+    'ID { Type = gvk() Name = "a" }': '1:13: invalid type name: write gvk("group.version.Kind")',
+    'ID { Type = gvk(7) Name = "a" }': '1:13: invalid type name: write gvk("group.version.Kind")',
+    'ID { Type = xyz("fleet.v1.App") Name = "a" }': "1:13: invalid type name: ",
     'ID { Type = gvk("fleet.v1.Ap") Name = "a" }': "1:13: ID.Type: type fleet.v1.Ap is not registered; did you mean",
     'ID { Type { Group = 7 GroupVersion = "v1" Kind = "App" } Name = "a" }': "1:21: ID.Type.Group: 7 is read as",
-    'ID { Type = "App" Name = ["a"] }': "1:26: ID.Name: a list stands where text should",
+    'ID { Type = "App" Name = ["a"] }': "1:26: ID.Name: expected text, got a list",
     'ID { Type = "App" Nam = "a" Name = "b" }': "1:19: ID.Nam: an id has no field 'Nam'; did you mean 'Name'?",
     'ID { Type = "App" Name = "b" Uid = "x" }': "1:30: ID.Uid: an id has no field 'Uid'",
-    'ID { Type = "App" Name = "a" Tenancy = "x" }': "1:40: ID.Tenancy: 'x' stands where a map with partition and",
+    'ID { Type = "App" Name = "a" Tenancy = "x" }': "1:40: ID.Tenancy: expected a map with partition and",
     'name = "b"\nID { Type = "App" Name = "a" }': "1:1: name: name is in ID too: keep one of them",
-    'ID = "App"': "1:6: ID: 'App' stands where a map with type, name and tenancy should",
+    'ID = "App"': "1:6: ID: expected a map with type, name and tenancy, got 'App'",
     'type = "App"\nname = "a"\nMetadata = { a = 1 }': "3:18: Metadata.a: 1 is read as a whole number, not text; quote",
-    'type = "App"\nname = "a"\nMetadata = "x"': "3:12: Metadata: 'x' stands where a map should",
+    'type = "App"\nname = "a"\nMetadata = "x"': "3:12: Metadata: expected a map, got 'x'",
     'type = "App"\nname = "a"\nDta {}': "3:1: Dta: a document has no field 'Dta'; did you mean 'Data'?",
     'type = "App"\nname = "a"\nstatus {}': "3:1: status: a status is written by controllers",
-    'resource { type = "App" name = "a" }\ntype = "App"': "2:1: type: beside blocks 'resource' nothing can stand",
+    'resource { type = "App" name = "a" }\ntype = "App"': "2:1: type: only 'resource' blocks are allowed here",
 }
 SYNTAX = {
-    "a = ": "1:5: a value should stand here",
-    "a {\n b = 1": "2:7: a block or object doesn't end: '}' should stand here",
+    "a = ": "1:5: expected a value",
+    "a {\n b = 1": "2:7: a block or object doesn't end: expected '}'",
     'a = "x': "1:7: the text in quotes doesn't end",
-    "a = [1, 2": "1:10: a list doesn't end: ']' should stand here",
+    "a = [1, 2": "1:10: a list doesn't end: expected ']'",
     "a = <<E\nfoo": "2:4: the heredoc doesn't end",
-    "a = 1\nb = @": "2:5: HCL can't go on with '@' here",
-    "type: App": "1:5: HCL can't go on with ': App' here",
+    "a = 1\nb = @": "2:5: unexpected '@'",
+    "type: App": "1:5: unexpected ': App'",
     "a { b = 1, c = 2 }": "1:",
-    "}": "1:1: HCL can't go on with '}' here",
-    'é = "é" b = @': "1:13: HCL can't go on with '@' here",
-    "a = \0": "1:5: the character U+0000 can't stand in a manifest",
-    "a = \ud800": "1:5: the character U+D800 can't stand in a manifest",
+    "}": "1:1: unexpected '}'",
+    'é = "é" b = @': "1:13: unexpected '@'",
+    "a = \0": "1:5: the character U+0000 is not allowed in a manifest",
+    "a = \ud800": "1:5: the character U+D800 is not allowed in a manifest",
 }
 
 

@@ -52,15 +52,15 @@ VALUES = {
     "to 2147483647 (int32)",
     '{"replicas": "x"}': "{}: data.replicas: 'x' is text; write a whole number from -2147483648 to 2147483647 (int32)",
     '{"note": 8080}': '{}: data.note: 8080 is read as a whole number, not text; quote it: "8080"',
-    '{"paused": "true"}': "{}: data.paused: 'true' is text; write true or false: take the quotes away",
+    '{"paused": "true"}': "{}: data.paused: 'true' is text; write true or false: remove the quotes",
     '{"grace_period": 5}': '{}: data.grace_period: 5 is read as a whole number without a unit; write "5s"',
     '{"replcas": 3}': "{}: data.replcas: App has no field 'replcas'; did you mean 'replicas'?",
     '{"ports": {"http": {}}}': "{}: data.ports.http: as a key, 'http' is text; write a whole number from "
     "-9223372036854775808 to 9223372036854775807 (int64)",
-    '{"note": "a", "note": "b"}': "{}: data.note: the key 'note' was given before, at line 2, column 2: "
+    '{"note": "a", "note": "b"}': "{}: data.note: the key 'note' was already given at line 2, column 2: "
     "keep one of them",
-    '{"note": "\\ud800"}': "{}: data.note: half of a surrogate pair is no character: write "
-    r"both halves, as \ud83d\ude00",
+    '{"note": "\\ud800"}': "{}: data.note: half of a surrogate pair is not a character: write "
+    r"both, such as \ud83d\ude00",
     '{"replicas": 123456789012345678901234567890}': "{}: data.replicas: 123456789012345678901234567890 is out of "
     "range; write a whole number from -2147483648 to 2147483647 (int32)",
     f'{{"replicas": {"9" * 5000}}}': "{}: data.replicas: " + "9" * 60 + "… is out of range; write a whole number from "
@@ -68,30 +68,30 @@ VALUES = {
     f'{{"replicas": "{"9" * 5000}"}}': "{}: data.replicas: " + "9" * 60,
 }
 SYNTAX = {
-    "{": '1:2: a key should stand here: write it in "double quotes"',
-    '{"a"': "1:5: a: a ':' should stand here, after the key",
-    '{"a": ': "1:7: a: the text ends where a value should stand",
-    '{"a": 1 "b": 2}': "1:9: a ',' or '}' should stand here",
-    '{"a": [1 2]}': "1:10: a: a ',' or ']' should stand here",
-    '{"a": 1,}': "1:9: nothing follows the ',' before this '}': take it away",
-    '{"a": [1,\n]}': "2:1: a: nothing follows the ',' before this ']': take it away",
-    "{'a': 1}": '1:2: a key should stand here: write it in "double quotes"',
-    "{a: 1}": '1:2: a key should stand here: write it in "double quotes"',
-    '{"a": x}': "1:7: a: 'x' is no value: write text in \"double quotes\"",
+    "{": '1:2: expected a key in "double quotes"',
+    '{"a"': "1:5: a: expected ':' after the key",
+    '{"a": ': "1:7: a: expected a value, got the end of the text",
+    '{"a": 1 "b": 2}': "1:9: expected ',' or '}'",
+    '{"a": [1 2]}': "1:10: a: expected ',' or ']'",
+    '{"a": 1,}': "1:9: unexpected ',' before '}': remove it",
+    '{"a": [1,\n]}': "2:1: a: unexpected ',' before ']': remove it",
+    "{'a': 1}": '1:2: expected a key in "double quotes"',
+    "{a: 1}": '1:2: expected a key in "double quotes"',
+    '{"a": x}': "1:7: a: 'x' is not a valid value: write text in \"double quotes\"",
     '{"a": True}': "1:7: a: 'True' is not JSON: write true",
     '{"a": NaN}': "1:7: a: 'NaN' is not JSON: write \"NaN\"",
-    '{"a": 010}': "1:7: a: '010' is no number of JSON: write it in decimal, without leading zeros and with digits "
-    "around a point",
-    '{"a": .5}': "1:7: a: '.5' is no number of JSON: write it in decimal, without leading zeros and with digits "
-    "around a point",
-    '{"a": "\\q"}': r"1:8: a: no such escape: write \\ for a backslash",
-    '{"a": "\\u12"}': r"1:9: a: \u is followed by four hexadecimal digits",
-    '{"a": "b\nc"}': r"1:9: a: a line break or another control character can't stand in quotes: write it as \n",
+    '{"a": 010}': "1:7: a: '010' is not a valid number in JSON: write it in decimal, without leading zeros "
+    "and with digits around a point",
+    '{"a": .5}': "1:7: a: '.5' is not a valid number in JSON: write it in decimal, without leading zeros "
+    "and with digits around a point",
+    '{"a": "\\q"}': r"1:8: a: unknown escape: write \\ for a backslash",
+    '{"a": "\\u12"}': r"1:9: a: \u must be followed by four hexadecimal digits",
+    '{"a": "b\nc"}': r"1:9: a: a line break or another control character is not allowed in quotes: write it as \n",
     '{"a":\n "b': "2:2: a: the text ends inside quotes",
-    '{"é😀": 1,\t"b" 2}': "1:15: b: a ':' should stand here, after the key",
-    "// a\n{}": "1:1: JSON has no comments: take it away, or write YAML",
-    "}": "1:1: a value should stand here, not '}'",
-    "\ufeff}": "1:1: a value should stand here, not '}'",
+    '{"é😀": 1,\t"b" 2}': "1:15: b: expected ':' after the key",
+    "// a\n{}": "1:1: JSON has no comments: remove it, or write YAML",
+    "}": "1:1: expected a value, got '}'",
+    "\ufeff}": "1:1: expected a value, got '}'",
 }
 
 
@@ -147,4 +147,4 @@ def test_one_long_line_is_read_as_fast_as_many() -> None:
     # Half a minute, were the line gone through for every value.
     assert time.process_time() - began < 10
     assert len(web.data.command) == 100_000
-    assert problems_of(text.replace('"web"', "[]")) == ["f:1:22: name: a list stands where text should"]
+    assert problems_of(text.replace('"web"', "[]")) == ["f:1:22: name: expected text, got a list"]

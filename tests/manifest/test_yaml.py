@@ -17,46 +17,46 @@ def problem_of(text: str) -> str:
 
 
 SYNTAX = {
-    "name: a: b": "1:8: a ': ' can't stand here: quote the text that it is in, or mend the indentation",
-    "type: App\n name: b": "2:6: a ': ' can't stand here: quote the text that it is in, or mend the indentation",
-    "name: - b": "1:7: a '- ' can't stand here: begin the list on a line of its own",
-    "name: @b": "1:7: no value can begin with this character: quote the value (a tab can't indent)",
-    "data:\n\tname: b": "2:1: no value can begin with this character: quote the value (a tab can't indent)",
-    "a: [1, 2\nb: c": "2:2: a list in brackets goes on here without ',' or ']' (it began at line 1, column 4)",
-    "a: {b: c": "1:9: a map in braces goes on here without ',' or '}' (it began at line 1, column 4)",
-    "a: {b: c\n": "2:1: a map in braces goes on here without ',' or '}' (it began at line 1, column 4)",
-    "{a:, b: c}": "1:3: a ':' can't stand here: quote the text that it is in, or write a space after it "
+    "name: a: b": "1:8: unexpected ': ': quote the text that contains it, or fix the indentation",
+    "type: App\n name: b": "2:6: unexpected ': ': quote the text that contains it, or fix the indentation",
+    "name: - b": "1:7: unexpected '- ': start the list on its own line",
+    "name: @b": "1:7: a value can't begin with this character: quote the value (tabs can't indent)",
+    "data:\n\tname: b": "2:1: a value can't begin with this character: quote the value (tabs can't indent)",
+    "a: [1, 2\nb: c": "2:2: expected ',' or ']' in a list in brackets (it began at line 1, column 4)",
+    "a: {b: c": "1:9: expected ',' or '}' in a map in braces (it began at line 1, column 4)",
+    "a: {b: c\n": "2:1: expected ',' or '}' in a map in braces (it began at line 1, column 4)",
+    "{a:, b: c}": "1:3: unexpected ':': quote the text that contains it, or write a space after it "
     "(it began at line 1, column 2)",
     "a: 'b": "1:6: the text ends inside quotes (it began at line 1, column 4)",
-    "- a\nb: c": "2:1: a list goes on here without '- ', or the indentation is not that of the lines above "
+    "- a\nb: c": "2:1: expected '- ' for the next item of a list, or the indentation differs from the lines above "
     "(it began at line 1, column 1)",
-    "a: 'b' c": "1:8: a key can't begin here: the indentation is not that of the lines above, or a quote is missing "
+    "a: 'b' c": "1:8: unexpected key: the indentation differs from the lines above, or a quote is missing "
     "(it began at line 1, column 1)",
-    "a: ]": "1:4: a value should stand here",
-    'a: "\\q"': '1:5: no such escape in "double quotes": write \\\\ for a backslash, or use single quotes '
+    "a: ]": "1:4: expected a value",
+    'a: "\\q"': '1:5: unknown escape in "double quotes": write \\\\ for a backslash, or use single quotes '
     "(it began at line 1, column 4)",
-    "a: *": "1:5: '&' and '*' are followed by a name here: quote the text (it began at line 1, column 4)",
-    "a: !b!c d": "1:4: a manifest holds plain values only: take the tag away, or quote the text",
-    "--- a\n... b": "2:5: a new document begins with '---' on a line of its own",
+    "a: *": "1:5: expected a name after '&' or '*': quote the text (it began at line 1, column 4)",
+    "a: !b!c d": "1:4: a manifest holds plain values only: remove the tag, or quote the text",
+    "--- a\n... b": "2:5: expected '---' on its own line before a new document",
     "%YAML 3.0\n---\na": "1:1: this is not YAML: found incompatible YAML document",
-    "a: é\nb: \0": "2:4: the character U+0000 can't stand in a manifest: write it as an escape in double quotes",
-    "a: \ud800": "1:4: the character U+D800 can't stand in a manifest: write it as an escape in double quotes",
+    "a: é\nb: \0": "2:4: the character U+0000 is not allowed in a manifest: write it as an escape in double quotes",
+    "a: \ud800": "1:4: the character U+D800 is not allowed in a manifest: write it as an escape in double quotes",
 }
 
 MEANING = {
-    "a: !!python/object:os.system {}": "1:4: a: the tag !!python/object:os.system can't stand here: "
-    "a manifest holds plain values only, so take it away",
-    "a: [!!python/name:os.system x]": "1:5: a[0]: the tag !!python/name:os.system can't stand here: "
-    "a manifest holds plain values only, so take it away",
-    "a: !secret x": "1:4: a: the tag !secret can't stand here: a manifest holds plain values only, so take it away",
-    "a: !!set {}": "1:4: a: the tag !!set can't stand here: a manifest holds plain values only, so take it away",
-    "a: !!int x": "1:4: a: the tag !!int can't stand here: a manifest holds plain values only, so take it away",
-    "a: *b": "1:4: a: the alias *b names nothing: no &b stands before it",
-    "a: &b [*b]": "1:8: a[0]: the alias *b stands inside what it names",
-    "? [a]\n: b": "1:3: a list can't be a key; a key is a single text, number or boolean",
+    "a: !!python/object:os.system {}": "1:4: a: the tag !!python/object:os.system is not allowed: "
+    "a manifest holds plain values only, so remove it",
+    "a: [!!python/name:os.system x]": "1:5: a[0]: the tag !!python/name:os.system is not allowed: "
+    "a manifest holds plain values only, so remove it",
+    "a: !secret x": "1:4: a: the tag !secret is not allowed: a manifest holds plain values only, so remove it",
+    "a: !!set {}": "1:4: a: the tag !!set is not allowed: a manifest holds plain values only, so remove it",
+    "a: !!int x": "1:4: a: the tag !!int is not allowed: a manifest holds plain values only, so remove it",
+    "a: *b": "1:4: a: the alias *b is undefined: no &b precedes it",
+    "a: &b [*b]": "1:8: a[0]: the alias *b is inside the value that it refers to",
+    "? [a]\n: b": "1:3: a list can't be a key; use text, a number or a boolean",
     "a: &b {c: d}\ne:\n  <<: *b": "3:3: e: merging with '<<' is not supported: write the fields out",
-    "a: {b: 1, b: 2}": "1:11: a.b: the key 'b' was given before, at line 1, column 5: keep one of them",
-    "type: App\nname: a\ntype: Node": "3:1: type: the key 'type' was given before, at line 1, column 1: "
+    "a: {b: 1, b: 2}": "1:11: a.b: the key 'b' was already given at line 1, column 5: keep one of them",
+    "type: App\nname: a\ntype: Node": "3:1: type: the key 'type' was already given at line 1, column 1: "
     "keep one of them",
 }
 
@@ -87,7 +87,7 @@ def test_a_billion_laughs_are_refused_at_once() -> None:
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 10)]
     began = time.process_time()
     problem = problem_of("\n".join(lines))
-    assert problem.endswith(f"aliases make this text longer by more than {ALIASED_LIMIT} values")
+    assert problem.endswith(f"aliases add more than {ALIASED_LIMIT} values to this text")
     assert problem.startswith("f:5:")
     assert time.process_time() - began < 5
 

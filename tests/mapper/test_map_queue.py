@@ -1,4 +1,4 @@
-"""The map queue: nothing early, nothing merged, nothing lost."""
+"""The map queue: no change is handed out early, merged or lost."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ def change(revision: int, name: str = "ada") -> Applied:
 
 
 def taken(queue: MapQueue, complete: int) -> list[tuple[int, str]]:
-    """Everything that is handed out, as revision and name."""
+    """Return all changes that are ready, as revision and name."""
     found = []
     while (item := queue.take(complete)) is not None:
         found.append((item.revision, item.applied.key[2]))
     return found
 
 
-def test_a_change_waits_until_every_type_has_reached_it() -> None:
-    """It is handed out at its revision, not before (C4)."""
+def test_change_waits_until_every_type_has_reached_its_revision() -> None:
+    """A change is handed out at its revision, not before (C4)."""
     queue = MapQueue()
     queue.push(TEAM.name, [change(11)])
     assert taken(queue, 10) == []
@@ -35,8 +35,8 @@ def test_a_change_waits_until_every_type_has_reached_it() -> None:
     assert not queue
 
 
-def test_changes_come_in_order_of_revision_then_of_arrival() -> None:
-    """Across types, and however they arrived."""
+def test_changes_are_ordered_by_revision_then_by_arrival() -> None:
+    """The order spans types, whatever order they arrived in."""
     queue = MapQueue()
     queue.push(TEAM.name, [change(12, "c"), change(13, "e")])
     queue.push(ACCOUNT.name, [change(11, "a"), change(12, "d")])
@@ -45,7 +45,7 @@ def test_changes_come_in_order_of_revision_then_of_arrival() -> None:
     assert taken(queue, 13) == [(13, "e")]
 
 
-def test_changes_of_one_key_are_never_merged() -> None:
+def test_changes_of_one_key_are_never_merged_in_the_map_queue() -> None:
     """Each has an old and a new state of its own."""
     queue = MapQueue()
     queue.push(TEAM.name, [change(11), change(12), change(12)])
@@ -53,8 +53,8 @@ def test_changes_of_one_key_are_never_merged() -> None:
     assert taken(queue, 20) == [(11, "ada"), (12, "ada"), (12, "ada")]
 
 
-def test_the_backlog_comes_when_no_change_is_ready() -> None:
-    """In its order; a change that isn't ready doesn't hold it up, and one that has become so goes first."""
+def test_backlog_is_handed_out_when_no_change_is_ready() -> None:
+    """It keeps its order. A change that isn't ready doesn't hold it up, and one that has become ready goes first."""
     queue = MapQueue()
     queue.push_backlog(TEAM.name, [change(3, "x"), change(2, "y")])
     queue.push(TEAM.name, [change(11, "live"), change(12, "later")])
@@ -66,8 +66,8 @@ def test_the_backlog_comes_when_no_change_is_ready() -> None:
     assert taken(queue, 12) == [(12, "later"), (0, "y")]
 
 
-def test_a_failed_change_is_kept_until_its_time_and_holds_up_nobody() -> None:
-    """And its failures are counted."""
+def test_failed_change_waits_for_its_retry_without_blocking_others() -> None:
+    """Its failures are counted."""
     queue = MapQueue()
     queue.push(TEAM.name, [change(11, "bad"), change(12, "good")])
     item = queue.take(12)
@@ -85,8 +85,8 @@ def test_a_failed_change_is_kept_until_its_time_and_holds_up_nobody() -> None:
     assert (len(queue), queue.next_due(), queue.take_due(100.0)) == (0, None, None)
 
 
-def test_failed_changes_come_in_order_of_their_times() -> None:
-    """Not in that of their failing."""
+def test_failed_changes_are_retried_in_order_of_due_time() -> None:
+    """The order of the failures doesn't matter."""
     queue = MapQueue()
     queue.push(TEAM.name, [change(11, "a"), change(12, "b"), change(13, "c")])
     for due in (9.0, 7.0, 7.0):
@@ -97,8 +97,8 @@ def test_failed_changes_come_in_order_of_their_times() -> None:
     assert [kept.name[1][2] for kept in order if kept is not None] == ["b", "c", "a"]
 
 
-def test_failed_changes_of_one_resource_are_kept_together() -> None:
-    """In their order and at the time of the first; a type of its own has its own."""
+def test_failed_changes_of_one_resource_are_retried_together() -> None:
+    """They keep their order and come at the time of the first; each type has its own time."""
     queue = MapQueue()
     queue.push(TEAM.name, [change(11), change(12)])
     queue.push(ACCOUNT.name, [change(13)])
@@ -116,9 +116,9 @@ def test_failed_changes_of_one_resource_are_kept_together() -> None:
     assert not queue
 
 
-def test_many_failed_changes_of_one_resource_become_two() -> None:
-    """One from the first old state to the last new one, so that memory doesn't grow with the changes; the loss is
-    noted. And the last change, whose old state may be the only one that maps to a key (C6).
+def test_many_failed_changes_of_one_resource_are_reduced_to_two() -> None:
+    """One goes from the first old state to the last new one, so that memory doesn't grow with the changes; the loss is
+    recorded. The other is the last change, whose old state may be the only one that maps to a key (C6).
     """
     queue = MapQueue()
     states = [stored("ada", version) for version in range(10, 4011)]
@@ -135,8 +135,8 @@ def test_many_failed_changes_of_one_resource_become_two() -> None:
     assert (kept.changes[0].old, kept.changes[-1].new) == (states[0], states[-1])
 
 
-def test_what_has_come_and_gone_keeps_a_state_when_it_becomes_one_change() -> None:
-    """A change from nothing to nothing would ask a mapper about nothing."""
+def test_reduced_change_of_a_created_and_deleted_resource_keeps_a_state() -> None:
+    """A change from None to None would give the mapper nothing to map."""
     queue = MapQueue()
     for revision in range(MOST + 1):
         state = stored("ada", revision + 1)
@@ -154,7 +154,7 @@ def test_what_has_come_and_gone_keeps_a_state_when_it_becomes_one_change() -> No
 
 
 class MapQueueMachine(RuleBasedStateMachine):
-    """Against three plain lists that are searched from end to end each time."""
+    """Compares the map queue with three plain lists that are searched from end to end each time."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The ready-made mappers, and what is made of what a mapper returns."""
+"""The ready-made mappers, and the check of a mapper's result."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def fail(name: str, key: Key, error: BaseException) -> None:
 
 
 def cache(*teams: Any) -> CacheReader:
-    """The cache of a controller that manages teams, indexed by what they refer to."""
+    """Return the cache of a controller that manages teams, indexed by their references."""
     shared = Informer(TEAM, ignore)
     shared.feed(chunk(*teams))
     shared.feed(end(30))
@@ -46,37 +46,37 @@ def account(name: str, **more: Any) -> Resource[Account]:
 # --- the mappers -------------------------------------------------------------
 
 
-def test_the_owner_is_mapped_to_where_it_is_of_the_managed_type() -> None:
-    """In whatever version of it; an owner of another type, or none, is nobody's concern."""
+def test_owner_mapper_maps_to_owners_of_the_managed_type() -> None:
+    """Any version of the type counts. An owner of another type, or no owner, is mapped to nothing."""
     for owner in (TEAM.id("core", uid="core1"), TEAM_2.id("core")):
         assert list(mappers.owner()(account("ada", owner=owner), cache())) == [owner]
     assert list(mappers.owner()(account("ada", owner=ACCOUNT.id("boss")), cache())) == []
     assert list(mappers.owner()(account("ada"), cache())) == []
 
 
-def test_the_same_name_is_mapped_to_in_the_same_tenancy() -> None:
-    """Of the managed type, whatever its incarnation."""
+def test_same_name_mapper_maps_to_the_same_name_and_tenancy() -> None:
+    """The id is of the managed type, without a uid."""
     there = ACCOUNT.view(ACCOUNT.new("ada", namespace="apart").message())
     assert list(mappers.same_name()(there, cache())) == [TEAM.id("ada", namespace="apart")]
     assert list(mappers.same_name()(account("ada"), cache())) == [TEAM.id("ada")]
 
 
 @pytest.mark.parametrize("by", [BY_ID, BY_REFERENCE])
-def test_those_that_refer_to_it_are_mapped_to_by_an_index_of_theirs(by: Index[Any, ResourceId]) -> None:
-    """By the id without its uid, since references have none."""
+def test_reference_index_mapper_maps_to_referring_resources(by: Index[Any, ResourceId]) -> None:
+    """The lookup is by the id without its uid, since references have none."""
     teams = [stored(name, 1, data=Team(members=who)) for name, who in (("a", ["ada"]), ("b", ["ada", "x"]), ("c", []))]
     found = mappers.index(by)(account("ada"), cache(*teams))
     assert ids_of(found, TEAM) == ([key("a"), key("b")], [])
 
 
-def test_a_mapper_by_index_takes_an_index() -> None:
-    """Its name, given by mistake, is refused when it is declared."""
-    with pytest.raises(DeclarationError, match="takes an index"):
+def test_index_mapper_refuses_the_name_of_an_index() -> None:
+    """The error comes where the mapper is declared."""
+    with pytest.raises(DeclarationError, match="expects an index"):
         mappers.index("references")  # type: ignore[call-overload]  # what is tested
 
 
-def test_a_mapper_is_named_in_reports() -> None:
-    """By its function, or by whatever it is."""
+def test_reports_name_a_mapper() -> None:
+    """The name is its function's, or else the object's."""
 
     class Odd:
         def __call__(self, *_: object) -> list[Resource[Any]]:
@@ -93,23 +93,23 @@ def test_a_mapper_is_named_in_reports() -> None:
 # --- what a mapper returned --------------------------------------------------
 
 
-def test_ids_and_resources_of_the_managed_type_are_keys() -> None:
-    """Of any version, from any iterable, in their order."""
+def test_ids_and_resources_of_the_managed_type_become_keys() -> None:
+    """They may be of any version and come from any iterable; their order is kept."""
     given = (each for each in (TEAM.id("b"), TEAM.view(stored("a", 1)), TEAM_2.id("c")))
     assert ids_of(given, TEAM) == ([key("b"), key("a"), key("c")], [])
     assert ids_of([], TEAM) == ([], [])
 
 
 @pytest.mark.parametrize("result", [None, "core", TEAM.id("core"), TEAM.new("core"), 7])
-def test_what_is_no_list_is_named(result: object) -> None:
-    """Also where it could be iterated by accident: a text, and an id, which is a tuple."""
+def test_mapper_result_that_is_not_a_list_is_refused(result: object) -> None:
+    """This includes a text and an id, which is a tuple: both could be iterated by accident."""
     keys, problems = ids_of(result, TEAM)
     assert keys == []
     assert len(problems) == 1
 
 
-def test_an_id_where_the_managed_type_can_not_be_is_named() -> None:
-    """It would be nobody's: one made by hand without its tenancy, or in a namespace that the scope doesn't have."""
+def test_id_outside_the_scope_of_the_managed_type_is_refused() -> None:
+    """Such an id was made by hand, without its tenancy or with a namespace that the scope doesn't have."""
     by_hand = ResourceId(TEAM.name, "core")
     assert ids_of([by_hand, TEAM.id("a")], TEAM)[0] == [key("a")]
     assert "TYPE.id(name)" in ids_of([by_hand], TEAM)[1][0]
@@ -119,8 +119,8 @@ def test_an_id_where_the_managed_type_can_not_be_is_named() -> None:
     assert ids_of([slim.id("n"), slim.id("n")._replace(partition="p")], slim)[0] == [("", "", "n")]
 
 
-def test_what_is_wrong_in_a_list_is_named_and_the_rest_is_kept() -> None:
-    """Each wrong thing by a sentence of its own."""
+def test_invalid_items_of_a_result_are_named_and_the_others_are_kept() -> None:
+    """Each invalid item has a sentence of its own."""
     keys, problems = ids_of([TEAM.id("a"), ACCOUNT.id("b"), "c", None, TEAM.id("d")], TEAM)
     assert keys == [key("a"), key("d")]
     assert len(problems) == 3

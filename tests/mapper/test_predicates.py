@@ -1,4 +1,4 @@
-"""Predicates: what each lets through, what always passes, and what is made of several."""
+"""Predicates: the changes that each of them passes, those that always pass, and combinations."""
 
 from __future__ import annotations
 
@@ -52,10 +52,10 @@ READY_MADE: list[tuple[headway.predicates.Predicate[Any], list[pb.Resource]]] = 
 
 
 @pytest.mark.parametrize(("when", "passing"), READY_MADE, ids=[each.name for each, _ in READY_MADE])
-def test_what_a_ready_made_predicate_lets_through(
+def test_ready_made_predicate_passes_its_kind_of_updates(
     when: headway.predicates.Predicate[Any], passing: list[pb.Resource]
 ) -> None:
-    """Of updates what it is named for; creations, deletions and the beginning of a deletion always."""
+    """Creations, deletions and the beginning of a deletion always pass."""
     updates = [SAME, WRITTEN, LONGER, BLUE, STATUS]
     assert [each for each in updates if when.passes(TEAM, OLD, each)] == passing
     assert when.passes(TEAM, None, OLD)
@@ -63,20 +63,20 @@ def test_what_a_ready_made_predicate_lets_through(
     assert when.passes(TEAM, OLD, DELETING)
 
 
-def test_only_the_beginning_of_a_deletion_always_passes() -> None:
-    """What changes in a resource that is being deleted is an update as any other."""
+def test_update_during_a_deletion_is_filtered_like_any_other() -> None:
+    """Only the beginning of a deletion always passes."""
     assert not predicates.deletion_begun().passes(TEAM, DELETING, state(3, generation=3, metadata=MARKED))
     assert not predicates.status_changed().passes(TEAM, DELETING, state(3, generation=3, metadata=MARKED))
 
 
-def test_own_writes_are_turned_away_and_others_are_not() -> None:
+def test_own_writes_are_filtered_and_other_writes_pass() -> None:
     assert not predicates.not_own_writes().passes(TEAM, OLD, WRITTEN, True)
     assert predicates.not_own_writes().passes(TEAM, OLD, WRITTEN, False)
     assert predicates.not_own_writes().passes(TEAM, OLD, None, True)
 
 
-def test_a_function_is_asked_for_everything() -> None:
-    """With the old and the new state; None is none. What is made of it asks it too."""
+def test_predicate_function_is_called_for_every_change() -> None:
+    """It gets the old and the new state, either of which may be None. So does a function within a combination."""
     seen: list[tuple[Any, Any]] = []
 
     def only_deletions(old: headway.Resource[Team] | None, new: headway.Resource[Team] | None) -> bool:
@@ -93,9 +93,9 @@ def test_a_function_is_asked_for_everything() -> None:
 
 
 @pytest.mark.parametrize("answer", [None, 1, "yes"])
-def test_an_answer_that_is_neither_true_nor_false_is_no_answer(answer: Any) -> None:
-    """One that forgot to return would turn everything away."""
-    with pytest.raises(DeclarationError, match="returns True or False"):
+def test_predicate_result_that_is_not_a_bool_is_refused(answer: Any) -> None:
+    """A function without a return would otherwise filter every change."""
+    with pytest.raises(DeclarationError, match="must return True or False"):
         predicate("when", lambda _, __: answer).passes(TEAM, OLD, WRITTEN)
 
 
@@ -111,8 +111,8 @@ MISUSES: list[tuple[str, Callable[[], object]]] = [
     ),
     ("none_of must take old and new", lambda: predicates.none_of(predicates.content_changed)),  # type: ignore[arg-type]
     ("all_of must be a plain function", lambda: predicates.all_of(waits)),  # type: ignore[arg-type]
-    ("metadata_changed takes keys", lambda: predicates.metadata_changed(3)),  # type: ignore[arg-type]
-    ("status_changed takes keys", lambda: predicates.status_changed(None)),  # type: ignore[arg-type]
+    ("metadata_changed expects keys", lambda: predicates.metadata_changed(3)),  # type: ignore[arg-type]
+    ("status_changed expects keys", lambda: predicates.status_changed(None)),  # type: ignore[arg-type]
 ]
 
 

@@ -1,4 +1,4 @@
-"""The mapper library: whom each of them gives, and what is refused when it is put together."""
+"""The mapper library: the keys that each mapper gives, and the misuses that are refused when it is built."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def fail(name: str, *_: object) -> None:
 def reader(
     held: Mapping[CachedType[Any], Sequence[Any]], indexes: Mapping[CachedType[Any], Sequence[Index[Any, Any]]]
 ) -> CacheReader:
-    """The cache of a controller that manages teams and holds these."""
+    """Return the cache of a controller that manages teams and holds these."""
     opened = {}
     for type in {**held, **indexes}:
         shared = Informer(type, ignore)
@@ -47,7 +47,7 @@ def account(name: str, login: str = "", **more: Any) -> Resource[Account]:
 
 
 def names(mapper: headway.mappers.Mapper[Any], *states: Resource[Any] | None, cache: CacheReader = EMPTY) -> list[str]:
-    """Whom a change of (old, new) concerns, as the engine finds it; a change of one state is a creation."""
+    """Return the keys that a change of (old, new) maps to; a change of one state is a creation."""
     old, new = states if len(states) == 2 else (None, states[0])
     keys = []
     for answer in ask(mapper, old, new, cache):
@@ -57,13 +57,13 @@ def names(mapper: headway.mappers.Mapper[Any], *states: Resource[Any] | None, ca
     return keys
 
 
-def test_a_resource_of_the_managed_type_is_mapped_to_itself() -> None:
+def test_resource_of_the_managed_type_is_mapped_to_itself() -> None:
     assert names(mappers.itself(), TEAM.view(stored("core", 1))) == ["core"]
     assert names(mappers.itself(), account("ada")) == []
 
 
-def test_what_the_changed_one_owns_is_mapped_to() -> None:
-    """By its incarnation, and nothing of another owner."""
+def test_owned_mapper_maps_to_owned_resources() -> None:
+    """Owners match by uid, so that another owner's resources are not included."""
     teams = [
         stored(name, 1, owner=ACCOUNT.id("ada", uid=uid)) for name, uid in (("a", "ada1"), ("b", "x"), ("c", "ada1"))
     ]
@@ -84,8 +84,8 @@ def test_what_the_changed_one_owns_is_mapped_to() -> None:
         (ACCOUNT.id("core").reference(), []),
     ],
 )
-def test_a_reference_is_mapped_to_where_it_is_of_the_managed_type(given: Any, expected: list[str]) -> None:
-    """An id, a reference or a name; nothing is nobody."""
+def test_reference_of_the_managed_type_is_mapped_to(given: Any, expected: list[str]) -> None:
+    """The function may return an id, a reference or a name; None maps to nothing."""
     assert names(mappers.reference(lambda _: given), account("ada")) == expected
     assert names(mappers.references(lambda _: [given, "other", given]), account("ada")) == [
         *expected,
@@ -94,8 +94,8 @@ def test_a_reference_is_mapped_to_where_it_is_of_the_managed_type(given: Any, ex
     ]
 
 
-def test_a_name_is_one_in_the_tenancy_of_who_refers_to_it() -> None:
-    """As far as the managed type's scope has one."""
+def test_name_is_resolved_in_the_tenancy_of_the_referring_resource() -> None:
+    """Only units that the managed type's scope has are taken."""
     apart = ACCOUNT.view(ACCOUNT.new("ada", Account(login="core"), namespace="apart").message())
     by_login = mappers.reference(lambda each: each.data.login)
     assert list(by_login(apart, EMPTY)) == [TEAM.id("core", namespace="apart")]
@@ -104,8 +104,8 @@ def test_a_name_is_one_in_the_tenancy_of_who_refers_to_it() -> None:
     assert list(by_login(node, EMPTY)) == [TEAM.id("core")]
 
 
-def test_a_reference_without_tenancy_is_one_in_the_tenancy_of_who_refers() -> None:
-    """What it leaves out is filled from there, and a namespace only where the partition is the same."""
+def test_reference_without_tenancy_is_resolved_in_the_referring_tenancy() -> None:
+    """Missing units are filled in from there, the namespace only if the partition is the same."""
     apart = ACCOUNT.view(ACCOUNT.new("ada", Account(), namespace="apart").message())
 
     def given(**units: str) -> list[object]:
@@ -117,16 +117,16 @@ def test_a_reference_without_tenancy_is_one_in_the_tenancy_of_who_refers() -> No
     assert given(partition="far") == [TEAM.id("core", partition="far")]
 
 
-def test_the_same_name_is_looked_for_where_the_managed_type_can_be() -> None:
-    """Of a cluster-scoped type in no tenancy, and from there in the default one."""
+def test_same_name_mapper_adapts_the_tenancy_to_the_scope() -> None:
+    """A cluster-scoped type has none, and a cluster-scoped resource maps to the default one."""
     assert list(mappers.same_name().towards(account("n1"), EMPTY, NODE)) == [NODE.id("n1")]
     node = NODE.view(NODE.new("core", Account()).message())
     assert list(mappers.same_name()(node, EMPTY)) == [TEAM.id("core")]
 
 
 @pytest.mark.parametrize("texts", [True, False])
-def test_an_index_is_asked_for_beginnings_too(texts: bool) -> None:
-    """Those that begin with a value, and those that are a beginning of it; None is nobody."""
+def test_index_prefix_and_parents_mappers_match_prefixes(texts: bool) -> None:
+    """One finds values with the given prefix, the other values that are a prefix of it; None maps to nothing."""
 
     def path(of: str) -> Any:
         return of if texts else tuple(of)
@@ -143,8 +143,8 @@ def test_an_index_is_asked_for_beginnings_too(texts: bool) -> None:
     assert beginning.needs == parents.needs == {Need(None, by_path)}
 
 
-def test_an_index_may_hold_something_else_than_ids() -> None:
-    """Then the function gives what is looked for; by default it is the changed one's id."""
+def test_index_mapper_takes_a_function_for_the_value() -> None:
+    """By default the value is the id of the changed resource."""
     by_member = indexes.by_many(TEAM, "member", lambda team: team.data.members)
     cache = reader({TEAM: [stored("a", 1, data=Team(members=["ada", "bob"]))]}, {TEAM: [by_member]})
     assert names(mappers.index(by_member, value=lambda each: each.name), account("bob"), cache=cache) == ["a"]
@@ -154,8 +154,8 @@ def test_an_index_may_hold_something_else_than_ids() -> None:
     assert names(mappers.index(by_member), account("bob"), cache=cache) == []  # type: ignore[arg-type]  # what is tested
 
 
-def test_a_union_is_of_all_its_mappers() -> None:
-    """Of those by one state and those by two."""
+def test_union_combines_all_its_mappers() -> None:
+    """They may map by one state or by two."""
     plain = mappers.union(mappers.owner(), mappers.reference(lambda each: each.data.login))
     assert names(plain, account("ada", "x", owner=TEAM.id("core"))) == ["core", "x"]
 
@@ -168,14 +168,14 @@ def test_a_union_is_of_all_its_mappers() -> None:
 
 
 @pytest.mark.parametrize("wrong", [None, "core"])
-def test_what_a_part_of_a_union_gives_wrongly_is_named(wrong: Any) -> None:
-    """None and a text are no lists there either."""
+def test_invalid_result_of_a_part_of_a_union_is_refused(wrong: Any) -> None:
+    """None and a text are not lists there either."""
     answers = ask(mappers.union(mappers.owner(), lambda _, __: wrong), None, account("ada"), EMPTY)
     assert repr(wrong) in ids_of(answers[0], TEAM)[1][0]
 
 
-def test_a_condition_hides_a_state_and_not_the_other() -> None:
-    """Who was concerned by a state for which it held hears that it doesn't any more."""
+def test_condition_applies_to_each_state_separately() -> None:
+    """A key that the old state mapped to is reconciled when the condition stops holding."""
     mapper = mappers.only_if(lambda each: each.data.login != "gone", mappers.reference(lambda each: each.name))
     assert names(mapper, account("a", "x"), account("b", "gone")) == ["a"]
     assert names(mapper, account("a", "gone"), account("b", "x")) == ["b"]
@@ -192,8 +192,8 @@ def test_a_condition_hides_a_state_and_not_the_other() -> None:
     assert seen == [(True, False)]
 
 
-def test_a_mapper_goes_through_a_third_type() -> None:
-    """From a node to its pods, and from these to their owners; each pod once, and none that isn't there."""
+def test_through_mapper_maps_by_way_of_a_third_type() -> None:
+    """It maps a node to its pods, and these to their owners; each pod once, and only pods that exist."""
     pods = [
         stored(name, 1, type=POD, owner=TEAM.id(team), data=Account(login="n1"))
         for name, team in (("p", "a"), ("q", "b"))
@@ -207,8 +207,8 @@ def test_a_mapper_goes_through_a_third_type() -> None:
     assert names(named, account("x"), cache=cache) == ["a"]
 
 
-def test_what_is_gone_through_may_be_a_projection() -> None:
-    """Then the second mapper gets what the projection keeps, whatever the first one gives."""
+def test_through_mapper_accepts_a_projection() -> None:
+    """The second mapper gets the projection, whatever the first one gives."""
     slim = projection(POD, Account, lambda pod: Account(login=pod.data.login.upper()))
     pod = stored("p", 1, type=POD, data=Account(login="core"))
     cache = reader({TEAM: [], slim: [pod]}, {})
@@ -222,8 +222,8 @@ def test_what_is_gone_through_may_be_a_projection() -> None:
         assert names(through, account("x"), cache=cache) == ["CORE"]
 
 
-def test_what_a_mapper_needs_is_known() -> None:
-    """So that an index that isn't there is found when the controller is declared."""
+def test_mapper_declares_the_indexes_that_it_needs() -> None:
+    """A missing index is found when the controller is declared."""
     by_node, a, b = indexes.by(POD, "node", lambda pod: pod.id), indexes.by(TEAM, "a", lambda _: TEAM.id("x")), BY_ID
     through = mappers.through(POD, mappers.index(by_node), mappers.owned())
     assert through.needs == {Need(POD, by_node), Need(None, None)}
@@ -241,7 +241,7 @@ def of_login(each: Resource[Account]) -> str:
     return each.data.login
 
 
-def test_every_mapper_is_named_by_what_it_is() -> None:
+def test_every_mapper_has_a_descriptive_name() -> None:
     union = mappers.union(mappers.owner(), mappers.only_if(bool, mappers.itself()), mappers.reference(of_login))
     assert (
         mapper_name(union)
@@ -257,25 +257,25 @@ async def waits(_: Resource[Any]) -> str:
 
 
 MISUSES: list[tuple[str, Callable[[], object]]] = [
-    ("mappers.union takes mappers", mappers.union),
+    ("mappers.union expects mappers", mappers.union),
     ("mappers.union: each mapper must be a mapper", lambda: mappers.union(mappers.owner(), "map_owner")),  # type: ignore[arg-type]
     ("mappers.union: each mapper must take a resource and a cache", lambda: mappers.union(mappers.owner)),  # type: ignore[arg-type]
     ("mappers.reference must be a function, not 'service'", lambda: mappers.reference("service")),  # type: ignore[arg-type]
     ("mappers.reference must be a plain function", lambda: mappers.reference(waits)),  # type: ignore[arg-type]
     ("mappers.references must take a resource", lambda: mappers.references(lambda: ["core"])),  # type: ignore[misc, arg-type]
-    ("only_if must take a resource, and takes", lambda: mappers.only_if(mappers.owner(), None)),  # type: ignore[arg-type]
+    ("only_if must take a resource, but takes", lambda: mappers.only_if(mappers.owner(), None)),  # type: ignore[arg-type]
     ("mappers.change must take old, new and a cache", lambda: mappers.change(lambda _: [])),  # type: ignore[misc, arg-type]
-    ("mappers.through goes through a type", lambda: mappers.through("Pod", mappers.owner(), mappers.owner())),  # type: ignore[arg-type]
+    ("mappers.through needs a type", lambda: mappers.through("Pod", mappers.owner(), mappers.owner())),  # type: ignore[arg-type]
     ("mappers of one state", lambda: mappers.through(POD, mappers.change(lambda *_: []), mappers.owner())),  # type: ignore[arg-type]
-    ("mappers.index takes an index", lambda: mappers.index(3)),  # type: ignore[call-overload]
-    ("mappers.index_prefix takes an index", lambda: mappers.index_prefix("b", repr)),  # type: ignore[call-overload]
-    ("mappers.index_parents takes an index", lambda: mappers.index_parents("b", repr)),  # type: ignore[call-overload]
+    ("mappers.index expects an index", lambda: mappers.index(3)),  # type: ignore[call-overload]
+    ("mappers.index_prefix expects an index", lambda: mappers.index_prefix("b", repr)),  # type: ignore[call-overload]
+    ("mappers.index_parents expects an index", lambda: mappers.index_parents("b", repr)),  # type: ignore[call-overload]
     ("mappers.index_parents: value must be a function", lambda: mappers.index_parents(BY_NAME, "b")),  # type: ignore[call-overload]
 ]
 
 
 @pytest.mark.parametrize(("says", "misuse"), MISUSES, ids=[str(number) for number in range(len(MISUSES))])
-def test_a_misuse_is_refused_when_it_is_put_together(says: str, misuse: Callable[[], object]) -> None:
+def test_mapper_misuse_is_refused_when_it_is_built(says: str, misuse: Callable[[], object]) -> None:
     with pytest.raises(DeclarationError) as caught:
         misuse()
     assert says in str(caught.value)

@@ -206,7 +206,7 @@ MUTANTS = (
         "if not self._assigned or any(mapping is None or mapping.unmapped for mapping in mappings):",
         "if not self._assigned or any(mapping is None for mapping in mappings):",
         "controller/test_sharded_owed.py",
-        "nothing_is_settled",
+        "not_idle_while",
     ),
     # --- terms and leases ---
     Mutant(

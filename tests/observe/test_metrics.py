@@ -299,7 +299,7 @@ async def test_an_unknown_write_shows_the_keys_that_it_holds_back(autojump_clock
         await trio.sleep(0.05)
         assert rig.value("headway_held", **ours) == 1
         [status] = [each for each in engine.status() if each.name == "pools"]
-        assert status.problem == "holds back every key: a write's outcome is unknown, and is being settled"
+        assert status.problem == "holds back every key: the outcome of a write is unknown and is being resolved"
         await rig.settle()
         assert rig.value("headway_held", **ours) == 0
         assert rig.value("headway_writes_unknown_total", **ours) == 1

@@ -72,13 +72,17 @@ UNPRIMED = TypeStatus(TypeName("secret", "v1", "Plan"), False, 0, 3, 1)
 @pytest.mark.parametrize(
     ("status", "line", "why"),
     [
-        (FAILED, "a: resting after 3 failed runs", "a rests after 3 failed runs, the last by KeyError: 'b'"),
-        (LINES, "a: resting after a failed run", "a rests after a failed run by ValueError: one two"),
+        (
+            FAILED,
+            "a: backing off after 3 failed runs",
+            "a is backing off after 3 failed runs, the last with KeyError: 'b'",
+        ),
+        (LINES, "a: backing off after a failed run", "a is backing off after a failed run with ValueError: one two"),
         (STARTING, "a: starting for 4 s", "a has been starting for 4 s, after Fenced: late"),
         (
             ControllerStatus("a", "priming", 7.0, types=(UNPRIMED, CUT_OFF)),
             "a: priming for 7 s",
-            "a has been priming for 7 s: waits for secret.v1.Plan (1 resources, revision 0 of 3)",
+            "a has been priming for 7 s, waiting for secret.v1.Plan (1 resources, revision 0 of 3)",
         ),
         (
             ControllerStatus("a", "running", 4.0, holding="why"),
@@ -88,7 +92,7 @@ UNPRIMED = TypeStatus(TypeName("secret", "v1", "Plan"), False, 0, 3, 1)
         (
             ControllerStatus("a", "running", 4.0, types=(CUT_OFF,)),
             "a: cut off from 1 of its types",
-            "a has heard nothing of secret.v1.Plan for 12 s: Unavailable: why",
+            "a has received nothing about secret.v1.Plan for 12 s: Unavailable: why",
         ),
     ],
     ids=lambda given: given.phase if isinstance(given, ControllerStatus) else "",
@@ -111,7 +115,7 @@ async def test_unready_page_has_a_cause_and_neither_texts_of_errors_nor_types(
 @pytest.mark.parametrize("address", ["9090", "127.0.0.1", "127.0.0.1:http", "127.0.0.1:70000", ""])
 async def test_an_address_must_be_one(address: str) -> None:
     """What isn't is named, with what would be right."""
-    with pytest.raises(headway.errors.InvalidArgument, match="write HOST:PORT, such as"):
+    with pytest.raises(headway.errors.InvalidArgument, match="use HOST:PORT, such as"):
         async with open_pages(address, _statuses()):
             pass
 

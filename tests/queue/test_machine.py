@@ -1,4 +1,4 @@
-"""The work queue's rules for what comes in and in which order it goes out, on hand-made times."""
+"""The work queue's rules for its input and for the order of its output, with times set by the tests."""
 
 import pytest
 
@@ -8,15 +8,15 @@ from tests.queue.machines import drain, make, take
 # ---- merging
 
 
-def test_keys_come_out_in_the_order_of_their_first_add() -> None:
-    """A repeat neither moves a key back nor makes it come out twice."""
+def test_keys_are_dequeued_in_order_of_their_first_add() -> None:
+    """Adding a key again neither moves it back nor dequeues it twice."""
     queue = make()
     for key in "abca":
         queue.add(key, "change", 0.0)
     assert drain(queue, 0.0) == ["a", "b", "c"]
 
 
-def test_what_is_taken_says_why_since_when_and_which_attempt() -> None:
+def test_dequeued_key_carries_reasons_time_and_attempt() -> None:
     """The reasons are in order of their adds, and the time is that of the first."""
     queue = make()
     queue.add("a", "first", 1.0)
@@ -24,8 +24,8 @@ def test_what_is_taken_says_why_since_when_and_which_attempt() -> None:
     assert take(queue, 3.0) == Taken("a", ("first", "second"), 0, 1.0, 1)
 
 
-def test_of_many_reasons_the_first_three_and_last_five_are_kept() -> None:
-    """What lies between is counted, so that a stream of changes costs bounded memory."""
+def test_first_three_and_last_five_reasons_are_kept() -> None:
+    """The others are counted, so that a stream of changes takes bounded memory."""
     queue = make()
     for number in range(20):
         queue.add("a", str(number), 0.0)
@@ -34,8 +34,8 @@ def test_of_many_reasons_the_first_three_and_last_five_are_kept() -> None:
     assert taken.omitted == 12
 
 
-def test_a_key_in_hand_is_not_handed_out_again() -> None:
-    """An add while the key is in hand waits until it is reported back."""
+def test_key_in_hand_is_not_dequeued_again() -> None:
+    """An add while the key is in hand waits until the key is reported back."""
     queue = make()
     queue.add("a", "one", 0.0)
     take(queue, 0.0)
@@ -43,8 +43,8 @@ def test_a_key_in_hand_is_not_handed_out_again() -> None:
     assert queue.take(1.0) is None
 
 
-def test_a_dirty_key_comes_back_once_and_behind_the_others() -> None:
-    """Any number of adds while the key is in hand make one more run, at the end of the line."""
+def test_dirty_key_comes_back_once_at_the_end_of_the_line() -> None:
+    """Any number of adds while the key is in hand cause one more run."""
     queue = make()
     queue.add("a", "one", 0.0)
     take(queue, 0.0)
@@ -61,8 +61,8 @@ def test_a_dirty_key_comes_back_once_and_behind_the_others() -> None:
 # ---- delays
 
 
-def test_a_delayed_add_is_ready_when_it_is_due_and_not_before() -> None:
-    """Due means at the very moment, and the key has wanted to run since then."""
+def test_delayed_add_is_ready_exactly_when_due() -> None:
+    """The wait that is reported with the key begins at its due time."""
     queue = make()
     queue.add_after("a", "later", 10.0, 0.0)
     assert queue.take(9.999) is None
@@ -70,7 +70,7 @@ def test_a_delayed_add_is_ready_when_it_is_due_and_not_before() -> None:
     assert take(queue, 12.0).queued_at == 10.0
 
 
-def test_delayed_keys_come_out_in_order_of_due_time() -> None:
+def test_delayed_keys_are_dequeued_in_order_of_due_time() -> None:
     """The order in which they were added doesn't matter."""
     queue = make()
     queue.add_after("late", "x", 3.0, 0.0)
@@ -80,8 +80,8 @@ def test_delayed_keys_come_out_in_order_of_due_time() -> None:
 
 
 @pytest.mark.parametrize("dues", [(10.0, 5.0), (5.0, 10.0)])
-def test_the_earliest_of_several_delays_counts(dues: tuple[float, float]) -> None:
-    """Whichever came first, the key runs once, at the earlier time."""
+def test_earliest_of_several_delays_counts(dues: tuple[float, float]) -> None:
+    """The key runs once, at the earliest time, whichever delay was added first."""
     queue = make()
     for due in dues:
         queue.add_after("a", "later", due, 0.0)
@@ -90,8 +90,8 @@ def test_the_earliest_of_several_delays_counts(dues: tuple[float, float]) -> Non
     assert drain(queue, 20.0) == []
 
 
-def test_a_direct_add_overrides_a_delay_which_then_never_fires() -> None:
-    """The key is ready at once, and nothing is left for the old due time."""
+def test_direct_add_cancels_a_delay() -> None:
+    """The key is ready at once, and its former due time has no effect."""
     queue = make()
     queue.add_after("a", "later", 10.0, 0.0)
     queue.add("a", "now", 1.0)
@@ -101,16 +101,16 @@ def test_a_direct_add_overrides_a_delay_which_then_never_fires() -> None:
     assert queue.take(10.0) is None
 
 
-def test_a_delay_that_is_over_is_a_direct_add() -> None:
-    """A due time at or before now queues the key at once."""
+def test_delay_in_the_past_is_a_direct_add() -> None:
+    """A due time at or before now enqueues the key at once."""
     queue = make()
     queue.add_after("a", "now", 5.0, 5.0)
     assert queue.next_due() is None
     assert drain(queue, 5.0) == ["a"]
 
 
-def test_a_delayed_add_of_a_ready_key_only_adds_its_reason() -> None:
-    """The key is going to run anyway, and does so once."""
+def test_delayed_add_of_a_ready_key_only_adds_its_reason() -> None:
+    """The key runs once, without a delay."""
     queue = make()
     queue.add("a", "now", 0.0)
     queue.add_after("a", "later", 10.0, 0.0)
@@ -120,8 +120,8 @@ def test_a_delayed_add_of_a_ready_key_only_adds_its_reason() -> None:
 
 
 @pytest.mark.parametrize("dues", [(10.0, 8.0), (8.0, 10.0)])
-def test_a_delayed_add_of_a_key_in_hand_waits_for_both(dues: tuple[float, float]) -> None:
-    """The key is delayed once it has been reported back, until the earliest due time."""
+def test_delayed_add_of_a_key_in_hand_waits_for_report_and_due_time(dues: tuple[float, float]) -> None:
+    """Once reported back, the key is delayed until the earliest due time."""
     queue = make()
     queue.add("a", "now", 0.0)
     take(queue, 0.0)
@@ -132,8 +132,8 @@ def test_a_delayed_add_of_a_key_in_hand_waits_for_both(dues: tuple[float, float]
     assert queue.owed() == []
 
 
-def test_overriding_delays_again_and_again_costs_no_memory() -> None:
-    """Places given up in the heap are cleared out, though none of them has come due."""
+def test_overridden_delays_do_not_accumulate_in_memory() -> None:
+    """Their places in the heap are cleared before they come due."""
     queue = make()
     for number in range(10_000):
         queue.add_after("a", "later", 1_000_000.0 - number, 0.0)
@@ -144,16 +144,16 @@ def test_overriding_delays_again_and_again_costs_no_memory() -> None:
 # ---- priorities
 
 
-def test_live_keys_go_before_the_backlog() -> None:
-    """What has just changed isn't kept waiting by what was there at the start."""
+def test_live_keys_are_dequeued_before_the_backlog() -> None:
+    """A key that has just changed doesn't wait for the keys of the start."""
     queue = make()
     queue.add("old", "start", 0.0, priority=BACKLOG)
     queue.add("new", "change", 1.0)
     assert drain(queue, 1.0) == ["new", "old"]
 
 
-def test_after_eight_live_keys_one_backlog_key_goes_first() -> None:
-    """The backlog gets one turn in nine, however many live keys there are."""
+def test_one_backlog_key_is_dequeued_after_eight_live_keys() -> None:
+    """The backlog gets one turn in nine, however many live keys are ready."""
     queue = make()
     for number in range(3):
         queue.add(f"old{number}", "start", 0.0, priority=BACKLOG)
@@ -163,8 +163,8 @@ def test_after_eight_live_keys_one_backlog_key_goes_first() -> None:
     assert [order.index(f"old{number}") for number in range(3)] == [8, 17, 22]
 
 
-def test_a_live_change_raises_a_backlog_key() -> None:
-    """Merging takes the better priority, and never the worse."""
+def test_live_change_raises_a_backlog_key() -> None:
+    """Merged adds take the better priority."""
     queue = make()
     queue.add("other", "start", 0.0, priority=BACKLOG)
     queue.add("a", "start", 0.0, priority=BACKLOG)
@@ -173,8 +173,8 @@ def test_a_live_change_raises_a_backlog_key() -> None:
     assert drain(queue, 2.0) == ["a", "other"]
 
 
-def test_a_failed_backlog_key_stays_backlog() -> None:
-    """A retry doesn't overtake live keys only because the key has failed."""
+def test_failed_backlog_key_stays_backlog() -> None:
+    """A retry doesn't overtake live keys."""
     queue = make()
     queue.add("old", "start", 0.0, priority=BACKLOG)
     take(queue, 0.0)
@@ -187,8 +187,8 @@ def test_a_failed_backlog_key_stays_backlog() -> None:
 # ---- seen from outside
 
 
-def test_owed_is_all_but_what_is_only_scheduled() -> None:
-    """Ready, in hand and resting keys are owed; requeued and delayed ones are scheduled."""
+def test_owed_excludes_only_scheduled_keys() -> None:
+    """Ready, in-hand and resting keys are owed; requeued and delayed ones are scheduled."""
     queue = make()
     for key in ("resting", "requeued", "hand", "ready"):
         queue.add(key, "change", 0.0)
@@ -202,7 +202,7 @@ def test_owed_is_all_but_what_is_only_scheduled() -> None:
 
 
 def test_statistics_count_every_state() -> None:
-    """Each key is counted where it is, and adds that join a waiting run are counted as merged."""
+    """Each key is counted in its state, and adds that join a waiting run are counted as merged."""
     queue = make()
     for key in ("resting", "hand"):
         queue.add(key, "change", 1.0)
@@ -224,8 +224,8 @@ def test_statistics_count_every_state() -> None:
     )
 
 
-def test_idle_means_that_nothing_is_owed() -> None:
-    """Ready, in hand and resting are busy; scheduled is idle."""
+def test_queue_is_idle_when_no_key_is_owed() -> None:
+    """Ready, in-hand and resting keys make it busy; scheduled ones don't."""
     queue = make()
     assert queue.is_idle()
     queue.add("a", "change", 0.0)
@@ -239,8 +239,8 @@ def test_idle_means_that_nothing_is_owed() -> None:
     assert queue.is_idle()
 
 
-def test_a_closed_queue_takes_nothing_in_and_gives_nothing_out() -> None:
-    """Stop means stop: three ready keys are not handed out any more, but they are still owed."""
+def test_closed_queue_neither_enqueues_nor_dequeues() -> None:
+    """Three keys that were ready are not dequeued, but they are still owed."""
     queue = make()
     for key in "abc":
         queue.add(key, "change", 0.0)
@@ -252,8 +252,8 @@ def test_a_closed_queue_takes_nothing_in_and_gives_nothing_out() -> None:
     assert queue.owed() == ["a", "b", "c"]
 
 
-def test_a_key_in_hand_at_the_close_is_owed_until_it_is_reported() -> None:
-    """A reconcile that still ends well owes nothing; one that never reports does."""
+def test_key_in_hand_at_the_close_is_owed_until_reported() -> None:
+    """A reconcile that still succeeds owes nothing; one that never reports does."""
     queue = make()
     for key in "ab":
         queue.add(key, "change", 0.0)

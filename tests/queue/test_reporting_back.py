@@ -1,4 +1,4 @@
-"""What becomes of a key that is reported back, and what the queue refuses."""
+"""The effects of reporting a key back, and the arguments that the queue refuses."""
 
 import math
 from collections.abc import Callable
@@ -11,8 +11,8 @@ from tests.queue.machines import Queue, drain, fail, make, take
 # ---- reporting back
 
 
-def test_failures_in_a_row_double_the_rest_up_to_the_cap() -> None:
-    """Each rest is what the back-off says, and the attempt counts them."""
+def test_consecutive_failures_double_the_delay_up_to_the_maximum() -> None:
+    """Each delay is the back-off's, and the attempt counts the failures."""
     queue = make()
     queue.add("a", "change", 0.0)
     now, rests, attempts = 0.0, [], []
@@ -25,8 +25,8 @@ def test_failures_in_a_row_double_the_rest_up_to_the_cap() -> None:
     assert attempts == [1, 2, 3, 4, 5, 6, 7, 8]
 
 
-def test_a_retry_still_carries_the_reasons_nobody_has_acted_on() -> None:
-    """The failure is added to what the key was queued for, and doesn't replace it."""
+def test_retry_carries_the_reasons_of_the_failed_run() -> None:
+    """The failure is added to the reasons for which the key was enqueued."""
     queue = make()
     queue.add("a", "change", 0.0)
     take(queue, 0.0)
@@ -34,8 +34,8 @@ def test_a_retry_still_carries_the_reasons_nobody_has_acted_on() -> None:
     assert take(queue, 1.0).reasons == ("change", "error")
 
 
-def test_a_failed_key_that_is_dirty_is_ready_at_once_and_keeps_its_count() -> None:
-    """A change may have mended it; if it hasn't, the next rest is the longer one."""
+def test_dirty_key_that_fails_is_ready_at_once_and_keeps_its_count() -> None:
+    """The change may have fixed the failure. If it hasn't, the next delay is the longer one."""
     queue = make()
     queue.add("a", "change", 0.0)
     take(queue, 0.0)
@@ -45,8 +45,8 @@ def test_a_failed_key_that_is_dirty_is_ready_at_once_and_keeps_its_count() -> No
     assert queue.failed("a", "error", 1.0) == 2.0
 
 
-def test_a_delayed_add_can_shorten_a_rest_but_not_lengthen_it() -> None:
-    """Earliest due wins, also between a back-off and a delay from before the failure."""
+def test_delayed_add_can_shorten_a_back_off_but_not_lengthen_it() -> None:
+    """The earliest due time wins, also between a back-off and a delay from before the failure."""
     queue = make()
     queue.add("short", "change", 0.0)
     queue.add("long", "change", 0.0)
@@ -58,8 +58,8 @@ def test_a_delayed_add_can_shorten_a_rest_but_not_lengthen_it() -> None:
     assert sorted(queue.owed()) == ["long", "short"]
 
 
-def test_a_change_ends_the_rest_of_a_failed_key_but_not_its_count() -> None:
-    """A direct add during the back-off is looked at at once, as the next attempt."""
+def test_change_ends_a_back_off_but_keeps_the_failure_count() -> None:
+    """A direct add during the back-off runs at once, as the next attempt."""
     queue = make()
     queue.add("a", "change", 0.0)
     take(queue, 0.0)
@@ -78,8 +78,8 @@ def test_a_change_ends_the_rest_of_a_failed_key_but_not_its_count() -> None:
     ],
     ids=["succeeded", "dropped", "requeue_after"],
 )
-def test_every_report_but_failure_forgets_the_failures(report: Callable[[Queue], None]) -> None:
-    """After it the key's next failure rests as long as a first one."""
+def test_every_report_but_failure_resets_the_failure_count(report: Callable[[Queue], None]) -> None:
+    """After it, the key's next failure backs off as a first one does."""
     queue = make()
     queue.add("a", "change", 0.0)
     take(queue, 0.0)
@@ -91,7 +91,7 @@ def test_every_report_but_failure_forgets_the_failures(report: Callable[[Queue],
     assert queue.failed("a", "error", 9.0) == 1.0
 
 
-def test_a_requeue_runs_again_after_its_delay() -> None:
+def test_requeued_key_runs_again_after_its_delay() -> None:
     """The key is scheduled, with the reason that was given."""
     queue = make()
     queue.add("a", "change", 0.0)
@@ -102,8 +102,8 @@ def test_a_requeue_runs_again_after_its_delay() -> None:
 
 
 @pytest.mark.parametrize("delay", [0.0, -5.0])
-def test_a_requeue_without_delay_is_ready_at_once(delay: float) -> None:
-    """Zero and less mean now, and the key has wanted to run since now."""
+def test_requeue_without_delay_is_ready_at_once(delay: float) -> None:
+    """A delay of zero or less means now, and the reported wait begins now."""
     queue = make()
     queue.add("a", "change", 0.0)
     take(queue, 0.0)
@@ -111,7 +111,7 @@ def test_a_requeue_without_delay_is_ready_at_once(delay: float) -> None:
     assert take(queue, 1.0) == Taken("a", ("again",), 0, 1.0, 1)
 
 
-def test_a_change_wins_over_the_delay_of_a_requeue() -> None:
+def test_change_overrides_the_delay_of_a_requeue() -> None:
     """A key that is dirty when it asks for a delay is ready at once, and runs once."""
     queue = make()
     queue.add("a", "one", 0.0)
@@ -123,8 +123,8 @@ def test_a_change_wins_over_the_delay_of_a_requeue() -> None:
     assert queue.take(100.0) is None
 
 
-def test_a_dropped_key_that_is_dirty_runs_again() -> None:
-    """Giving up on one run doesn't lose the change that came during it."""
+def test_dirty_key_that_is_dropped_runs_again() -> None:
+    """Dropping a run doesn't lose the change that came during it."""
     queue = make()
     queue.add("a", "one", 0.0)
     take(queue, 0.0)
@@ -146,10 +146,10 @@ REPORTS: dict[str, Callable[[Queue, str], object]] = {
 
 @pytest.mark.parametrize("report", REPORTS.values(), ids=REPORTS)
 @pytest.mark.parametrize("key", ["absent", "ready", "scheduled"])
-def test_reporting_a_key_that_is_not_in_hand_raises_and_changes_nothing(
+def test_report_of_a_key_not_in_hand_raises_and_changes_nothing(
     report: Callable[[Queue, str], object], key: str
 ) -> None:
-    """The error names the key and its state, and the queue is as before."""
+    """The error names the key and its state."""
     queue = make()
     queue.add("ready", "change", 0.0)
     queue.add_after("scheduled", "later", 10.0, 0.0)
@@ -160,8 +160,8 @@ def test_reporting_a_key_that_is_not_in_hand_raises_and_changes_nothing(
 
 
 @pytest.mark.parametrize("seconds", [math.nan, math.inf, -math.inf])
-def test_times_that_are_no_times_raise_and_change_nothing(seconds: float) -> None:
-    """A due time or delay that isn't finite would never fire, or break the order of the others."""
+def test_times_that_are_not_finite_raise_and_change_nothing(seconds: float) -> None:
+    """Such a due time or delay would never fire, or break the order of the others."""
     queue = make()
     queue.add("a", "change", 0.0)
     take(queue, 0.0)
@@ -173,8 +173,8 @@ def test_times_that_are_no_times_raise_and_change_nothing(seconds: float) -> Non
     assert queue.statistics() == before
 
 
-def test_a_priority_that_does_not_exist_raises_and_changes_nothing() -> None:
-    """There are two priorities, and the error names them."""
+def test_unknown_priority_raises_and_changes_nothing() -> None:
+    """The error names the two priorities."""
     queue = make()
     with pytest.raises(ValueError, match=r"priority is 2: it must be LIVE \(0\) or BACKLOG \(1\)"):
         queue.add("a", "change", 0.0, priority=2)  # type: ignore[arg-type]
@@ -182,7 +182,7 @@ def test_a_priority_that_does_not_exist_raises_and_changes_nothing() -> None:
     assert queue.is_idle()
 
 
-def test_a_share_for_the_backlog_below_one_is_refused() -> None:
+def test_backlog_share_below_one_is_refused() -> None:
     """With 0 live keys per backlog key the live keys would starve."""
     with pytest.raises(ValueError, match="live_per_backlog is 0"):
         make(live_per_backlog=0)
@@ -191,8 +191,8 @@ def test_a_share_for_the_backlog_below_one_is_refused() -> None:
 # ---- rest
 
 
-def test_a_key_that_rests_keeps_its_reasons_and_is_owed() -> None:
-    """It counts no attempt, and comes when its time has come."""
+def test_resting_key_keeps_its_reasons_and_is_owed() -> None:
+    """Resting counts no attempt, and the key is ready when its rest is over."""
     queue = make()
     queue.add("a", "change", 0.0)
     take(queue, 1.0)
@@ -201,8 +201,8 @@ def test_a_key_that_rests_keeps_its_reasons_and_is_owed() -> None:
     assert queue.take(6.0) == Taken("a", ("change",), 0, 6.0, 1)
 
 
-def test_a_change_ends_the_rest() -> None:
-    """At once, and with all reasons."""
+def test_change_ends_the_rest_of_a_key_at_once() -> None:
+    """The key carries all its reasons."""
     queue = make()
     queue.add("a", "change", 0.0)
     take(queue, 1.0)
@@ -211,8 +211,8 @@ def test_a_change_ends_the_rest() -> None:
     assert queue.take(2.0) == Taken("a", ("change", "another"), 0, 2.0, 1)
 
 
-def test_a_key_that_was_added_meanwhile_does_not_rest() -> None:
-    """As one that failed doesn't; neither does one that is to rest for no time."""
+def test_key_added_while_in_hand_does_not_rest() -> None:
+    """The same holds for a rest of no time."""
     queue = make()
     for key in "ab":
         queue.add(key, "change", 0.0)
@@ -233,8 +233,8 @@ def test_only_a_key_in_hand_can_be_put_to_rest() -> None:
         queue.rest("a", float("inf"), 0.0)
 
 
-def test_the_same_reason_again_is_only_counted() -> None:
-    """Twenty failures in a row must not push out the change that began them, nor the one between."""
+def test_repeated_reason_is_only_counted() -> None:
+    """Twenty consecutive failures must not push out the change that began them, or the one between."""
     queue = make()
     now = 0.0
     queue.add("a", "change", now)
@@ -249,8 +249,8 @@ def test_the_same_reason_again_is_only_counted() -> None:
     assert taken.omitted == 18
 
 
-def test_what_was_in_hand_is_owed_last() -> None:
-    """A key that has ended its run would otherwise end the next one before any other key had its turn."""
+def test_key_in_hand_at_the_close_is_last_among_the_owed() -> None:
+    """Otherwise a key that ended its run would end the next one, too, before any other key had its turn."""
     queue = make()
     for key in ("a", "b", "c"):
         queue.add(key, "change", 0.0)

@@ -1,4 +1,4 @@
-"""Workers at the queue: who sleeps, who is woken, and when. No test sleeps for real."""
+"""Workers at the queue: which of them sleep, which are woken, and when. No test sleeps for real."""
 
 import trio
 from trio.testing import MockClock, assert_checkpoints, wait_all_tasks_blocked
@@ -9,8 +9,8 @@ from tests.queue.workers import Looks, Workers, let_pass, start, take_key
 # ---- waking
 
 
-async def test_take_is_a_checkpoint_though_a_key_is_ready(queue: WaitingQueue[str, str]) -> None:
-    """A worker that never runs dry lets the other tasks run."""
+async def test_take_is_a_checkpoint_even_if_a_key_is_ready(queue: WaitingQueue[str, str]) -> None:
+    """A worker that always finds a key lets the other tasks run."""
     queue.add("a", "change")
     with assert_checkpoints():
         assert await take_key(queue) == "a"
@@ -29,10 +29,10 @@ async def test_take_waits_until_a_key_is_added(
         queue.close()
 
 
-async def test_each_key_wakes_one_worker_and_no_more(
+async def test_each_key_wakes_exactly_one_worker(
     machine: Looks, queue: WaitingQueue[str, str], workers: Workers
 ) -> None:
-    """Of eight sleepers, two keys wake two: each looks, takes, and looks once more before it sleeps."""
+    """With eight sleepers, two keys wake two: each looks, takes, and looks once more before it sleeps."""
     async with trio.open_nursery() as nursery:
         await start(nursery, workers, 8)
         machine.looks = 0
@@ -61,10 +61,8 @@ async def test_keys_added_together_are_all_in_hand_together(queue: WaitingQueue[
     assert sorted(in_hand) == ["a", "b", "c", "d"]
 
 
-async def test_a_key_that_a_late_comer_takes_first_costs_nobody_a_wake_up(
-    queue: WaitingQueue[str, str], workers: Workers
-) -> None:
-    """The woken worker that finds nothing sleeps again, and the next add wakes it again."""
+async def test_key_taken_by_a_newcomer_loses_no_wake_up(queue: WaitingQueue[str, str], workers: Workers) -> None:
+    """The woken worker finds nothing and sleeps again, and the next add wakes it again."""
     async with trio.open_nursery() as nursery:
         await start(nursery, workers, 1)
         queue.add("a", "change")
@@ -78,10 +76,8 @@ async def test_a_key_that_a_late_comer_takes_first_costs_nobody_a_wake_up(
         queue.close()
 
 
-async def test_a_dirty_key_wakes_a_sleeper_when_it_is_reported_back(
-    queue: WaitingQueue[str, str], workers: Workers
-) -> None:
-    """The add while it was in hand wakes nobody; the report does."""
+async def test_dirty_key_wakes_a_sleeper_when_reported_back(queue: WaitingQueue[str, str], workers: Workers) -> None:
+    """The add while it was in hand wakes no worker; the report does."""
     queue.add("a", "one")
     await take_key(queue)
     async with trio.open_nursery() as nursery:
@@ -98,10 +94,10 @@ async def test_a_dirty_key_wakes_a_sleeper_when_it_is_reported_back(
 # ---- time
 
 
-async def test_a_delayed_key_is_taken_when_it_is_due(
+async def test_delayed_key_is_taken_when_due(
     queue: WaitingQueue[str, str], workers: Workers, autojump_clock: MockClock
 ) -> None:
-    """Workers that fell asleep before the delayed add keep its time all the same."""
+    """This holds also for workers that fell asleep before the delayed add."""
     async with trio.open_nursery() as nursery:
         await start(nursery, workers, 3)
         queue.add_after("late", "later", 9.0)
@@ -111,10 +107,10 @@ async def test_a_delayed_key_is_taken_when_it_is_due(
         queue.close()
 
 
-async def test_a_sooner_delay_moves_the_alarm_forward(
+async def test_sooner_delay_moves_the_alarm_forward(
     queue: WaitingQueue[str, str], workers: Workers, autojump_clock: MockClock
 ) -> None:
-    """The one sleeper with a deadline is told when a sooner key comes."""
+    """The sleeper with the deadline is woken when a key with a sooner due time is added."""
     queue.add_after("late", "later", 100.0)
     async with trio.open_nursery() as nursery:
         await start(nursery, workers, 1)
@@ -124,10 +120,10 @@ async def test_a_sooner_delay_moves_the_alarm_forward(
         queue.close()
 
 
-async def test_waiting_for_time_is_no_busy_loop(
+async def test_waiting_for_a_due_time_does_not_poll(
     machine: Looks, queue: WaitingQueue[str, str], workers: Workers, autojump_clock: MockClock
 ) -> None:
-    """Four workers and a key due in an hour look a handful of times, not once a tick or once each."""
+    """Four workers and a key due in an hour look only a few times, not once a tick or once each."""
     async with trio.open_nursery() as nursery:
         await start(nursery, workers, 4)
         machine.looks = 0
@@ -140,7 +136,7 @@ async def test_waiting_for_time_is_no_busy_loop(
 
 
 async def test_keys_due_together_are_in_hand_together(queue: WaitingQueue[str, str], autojump_clock: MockClock) -> None:
-    """The timekeeper takes one of them and wakes others for the rest."""
+    """The timekeeper takes one of them and wakes other workers for the rest."""
     in_hand: list[tuple[str, float]] = []
 
     async def work() -> None:
@@ -155,10 +151,10 @@ async def test_keys_due_together_are_in_hand_together(queue: WaitingQueue[str, s
     assert sorted(in_hand) == [("a", 2.0), ("b", 2.0), ("c", 2.0)]
 
 
-async def test_a_timekeeper_that_leaves_with_a_key_is_followed_by_another(
+async def test_timekeeper_that_takes_a_key_is_replaced(
     queue: WaitingQueue[str, str], autojump_clock: MockClock
 ) -> None:
-    """While the first is busy with one due key, a second is there for the next."""
+    """While the first is busy with one due key, a second waits for the next."""
     taken: list[tuple[str, float]] = []
 
     async def work_for_an_hour() -> None:
@@ -178,7 +174,7 @@ async def test_a_timekeeper_that_leaves_with_a_key_is_followed_by_another(
         queue.close()
 
 
-async def test_a_failed_key_is_retried_after_its_rest(
+async def test_failed_key_is_retried_after_its_back_off(
     queue: WaitingQueue[str, str], workers: Workers, autojump_clock: MockClock
 ) -> None:
     """Another worker that was asleep takes it when the back-off is over."""
@@ -192,7 +188,7 @@ async def test_a_failed_key_is_retried_after_its_rest(
         queue.close()
 
 
-async def test_a_change_during_a_rest_is_taken_at_once(
+async def test_change_during_a_back_off_is_taken_at_once(
     queue: WaitingQueue[str, str], workers: Workers, autojump_clock: MockClock
 ) -> None:
     """The timekeeper is woken for it though its deadline is far off, and the retry never fires."""
@@ -208,10 +204,10 @@ async def test_a_change_during_a_rest_is_taken_at_once(
         queue.close()
 
 
-async def test_a_requeue_is_taken_after_its_delay(
+async def test_requeued_key_is_taken_after_its_delay(
     queue: WaitingQueue[str, str], workers: Workers, autojump_clock: MockClock
 ) -> None:
-    """Its delay counts from the report."""
+    """The delay counts from the report."""
     queue.add("a", "change")
     await take_key(queue)
     async with trio.open_nursery() as nursery:

@@ -1,4 +1,4 @@
-"""Workers that are held, cancelled or closed, and who waits for the queue to be idle."""
+"""Workers that are held, canceled or closed, and tasks that wait for the queue to be idle."""
 
 import pytest
 import trio
@@ -10,7 +10,7 @@ from tests.queue.workers import Looks, Workers, let_pass, start, take_key
 # ---- the hold
 
 
-async def test_while_held_no_key_is_taken(
+async def test_no_key_is_taken_while_held(
     queue: WaitingQueue[str, str], workers: Workers, autojump_clock: MockClock
 ) -> None:
     """Ready and due keys wait for the release, and are then taken at once."""
@@ -28,10 +28,10 @@ async def test_while_held_no_key_is_taken(
         queue.close()
 
 
-async def test_a_hold_reaches_a_worker_that_was_woken_and_has_not_run(
+async def test_hold_stops_a_worker_that_was_woken_but_has_not_run(
     queue: WaitingQueue[str, str], workers: Workers
 ) -> None:
-    """Between the add and the worker's turn the queue is held: the key stays, and the release brings it."""
+    """The queue is held between the add and the worker's turn: the key stays until the release."""
     async with trio.open_nursery() as nursery:
         await start(nursery, workers, 1)
         queue.add("a", "change")
@@ -44,10 +44,10 @@ async def test_a_hold_reaches_a_worker_that_was_woken_and_has_not_run(
         queue.close()
 
 
-async def test_a_hold_past_a_due_time_is_no_busy_loop(
+async def test_hold_past_a_due_time_does_not_poll(
     machine: Looks, queue: WaitingQueue[str, str], workers: Workers, autojump_clock: MockClock
 ) -> None:
-    """Nobody looks or spins while nothing may be taken, and the time is kept again after the release."""
+    """No worker looks or spins during the hold, and due times are kept again after the release."""
     queue.add_after("during", "later", 2.0)
     queue.add_after("after", "later", 20.0)
     async with trio.open_nursery() as nursery:
@@ -65,8 +65,8 @@ async def test_a_hold_past_a_due_time_is_no_busy_loop(
 # ---- cancellation
 
 
-async def test_a_cancelled_take_takes_nothing(queue: WaitingQueue[str, str]) -> None:
-    """Cancelled before it began, though a key was ready, it leaves the key in the queue."""
+async def test_canceled_take_takes_nothing(queue: WaitingQueue[str, str]) -> None:
+    """A take canceled before it began leaves a ready key in the queue."""
     queue.add("a", "change")
     with trio.CancelScope() as scope:
         scope.cancel()
@@ -76,7 +76,7 @@ async def test_a_cancelled_take_takes_nothing(queue: WaitingQueue[str, str]) -> 
     assert await take_key(queue) == "a"
 
 
-async def test_a_key_added_as_its_only_sleeper_is_cancelled_is_not_lost(
+async def test_key_added_while_its_only_sleeper_is_canceled_is_not_lost(
     queue: WaitingQueue[str, str], workers: Workers
 ) -> None:
     """The wake-up doesn't go to a worker that is on its way out."""
@@ -98,10 +98,10 @@ async def test_a_key_added_as_its_only_sleeper_is_cancelled_is_not_lost(
         queue.close()
 
 
-async def test_a_worker_cancelled_after_it_was_woken_has_the_key_in_hand(
+async def test_worker_canceled_after_its_wake_up_has_the_key_in_hand(
     queue: WaitingQueue[str, str],
 ) -> None:
-    """Told to look and cancelled in one step, it still returns the key rather than losing it."""
+    """Woken and canceled in one step, it still returns the key rather than losing it."""
     got: list[str] = []
     async with trio.open_nursery() as nursery:
         scope = trio.CancelScope()
@@ -118,7 +118,7 @@ async def test_a_worker_cancelled_after_it_was_woken_has_the_key_in_hand(
     assert queue.owed() == ["a"]
 
 
-async def test_a_cancelled_timekeeper_is_followed_by_another(
+async def test_canceled_timekeeper_is_replaced(
     queue: WaitingQueue[str, str], workers: Workers, autojump_clock: MockClock
 ) -> None:
     """The delayed key is taken on time by a worker that had no deadline before."""
@@ -143,7 +143,7 @@ async def test_a_cancelled_timekeeper_is_followed_by_another(
 # ---- idleness and the end
 
 
-async def test_wait_idle_waits_for_what_is_in_hand_and_resting(
+async def test_wait_idle_waits_for_keys_in_hand_and_resting(
     queue: WaitingQueue[str, str], workers: Workers, autojump_clock: MockClock
 ) -> None:
     """It returns when the retry has succeeded, not when the first attempt has ended."""
@@ -158,8 +158,8 @@ async def test_wait_idle_waits_for_what_is_in_hand_and_resting(
         queue.close()
 
 
-async def test_wait_idle_does_not_wait_for_what_is_scheduled(queue: WaitingQueue[str, str]) -> None:
-    """A key that asked to run again later leaves the queue idle; the wait is a checkpoint all the same."""
+async def test_wait_idle_does_not_wait_for_scheduled_keys(queue: WaitingQueue[str, str]) -> None:
+    """The wait is a checkpoint even so."""
     queue.add("a", "change")
     await take_key(queue)
     queue.requeue_after("a", 30.0, "poll")
@@ -168,10 +168,10 @@ async def test_wait_idle_does_not_wait_for_what_is_scheduled(queue: WaitingQueue
     assert list(queue.scheduled()) == ["a"]
 
 
-async def test_wait_idle_counts_a_scheduled_key_that_has_come_due(
+async def test_wait_idle_waits_for_a_scheduled_key_that_has_come_due(
     queue: WaitingQueue[str, str], autojump_clock: MockClock
 ) -> None:
-    """Once its time has come the key is owed, though no worker has looked yet."""
+    """The key is owed once its time has come, though no worker has looked yet."""
     queue.add_after("a", "later", 1.0)
     assert queue.is_idle()
     await let_pass(autojump_clock, 2)
@@ -179,8 +179,8 @@ async def test_wait_idle_counts_a_scheduled_key_that_has_come_due(
     assert queue.owed() == ["a"]
 
 
-async def test_wait_idle_raises_when_the_queue_is_closed_owing(queue: WaitingQueue[str, str]) -> None:
-    """Nobody will do what is owed, so waiting for it would be for ever."""
+async def test_wait_idle_raises_if_the_queue_is_closed_with_owed_keys(queue: WaitingQueue[str, str]) -> None:
+    """The wait could never end, because no worker will take them."""
     queue.add("a", "change")
     async with trio.open_nursery() as nursery:
 
@@ -194,7 +194,7 @@ async def test_wait_idle_raises_when_the_queue_is_closed_owing(queue: WaitingQue
 
 
 async def test_close_ends_every_waiting_take_at_once(queue: WaitingQueue[str, str], workers: Workers) -> None:
-    """Sleepers, the timekeeper, and those who come later get None, with keys still in the queue."""
+    """Sleepers, the timekeeper, and later callers get None, with keys still in the queue."""
     queue.hold()
     for key in "abc":
         queue.add(key, "change")
@@ -223,10 +223,10 @@ async def test_close_ends_a_timekeeper(
     assert autojump_clock.current_time() == 0.0
 
 
-async def test_everything_added_under_load_is_taken_and_never_twice_at_once(
+async def test_every_key_added_under_load_is_taken_and_never_twice_at_once(
     queue: WaitingQueue[str, str], autojump_clock: MockClock
 ) -> None:
-    """Five workers, fifty keys added again and again, failures and requeues between: nothing is left over."""
+    """Five workers, fifty keys added repeatedly, failures and requeues between: no key is left over."""
     in_hand: set[str] = set()
     runs: dict[str, int] = {}
 
@@ -260,8 +260,8 @@ async def test_everything_added_under_load_is_taken_and_never_twice_at_once(
         queue.close()
 
 
-async def test_the_errors_of_the_machine_come_through(queue: WaitingQueue[str, str]) -> None:
-    """A report of a key that isn't in hand is refused here as there, and changes nothing."""
+async def test_errors_of_the_machine_propagate(queue: WaitingQueue[str, str]) -> None:
+    """A report of a key that isn't in hand is refused as in the machine, and changes nothing."""
     with pytest.raises(NotInHandError):
         queue.succeeded("a")
     with pytest.raises(ValueError, match="due"):

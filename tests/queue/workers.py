@@ -1,4 +1,4 @@
-"""Tasks that work off a queue and note what they took, and a queue that counts who looked."""
+"""Tasks that take keys from a queue and note them, and a queue that counts the looks for a key."""
 
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
@@ -7,20 +7,20 @@ from headway.queue import Backoff, Taken, WaitingQueue, WorkQueue
 
 
 class Looks(WorkQueue[str, str]):
-    """A work queue that counts how often somebody looked for a key."""
+    """A work queue that counts how often a worker looked for a key."""
 
     def __init__(self) -> None:
         super().__init__(Backoff(base=1.0, maximum=60.0))
         self.looks = 0
 
     def take(self, now: float) -> Taken[str, str] | None:
-        """Take, and count it."""
+        """Take a key, and count the look."""
         self.looks += 1
         return super().take(now)
 
 
 class Workers:
-    """Tasks that take keys and note when; they report success by themselves."""
+    """Tasks that take keys and note when. They report success by themselves."""
 
     def __init__(self, queue: WaitingQueue[str, str]) -> None:
         self.queue = queue

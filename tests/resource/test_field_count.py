@@ -44,7 +44,7 @@ def test_a_message_has_as_many_fields_as_it_says(tree: Tree, count: int) -> None
     data = encode(tree)
     check_field_count(Tree, data, count)
     if count:
-        with pytest.raises(PayloadError, match=f"not a Tree: it has more than {count - 1} fields"):
+        with pytest.raises(PayloadError, match=f"not a valid Tree: it has more than {count - 1} fields"):
             check_field_count(Tree, data, count - 1)
 
 

@@ -42,7 +42,7 @@ def test_a_class_of_two_types_needs_a_name() -> None:
     with pytest.raises(DeclarationError) as caught:
         ResourceType("staff", "v2", "Team", Shared)
     assert str(caught.value) == (
-        "type staff.v2.Team: payload Shared is named staff.v1.Team by the type that carries it already. "
+        "type staff.v2.Team: payload Shared is already named staff.v1.Team after another type. "
         "Give the class a name of its own, for both types: @headway.message(name='staff.v2.Team')"
     )
 

@@ -333,7 +333,7 @@ def test_an_odd_class_goes_by_its_own_ways() -> None:
     copied = copy_message(read)
     assert equal(copied, read)
     assert copied.odd is not read.odd
-    with pytest.raises(PayloadError, match="not a HasOdd: odd"):
+    with pytest.raises(PayloadError, match="not a valid HasOdd: odd"):
         decode(HasOdd, b"\x0a\x03\x0a\x01\xff")
 
 

@@ -35,16 +35,16 @@ class Whole:
 @pytest.mark.parametrize(
     ("data", "said"),
     [
-        (b"\x0a\x05ab", "not a Resource: id: the bytes end before it does"),
-        (b"\x0a\x02\x0a\x05", "not a Resource: id.uid: the bytes end before it does"),
-        (b"\x0a\x04\x1a\x02\x0a\x01", "id.type.group: the bytes end before it does"),
+        (b"\x0a\x05ab", "not a valid Resource: id: the data ends too early"),
+        (b"\x0a\x02\x0a\x05", "not a valid Resource: id.uid: the data ends too early"),
+        (b"\x0a\x04\x1a\x02\x0a\x01", "id.type.group: the data ends too early"),
         (b"\x1a\x01\xff", "version: b'\\xff' is not UTF-8"),
         (b"\x2a\x03\x0a\x01\xff", "metadata.key: b'\\xff' is not UTF-8"),
-        (b"\x80", "the bytes end before it does"),
+        (b"\x80", "the data ends too early"),
         (b"\xff" * 11, "a varint is longer than ten bytes"),
-        (b"\x02\x00", "0 is no field number"),
+        (b"\x02\x00", "0 is not a valid field number"),
         (b"\x0c", "wire type 4"),
-        (b"\x0b\x14", "group 1 is closed as group 2"),
+        (b"\x0b\x14", "expected the end of group 1, got the end of group 2"),
         (b"\x0f", "wire type 7"),
     ],
 )
@@ -59,7 +59,7 @@ def test_malformed_bytes_are_named(data: bytes, said: str) -> None:
 def test_a_nested_value_may_not_reach_over_its_message(inner: bytes) -> None:
     """A number, known or not, that ends only in what follows its message is truncated."""
     data = b"\x8a\x01" + varint(len(inner)) + inner
-    with pytest.raises(PayloadError, match=r"not a Whole: part.*end before"):
+    with pytest.raises(PayloadError, match=r"not a valid Whole: part.*ends too early"):
         decode(Whole, data + b"\x0a\x0a0123456789")
 
 
@@ -91,15 +91,15 @@ def nested_in_maps(levels: int) -> bytes:
 def test_a_value_that_does_not_fit_is_named() -> None:
     """An encoder says which field of which message holds what it can't."""
     wrong: list[tuple[Any, str]] = [
-        (Part(name=cast("Any", 3)), "Part.name can't be 3: give it str"),
-        (Whole(int32=1 << 31), "Whole.int32 can't be 2147483648: it does not fit into 32 bits"),
-        (Whole(uint64=-1), "Whole.uint64 can't be -1"),
-        (Whole(sint32=1 << 40), "Whole.sint32 can't be"),
-        (Whole(fixed32=-1), "Whole.fixed32 can't be -1"),
-        (Whole(parts=[Part(), Part(name=cast("Any", b"x"))]), "Whole.parts: Part.name can't be b'x'"),
+        (Part(name=cast("Any", 3)), "Part.name has the invalid value 3: expected str"),
+        (Whole(int32=1 << 31), "Whole.int32 has the invalid value 2147483648: it does not fit into 32 bits"),
+        (Whole(uint64=-1), "Whole.uint64 has the invalid value -1"),
+        (Whole(sint32=1 << 40), "Whole.sint32 has the invalid value"),
+        (Whole(fixed32=-1), "Whole.fixed32 has the invalid value -1"),
+        (Whole(parts=[Part(), Part(name=cast("Any", b"x"))]), "Whole.parts: Part.name has the invalid value b'x'"),
         (Whole(moment=datetime.datetime(2020, 1, 1)), "timezone"),  # noqa: DTZ001 - the mistake meant
-        (Whole(texts=cast("Any", "ada")), "Whole.texts can't be 'ada': give it list[str]"),
-        (Whole(by_text={"a": cast("Any", None)}), "Whole.by_text can't be {'a': None}"),
+        (Whole(texts=cast("Any", "ada")), "Whole.texts has the invalid value 'ada': expected list[str]"),
+        (Whole(by_text={"a": cast("Any", None)}), "Whole.by_text has the invalid value {'a': None}"),
     ]
     for value, said in wrong:
         with pytest.raises(PayloadError) as caught:
@@ -107,5 +107,5 @@ def test_a_value_that_does_not_fit_is_named() -> None:
         assert said in str(caught.value)
     loop = Nested()
     loop.inner = loop
-    with pytest.raises(PayloadError, match="holds itself"):
+    with pytest.raises(PayloadError, match="contains itself"):
         encode(loop)

@@ -108,11 +108,11 @@ CHAIN = [(place + 1,) for place in range(100_000)]
 @pytest.mark.parametrize(
     ("held", "said"),
     [
-        ([(0,)], "an empty 'a.m0' would need a 'a.m0' for ever"),
-        ([(1,), (2,), (1,)], "an empty 'a.m2' would need a 'a.m1' for ever"),
-        ([(2,), (0,), (1,)], "for ever"),
-        ([*CHAIN, ()], "would hold 101 messages, 101 deep: more than 10000, or 100"),
-        ([*((place + 1,) * 2 for place in range(99)), ()], "would hold 16383 messages, 14 deep"),
+        ([(0,)], "an empty 'a.m0' would contain 'a.m0' endlessly"),
+        ([(1,), (2,), (1,)], "an empty 'a.m2' would contain 'a.m1' endlessly"),
+        ([(2,), (0,), (1,)], "endlessly"),
+        ([*CHAIN, ()], "would contain 101 messages, nested 101 deep: the limits are 10000 and 100"),
+        ([*((place + 1,) * 2 for place in range(99)), ()], "would contain 16383 messages, nested 14 deep"),
         ([(7,)], "list index out of range"),
     ],
 )

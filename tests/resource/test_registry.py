@@ -57,7 +57,7 @@ def test_a_registry_has_the_types_of_headway_itself() -> None:
     with pytest.raises(InvalidArgument, match=said):
         Registry().resolve(NOTE.name)
     for group in ("internal", "tenancy"):
-        with pytest.raises(DeclarationError, match=f"group '{group}' is Headway's own; choose another"):
+        with pytest.raises(DeclarationError, match=f"group '{group}' is reserved by Headway; choose another"):
             Registry().register(ResourceType(group, "v1", "Note", Note))
 
 
@@ -74,9 +74,9 @@ def test_further_versions_of_partitions_and_namespaces_can_be_registered() -> No
     assert namespace.hooks.validate is not None
     namespace.hooks.mutate(unit := namespace.new("up"))
     assert seen == [unit.finalizers] == [{EMPTIED_FINALIZER}]
-    with pytest.raises(ValueError, match="the namespace 'default' is always there"):
+    with pytest.raises(ValueError, match="the namespace 'default' always exists"):
         namespace.hooks.validate(namespace.new("default"))
-    with pytest.raises(DeclarationError, match=r"scope NAMESPACE must be PARTITION, as tenancy\.v1\.Namespace has it"):
+    with pytest.raises(DeclarationError, match=r"scope NAMESPACE must be PARTITION, like tenancy\.v1\.Namespace"):
         known.register(ResourceType("tenancy", "v3", "Namespace", Note))
 
 
@@ -103,7 +103,7 @@ def test_all_versions_of_a_kind_have_one_scope() -> None:
     known = Registry()
     known.register(NOTE)
     other = ResourceType("tests", "v2", "Note", Memo, scope=Scope.CLUSTER)
-    said = r"type tests\.v2\.Note: scope CLUSTER must be NAMESPACE, as tests\.v1\.Note has it"
+    said = r"type tests\.v2\.Note: scope CLUSTER must be NAMESPACE, like tests\.v1\.Note"
     with pytest.raises(DeclarationError, match=said):
         known.register(other)
     known.register(NOTE_V2)
@@ -113,5 +113,5 @@ def test_all_versions_of_a_kind_have_one_scope() -> None:
 @pytest.mark.parametrize("wrong", [Note, "tests.v1.Note", None])
 def test_only_a_type_is_registered(wrong: object) -> None:
     """Not its payload, not its name."""
-    with pytest.raises(DeclarationError, match=r"only a headway\.ResourceType can be registered, not"):
+    with pytest.raises(DeclarationError, match=r"expected a headway\.ResourceType, got"):
         Registry().register(cast("Any", wrong))

@@ -62,7 +62,7 @@ def test_what_is_not_looked_at_costs_nothing() -> None:
     resource = NOTE.view(message)
     assert resource.metadata["colour"] == "red"
     assert resource.message().data == message.data
-    with pytest.raises(PayloadError, match="not a Note"):
+    with pytest.raises(PayloadError, match="not a valid Note"):
         _ = resource.data
 
 
@@ -235,7 +235,7 @@ def test_foreign_text_of_finalizers_is_read_as_a_set() -> None:
 @pytest.mark.parametrize(
     ("names", "said"),
     [
-        ("cleanup", "finalizers 'cleanup' must be several names, such as ['cleanup']"),
+        ("cleanup", "finalizers 'cleanup' must be a list or set of names, such as ['cleanup']"),
         (["a b"], "finalizer 'a b' must be a name without blanks"),
         ([""], "finalizer '' must be a name without blanks, such as 'staff.cleanup'"),
         ([" a"], "finalizer ' a' must be a name without blanks"),

@@ -164,7 +164,7 @@ def test_a_field_that_is_gone_must_be_reserved() -> None:
     found = differences(of(Lead), of(Wrong))
     assert len(found) == 1
     assert "expected 'login' as stored, got reserved={1: 'logout'}" in found[0]
-    assert "give value this number again, which is 3 in the program" in differences(of(str), of(str, 3))[0]
+    assert "give value this number again; the program gives it 3" in differences(of(str), of(str, 3))[0]
 
 
 def test_a_number_with_another_name_must_be_a_rename() -> None:
@@ -238,7 +238,7 @@ def test_fields_of_a_oneof_do_not_come_together_later() -> None:
     for chosen in together.messages[0].fields:
         chosen.oneof = "choice"
     assert [each.problem for each in compare_schemas(apart, together)] == [
-        "expected it beside other as stored, got it in the oneof choice with it"
+        "expected it to be independent of other as stored, got both in the oneof choice"
     ]
     assert compare_schemas(together, apart) == []
     assert compare_schemas(together, together) == []
@@ -290,25 +290,25 @@ def test_another_scope_is_a_difference() -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"reserved": {1: "old"}}, "reserved={1: 'old'} names the number of 'value': use 2 for that field"),
-        ({"reserved": {0: "old"}}, "must be names by the numbers of fields"),
-        ({"reserved": {2: ""}}, "must be names by the numbers of fields"),
+        ({"reserved": {1: "old"}}, "reserved={1: 'old'} reserves the number of 'value': use 2 for that field"),
+        ({"reserved": {0: "old"}}, "must map field numbers to names"),
+        ({"reserved": {2: ""}}, "must map field numbers to names"),
         (
             {"renamed": {2: "old"}},
-            "renamed={2: 'old'} names no field: for one that was removed use reserved={2: 'old'}",
+            "renamed={2: 'old'} refers to no field: for a removed field use reserved={2: 'old'}",
         ),
-        ({"renamed": {1: ()}}, "must be names by the numbers of fields"),
-        ({"reserved": [2]}, 'reserved=[2] must be names by the numbers of fields, such as reserved={3: "old_name"}'),
-        ({"reserved": {2}}, "reserved={2} must be names by the numbers of fields"),
-        ({"reserved": ()}, "reserved=() must be names by the numbers of fields"),
-        ({"reserved": 0}, "reserved=0 must be names by the numbers of fields"),
-        ({"reserved": {1: "old", "x": "y"}}, "reserved={'x': 'y'} must be names by the numbers of fields"),
-        ({"reserved": {2**31: "old"}}, "must be names by the numbers of fields"),
-        ({"reserved": {2: ["old"]}}, "must be names by the numbers of fields"),
-        ({"renamed": "x"}, "renamed='x' must be names by the numbers of fields, such as renamed={3: \"old_name\"}"),
-        ({"renamed": ""}, "renamed='' must be names by the numbers of fields"),
-        ({"renamed": {1: 5}}, "renamed={1: 5} must be names by the numbers of fields"),
-        ({"name": 5}, "name=5 is no protobuf name; write one like 'acme.v1.Team'"),
+        ({"renamed": {1: ()}}, "must map field numbers to names"),
+        ({"reserved": [2]}, 'reserved=[2] must map field numbers to names, such as reserved={3: "old_name"}'),
+        ({"reserved": {2}}, "reserved={2} must map field numbers to names"),
+        ({"reserved": ()}, "reserved=() must map field numbers to names"),
+        ({"reserved": 0}, "reserved=0 must map field numbers to names"),
+        ({"reserved": {1: "old", "x": "y"}}, "reserved={'x': 'y'} must map field numbers to names"),
+        ({"reserved": {2**31: "old"}}, "must map field numbers to names"),
+        ({"reserved": {2: ["old"]}}, "must map field numbers to names"),
+        ({"renamed": "x"}, "renamed='x' must map field numbers to names, such as renamed={3: \"old_name\"}"),
+        ({"renamed": ""}, "renamed='' must map field numbers to names"),
+        ({"renamed": {1: 5}}, "renamed={1: 5} must map field numbers to names"),
+        ({"name": 5}, "name=5 is not a valid protobuf name; use a name such as 'acme.v1.Team'"),
     ],
 )
 def test_declared_changes_that_cannot_be_meant(options: dict[str, Any], said: str) -> None:
@@ -330,7 +330,7 @@ def test_a_generated_class_can_declare_its_changes() -> None:
     assert describe([ResourceType("staff", "v1", "Team", Generated)]).messages[0].reserved == [
         types_pb.Reserved(99, "old")
     ]
-    with pytest.raises(DeclarationError, match="must not be given"):
+    with pytest.raises(DeclarationError, match="is not allowed"):
         message(reserved={99: "old"}, name="staff.Fence")(Generated)
 
 

@@ -53,18 +53,18 @@ def lazy(old: Any) -> Any:
 
 
 WRONG: list[tuple[Any, Any, Any, Any, str]] = [
-    (Roster, V2, up, down, "a converter is between two types, not <class"),
+    (Roster, V2, up, down, "a converter connects two types, got <class"),
     (V1, OTHER, up, down, "both must be versions of one kind"),
     (V1, V1, up, down, "the versions must differ"),
-    (NARROW, WIDE, up, down, "scope CLUSTER must be NAMESPACE, as wide.v1.Team has it"),
+    (NARROW, WIDE, up, down, "scope CLUSTER must be NAMESPACE, like wide.v1.Team"),
     (V1, V2, None, down, "up=None must be a function"),
     (V1, V2, up, asynchronous, "must be a plain function, without async or yield"),
     (V1, V2, up, functools.partial(asynchronous), "must be a plain function, without async or yield"),
     (V1, V2, Called(), down, "must be a plain function, without async or yield"),
     (V1, V2, lazy, down, "must be a plain function, without async or yield"),
     (V1, V2, lambda: Crew(), down, "must take one argument, the payload"),
-    (V1, ResourceType("tests", "v8", "Team", Crew), up, down, "tests.v8.Team is not registered here"),
-    (NAMESPACE, UNITS, up, down, "versions of Namespace need none"),
+    (V1, ResourceType("tests", "v8", "Team", Crew), up, down, "tests.v8.Team is not registered in this app"),
+    (NAMESPACE, UNITS, up, down, "versions of Namespace need no converters"),
 ]
 
 
@@ -98,11 +98,11 @@ def test_versions_form_one_chain_in_any_order_that_connects() -> None:
 @pytest.mark.parametrize(
     ("older", "newer", "text"),
     [
-        (V1, V3, "leads from one to the other already; declare one path"),
-        (V2, V1, "leads from one to the other already; declare one path"),
-        (V2, ALONE, "begin at tests.v3.Team, or end at tests.v1.Team"),
-        (ALONE, V2, "begin at tests.v3.Team, or end at tests.v1.Team"),
-        (ALONE, ResourceType("tests", "v10", "Team", Roster), "declare first the one that connects them"),
+        (V1, V3, "already connects them; declare only one path"),
+        (V2, V1, "already connects them; declare only one path"),
+        (V2, ALONE, "start at tests.v3.Team, or end at tests.v1.Team"),
+        (ALONE, V2, "start at tests.v3.Team, or end at tests.v1.Team"),
+        (ALONE, ResourceType("tests", "v10", "Team", Roster), "first declare a converter that connects one of them"),
     ],
 )
 def test_a_second_path_and_a_branch_are_refused(older: Any, newer: Any, text: str) -> None:
@@ -117,10 +117,10 @@ def test_a_second_path_and_a_branch_are_refused(older: Any, newer: Any, text: st
 def test_a_storage_version_must_have_a_converter_and_be_named_once() -> None:
     known = versions(V2)
     for type, text in (
-        (ALONE, "no converter is declared for it"),
-        (OTHER, "tests.v2.Club is not registered here"),
-        (V3, "stored as tests.v2.Team already"),
-        ("v1", "store_as takes a type"),
+        (ALONE, "no converter is declared for this version"),
+        (OTHER, "tests.v2.Club is not registered in this app"),
+        (V3, "the storage version is already tests.v2.Team"),
+        ("v1", "store_as() expects a type"),
     ):
         with pytest.raises(DeclarationError) as caught:
             known.store_as(type)
@@ -140,7 +140,7 @@ def test_apps_that_share_types_share_their_converters() -> None:
     assert chain is not None
     assert (chain.types, chain.storage) == ((V1, V2, V3), V1)
     first.store_as(V2)
-    with pytest.raises(DeclarationError, match=r"stored as tests\.v2\.Team already"):
+    with pytest.raises(DeclarationError, match=r"the storage version is already tests\.v2\.Team"):
         together([first, second])
 
 
@@ -160,8 +160,8 @@ def interrupted(_: Any) -> Any:
     ("upward", "text"),
     [
         (ends, r"up= of tests\.v1\.Team → tests\.v2\.Team raised SystemExit: 3$"),
-        (lambda old: later(old), "which nothing awaits: it must be a plain function, and call none that is async"),
-        (lambda old: lazy(old), "which nothing iterates: it must return its answer, without a `yield`"),
+        (lambda old: later(old), "which nothing awaits: it must be a plain function, and call no async one"),
+        (lambda old: lazy(old), "which nothing iterates: it must return its result, without a `yield`"),
     ],
 )
 @pytest.mark.filterwarnings("error::RuntimeWarning")

@@ -169,5 +169,5 @@ def test_asyncio_run_says_to_use_trio_run(opening: Callable[[], Any], what: str)
     with pytest.raises(headway.errors.NotOnTrio) as caught:
         asyncio.run(opening())
     assert str(caught.value).startswith(
-        f"{what} needs Trio, and no Trio is running here: start the program with trio.run(main) instead of asyncio.run"
+        f"{what} needs Trio, but Trio is not running: start the program with trio.run(main) instead of asyncio.run"
     )

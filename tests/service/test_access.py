@@ -139,7 +139,7 @@ async def test_resource_hidden_by_its_content_is_reported_as_not_found(calls: Ca
 async def test_write_is_authorized_by_the_given_content(guarded: Calls) -> None:
     """The check follows validation and precedes the store, in Write and in MutateAndValidate."""
     forbidden = a_note("one", "forbidden")
-    await refused(guarded.write(forbidden), Status.PERMISSION_DENIED, "Note one may not be written by you")
+    await refused(guarded.write(forbidden), Status.PERMISSION_DENIED, "permission denied: you may not write Note one")
     await refused(guarded.mutate_and_validate(forbidden), Status.PERMISSION_DENIED)
     await guarded.write(a_note("one", "fine"))
 
@@ -178,7 +178,7 @@ async def test_lists_leave_out_unreadable_resources(calls: Calls, guarded: Calls
 async def test_type_that_may_not_be_listed_is_refused(guarded: Calls, guard: Guard) -> None:
     """The refusal comes once, at the start, and names the requested tenancy."""
     guard.unlisted.add(NOTE.name)
-    said = "tests.v1.Note may not be listed there by you"
+    said = "permission denied: you may not list tests.v1.Note there"
     await refused(guarded.list_type(a_type(), pb.Tenancy(namespace="*")), Status.PERMISSION_DENIED, said)
     assert guard.asked == [("list", "default/*")]
     with pytest.raises(GRPCError) as caught:

@@ -187,7 +187,7 @@ async def test_bookmark_of_an_unreadable_change_names_the_announced_session() ->
 async def test_invalid_interval_is_refused(anywhere: Calls, milliseconds: int) -> None:
     """The error names the bound."""
     async with anywhere.watch(a_type(), bookmark_interval_ms=milliseconds) as items:
-        said = f"bookmark_interval_ms {milliseconds} must be from 0, at once, to 3600000, an hour"
+        said = f"bookmark_interval_ms {milliseconds} must be from 0 (send each at once) to 3600000 (one an hour)"
         await refused(anext(items), Status.INVALID_ARGUMENT, said)
 
 

@@ -32,7 +32,7 @@ async def test_least_revision_is_met_or_refused_with_both_revisions(anywhere: Ca
         assert (await anywhere.read(an_id(), min_revision=least)).resource is not None
         assert len((await anywhere.list_type(a_type(), EVERYWHERE, min_revision=least)).resources) == 1
     for least in (here + 1, 2**63, 2**64 - 1):
-        said = f"this store stands at revision {here}, below min_revision {least}"
+        said = f"this store is at revision {here}, below min_revision {least}"
         await refused(anywhere.read(an_id(), min_revision=least), Status.UNAVAILABLE, said)
         await refused(anywhere.read(an_id("none"), min_revision=least), Status.UNAVAILABLE, said)
         await refused(anywhere.list_type(a_type(), EVERYWHERE, min_revision=least), Status.UNAVAILABLE, said)

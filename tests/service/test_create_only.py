@@ -123,11 +123,11 @@ async def test_repeated_creation_is_not_answered_in_an_unconvertible_version() -
     assert said(await create(calls, a_team(V1, roster("ada")), "token"), V1) == roster()
     await calls.write(a_team(ALONE, roster(SECRET)))
     again = create(calls, a_team(V1, roster("ada")), "token")
-    await refused(again, Status.INVALID_ARGUMENT, "stored as tests.v9.Team", "asked for as version 'v1'")
+    await refused(again, Status.INVALID_ARGUMENT, "stored as tests.v9.Team", "requested as version 'v1'")
     blind = Calls(calls.backend, versions(), WriteOnly("name"))
     told = await refused(create(blind, a_team(V1, roster("ada")), "token"), Status.INVALID_ARGUMENT)
-    assert told == "Team one: what is stored forbids it, and may not be read by you"
+    assert told == "Team one: the stored resource forbids it, and you may not read it"
     await create(calls, a_note("two"), "token")
     await calls.write(a_note("two", "", NOTE_V2))
     again = create(calls, a_note("two"), "token")
-    await refused(again, Status.INVALID_ARGUMENT, "stored as tests.v2.Note", "asked for as version 'v1'")
+    await refused(again, Status.INVALID_ARGUMENT, "stored as tests.v2.Note", "requested as version 'v1'")

@@ -130,7 +130,7 @@ async def test_marked_resource_without_finalizers_is_removed_by_the_next_delete(
 async def test_other_version_of_the_kind_is_refused_as_a_caller_error(calls: Calls) -> None:
     """Consul answers Internal."""
     await calls.write(a_note(type=NOTE_V2))
-    said = "Note one is stored as tests.v2.Note, and was asked for as version 'v1'"
+    said = "Note one is stored as tests.v2.Note, but was requested as version 'v1'"
     await refused(calls.delete(an_id(type=NOTE)), Status.INVALID_ARGUMENT, said)
     assert await calls.names(NOTE_V2) == ["one"]
 

@@ -164,7 +164,7 @@ async def test_guessed_version_of_a_marked_resource_reveals_nothing() -> None:
 async def test_status_in_another_version_of_the_kind_reveals_nothing(calls: Calls, blind: Calls) -> None:
     """The right uid is refused like a wrong one. A caller with read permission learns the stored version."""
     stored = await a_secret(calls)
-    said = "is not there"
+    said = "not found"
     for uid in (uid_of(stored), ULID):
         call = blind.write_status(an_id("one", NOTE_V2, uid=uid), a_status(stored.generation))
         await refused(call, Status.NOT_FOUND, f"with uid {uid} {said}")
@@ -179,7 +179,7 @@ async def test_uid_does_not_reveal_a_taken_name_under_consuls_name(calls: Calls,
     """
     await a_secret(calls)
     for name in ("one", "free"):
-        said = f"{name} with uid {ULID} is not there any more"
+        said = f"{name} with uid {ULID} no longer exists"
         await refused(blind.as_origin().write(a_note(name, uid=ULID)), Status.FAILED_PRECONDITION, said)
 
 
@@ -218,7 +218,7 @@ async def test_refusal_reveals_nothing_stored(calls: Calls, blind: Calls, what: 
         await attempt(calls, stored)
     assert seeing.value.status is status
     said = await refused(attempt(blind, stored), status)
-    assert said == "Note one: what is stored forbids it, and may not be read by you"
+    assert said == "Note one: the stored resource forbids it, and you may not read it"
     assert said != seeing.value.message
 
 
@@ -285,7 +285,7 @@ async def test_refusal_for_a_frozen_resource_omits_the_differences(calls: Calls,
     await a_secret(calls, finalizers="secret.cleanup")
     await calls.delete(an_id())
     said = await refused(blind.write(owned(plan="guessed")), Status.INVALID_ARGUMENT)
-    assert said == "Note one: what is stored forbids it, and may not be read by you"
+    assert said == "Note one: the stored resource forbids it, and you may not read it"
 
 
 async def test_missing_resource_is_refused_like_another_incarnation(calls: Calls, blind: Calls) -> None:
@@ -299,7 +299,7 @@ async def test_owner_hidden_by_its_content_is_reported_as_not_found(backend: Bac
     """Creating a child does not reveal whether its owner exists."""
     blind = Calls(backend, registry(), WriteOnly("content"))
     child = a_note("child", type=NOTE, owner=an_id("owner"))
-    absent = await refused(blind.write(child), Status.INVALID_ARGUMENT, "Note owner is not there; create it first")
+    absent = await refused(blind.write(child), Status.INVALID_ARGUMENT, "Note owner not found; create it first")
     await calls.write(a_note("owner", metadata={"plan": SECRET}))
     child = a_note("child", type=NOTE, owner=an_id("owner"))
     assert await refused(blind.write(child), Status.INVALID_ARGUMENT) == absent

@@ -87,7 +87,7 @@ async def test_request_without_a_name_is_refused(in_memory: Calls) -> None:
     await refused(in_memory.raise_fence(""), Status.INVALID_ARGUMENT, "controller is required")
     await refused(in_memory.record_checkpoint(None, 1), Status.INVALID_ARGUMENT, "fence is required")
     call = in_memory.record_checkpoint(pb.Fence(controller="painter"), 1)
-    await refused(call, Status.INVALID_ARGUMENT, "fence.term 0 is no term")
+    await refused(call, Status.INVALID_ARGUMENT, "fence.term must not be 0")
 
 
 async def test_term_that_was_never_granted_is_refused(calls: Calls) -> None:
@@ -112,7 +112,7 @@ async def test_checkpoint_above_the_store_is_refused(calls: Calls) -> None:
     fence = (await calls.raise_fence()).fence
     here = calls.revision
     for wrong in (here + 1, 2**63 - 1, 2**64 - 1):
-        said = f"revision {wrong} is above the store's own, {here}: send one that a watch has reached"
+        said = f"revision {wrong} is above the store's, {here}: send one that a watch has reached"
         await refused(calls.record_checkpoint(fence, wrong), Status.INVALID_ARGUMENT, said)
     await calls.write(a_note())
     await calls.record_checkpoint(fence, here + 1)

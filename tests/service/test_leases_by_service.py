@@ -89,13 +89,13 @@ async def test_loss_to_a_holder_of_the_same_name_explains_the_remedy(leases: Lea
     ("fields", "said"),
     [
         ({"name": ""}, "name is required"),
-        ({"name": "a b"}, "name 'a b' is not a lease's: use up to 255 letters"),
-        ({"name": "/a"}, "name '/a' is not a lease's"),
-        ({"name": "a#"}, "name 'a#' is not a lease's"),
-        ({"name": "a#b#c"}, "name 'a#b#c' is not a lease's"),
-        ({"name": "a\n"}, "is not a lease's"),
-        ({"name": "a" * 256}, "is not a lease's"),
-        ({"name": "a" * 2**20}, "is not a lease's"),
+        ({"name": "a b"}, "name 'a b' is not a valid lease name: use up to 255 letters"),
+        ({"name": "/a"}, "name '/a' is not a valid lease name"),
+        ({"name": "a#"}, "name 'a#' is not a valid lease name"),
+        ({"name": "a#b#c"}, "name 'a#b#c' is not a valid lease name"),
+        ({"name": "a\n"}, "is not a valid lease name"),
+        ({"name": "a" * 256}, "is not a valid lease name"),
+        ({"name": "a" * 2**20}, "is not a valid lease name"),
         ({"holder": "a" * 2**20}, "must be at most 255 printable characters"),
         ({"attempt": "a" * 2**20}, "must be at most 255 printable characters"),
         ({"holder": ""}, "holder is required"),
@@ -270,5 +270,5 @@ async def test_fence_is_raised_in_the_term_of_its_lease(calls: Calls) -> None:
         reply = await calls.raise_fence("painter", "here", term=term, number=1)
         assert reply.fence == pb.Fence(controller="painter", member="here", term=term, number=1)
     await calls.raise_fence("painter", "elsewhere")
-    said = "controller 'painter#here' must have no #"
+    said = "controller 'painter#here' must not contain #"
     await refused(calls.raise_fence("painter#here"), Status.INVALID_ARGUMENT, said)

@@ -38,7 +38,7 @@ async def test_invalid_mark_is_refused(calls: Calls, mark: str) -> None:
     """Write refuses it, too, whether or not the resource exists."""
     await calls.write(a_note("there"))
     for name in ("there", "absent"):
-        said = f"metadata.deletionTimestamp {mark!r} must be a time such as"
+        said = f"metadata.deletionTimestamp {mark!r} must be a timestamp such as"
         marked = a_note(name, metadata={DELETION_TIMESTAMP: mark})
         await refused(calls.mutate_and_validate(marked), Status.INVALID_ARGUMENT, said)
 

@@ -47,7 +47,7 @@ async def test_write_with_uid_of_a_deleted_incarnation_creates_a_new_one(anywher
     # What can't be said of a new resource is refused here too.
     await origin.delete(an_id("one"))
     late = a_note("one", uid=uid_of(again), version=again.version)
-    await refused(origin.write(late), Status.ABORTED, "is not there", CAS_FAILED)
+    await refused(origin.write(late), Status.ABORTED, "does not exist", CAS_FAILED)
     with_status = a_note("one", uid=uid_of(again), status={"mine": a_status()})
     await refused(origin.write(with_status), Status.INVALID_ARGUMENT, "status must be empty on creation")
 
@@ -162,9 +162,7 @@ async def test_consuls_namespaces_are_namespaces(backend: Backend, how: str) -> 
     types.register(CONSULS)
     async with reached(how, backend, types=types) as calls:
         origin = calls.as_origin()
-        await refused(
-            origin.write(a_note("one", namespace="up")), Status.INVALID_ARGUMENT, "namespace 'up' is not there"
-        )
+        await refused(origin.write(a_note("one", namespace="up")), Status.INVALID_ARGUMENT, "namespace 'up' not found")
         bare = await origin.stored(pb.Resource(id=an_id("up", CONSULS)))
         assert bare.data == AnyMessage(type_url="type.googleapis.com/hashicorp.consul.tenancy.v2beta1.Namespace")
         assert bare.metadata == {FINALIZERS: EMPTIED_FINALIZER}
@@ -178,7 +176,7 @@ async def test_consuls_namespaces_are_namespaces(backend: Backend, how: str) -> 
             origin.write(pb.Resource(id=an_id("default", CONSULS))),
             origin.delete(an_id("default", CONSULS)),
         ):
-            await refused(refusal, Status.INVALID_ARGUMENT, "the namespace 'default' is always there")
+            await refused(refusal, Status.INVALID_ARGUMENT, "the namespace 'default' always exists")
         assert calls.unexpected == []
 
 

@@ -113,17 +113,17 @@ async def test_token_of_another_query_or_store_is_refused(calls: Calls) -> None:
     for name in ("a", "b"):
         await calls.write(a_note(name))
     token = (await calls.list_type(a_type(), EVERYWHERE, page_size=1)).next_page_token
-    other = "page_token is of another query"
+    other = "page_token belongs to another query"
     for call, said in (
         (calls.list_type(a_type(CHILD), EVERYWHERE, page_token=token), other),
         (calls.list_type(a_type(), pb.Tenancy(), page_token=token), other),
         (calls.list_type(a_type(), EVERYWHERE, "a", page_token=token), other),
         (calls.list_type(a_type(), EVERYWHERE, metadata_filter="a", page_token=token), other),
-        (calls.list_type(a_type(), EVERYWHERE, page_token="nonsense"), "page_token 'nonsense' is none"),
-        (calls.list_type(a_type(), EVERYWHERE, page_token="MQ=="), "page_token 'MQ==' is none"),
+        (calls.list_type(a_type(), EVERYWHERE, page_token="nonsense"), "page_token 'nonsense' is invalid"),
+        (calls.list_type(a_type(), EVERYWHERE, page_token="MQ=="), "page_token 'MQ==' is invalid"),
         (
             Calls(MemoryBackend(), registry()).list_type(a_type(), EVERYWHERE, page_token=token),
-            f"page_token is of store {calls.backend.position.store_id}",
+            f"page_token belongs to store {calls.backend.position.store_id}",
         ),
     ):
         await refused(call, Status.INVALID_ARGUMENT, said)

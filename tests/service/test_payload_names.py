@@ -181,4 +181,4 @@ async def test_stale_version_under_an_older_name_is_a_conflict() -> None:
     gone = copy_message(second)
     assert gone.id is not None
     gone.id.name, gone.id.uid = "gone", ""
-    await refused(calls.write(gone), Status.ABORTED, "is not there, so it can't be at version")
+    await refused(calls.write(gone), Status.ABORTED, "does not exist, so it cannot be at version")

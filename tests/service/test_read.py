@@ -73,21 +73,21 @@ async def test_given_units_are_kept(calls: Calls) -> None:
     await calls.make_room(("default", "up"))
     await calls.write(a_note("one", "there", namespace="up"))
     assert text_of((await calls.read(an_id("one", partition="default", namespace="up"))).resource) == "there"
-    await refused(calls.read(an_id("one")), Status.NOT_FOUND, "Note one is not there")
+    await refused(calls.read(an_id("one")), Status.NOT_FOUND, "Note one not found")
 
 
 async def test_missing_resource_is_not_found(calls: Calls) -> None:
     """The name is free or belongs to another incarnation."""
-    await refused(calls.read(an_id("one", namespace="up")), Status.NOT_FOUND, "Note up/one is not there")
+    await refused(calls.read(an_id("one", namespace="up")), Status.NOT_FOUND, "Note up/one not found")
     stored = await calls.stored(a_note("one"))
-    await refused(calls.read(an_id("one", uid="other")), Status.NOT_FOUND, "Note one with uid other is not there")
+    await refused(calls.read(an_id("one", uid="other")), Status.NOT_FOUND, "Note one with uid other not found")
     assert (await calls.read(an_id("one", uid=uid_of(stored)))).resource == stored
 
 
 async def test_other_version_of_the_kind_is_refused_and_named(calls: Calls) -> None:
     """A resource stored as v2 is not returned as v1, and the error names both."""
     await calls.write(a_note("one", type=NOTE_V2))
-    said = "Note one is stored as tests.v2.Note, and was asked for as version 'v1'"
+    said = "Note one is stored as tests.v2.Note, but was requested as version 'v1'"
     await refused(calls.read(an_id("one", NOTE)), Status.INVALID_ARGUMENT, said)
 
 
@@ -105,7 +105,7 @@ async def test_min_revision_is_met_or_refused(calls: Calls) -> None:
     await calls.write(a_note("one"))
     here = calls.revision
     assert (await calls.read(an_id("one"), min_revision=here)).resource is not None
-    said = f"stands at revision {here}, below min_revision {here + 1}"
+    said = f"is at revision {here}, below min_revision {here + 1}"
     await refused(calls.read(an_id("one"), min_revision=here + 1), Status.UNAVAILABLE, said)
     await refused(calls.read(an_id("none"), min_revision=here + 1), Status.UNAVAILABLE, said)
 

@@ -156,10 +156,10 @@ async def test_values_at_the_bounds_are_accepted(calls: Calls) -> None:
     for each in range(100):
         await calls.write_status(id_of(stored), full, key=f"{each:0255}")
     short = a_status(stored.generation)
-    said = "it has 100 other statuses, and may have 100 in all"
+    said = "it has 100 other statuses: it must have at most 100 in all"
     await refused(calls.write_status(id_of(stored), short, key="more"), Status.FAILED_PRECONDITION, said)
     more = a_status(stored.generation, *["c"] * 6)
-    said = "it would have 501 conditions, and may have 500 in all"
+    said = "it would have 501 conditions: it must have at most 500 in all"
     await refused(calls.write_status(id_of(stored), more, key=f"{7:0255}"), Status.FAILED_PRECONDITION, said)
     async with over_the_network(calls.backend, registry()) as remote:
         await remote.write((await remote.read(an_id())).resource)

@@ -48,7 +48,7 @@ async def test_watch_with_changed_converters_restarts_with_a_snapshot(tmp_path: 
     async with opened(tmp_path) as store:
         calls = Calls(store, after())
         async with calls.watch(a_type(V1), resume_after=position.message()) as items:
-            await refused(take(items, 1), Status.OUT_OF_RANGE, "contained what is stored as", "begin with")
+            await refused(take(items, 1), Status.OUT_OF_RANGE, "contained versions", "begin with")
         now = await left_off(calls)
         async with calls.watch(a_type(V1), resume_after=now.message()) as items:
             assert await take(items, 1) == [Bookmark(now, resumed=True)]
@@ -76,7 +76,7 @@ async def test_list_reports_its_versions(tmp_path: Path) -> None:
         assert position.versions == ""
         calls = Calls(store, versions())
         async with calls.watch(a_type(V1), resume_after=position.message()) as items:
-            await refused(take(items, 1), Status.OUT_OF_RANGE, "contained what is stored as v1;")
+            await refused(take(items, 1), Status.OUT_OF_RANGE, "contained versions v1;")
         assert at((await calls.list_type(a_type(V3), everywhere)).position).versions == "v1,v2,v3"
         async with calls.watch(a_type(V1), resume_after=position._replace(versions=ANY_VERSIONS).message()) as items:
             assert isinstance((await take(items, 1))[0], Bookmark)
@@ -98,7 +98,7 @@ async def test_client_gets_history_compacted_and_reads_every_object_in_a_new_wat
                     break
     async with opened(tmp_path) as store:
         now = client(store, versions())
-        with pytest.raises(HistoryCompacted, match="contained what is stored as v1;"):
+        with pytest.raises(HistoryCompacted, match="contained versions v1;"):
             async with now.watch(V1, resume_after=position) as events:
                 await anext(events)
         seen: dict[str, list[str]] = {}

@@ -84,7 +84,7 @@ async def test_type_without_a_rule_looks_unregistered(both: tuple[Calls, Calls],
         guard.unknown.add(type.name)
         status, message = await answer(OF_A_TYPE[verb](both[1], type))
         said.add((status, message.replace(str(type.name), "TYPE")))
-    assert said == {(Status.PERMISSION_DENIED, "permission denied: no rule of yours is about type TYPE")}
+    assert said == {(Status.PERMISSION_DENIED, "permission denied: none of your rules covers type TYPE")}
     assert [each for each in guard.asked if each[1] == "one"] == []
 
 
@@ -97,14 +97,16 @@ async def test_invalid_type_name_is_refused_like_a_type_without_a_rule(
     """A caller with rights on other types gets the refusal for any type on which it has none."""
     type = a_type(NOTE, **changes)
     guard.unknown.add(type_name(type))
-    said = f"permission denied: no rule of yours is about type {type_name(type)}"
+    said = f"permission denied: none of your rules covers type {type_name(type)}"
     for call in (both[1].read(pb.Id(name="one", type=type)), both[1].list_by_owner(pb.Id(name="one", type=type))):
         assert await answer(call) == (Status.PERMISSION_DENIED, said)
 
 
 async def test_unreadable_owner_is_refused_before_its_uid_is_required(both: tuple[Calls, Calls]) -> None:
     """Every field that is no part of a name is checked after the rights."""
-    await refused(both[1].list_by_owner(an_id("denied")), Status.PERMISSION_DENIED, "may not be read by you")
+    await refused(
+        both[1].list_by_owner(an_id("denied")), Status.PERMISSION_DENIED, "permission denied: you may not read"
+    )
 
 
 async def test_errors_name_no_type_that_the_caller_may_not_know(both: tuple[Calls, Calls], guard: Guard) -> None:
@@ -140,7 +142,9 @@ async def test_hooks_run_only_for_callers_that_may_write(both: tuple[Calls, Call
     _, guarded = both
     for text in ("crash", "bad", "fine"):
         for call in (guarded.write, guarded.mutate_and_validate):
-            await refused(call(a_note("denied", text, HOOKED)), Status.PERMISSION_DENIED, "may not be written by you")
+            await refused(
+                call(a_note("denied", text, HOOKED)), Status.PERMISSION_DENIED, "permission denied: you may not write"
+            )
     await refused(guarded.write(a_note("mine", "bad", HOOKED)), Status.INVALID_ARGUMENT, "must be something good")
 
 
@@ -155,7 +159,9 @@ async def test_resource_changed_by_a_hook_is_authorized_again() -> None:
     known.register(forbidding)
     guarded = Calls(MemoryBackend(), known, Guard())
     for call in (guarded.write, guarded.mutate_and_validate):
-        await refused(call(a_note("one", "fine", forbidding)), Status.PERMISSION_DENIED, "may not be written by you")
+        await refused(
+            call(a_note("one", "fine", forbidding)), Status.PERMISSION_DENIED, "permission denied: you may not write"
+        )
 
 
 DENIED_WORK: list[Callable[[Calls], Awaitable[object]]] = [
@@ -177,13 +183,13 @@ async def test_caller_without_rights_learns_nothing_of_further_fields(
 ) -> None:
     """Formerly, a List's filter blocked the event loop for seconds before its caller was authorized."""
     guard.unlisted.add(NOTE.name)
-    await refused(call(both[1]), Status.PERMISSION_DENIED, "by you")
+    await refused(call(both[1]), Status.PERMISSION_DENIED, "permission denied: you may not")
 
 
 async def test_marking_a_resource_requires_the_right_to_delete(both: tuple[Calls, Calls]) -> None:
     """The refusal is the same whether or not it exists. The Delete verb requires the right, too."""
     calls, guarded = both
-    denied = "Note kept may not be deleted by you"
+    denied = "permission denied: you may not delete Note kept"
     for call in (guarded.write, guarded.mutate_and_validate):
         await refused(call(a_note("kept", metadata=MARK)), Status.PERMISSION_DENIED, denied)
     await calls.write(a_note("kept", metadata={FINALIZERS: "x"}))
@@ -227,7 +233,9 @@ async def test_fence_is_accepted_only_from_callers_that_may_acquire_its_lease(
     """A write under it reveals the present fence. Others get the same refusal whether or not there is one."""
     calls, guarded = both
     fence = pb.Fence(controller="denied/teams", member=member, term=1)
-    said = await refused(FENCED[verb](guarded, fence), Status.PERMISSION_DENIED, "may not be taken by you")
+    said = await refused(
+        FENCED[verb](guarded, fence), Status.PERMISSION_DENIED, "permission denied: you may not acquire"
+    )
     for _ in range(2):
         await calls.raise_fence("denied/teams", member)
     assert await refused(FENCED[verb](guarded, fence), Status.PERMISSION_DENIED) == said

@@ -168,7 +168,7 @@ async def test_owner_of_the_same_name_in_another_namespace_does_not_match(anywhe
     """The default namespace completes only references from within it."""
     await anywhere.make_room(("default", "up"))
     await anywhere.write(a_note("boss"))
-    with pytest.raises(GRPCError, match=r"resource\.owner: Note up/boss is not there"):
+    with pytest.raises(GRPCError, match=r"resource\.owner: Note up/boss not found"):
         await anywhere.write(a_note("child", namespace="up", owner=an_id("boss")))
 
 

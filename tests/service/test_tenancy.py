@@ -35,11 +35,11 @@ def a_partition(name: str = "far", **rest: object) -> pb.Resource:
 
 UP = {"namespace": "up"}
 NOWHERE = [
-    (a_note(namespace="up"), "tenancy: namespace 'up' is not there; create it first"),
-    (a_note(partition="far"), "tenancy: partition 'far' is not there; create it first"),
-    (a_note(partition="far", namespace="up"), "tenancy: partition 'far' is not there"),
-    (a_note(type=REGION, partition="far"), "tenancy: partition 'far' is not there"),
-    (a_namespace(partition="far"), "tenancy: partition 'far' is not there"),
+    (a_note(namespace="up"), "tenancy: namespace 'up' not found; create it first"),
+    (a_note(partition="far"), "tenancy: partition 'far' not found; create it first"),
+    (a_note(partition="far", namespace="up"), "tenancy: partition 'far' not found"),
+    (a_note(type=REGION, partition="far"), "tenancy: partition 'far' not found"),
+    (a_namespace(partition="far"), "tenancy: partition 'far' not found"),
 ]
 
 
@@ -56,7 +56,7 @@ async def test_write_to_an_unknown_tenancy_is_refused(calls: Calls, resource: pb
 
 async def test_unknown_tenancy_is_empty(calls: Calls) -> None:
     """Read finds nothing, List and WatchList are empty, Delete has nothing to do."""
-    await refused(calls.read(an_id(namespace="up")), Status.NOT_FOUND, "Note up/one is not there")
+    await refused(calls.read(an_id(namespace="up")), Status.NOT_FOUND, "Note up/one not found")
     assert (await calls.list_type(a_type(), pb.Tenancy(namespace="up"))).resources == []
     assert (await calls.delete(an_id(namespace="up"))).resource is None
     async with calls.watch(a_type(), pb.Tenancy(namespace="up")) as items:
@@ -72,7 +72,7 @@ async def test_tenancy_exists_as_long_as_its_resources(calls: Calls) -> None:
     await calls.write(a_note(type=REGION, partition="far"))
     await calls.write(a_namespace())
     await calls.write(a_note(namespace="up"))
-    said = "tenancy: namespace 'up' of partition 'far' is not there"
+    said = "tenancy: namespace 'up' of partition 'far' not found"
     await refused(calls.write(a_note(partition="far", namespace="up")), Status.INVALID_ARGUMENT, said)
     await calls.write(a_namespace(partition="far"))
     await calls.write(a_note(partition="far", namespace="up"))
@@ -82,8 +82,8 @@ async def test_tenancy_exists_as_long_as_its_resources(calls: Calls) -> None:
 async def test_default_units_can_be_neither_written_nor_deleted(calls: Calls, unit: pb.Resource) -> None:
     """They exist without being stored."""
     await calls.write(a_partition())
-    await refused(calls.write(unit), Status.INVALID_ARGUMENT, "'default' is always there and can't be written")
-    await refused(calls.delete(unit.id), Status.INVALID_ARGUMENT, "'default' is always there and can't be deleted")
+    await refused(calls.write(unit), Status.INVALID_ARGUMENT, "'default' always exists and cannot be written")
+    await refused(calls.delete(unit.id), Status.INVALID_ARGUMENT, "'default' always exists and cannot be deleted")
 
 
 async def test_unit_has_its_finalizer_from_the_first_write(calls: Calls) -> None:
@@ -160,7 +160,7 @@ async def test_creation_after_a_concurrent_deletion_is_refused(
             await calls.delete(an_id("up", NAMESPACE))
 
     interrupted.before_commit = [overtake]
-    said = "namespace 'up' is not there" if gone else "namespace 'up' is marked for deletion"
+    said = "namespace 'up' not found" if gone else "namespace 'up' is marked for deletion"
     await refused(racing.write(a_note(namespace="up")), Status.INVALID_ARGUMENT, said)
     assert await calls.names(NOTE) == []
     assert autojump_clock.current_time() < 0.2

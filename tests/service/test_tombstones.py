@@ -108,7 +108,7 @@ async def test_concurrent_deletions_of_an_owner_leave_one_tombstone(
 async def test_write_of_a_tombstone_is_refused(calls: Calls) -> None:
     """It would delete the children of a living owner. MutateAndValidate refuses it, too."""
     forged = pb.Resource(id=an_id(f"tombstone-{ULID.lower()}", TOMBSTONE))
-    said = "tombstones are written by the service alone"
+    said = "only the service writes tombstones"
     await refused(calls.write(forged), Status.INVALID_ARGUMENT, said)
     await refused(calls.mutate_and_validate(forged), Status.INVALID_ARGUMENT, said)
     boss = await calls.stored(a_note("boss"))
@@ -124,7 +124,7 @@ async def test_tombstone_can_be_deleted_once_nothing_is_owned(calls: Calls) -> N
     child = await calls.stored(a_note("child", owner=boss.id))
     await calls.delete(id_of(boss))
     (tombstone,) = await tombstones(calls)
-    said = "stands for what a deleted owner still owns (1); it goes when they have gone"
+    said = "is the tombstone of an owner that still owns 1 resources; it is removed after them"
     await refused(calls.delete(id_of(tombstone)), Status.FAILED_PRECONDITION, said)
     await calls.delete(id_of(child))
     await calls.delete(id_of(tombstone))

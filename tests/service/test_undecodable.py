@@ -42,7 +42,7 @@ async def put(calls: Calls, resource: pb.Resource) -> pb.Resource:
 async def test_undecodable_bytes_are_refused(type: ResourceType[Any], data: bytes) -> None:
     """Creation, update and MutateAndValidate refuse them, with or without hooks, and name the field."""
     calls = Calls(MemoryBackend(), registry())
-    said = f"resource.data of {type.name.kind} one: not a Note: "
+    said = f"resource.data of {type.name.kind} one: not a valid Note: "
     await refused(calls.write(garbage(type=type, data=data)), Status.INVALID_ARGUMENT, said)
     await refused(calls.mutate_and_validate(garbage(type=type, data=data)), Status.INVALID_ARGUMENT, said)
     stored = await calls.stored(a_note("one", "a", type))
@@ -60,7 +60,7 @@ async def test_refusal_names_the_field_of_the_payload(how: str) -> None:
     async with reached(how, MemoryBackend()) as calls:
         for each in (calls, calls.as_origin()):
             said = await refused(each.write(garbage(data=b"\x0a\x01\xff")), Status.INVALID_ARGUMENT)
-            assert said.startswith("resource.data of Note one: not a Note: text: b'\\xff' is not UTF-8")
+            assert said.startswith("resource.data of Note one: not a valid Note: text: b'\\xff' is not UTF-8")
 
 
 async def test_unknown_fields_are_accepted(calls: Calls) -> None:
@@ -93,7 +93,9 @@ async def test_undecodable_payload_is_replaced_only_by_one_that_decodes(calls: C
     """
     stored = await put(calls, garbage())
     await refused(calls.write(garbage(data=GARBAGE + b"\x08")), Status.INVALID_ARGUMENT, "resource.data of Note one")
-    await refused(calls.write(garbage(type=NOTE_V2)), Status.INVALID_ARGUMENT, "resource.data of Note one: not a Memo")
+    await refused(
+        calls.write(garbage(type=NOTE_V2)), Status.INVALID_ARGUMENT, "resource.data of Note one: not a valid Memo"
+    )
     mended = await calls.stored(a_note("one", "a"))
     assert text_of(mended) == "a"
     await refused(calls.write(stored), Status.ABORTED, "is stored at version")
@@ -127,7 +129,7 @@ async def test_stale_version_of_an_undecodable_resource_is_a_conflict(calls: Cal
         await calls.write(mended)
         await refused(calls.write(copy_message(stale)), Status.ABORTED, "is stored at version", "read it again")
     gone = garbage("gone", version="7")
-    await refused(calls.write(gone), Status.ABORTED, "Note gone is not there, so it can't be at version '7'")
+    await refused(calls.write(gone), Status.ABORTED, "Note gone does not exist, so it cannot be at version '7'")
 
 
 async def test_guess_of_stored_bytes_is_not_confirmed_without_read_permission() -> None:

@@ -70,7 +70,7 @@ async def test_status_in_an_unconvertible_version_requires_the_right_to_read_it(
     blind = Calls(backend, versions(), OneVersion("v2"))
     for uid in (uid_of(stored), ULID):
         call = blind.write_status(an_id("one", V2, uid=uid), a_status())
-        await refused(call, Status.NOT_FOUND, f"with uid {uid} is not there")
+        await refused(call, Status.NOT_FOUND, f"with uid {uid} not found")
 
 
 async def test_status_by_a_caller_without_read_permission_is_stored_and_the_rest_redacted() -> None:
@@ -82,4 +82,4 @@ async def test_status_by_a_caller_without_read_permission_is_stored_and_the_rest
     assert answer is not None
     assert (list(answer.status), answer.data) == (["mine"], None)
     call = blind.write_status(an_id("one", V1, uid=uid_of(stored)), a_status(), version="999")
-    assert await refused(call, Status.ABORTED) == ("Team one: what is stored forbids it, and may not be read by you")
+    assert await refused(call, Status.ABORTED) == ("Team one: the stored resource forbids it, and you may not read it")

@@ -328,7 +328,7 @@ async def test_converter_that_exits_does_not_stop_the_server(backend: Backend) -
     calls = Calls(backend, known)
     with pytest.raises(ConversionFailed):
         said((await calls.read(an_id("one", V2))).resource, V2)
-    await refused(calls.write(a_team(V1, roster("bea"), "two")), Status.INVALID_ARGUMENT, "can't be converted to")
+    await refused(calls.write(a_team(V1, roster("bea"), "two")), Status.INVALID_ARGUMENT, "cannot be converted to")
 
 
 async def test_unconvertible_resource_can_be_written_in_its_version_released_and_deleted() -> None:
@@ -347,7 +347,7 @@ async def test_unconvertible_resource_can_be_written_in_its_version_released_and
     assert said((await calls.read(an_id("one", V1))).resource, V1).names == ["ada"]
     assert await stored_as(calls) == "v1"
     await calls.delete(an_id("one", V3))
-    await refused(calls.write(a_team_again(bare)), Status.INVALID_ARGUMENT, "creates nothing")
+    await refused(calls.write(a_team_again(bare)), Status.INVALID_ARGUMENT, "cannot be created")
 
 
 def a_team_again(resource: pb.Resource) -> pb.Resource:
@@ -377,7 +377,7 @@ async def test_unconvertible_write_is_refused_and_its_cause_reported() -> None:
     """The caller does not get the converter's error: it may contain a secret of the program."""
     failing = Failing("raise")
     message = await refused(
-        failing.calls.write(a_team(V1, roster(color="raise"))), Status.INVALID_ARGUMENT, "can't be converted to"
+        failing.calls.write(a_team(V1, roster(color="raise"))), Status.INVALID_ARGUMENT, "cannot be converted to"
     )
     assert "KeyError" not in message
     assert ["KeyError" in str(event.error) for event in failing.events] == [True]

@@ -88,7 +88,7 @@ async def test_unknown_fields_survive(backend: Backend) -> None:
 
 async def test_new_resource_is_stored_in_the_storage_version(backend: Backend) -> None:
     calls = await rolled_back(backend, V1)
-    text = "room would not be read back as written, because the resource is stored as tests.v1.Team: write what that"
+    text = "room would not be read back as written, because the resource is stored as tests.v1.Team: write values"
     await refused(calls.write(a_team(V2, crew(room="B12"), "two")), Status.INVALID_ARGUMENT, text)
     await calls.write(a_team(V2, crew(("bea", "")), "two"))
     found = (await calls.read(an_id("two", V1))).resource

@@ -71,7 +71,7 @@ async def test_resource_without_data_is_stored(calls: Calls) -> None:
 @pytest.mark.parametrize(
     ("resource", "status", "said"),
     [
-        (a_note(version="7"), Status.ABORTED, "Note one is not there, so it can't be at version '7'"),
+        (a_note(version="7"), Status.ABORTED, "Note one does not exist, so it cannot be at version '7'"),
         (
             a_note(status={"mine": a_status()}),
             Status.INVALID_ARGUMENT,
@@ -80,9 +80,9 @@ async def test_resource_without_data_is_stored(calls: Calls) -> None:
         (
             a_note(metadata={DELETION_TIMESTAMP: MARK}),
             Status.INVALID_ARGUMENT,
-            "deletionTimestamp can't be set on crea",
+            "deletionTimestamp cannot be set on crea",
         ),
-        (a_note(owner=OWNER), Status.INVALID_ARGUMENT, "resource.owner: Note boss is not there; create it first"),
+        (a_note(owner=OWNER), Status.INVALID_ARGUMENT, "resource.owner: Note boss not found; create it first"),
     ],
 )
 async def test_invalid_creation_is_refused(calls: Calls, resource: pb.Resource, status: Status, said: str) -> None:
@@ -96,7 +96,7 @@ async def test_uid_of_a_deleted_incarnation_does_not_recreate_it(calls: Calls) -
     stored = await calls.stored(a_note())
     await calls.delete(an_id())
     late = a_note(uid=uid_of(stored))
-    await refused(calls.write(late), Status.FAILED_PRECONDITION, "Note one with uid", "is not there any more")
+    await refused(calls.write(late), Status.FAILED_PRECONDITION, "Note one with uid", "no longer exists")
     assert await calls.names(NOTE) == []
 
 
@@ -129,10 +129,10 @@ async def test_owner_with_a_uid_must_exist(calls: Calls) -> None:
     """Consul accepts any uid, and a resource created under a deleted one is never collected."""
     for owner in (an_id("boss", uid=ULID), an_id("boss")):
         await refused(
-            calls.write(a_note(owner=owner)), Status.INVALID_ARGUMENT, "resource.owner: Note boss", "not there"
+            calls.write(a_note(owner=owner)), Status.INVALID_ARGUMENT, "resource.owner: Note boss", "not found"
         )
     boss = await calls.stored(a_note("boss"))
-    said = f"resource.owner: Note boss with uid {ULID} is not there"
+    said = f"resource.owner: Note boss with uid {ULID} not found"
     await refused(calls.write(a_note(owner=an_id("boss", uid=ULID))), Status.INVALID_ARGUMENT, said)
     assert (await calls.stored(a_note(owner=boss.id))).owner == boss.id
     assert await calls.names(NOTE) == ["boss", "one"]
@@ -150,7 +150,7 @@ async def test_owner_deleted_before_the_commit_refuses_the_child(
     boss = await calls.stored(a_note("boss"))
     interrupted.before_commit = [lambda: calls.delete(an_id("boss"))]
     owner = an_id("boss", uid=uid_of(boss) if with_uid else "")
-    await refused(racing.write(a_note(owner=owner)), Status.INVALID_ARGUMENT, "resource.owner: Note boss", "not there")
+    await refused(racing.write(a_note(owner=owner)), Status.INVALID_ARGUMENT, "resource.owner: Note boss", "not found")
     assert await calls.names(NOTE) == []
     assert autojump_clock.current_time() < 0.2
 
@@ -218,7 +218,7 @@ async def test_data_that_hooks_cannot_decode_is_a_caller_error(calls: Calls) -> 
     """The error concerns the payload and not the hook."""
     resource = a_note("one", "", HOOKED)
     resource.data = AnyMessage(type_url=HOOKED.type_url, value=b"\xff\xff")
-    await refused(calls.write(resource), Status.INVALID_ARGUMENT, "resource.data of Hooked one: not a Note")
+    await refused(calls.write(resource), Status.INVALID_ARGUMENT, "resource.data of Hooked one: not a valid Note")
 
 
 async def test_unencodable_resource_is_refused_before_it_is_stored(calls: Calls) -> None:

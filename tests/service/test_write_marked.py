@@ -96,8 +96,12 @@ async def test_reencoded_data_is_no_change_of_a_marked_resource(calls: Calls) ->
         ("changed", {DELETION_TIMESTAMP: MARK}, "changes data"),
         ("", {DELETION_TIMESTAMP: MARK, "colour": "red"}, "changes metadata.colour"),
         ("", {DELETION_TIMESTAMP: MARK, FINALIZERS: "b"}, "changes metadata.finalizers"),
-        ("", {DELETION_TIMESTAMP: "soon"}, "deletionTimestamp 'soon' must be a time such as '2024-02-02T10:00:00Z'"),
-        ("", {DELETION_TIMESTAMP: "2024-02-02T10:00:00"}, "must be a time such as"),
+        (
+            "",
+            {DELETION_TIMESTAMP: "soon"},
+            "deletionTimestamp 'soon' must be a timestamp such as '2024-02-02T10:00:00Z'",
+        ),
+        ("", {DELETION_TIMESTAMP: "2024-02-02T10:00:00"}, "must be a timestamp such as"),
     ],
 )
 async def test_write_may_mark_a_resource_only_with_a_time(

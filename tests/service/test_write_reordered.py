@@ -97,7 +97,9 @@ async def test_sorting_converter_refuses_unsorted_writes(backend: Backend) -> No
     unsorted = a_team(old, Names(names=["zoe", "ada"]))
     await refused(calls.write(unsorted), Status.INVALID_ARGUMENT, "names would not be read back", "stored as tests.v2")
     await calls.write(a_team(new, crew(("zoe", "lead"))))
-    await refused(calls.write(unsorted), Status.INVALID_ARGUMENT, "names would not be read back", "keeps what tests.v1")
+    await refused(
+        calls.write(unsorted), Status.INVALID_ARGUMENT, "names would not be read back", "keeps fields that tests.v1"
+    )
     assert await read(calls, new) == crew(("zoe", "lead"))
 
 
@@ -141,8 +143,8 @@ async def test_deduplicating_converter_accepts_writes_that_remove_no_duplicates(
     await refused(
         calls.write(a_team(old, Names(names=["dot"]))),
         Status.INVALID_ARGUMENT,
-        "names would not be read back as written, because the resource is stored as tests.v2.Team and keeps what "
-        "tests.v1.Team does not show",
+        "names would not be read back as written, because the resource is stored as tests.v2.Team and keeps "
+        "fields that tests.v1.Team does not show",
     )
     assert await read(calls, new) == before
 

@@ -50,7 +50,7 @@ THE = an_id(uid=ULID)
         (an_id(type=UNKNOWN, uid=ULID), "k", a_status(), "id.type: type tests.v1.Nothing is not registered"),
         (an_id(type=REGION, namespace="up", uid=ULID), "k", a_status(), "namespace 'up' must be empty"),
         (an_id(type=PLANET, partition="up", uid=ULID), "k", a_status(), "must be empty: the type is cluster-scoped"),
-        (an_id(), "k", a_status(), "id.uid is required: a status is of one incarnation"),
+        (an_id(), "k", a_status(), "id.uid is required: a status belongs to one incarnation"),
         (THE, "", a_status(), "key is required: the name under which this controller keeps its status"),
         (THE, "k", None, "status is required"),
         (THE, "k", a_status(""), "status.observed_generation '' must be a generation of the resource"),
@@ -100,7 +100,7 @@ async def test_observed_generation_never_goes_back(calls: Calls, same: bool) -> 
     new = await calls.stored(a_note("one", "changed"))
     stored = (await calls.write_status(id_of(new), a_status(new.generation, "seen"))).resource
     late = a_status(old.generation, "seen" if same else "missed")
-    said = f"Note one: status mine is of generation {new.generation} already, above {old.generation}; read it again"
+    said = f"Note one: status mine already observes generation {new.generation}, above {old.generation}; read it again"
     await refused(calls.write_status(id_of(new), late), Status.ABORTED, said)
     assert (await calls.read(an_id())).resource == stored
     await calls.write_status(id_of(new), a_status(old.generation), key="another")
@@ -195,9 +195,9 @@ async def test_version_is_compared_only_if_given(calls: Calls) -> None:
 
 async def test_status_of_a_missing_resource_is_not_found(calls: Calls) -> None:
     """A missing resource and another incarnation are both NOT_FOUND, whatever the proto says."""
-    await refused(calls.write_status(THE, a_status()), Status.NOT_FOUND, f"Note one with uid {ULID} is not there")
+    await refused(calls.write_status(THE, a_status()), Status.NOT_FOUND, f"Note one with uid {ULID} not found")
     await calls.write(a_note())
-    await refused(calls.write_status(THE, a_status()), Status.NOT_FOUND, f"Note one with uid {ULID} is not there")
+    await refused(calls.write_status(THE, a_status()), Status.NOT_FOUND, f"Note one with uid {ULID} not found")
 
 
 async def test_other_version_of_the_kind_is_refused_as_a_caller_error(calls: Calls) -> None:
@@ -263,7 +263,7 @@ async def test_lost_race_against_a_recreation_reports_the_deleted_incarnation(
     interrupted.before_commit = [recreate]
     version = stored.version if versioned else ""
     call = racing.write_status(id_of(stored), a_status(), version=version)
-    await refused(call, Status.NOT_FOUND, f"Note one with uid {uid_of(stored)} is not there")
+    await refused(call, Status.NOT_FOUND, f"Note one with uid {uid_of(stored)} not found")
     assert (autojump_clock.current_time() > 0) is not versioned
 
 

@@ -111,7 +111,7 @@ async def test_fence_of_a_term_that_was_never_granted_is_refused(calls: Calls) -
     ("fence", "said"),
     [
         (pb.Fence(term=1), "fence.controller is required"),
-        (pb.Fence(controller="painter"), "fence.term 0 is no term"),
+        (pb.Fence(controller="painter"), "fence.term must not be 0"),
     ],
 )
 async def test_incomplete_fence_is_refused(in_memory: Calls, fence: pb.Fence, said: str) -> None:
@@ -124,5 +124,5 @@ async def test_write_for_another_store_is_refused(calls: Calls) -> None:
     first = await calls.stored(a_note())
     here = calls.backend.position.store_id
     await calls.write(a_note(version=first.version), store_id=here)
-    said = f"store_id: the write is for store elsewhere, and this is {here}"
+    said = f"store_id: the write is for store elsewhere, but this is {here}"
     await refused(calls.write(a_note(), store_id="elsewhere"), Status.FAILED_PRECONDITION, said)

@@ -303,7 +303,7 @@ async def test_refusals_reveal_no_stored_bytes_without_read_permission(
         assert await read(calls, V3) == Band()
     else:
         said = await refused(blind.write(resource), Status.FAILED_PRECONDITION)
-        assert said == "Team one: what is stored forbids it, and may not be read by you"
+        assert said == "Team one: the stored resource forbids it, and you may not read it"
         assert await stored(calls) == garbage
 
 
@@ -336,7 +336,7 @@ async def test_conversion_that_cannot_be_read_back_is_refused_without_its_conten
     await refused(calls.write(a_team(new, Nest())), Status.FAILED_PRECONDITION, "stored as version v1, and converting")
     resource.id.uid = uid  # type: ignore[union-attr]  # it has one
     told = await refused(blind.write(resource), Status.FAILED_PRECONDITION)
-    assert told == "Nest one: what is stored forbids it, and may not be read by you"
+    assert told == "Nest one: the stored resource forbids it, and you may not read it"
 
 
 def unconverted(type: ResourceType[Any], **metadata: str) -> pb.Resource:

@@ -75,6 +75,6 @@ async def test_what_another_engine_has_reached_may_be_settled_and_raised_in() ->
         await there.raise_fence(term=fence.term, number=1)
         settled = await there.raise_fence()
         assert settled.settled_revision == reached
-        said = "is above the store's own"
+        said = "is above the store's, "
         await refused(there.record_checkpoint(settled.fence, here.revision + 10_000), Status.INVALID_ARGUMENT, said)
         assert here.unexpected == there.unexpected == []

@@ -93,7 +93,7 @@ async def test_a_backup_is_never_opened_as_a_store(tmp_path: Path) -> None:
     await backup_store(f"sqlite:{tmp_path}/a.db", tmp_path / "b")
     shutil.copy(tmp_path / "b", tmp_path / "a.db")
     with pytest.raises(
-        StoreUnusable, match=r"a\.db is a backup: .*`headway restore .*a\.db sqlite:PATH` makes a store"
+        StoreUnusable, match=r"a\.db is a backup: .*`headway restore .*a\.db sqlite:PATH` turns it into a store"
     ):
         async with open_sqlite(tmp_path / "a.db"):
             pass
@@ -104,14 +104,14 @@ async def test_a_file_that_is_there_is_replaced_only_when_told(tmp_path: Path) -
     """And only by a backup that is whole."""
     await filled(tmp_path / "a.db")
     (tmp_path / "b").write_text("yesterday's")
-    with pytest.raises(FailedPrecondition, match=r"is there already; give another path, or replace it"):
+    with pytest.raises(FailedPrecondition, match=r"already exists; give another path, or replace it"):
         await backup_store(f"sqlite:{tmp_path}/a.db", tmp_path / "b")
     assert (tmp_path / "b").read_text() == "yesterday's"
     await backup_store(f"sqlite:{tmp_path}/a.db", tmp_path / "b", replace=True)
     good = (tmp_path / "b").read_bytes()
     with opened_plainly(tmp_path / "a.db") as plain:
         plain.execute("UPDATE resources SET body = x'00' WHERE name = 'n3'")
-    with pytest.raises(StoreUnusable, match=r"is damaged, and no backup was made of it: .*n3.*headway store check"):
+    with pytest.raises(StoreUnusable, match=r"is damaged, and was not backed up: .*n3.*headway store check"):
         await backup_store(f"sqlite:{tmp_path}/a.db", tmp_path / "b", replace=True)
     assert (tmp_path / "b").read_bytes() == good
     assert sorted(os.listdir(tmp_path)) == ["a.db", "a.db.lock", "b"]
@@ -124,11 +124,11 @@ async def test_what_cannot_be_backed_up_is_said_by_name(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("Dear diary, " * 100)
     for url, file, kind, message in (
         ("memory:", "b", InvalidArgument, r"'memory:' is not a store in a file; write \"sqlite:PATH\""),
-        (f"sqlite:{tmp_path}/none.db", "b", StoreUnusable, "none.db: there is no store"),
-        (f"sqlite:{tmp_path}/text", "b", StoreUnusable, "text is no store of Headway"),
+        (f"sqlite:{tmp_path}/none.db", "b", StoreUnusable, "none.db: store not found"),
+        (f"sqlite:{tmp_path}/text", "b", StoreUnusable, "text is not a Headway store"),
         (f"sqlite:{tmp_path}/a.db", "a.db", InvalidArgument, "is the store itself"),
         (f"sqlite:{tmp_path}/a.db", "other.db", InvalidArgument, r"is a store, as .*other\.db\.lock shows"),
-        (f"sqlite:{tmp_path}/a.db", "none/b", StoreUnusable, "there is no directory .*none; make it first"),
+        (f"sqlite:{tmp_path}/a.db", "none/b", StoreUnusable, "directory .*none not found; create it first"),
         (f"sqlite:{tmp_path}/a.db", "", StoreUnusable, "is a directory"),
     ):
         with pytest.raises(kind, match=message):

@@ -54,55 +54,55 @@ RESOURCE = "UPDATE resources SET {} WHERE name = 'owned'"
 HISTORY = "UPDATE history SET {} WHERE revision = 2"
 FENCE = "UPDATE fences SET {} WHERE member = '{}'"
 FLOOR = "UPDATE meta SET value = {} WHERE key = 'history_floor'"
-DAMAGED = "owned: what was stored at revision 2 is damaged"
+DAMAGED = "owned: the resource stored at revision 2 is damaged"
 DAMAGE: dict[str, tuple[str, str]] = {
     "a body": (RESOURCE.format("body = x'0a03666f6f' || body"), DAMAGED),
     "a body's end": (RESOURCE.format("body = CAST(body || x'00' AS BLOB)"), DAMAGED),
-    "a revision": (RESOURCE.format("revision = 5"), "owned: it is of revision 5; history has it written at 2"),
-    "a revision too high": (RESOURCE.format("revision = 99"), "meta: it holds revision 99, above 9"),
-    "a uid": (RESOURCE.format("uid = 'other'"), "owned: its row says uid other, and holds another"),
+    "a revision": (RESOURCE.format("revision = 5"), "owned: revision 5, but history has it written at 2"),
+    "a revision too high": (RESOURCE.format("revision = 99"), "meta: it holds revision 99, above its last one, 9"),
+    "a uid": (RESOURCE.format("uid = 'other'"), "owned: its row says uid other, but holds another"),
     "a uid twice": (RESOURCE.format("uid = 'u-owner'"), "uid u-owner: both .*owned and .*owner have it"),
-    "an owner": (RESOURCE.format("owner_uid = ''"), "owned: its row says that nobody owns it"),
+    "an owner": (RESOURCE.format("owner_uid = ''"), "owned: its row says owner none"),
     "a name": (RESOURCE.format("name = 'owner2'"), "owner2: its row holds .*/owned"),
     "a resource lost": (
         "DELETE FROM resources WHERE name = 'n7'",
-        "n7: history has it written at 4, and it is not there",
+        "n7: history has it written at 4, but it is missing",
     ),
     "a resource brought back": (
         "INSERT INTO resources SELECT type_group, kind, 'default', 'default', 'gone', 'u', '', version, seal, body"
         " FROM history WHERE deleted",
-        "gone: it is of revision 5; history has it removed at 6",
+        "gone: revision 5, but history has it removed at 6",
     ),
-    "a change's body": (HISTORY.format("body = x'00'"), "history 2/0: what was stored at revision 2 is damaged"),
-    "a change's kind": (HISTORY.format("kind = 'Other'"), "history 2/0: it is under conformance.Other and holds"),
-    "a change's version": (HISTORY.format("deleted = 1"), "history 2/0: it has version 2 of what was removed"),
+    "a change's body": (HISTORY.format("body = x'00'"), "history 2/0: the resource stored at revision 2 is damaged"),
+    "a change's kind": (HISTORY.format("kind = 'Other'"), "history 2/0: it is under conformance.Other, but holds"),
+    "a change's version": (HISTORY.format("deleted = 1"), "history 2/0: it has version 2, removed at this revision"),
     "a change of a commit lost": (
         "DELETE FROM history WHERE revision = 4 AND seq = 3",
-        "history 4/4: a change of the same commit is missing before it",
+        "history 4/4: an earlier change of the same commit is missing",
     ),
     "a commit lost": (
         "DELETE FROM history WHERE revision = 2",
-        "owned: it is of revision 2, and history, from 0, has no such",
+        "owned: revision 2 is missing in history, which begins at 0",
     ),
-    "a floor above history": (FLOOR.format(2), "history 1/0: it is not above 2 and at most 9"),
+    "a floor above history": (FLOOR.format(2), "history 1/0: expected a revision above 2, at most 9"),
     "a floor above the head": (FLOOR.format(99), "meta history_floor: it is 99, above 9"),
     "no head": ("DELETE FROM meta WHERE key = 'head'", "meta: its table meta has no head"),
     "no floor of terms": ("DELETE FROM meta WHERE key = 'term_floor'", "meta: its table meta has no term_floor"),
     "a fence below its lease": (FENCE.format("term = 0", "held"), "lease c#held: web-1 holds it in term 1"),
     "no fence of a lease": ("DELETE FROM fences WHERE member = 'held'", "lease c#held: web-1 holds it in term 1"),
-    "a fence nobody has": (FENCE.format("number = -1", "m"), r"fence c#m: it stands at \(1, -1\)"),
-    "a settled mark": (FENCE.format("settled = 99", "m"), "fence c#m: it is settled up to 99, above 9"),
+    "a fence nobody has": (FENCE.format("number = -1", "m"), r"fence c#m: it is at \(1, -1\)"),
+    "a settled mark": (FENCE.format("settled = 99", "m"), "fence c#m: its checkpoint is 99, above 9"),
     "an incarnation never left": (
         "UPDATE incarnations SET last_revision = NULL",
-        "incarnation .*: it begins at 9, and an earlier one was never left",
+        "incarnation .*: it begins at 9, but an earlier one has not ended",
     ),
     "incarnations that overlap": (
         "UPDATE incarnations SET first_revision = 3 WHERE first_revision = 9",
-        "incarnation .*: it begins at 3, below 8, where another was left",
+        "incarnation .*: it begins at 3, below 8, where another ended",
     ),
     "an incarnation beyond the head": (
         "UPDATE incarnations SET last_revision = 99 WHERE last_revision IS NULL",
-        "incarnation .*: it goes from 9 to 99, and the store stands at 9",
+        "incarnation .*: it goes from 9 to 99, but the store is at 9",
     ),
 }
 
@@ -143,7 +143,7 @@ async def test_an_open_store_checks_itself(tmp_path: Path) -> None:
         with opened_plainly(tmp_path / "a.db") as plain:
             plain.execute("UPDATE resources SET owner_uid = 'somebody'")
         (found,) = await backend.check_itself()
-        assert found.endswith("a: its row says that somebody owns it, and holds another")
+        assert found.endswith("a: its row says owner somebody, but holds another")
         await put(backend, thing("b"))
 
 
@@ -152,9 +152,9 @@ async def test_what_is_no_store_cannot_be_checked(tmp_path: Path) -> None:
     (tmp_path / "diary").write_text("Dear diary, " * 100)
     shutil.copy(FORMATS / "1.db", tmp_path / "old.db")
     for name, message in {
-        "none.db": "there is no store",
-        "diary": "is no store of Headway",
-        "old.db": "has format 1: opening it with this Headway brings it to",
+        "none.db": "store not found",
+        "diary": "is not a Headway store",
+        "old.db": "has format 1: open it with this Headway to upgrade it to",
     }.items():
         with pytest.raises(StoreUnusable, match=message):
             await check_store(f"sqlite:{tmp_path}/{name}")

@@ -89,7 +89,7 @@ async def test_on_a_full_disk_reads_go_on_and_writes_when_there_is_room(small_di
     async with open_sqlite(path) as backend:
         reader = await reading(backend)
         written, error = await _fill(backend)
-        assert "there is no room on its disk" in str(error)
+        assert "free some space on its disk" in str(error)
         assert str(error).endswith("Nothing was written")
         here = backend.position
         assert here.revision == written
@@ -117,7 +117,7 @@ async def test_a_backup_that_finds_no_room_leaves_nothing(small_disk: Path, tmp_
         await backup_store(f"sqlite:{tmp_path}/a.db", small_disk / "b")
         before = (small_disk / "b").read_bytes()
         await put(backend, thing("large", "x" * 3_000_000))
-        with pytest.raises(StoreUnusable, match="there is no room on its disk"):
+        with pytest.raises(StoreUnusable, match="free some space on its disk"):
             await backup_store(f"sqlite:{tmp_path}/a.db", small_disk / "b", replace=True)
         assert os.listdir(small_disk) == ["b"]
         assert (small_disk / "b").read_bytes() == before
@@ -134,7 +134,7 @@ async def test_a_client_is_told_that_a_write_was_not_done(small_disk: Path) -> N
     ):
         await engine.client.write(account.new("ada", Account(login="ada")))
         for client in (engine.client, remote):
-            with pytest.raises(WriteRejected, match="there is no room on its disk"):
+            with pytest.raises(WriteRejected, match="free some space on its disk"):
                 await client.write(account.new("large", Account(login="x" * 3_000_000)))
             assert (await client.read(account, "ada")).data.login == "ada"
         await remote.write(account.new("grace", Account(login="grace")))
@@ -149,7 +149,7 @@ async def test_beyond_a_limit_of_its_process_a_store_goes_on_as_on_a_full_disk(t
         check=False,
     )
     said, written = done.stdout.decode().splitlines()[-2:]
-    assert "its disk took no more: a quota, a limit on the size of files, or the disk itself" in said, said
+    assert "its disk refused the write: a quota, a limit on the size of files, or the disk itself" in said, said
     assert said.endswith("Nothing was written")
     assert 0 < int(written) < 100
 
@@ -168,7 +168,7 @@ async def test_a_disk_that_fails_to_flush_leaves_the_outcome_open(
         monkeypatch.setattr("headway.storage._sqlite_commit.end_transaction", failing)
         with pytest.raises(OutcomeUnknown):
             await put(backend, thing("a"))
-        with pytest.raises(StoreUnusable, match="can't be used any more"):
+        with pytest.raises(StoreUnusable, match="can no longer be used"):
             await names(backend)
 
 
@@ -199,18 +199,20 @@ async def test_without_the_right_to_write_the_store_is_refused_untouched(as_nobo
     await filled(path)
     before = path.read_bytes()
     path.chmod(0)
-    with pytest.raises(StoreUnusable, match=r"a\.db can't be read \(Permission denied\); give this process the right"):
+    with pytest.raises(
+        StoreUnusable, match=r"a\.db cannot be read \(Permission denied\); give this process permission"
+    ):
         await _opened(path)
     path.chmod(0o400)
-    with pytest.raises(StoreUnusable, match=r"can't be opened for writing: .*this process may not write to it"):
+    with pytest.raises(StoreUnusable, match=r"cannot be opened for writing: .*this process may not write to it"):
         await _opened(path)
     assert path.read_bytes() == before
     assert sorted(os.listdir(as_nobody)) == ["a.db", "a.db.lock"]
     path.chmod(0o600)
     os.chmod(as_nobody, 0o500)
-    with pytest.raises(StoreUnusable, match=r"can't be (opened for writing|made)"):
+    with pytest.raises(StoreUnusable, match=r"(cannot be opened for writing|could not be created)"):
         await _opened(path)
-    with pytest.raises(StoreUnusable, match=r"b\.db\.lock, the lock of the store, can't be opened \(Permission denied"):
+    with pytest.raises(StoreUnusable, match=r"b\.db\.lock, the store's lock, cannot be opened \(Permission denied"):
         await _opened(as_nobody / "b.db")
     # It can be looked at all the same.
     assert await check_store(f"sqlite:{path}") == []
@@ -231,12 +233,12 @@ async def test_a_store_that_another_program_has_locked_waits_and_then_says_so(
     await filled(path)
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
-        with pytest.raises(StoreUnusable, match=r"can't be opened for writing: .*another program keeps it locked"):
+        with pytest.raises(StoreUnusable, match=r"cannot be opened for writing: .*another program has locked it"):
             await _opened(path)
         other.execute("ROLLBACK")
         async with open_sqlite(path) as backend:
             other.execute("BEGIN IMMEDIATE")
-            with pytest.raises(WriteRejected, match=r"another program keeps it locked; end that.*Nothing was written"):
+            with pytest.raises(WriteRejected, match=r"another program has locked it; end that.*Nothing was written"):
                 await put(backend, thing("a"))
             assert len(await names(backend)) == 9
             other.execute("ROLLBACK")
@@ -263,7 +265,7 @@ async def test_a_page_that_is_damaged_while_the_store_is_open_spoils_only_what_i
             for page in pages:
                 file.seek(4096 * page)
                 file.write(b"\xaa" * 4096)
-        with pytest.raises(StoreUnusable, match=r"malformed \(`headway store check` finds what is damaged, and `h"):
+        with pytest.raises(StoreUnusable, match=r"malformed \(`headway store check` finds the damage, and `h"):
             await backend.read(KIND, _key("n32"))
         found, _ = await backend.read(KIND, _key("n59"))
         assert name_of(found or thing("")) == "n59"
@@ -284,7 +286,9 @@ async def test_a_damaged_row_is_named_and_the_others_are_read(tmp_path: Path) ->
         at = body.index(b"x" * 100) + 50
         plain.execute("UPDATE resources SET body = ? WHERE name = 'n3'", (body[:at] + b"y" + body[at + 1 :],))
     async with open_sqlite(path) as backend:
-        named = r"what was stored at revision 4 is damaged \(Thing 'n3', as far as it can be read\).*headway restore"
+        named = (
+            r"the resource stored at revision 4 is damaged \(Thing 'n3', as far as it can be read\).*headway restore"
+        )
         with pytest.raises(StoreUnusable, match=named):
             await backend.read(KIND, _key("n3"))
         with pytest.raises(StoreUnusable, match=named):

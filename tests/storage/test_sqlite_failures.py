@@ -31,7 +31,7 @@ async def test_without_room_nothing_is_written_and_all_are_told(tmp_path: Path) 
     refusals: list[str] = []
 
     async def write(name: str) -> None:
-        with pytest.raises(WriteRejected, match=r"full \(there is no room on .*\)\. Nothing was written") as caught:
+        with pytest.raises(WriteRejected, match=r"full \(free some space on .*\)\. Nothing was written") as caught:
             await put(backend, thing(name, "x" * 100_000))
         refusals.append(str(caught.value))
 
@@ -220,5 +220,5 @@ async def test_a_file_that_somebody_else_writes_to_takes_no_more_writes(tmp_path
         await put(backend, thing("a"))
         with opened_plainly(path) as plain:
             plain.execute("UPDATE meta SET value = 7 WHERE key = 'head'")
-        with pytest.raises(StoreUnusable, match="stands at revision 7, not at 1: another program has written to it"):
+        with pytest.raises(StoreUnusable, match="is at revision 7, not at 1: another program has written to it"):
             await put(backend, thing("b"))

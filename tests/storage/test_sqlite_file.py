@@ -120,7 +120,7 @@ async def test_a_second_opening_in_one_process_is_refused(tmp_path: Path) -> Non
         for other in (path, tmp_path / "link.db", tmp_path / "." / "a.db"):
             with pytest.raises(StoreUnusable, match="is held by this process on"):
                 await _open_and_close(other)
-        with pytest.raises(StoreUnusable, match="open already"):
+        with pytest.raises(StoreUnusable, match="already open"):
             async with backend:
                 pass
         await put(backend, thing("a"))
@@ -133,7 +133,7 @@ async def test_a_lock_that_says_nothing_yet_is_respected(tmp_path: Path) -> None
     path = tmp_path / "a.db"
     async with open_sqlite(path):
         (tmp_path / "a.db.lock").write_bytes(b"")
-        with pytest.raises(StoreUnusable, match="another process, which has not yet said who it is"):
+        with pytest.raises(StoreUnusable, match="another process, which has not yet written its name"):
             await _open_and_close(path)
 
 
@@ -164,9 +164,9 @@ def _overwrite(path: Path, at: int, content: bytes) -> None:
 
 
 FOREIGN: dict[str, tuple[Callable[[Path], object], str]] = {
-    "a text": (lambda path: path.write_text("Dear diary, " * 50), "it isn't an SQLite file; give another path"),
-    "a short text": (lambda path: path.write_text("hi"), "it isn't an SQLite file"),
-    "zeros": (lambda path: path.write_bytes(bytes(8192)), "it isn't an SQLite file"),
+    "a text": (lambda path: path.write_text("Dear diary, " * 50), "it is not an SQLite file; give another path"),
+    "a short text": (lambda path: path.write_text("hi"), "it is not an SQLite file"),
+    "zeros": (lambda path: path.write_bytes(bytes(8192)), "it is not an SQLite file"),
     "a header cut off": (lambda path: path.write_bytes(b"SQLite format 3\0" + bytes(30)), "it ends within its header"),
     "a magic cut off": (lambda path: path.write_bytes(b"SQLite"), "it ends within its header"),
     "another program's": (_sqlite_file, r"SQLite file of another program \(application_id 0x0, not 0x48645779\)"),
@@ -212,15 +212,15 @@ def _without_head(path: Path) -> None:
 
 
 DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
-    "cut off": (lambda path: os.truncate(path, path.stat().st_size // 2), "has been cut off: it has"),
-    "cut off within a page": (lambda path: os.truncate(path, path.stat().st_size - 7), "has been cut off"),
+    "cut off": (lambda path: os.truncate(path, path.stat().st_size // 2), "is truncated: it has"),
+    "cut off within a page": (lambda path: os.truncate(path, path.stat().st_size - 7), "is truncated"),
     "pages overwritten": (lambda path: _overwrite(path, 4096 * 12, b"\xaa" * 4096 * 8), "is damaged: "),
     "the schema overwritten": (lambda path: _overwrite(path, 100, bytes(1000)), "is damaged: "),
     "a row missing": (_without_head, "is damaged: its table meta has no head"),
     "a table missing": (lambda path: _sqlite_file(path, "DROP TABLE fences"), "is damaged: no such table: fences"),
     "a head too low": (
         lambda path: _sqlite_file(path, "UPDATE meta SET value = 0 WHERE key = 'head'"),
-        "is damaged: it holds revision 1, above 0, which it says is its last",
+        "is damaged: it holds revision 1, above its last one, 0",
     ),
 }
 
@@ -278,12 +278,12 @@ async def test_what_can_be_no_file_is_refused_by_name(tmp_path: Path) -> None:
     (tmp_path / "locked.db.lock").mkdir()
     for path, message in {
         str(tmp_path): "is a directory; give the path of a file in it, like ",
-        str(tmp_path / "missing" / "a.db"): "there is no directory .*missing; make it first",
-        str(tmp_path / "file" / "a.db"): "there is no directory .*file; make it first",
-        ":memory:": 'names no file; a store in memory is "memory:"',
-        "": "names no file",
-        "file:a.db?mode=memory": "names no file",
-        str(tmp_path / "locked.db"): r"locked\.db\.lock, the lock of the store, can't be opened",
+        str(tmp_path / "missing" / "a.db"): "directory .*missing not found; create it first",
+        str(tmp_path / "file" / "a.db"): "directory .*file not found; create it first",
+        ":memory:": 'is not a file path; for a store in memory use "memory:"',
+        "": "is not a file path",
+        "file:a.db?mode=memory": "is not a file path",
+        str(tmp_path / "locked.db"): r"locked\.db\.lock, the store's lock, cannot be opened",
     }.items():
         with pytest.raises(StoreUnusable, match=message):
             await _open_and_close(path)

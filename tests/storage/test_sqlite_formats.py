@@ -111,7 +111,7 @@ async def test_without_room_for_the_step_the_file_stays_as_it_was(
 
     with monkeypatch.context() as patch:
         patch.setattr(_sqlite_file, "connect", short_of_room)
-        with pytest.raises(StoreUnusable, match="there is no room on its disk"):
+        with pytest.raises(StoreUnusable, match="free some space on its disk"):
             async with open_sqlite(path):
                 pass
     async with open_sqlite(path) as backend:

@@ -52,9 +52,9 @@ def test_bounds_that_are_none_are_refused_by_name(named: dict[str, object], mess
         ("max_changes=0", "max_changes=0 must be a whole number"),
         ("max_changes=many", "max_changes='many' must be a whole number"),
         ("max_age=1h", "max_age='1h' must be a number of seconds"),
-        ("max_ages=1", "'max_ages' is no option of it; known are max_changes and max_age, as in sqlite:staff.db"),
-        ("max_age=1&max_age=2", "'max_age' is given twice"),
-        ("", "'' is no option of it"),
+        ("max_ages=1", "unknown option 'max_ages'; known are max_changes and max_age, as in sqlite:staff.db"),
+        ("max_age=1&max_age=2", "duplicate option 'max_age'"),
+        ("", "unknown option ''"),
     ],
 )
 def test_options_of_a_url_that_are_none_are_refused_by_name(options: str, message: str) -> None:

@@ -123,7 +123,7 @@ async def test_a_store_that_is_there_is_replaced_only_when_told_and_kept_beside(
             shutil.copy(f"{path}{suffix}", f"{tmp_path}/crashed.db{suffix}")
     crashed = tmp_path / "crashed.db"
     before = crashed.read_bytes()
-    with pytest.raises(FailedPrecondition, match=r"crashed\.db is there already; give another path, or replace it"):
+    with pytest.raises(FailedPrecondition, match=r"crashed\.db already exists; give another path, or replace it"):
         await restore_store(tmp_path / "b", f"sqlite:{crashed}")
     assert crashed.read_bytes() == before
     made = await restore_store(tmp_path / "b", f"sqlite:{crashed}", replace=True)
@@ -188,7 +188,7 @@ async def test_a_file_of_another_program_is_not_replaced(tmp_path: Path) -> None
     await filled(tmp_path / "a.db")
     await backup_store(f"sqlite:{tmp_path}/a.db", tmp_path / "b")
     (tmp_path / "diary").write_text("Dear diary, " * 100)
-    with pytest.raises(StoreUnusable, match=r"isn't an SQLite file.*move it away, then restore"):
+    with pytest.raises(StoreUnusable, match=r"is not an SQLite file.*move it away, then restore"):
         await restore_store(tmp_path / "b", f"sqlite:{tmp_path}/diary", replace=True)
     assert (tmp_path / "diary").read_text() == "Dear diary, " * 100
 

@@ -36,7 +36,7 @@ async def test_controllers_begin_anew_on_a_store_that_was_restored(rig: Rig, tmp
         left = (await restore_store(tmp_path / "b", rig.url, replace=True)).from_store
         before, term = len(rig.seen), max(rig.terms)
         async with rig.serving() as engine:
-            await rig.until(lambda: any(f"not {left} any more" in why for why in rig.streams_ended()))
+            await rig.until(lambda: any(f"no longer {left}" in why for why in rig.streams_ended()))
             await engine.client.write(rig.pool.new("new"))
             await rig.until(lambda: set(rig.seen[-1]) == {"kept", "new"})
     # Whichever is noticed first: the stream is another store's, or the lease isn't held there.

@@ -136,7 +136,9 @@ async def test_invalid_result_of_a_mapper_is_raised(autojump_clock: MockClock) -
 
     heard: list[object] = []
     async with one_shot(app, "look", report=heard.append) as shot:
-        with pytest.raises(headway.errors.DeclarationError, match=r"it gave Account ada, of type mapped\.v1\.Account"):
+        with pytest.raises(
+            headway.errors.DeclarationError, match=r"it returned Account ada, of type mapped\.v1\.Account"
+        ):
             await shot.given(account.new("ada", Account()))
     assert [each.retry_after for each in heard if isinstance(each, headway.events.MappingFailed)] == [0.005]
 
@@ -196,6 +198,6 @@ async def test_mapper_that_changes_its_input_is_found(autojump_clock: MockClock)
     for way in (ask, change):
         with (
             trio.move_on_after(10),
-            pytest.raises(headway.errors.IsolationBroken, match="changes has changed what it was"),
+            pytest.raises(headway.errors.IsolationBroken, match="changes has changed its argument"),
         ):
             await way()

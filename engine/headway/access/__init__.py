@@ -1,16 +1,16 @@
-"""Who may ask: tokens, and the policies that they are bound to.
+"""Authentication by tokens, and authorization by the policies that tokens are bound to.
 
     text, token = new_token(["operators"], description="the deploy job")     # show the text once, keep the token
     authorizer = Authorizer(load_access("access.yaml"))
-    identity = authorizer.identify(metadata)                                # once a request; PermissionDenied
-    identity.allows("read", type_name, partition, namespace, name)          # as often as need be; True or False
-    Guarded(serve, authorizer, registry)                                    # does both for a service, on the network
+    identity = authorizer.identify(metadata)                                # once per request; PermissionDenied
+    identity.allows("read", type_name, partition, namespace, name)          # any number of times; True or False
+    Guarded(serve, authorizer, registry)                                    # does both for a network service
 
-A service that is not guarded trusts its callers: it is the one in the process. One that is guarded with
-`Authorizer(Access())` lets nobody do anything.
+A service without a guard trusts its callers, as the in-process one does. A service guarded by `Authorizer(Access())`
+denies everything.
 
-What never happens here: nothing is kept from which a token could be had, no refusal depends on what is stored, what
-no rule allows is not allowed, and nothing waits. Only `_file.py` reads and writes, only `_new_token.py` is random.
+Invariants: tokens cannot be recovered from what is stored; no refusal depends on the contents of the store;
+whatever no rule allows is denied; nothing blocks. Only `_file.py` does I/O, and only `_new_token.py` uses randomness.
 
 Open `_policy.py` first, then `_tokens.py`; `_authorizer.py` puts them together.
 """

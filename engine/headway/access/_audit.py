@@ -1,4 +1,4 @@
-"""Reports for a server's operator: failed authentications and denied calls, with the names of the callers."""
+"""Audit events for a server's operator: failed authentications and denied calls, with the names of the callers."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from headway.access._authorizer import Authorizer, Identity, Question
 from headway.events import AuthenticationFailed, CallDenied, Report
 
 UNKNOWN = "unknown"
-"""The caller whose token is none."""
+"""The name of a caller whose token does not exist."""
 
-# Characters of what was asked for, which is the caller's own text.
+# The maximum length of the description of a call: it contains the caller's own text.
 _LONGEST = 200
 
 
 class Audit:
     """Reports failed authentications and denied calls, at a bounded rate.
 
-    Callers without a token cannot hide what is done with one: each of the two has a bound of its own.
+    Each of the two has its own bound, so that callers without a token cannot hide what is done with one.
     """
 
     def __init__(self, report: Report) -> None:
@@ -28,9 +28,9 @@ class Audit:
         self._known = BoundedReport(report)
 
     def failed(self, authorizer: Authorizer, path: str, stream: Any) -> None:
-        """Report a call whose token does not hold."""
+        """Report a call whose token is not valid."""
         caller, why = authorizer.refusal(stream.metadata)
-        # A token's name is public, so a stranger can cause this under any name.
+        # A token's name is public, so a caller without a valid token can cause this under any name.
         self._strangers(AuthenticationFailed, caller=caller or UNKNOWN, why=why, path=path, peer=_peer(stream))
 
     def denied(self, identity: Identity, path: str, stream: Any) -> None:
@@ -40,7 +40,7 @@ class Audit:
         bounded(CallDenied, caller=identity.name, what=what, path=path, peer=_peer(stream))
 
     async def report_rest(self) -> NoReturn:
-        """Report what a burst left unreported, until cancelled."""
+        """Report the events that a burst left unreported, until canceled."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._strangers.report_rest)
             await self._known.report_rest()
@@ -53,7 +53,7 @@ def _printable(asked: Question) -> str:
 
 
 def _peer(stream: Any) -> str:
-    """Return the address that a call came from; empty within the process."""
+    """Return the address that a call came from; empty for in-process calls."""
     peer = getattr(stream, "peer", None)
     if peer is None:
         return ""

@@ -1,4 +1,4 @@
-"""Who is asking, and may they: from a request's metadata to an identity, and from an identity to yes or no."""
+"""Authentication and authorization: from a request's metadata to an identity, and from an identity to yes or no."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from headway.events import AccessChanged, Report
 from headway.resource import TypeName, did_you_mean
 
 ANONYMOUS = "anonymous"
-"""The name of the policy that callers without a token have, if there is one of that name. Others don't have it too."""
+"""The name of the policy for callers without a token, if a policy has this name. Callers with a token do not get it."""
 
 LEASE = TypeName("internal", "v1", "Lease")
-"""What leases are to a rule: a type without a tenancy. No program can have one of this group."""
+"""The type that stands for leases in rules. It has no tenancy. Programs cannot define types in this group."""
 
 TOKEN_KEY = "x-consul-token"
 AUTHORIZATION_KEY = "authorization"
 
 Clock = Callable[[], float]
 
-# Names of policies, and of callers, in one event.
+# The maximum number of policy or caller names in one event.
 _NAMED = 20
 
 
 class Question(NamedTuple):
-    """What a caller may or may not do: a verb on a resource, or on a scope, whose units may be ``*``.
+    """A permission that was asked for: a verb on a resource, or on a scope whose units may be ``*``.
 
     ``use`` stands for any verb at all.
     """
@@ -43,19 +43,19 @@ class Question(NamedTuple):
     namespace: str
     name: str
     lacking: str = "covers all of it"
-    """What no rule of the caller does."""
+    """The end of the sentence "none of your rules ..."."""
 
     def rule(self) -> str:
-        """The narrowest rule that allows it, as it stands in an access file."""
+        """Return the narrowest rule that allows it, in the syntax of an access file."""
         prefix = f", name_prefix: {json.dumps(self.name)}" if self.name else ""
         partition, namespace = json.dumps(self.partition), json.dumps(self.namespace)
         return f"{{verbs: [{self.verb}], type: {self.type}, partition: {partition}, namespace: {namespace}{prefix}}}"
 
 
 class Access:
-    """Policies, and tokens bound to them: all that an access file says. Without any, nobody may do anything.
+    """Policies and the tokens bound to them: the content of an access file. An empty one denies everything.
 
-    Raises InvalidArgument when two policies have one name, or a token names one that isn't there.
+    Raises InvalidArgument if two policies have the same name, or if a token names a policy that does not exist.
     """
 
     __slots__ = ("_rights", "policies", "tokens")
@@ -64,9 +64,9 @@ class Access:
         self.policies: dict[str, Policy] = {}
         for policy in policies:
             if self.policies.setdefault(policy.name, policy) is not policy:
-                raise InvalidArgument(f"policies: two have the name {policy.name!r}; merge them, or rename one")
+                raise InvalidArgument(f"policies: duplicate name {policy.name!r}; merge the two, or rename one")
         self.tokens = TokenSet(tokens)
-        # Tokens with the same policies share their rights; there are few such sets, and many tokens.
+        # Tokens with the same policies share their rights: there are many tokens, but few such sets of policies.
         self._rights: dict[tuple[str, ...], Rights] = {}
         for token in self.tokens:
             for name in token.policies:
@@ -74,7 +74,7 @@ class Access:
                     raise InvalidArgument(f"token {token.accessor}: {problem}")
 
     def rights(self, token: Token | None) -> Rights:
-        """What the bearer of one of the tokens may do; without a token, what anyone may."""
+        """Return the rights of one of the tokens, or the rights of anonymous callers for None."""
         names = tuple(token.policies) if token is not None else (ANONYMOUS,) if ANONYMOUS in self.policies else ()
         rights = self._rights.get(names)
         if rights is None:
@@ -83,16 +83,16 @@ class Access:
 
 
 def policy_problem(name: str, policies: Mapping[str, object]) -> str | None:
-    """What is wrong with a token's naming this policy, or None."""
-    return None if name in policies else f"policies: there is no policy {name!r}{did_you_mean(name, policies)}"
+    """Return a problem if a token names a policy that does not exist; otherwise None."""
+    return None if name in policies else f"policies: policy {name!r} not found{did_you_mean(name, policies)}"
 
 
 class Authorizer:
-    """Answers for one server. A request is identified once, and its identity asked as often as need be.
+    """The authorizer of one server. It identifies a request once; its identity then answers any number of questions.
 
     Args:
-        access: what holds until it is replaced.
-        clock: seconds since the epoch, for the expiry of tokens.
+        access: the policies and tokens that apply until `replace` is called.
+        clock: returns seconds since the epoch, for the expiry of tokens.
     """
 
     def __init__(self, access: Access, *, clock: Clock = time.time) -> None:
@@ -102,7 +102,7 @@ class Authorizer:
         self._reports: dict[object, Report] = {}
 
     def replace(self, access: Access) -> None:
-        """From now on this holds. Identities end unless their token still holds and means the same."""
+        """Apply new policies and tokens. Identities end unless their token is still valid and has the same policies."""
         before, self._access = self._access, access
         count = 0
         for identity, ended in list(self._followed.values()):
@@ -115,14 +115,15 @@ class Authorizer:
                 report(AccessChanged(_first(policies), _first(callers), count))
 
     def hear(self, report: Report) -> Callable[[], object]:
-        """Report every change of what holds, as `AccessChanged`. Call what is returned to stop that."""
+        """Report every change of policies or tokens as `AccessChanged`. Call the returned function to stop."""
         key = object()
         self._reports[key] = safe_report(report)
         return functools.partial(self._reports.pop, key, None)
 
     def follow(self, identity: Identity, ended: Callable[[], None]) -> Callable[[], object]:
-        """Call ``ended`` when a change of what holds has ended an identity; not when its token expires, which is known
-        beforehand (`Identity.expires_in`). Call what is returned when that is not of interest any more.
+        """Call ``ended`` when a change of policies or tokens ends an identity. Call the returned function to stop.
+
+        It is not called when the token expires, because that is known in advance (`Identity.expires_in`).
         """
         key = object()
         self._followed[key] = identity, ended
@@ -130,29 +131,31 @@ class Authorizer:
 
     @property
     def followed(self) -> int:
-        """How many identities are followed."""
+        """The number of identities that are followed."""
         return len(self._followed)
 
     def identify(self, metadata: Mapping[str, str]) -> Identity:
-        """Who sent a request with this metadata; nobody in particular when it has no token.
+        """Return the identity of the sender of a request with this metadata, anonymous if it has no token.
 
-        Raises PermissionDenied when it has one that doesn't hold: who presents a token must not be served as someone
-        else, and be left to wonder why so much is missing.
+        Raises PermissionDenied if the token is not valid. A caller with a token must not be served as anonymous
+        instead, and be left to wonder why so much is missing.
         """
         text = _presented(metadata)
         token = None if text is None else self._access.tokens.find(text, self._clock())
         return Identity(self, token, self._access)
 
     def refusal(self, metadata: Mapping[str, str]) -> tuple[str | None, str]:
-        """Return for the operator which token `identify` has refused, if there is one of that name, and why."""
+        """Return the name of the token that `identify` has refused, if it exists, and the reason. For the operator
+        only.
+        """
         try:
             text = _presented(metadata)
         except PermissionDenied:
-            return None, "the authorization is no bearer token"
+            return None, "the authorization header is not a bearer token"
         return self._access.tokens.refusal(text or "")
 
     def _access_of(self, identity: Identity) -> Access | None:
-        """The access under which an identity may go on, if there is one."""
+        """Return the access under which an identity may continue, or None if it has ended."""
         access, token = self._access, identity.token
         if access is not identity.access:
             if token is not None and access.tokens.get(token.accessor) != token:
@@ -163,7 +166,7 @@ class Authorizer:
 
 
 def _differing(before: Access, after: Access) -> tuple[list[str], list[str]]:
-    """The names of the policies that differ, and those of the callers whose tokens, or whose policies, do."""
+    """Return the names of the policies that differ, and of the callers whose tokens or policies differ."""
     names = before.policies.keys() | after.policies.keys()
     policies = {name for name in names if before.policies.get(name) != after.policies.get(name)}
     tokens = {token.accessor: token for access in (before, after) for token in access.tokens}
@@ -176,12 +179,12 @@ def _differing(before: Access, after: Access) -> tuple[list[str], list[str]]:
 
 
 def _first(names: Sequence[str]) -> tuple[str, ...]:
-    """As many names as a line of a log can take."""
+    """Return the names that fit into one line of a log."""
     return (*names[:_NAMED], f"and {len(names) - _NAMED} more") if len(names) > _NAMED else tuple(names)
 
 
 class Identity:
-    """Who is asking. It is what one request, however long it takes, is judged by."""
+    """The identity of a caller. One request is judged by the same identity however long it takes."""
 
     __slots__ = ("_authorizer", "_rights", "access", "denied", "token")
 
@@ -191,7 +194,7 @@ class Identity:
         self.access = access
         self._rights = access.rights(token)
         self.denied: Question | None = None
-        """What it was asked last that it doesn't allow."""
+        """The last question that was answered with no."""
 
     def __repr__(self) -> str:
         return f"<Identity {self.name}>"
@@ -202,31 +205,33 @@ class Identity:
         return ANONYMOUS if self.token is None else self.token.name
 
     def is_current(self) -> bool:
-        """Whether the token still holds and still means what it meant.
+        """Return True if the token is still valid and still has the same policies.
 
-        A stream has to end when it doesn't, and its caller to ask anew: what would be left out from then on, or has
-        been sent before and would not be now, leaves the caller with a picture that never was.
+        Otherwise a stream has to end, and its caller has to start a new one. Changes that would be left out from now
+        on, or that have been sent but would not be now, would leave the caller with a state that never existed.
         """
         access = self._authorizer._access_of(self)
         if access is not None:
-            # The same by another load: not to be compared again.
+            # The rights are the same after a reload. Remember that, so that they are not compared again.
             self.access = access
         return access is not None
 
     def expires_in(self) -> float:
-        """Seconds until the token expires; infinity when it doesn't."""
+        """Return the seconds until the token expires; infinity if it does not expire."""
         expires_at = None if self.token is None else self.token.expires_at
         return math.inf if expires_at is None else expires_at - self._authorizer._clock()
 
     def concerns(self, type: TypeName) -> bool:
-        """Whether the bearer may do anything at all with the type, anywhere."""
+        """Return True if the bearer may do anything at all with the type, anywhere."""
         if self._rights.concern(type) and self.is_current():
             return True
         self.denied = Question("use", type, "", "", "")
         return False
 
     def allows(self, verb: Verb, type: TypeName, partition: str, namespace: str, name: str) -> bool:
-        """Whether the bearer may do that now. See ``Rights.allows``. It neither waits nor raises."""
+        """Return True if the bearer may do that now. It neither blocks nor raises. See ``Rights.allows`` for the
+        arguments.
+        """
         if self._rights.allows(verb, type, partition, namespace, name) and self.is_current():
             return True
         self.denied = Question(verb, type, partition, namespace, name)
@@ -240,20 +245,20 @@ class Identity:
         return False
 
     def missing(self) -> str | None:
-        """Return what is missing for what was denied last, and the rule to ask for, if the bearer may hear of it.
+        """Return why the last question was denied and which rule to ask for, if the bearer may know that.
 
-        That is one who may do something else with the type. The rule of a lease may be heard by everybody who may do
-        anything at all, because every server has leases.
+        A bearer may know it who may do something else with the type. The rule for a lease may be known to every bearer
+        with a policy, because every server has leases.
         """
         if self.denied is None or not self.is_current():
             return None
         type = self.denied.type
         if not self._rights.concern(type) and not (type == LEASE and self._rights.policies):
             return None
-        return f"no rule of yours {self.denied.lacking}; ask for one such as {self.denied.rule()}"
+        return f"none of your rules {self.denied.lacking}; ask for one such as {self.denied.rule()}"
 
     def check(self, verb: Verb, type: TypeName, partition: str, namespace: str, name: str) -> None:
-        """Raise PermissionDenied unless that is allowed. What it says depends on the question alone."""
+        """Raise PermissionDenied unless that is allowed. The message depends on the arguments alone."""
         if not self.allows(verb, type, partition, namespace, name):
             _deny(verb, type, partition, namespace, name)
 
@@ -261,11 +266,11 @@ class Identity:
 def _deny(verb: str, type: TypeName, partition: str, namespace: str, name: str) -> NoReturn:
     units = "/".join(unit for unit in (partition, namespace) if unit)
     where = f" in {units}" if units else ""
-    raise PermissionDenied(f"{verb} of {type} {name!r}{where} is not allowed to this caller: ask for a policy with it")
+    raise PermissionDenied(f"permission denied: {verb} {type} {name!r}{where}; ask for a policy that allows it")
 
 
 def _presented(metadata: Mapping[str, str]) -> str | None:
-    """The text of the token that a request bears. Clients made for Consul send an empty one for none."""
+    """Return the text of the token that a request carries. Consul's clients send an empty one instead of none."""
     text = metadata.get(TOKEN_KEY)
     if text:
         return text

@@ -1,4 +1,4 @@
-"""What an access file may say: policies with rules, and tokens bound to them; and a token as an entry for it."""
+"""The format of an access file: policies with rules, and tokens bound to policies; and a token as an entry of it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from headway.access._tokens import TOKEN_CHECKS, Token
 if TYPE_CHECKING:
     import yaml
 
-# No more digits than a time can need.
+# Limited to the digits that a time can need.
 _SECONDS = re.compile(r"[0-9]{1,12}(\.[0-9]{1,9})?\Z")
 _BOOLEANS = {"true": True, "false": False}
 _TIME = "2026-01-01T00:00:00Z"
@@ -27,7 +27,7 @@ _Read = Callable[["yaml.Node", str, Check], object]
 
 
 def read_access(text: str, *, source: str = "<text>") -> Access:
-    """The policies and tokens of a YAML text. Raises ManifestError with every problem, in the text's order."""
+    """Return the policies and tokens of a YAML text. Raises ManifestError with all problems, in order."""
     nodes = Nodes(source)
     reader = _Reader(nodes)
     root = nodes.compose(text)
@@ -38,7 +38,7 @@ def read_access(text: str, *, source: str = "<text>") -> Access:
 
 
 def entry(token: Token) -> str:
-    """A token as it stands under ``tokens:`` of an access file."""
+    """Return a token as an entry under ``tokens:`` of an access file."""
     fields: dict[str, object] = {"accessor": token.accessor, "hash": token.hash, "policies": list(token.policies)}
     if token.expires_at is not None:
         fields["expires_at"] = _readable(token.expires_at)
@@ -46,13 +46,13 @@ def entry(token: Token) -> str:
         fields["revoked"] = True
     if token.description:
         fields["description"] = token.description
-    # JSON is YAML, and quotes what YAML would take for something else.
+    # JSON is valid YAML, and quotes strings that YAML would read as another type.
     lines = [f"{name}: {json.dumps(value, ensure_ascii=False)}" for name, value in fields.items()]
     return "  - " + "\n    ".join(lines) + "\n"
 
 
 class _Reader:
-    """Reads as much as it can. What it has read is to be used only when nothing was noted."""
+    """A reader that continues after a problem. Its result is valid only if no problem was noted."""
 
     def __init__(self, nodes: Nodes) -> None:
         self._nodes = nodes
@@ -60,7 +60,7 @@ class _Reader:
         self.tokens: dict[str, Token] = {}
 
     def read(self, root: yaml.Node) -> None:
-        """Policies first, wherever they stand: tokens name them."""
+        """Read the policies first, wherever they are in the file, because tokens refer to them."""
         fields = self._nodes.mapping(root, "", ("policies", "tokens"))
         for name, read in (("policies", self._policy), ("tokens", self._token)):
             if name in fields:
@@ -80,7 +80,7 @@ class _Reader:
         where = below(path, "name")
         name = self._text(fields["name"], where, POLICY_CHECKS["name"])
         if name in self.policies:
-            self._nodes.add(fields["name"], where, f"there is a policy {name!r} before: merge them, or rename one")
+            self._nodes.add(fields["name"], where, f"duplicate policy {name!r}: merge the two, or rename one")
         elif name is not None:
             self.policies[name] = Policy(name, rules)
 
@@ -90,12 +90,12 @@ class _Reader:
             return
         token = Token(**values)
         if self.tokens.setdefault(token.accessor, token) is not token:
-            self._nodes.add(node, path, f"there is a token {token.accessor!r} before: make a new one, or keep one")
+            self._nodes.add(node, path, f"duplicate token {token.accessor!r}: make a new one, or keep one")
 
     def _values(
         self, node: yaml.Node, path: str, checks: Mapping[str, Check], required: Collection[str]
     ) -> dict[str, Any] | None:
-        """The values of a map's fields, or None when anything is wrong with one; that is noted then."""
+        """Return the values of a mapping's fields, or None after noting a problem with any of them."""
         before = len(self._nodes)
         fields = self._nodes.mapping(node, path, checks, required=required)
         values = {}
@@ -114,7 +114,7 @@ class _Reader:
         return None if problems else text
 
     def _words(self, node: yaml.Node, path: str, check: Check) -> list[str]:
-        """A list, each text of which is told what is wrong with it at its own place."""
+        """Return the strings of a list. A problem with one of them is noted at its own position."""
         items = self._nodes.items(node, path)
         words = [self._text(item, where, lambda word: check([word])) for item, where in items]
         if shape(node) == "sequence" and not words:
@@ -154,7 +154,7 @@ _READERS = {"verbs": "_words", "policies": "_names", "expires_at": "_time", "rev
 
 
 def _readable(seconds: float) -> str | float:
-    """A time for people; seconds where that says as much only so."""
+    """Return a time as text, or the seconds if the text would be less precise."""
     try:
         text = datetime.datetime.fromtimestamp(seconds, datetime.UTC).isoformat().replace("+00:00", "Z")
     except (OverflowError, ValueError):
@@ -163,7 +163,7 @@ def _readable(seconds: float) -> str | float:
 
 
 def _seconds(text: str) -> float | None:
-    """The seconds since the epoch that a text says, or None."""
+    """Return the seconds since the epoch that a text represents, or None."""
     if _SECONDS.match(text):
         return float(text)
     try:

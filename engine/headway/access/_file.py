@@ -1,4 +1,4 @@
-"""The access file: read by its owner alone, whole or not at all; and one more token in it."""
+"""Reading an access file, which only its owner may access, and adding a token to it."""
 
 from __future__ import annotations
 
@@ -15,29 +15,32 @@ from headway.errors import InvalidArgument, ManifestError, Problem
 
 _ROOT = 0
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
-# At a file's end: whoever has begun one writes the former, which says nothing yet.
+# At the end of a file. People who start one write an empty `tokens:`, which is not yet a list.
 _NO_TOKENS = re.compile(r"^tokens:[ \t]*(\[\])?\s*\Z", re.MULTILINE)
 
 
 def load_access(path: str | os.PathLike[str]) -> Access:
-    """What an access file says. To read a changed file again, load it again and ``Authorizer.replace`` what was.
+    """Return the content of an access file. To apply a changed file, load it again and call ``Authorizer.replace``.
 
-    Raises ManifestError with all of its problems, or when others than its owner may read or change it (what they
-    put there would let them in), or when it belongs to neither this process's user nor root; OSError when it can't be
-    read.
+    Raises:
+        ManifestError: with all problems of the file. Also if users other than its owner can read or change it (they
+            could give themselves access), or if it belongs to neither this process's user nor root.
+        OSError: the file cannot be read.
     """
     return read_access(_content(path), source=os.fspath(path))
 
 
 def add_token(path: str | os.PathLike[str], token: Token) -> None:
-    """Add a token at the end of an access file; what else stands there stays as it is, to the letter.
+    """Add a token at the end of an access file. The rest of the file stays exactly as it is.
 
-    The file is replaced in one step, so that whoever reads it meanwhile finds all of it, before or after. Raises as
-    `load_access` does, and InvalidArgument when the token names a policy that isn't there, or when the file's tokens
-    stand in another way than one more can be added to. Root may add to a file of any user's, which stays that user's.
+    The file is replaced atomically, so that a concurrent reader sees all of it, before or after. Root may add to a file
+    of any user, which stays that user's.
+
+    Raises the errors of `load_access`, and InvalidArgument if the token names a policy that does not exist, or if the
+    layout of the file does not allow another token to be added.
     """
     source, path = os.fspath(path), os.path.realpath(path)
-    # Root gives the file back to its owner, who could have written the same there.
+    # Root may do this for any owner: the file goes back to its owner, who could have written the same.
     text = _content(path, source, any_owner=os.name == "posix" and os.geteuid() == _ROOT)
     before = read_access(_NO_TOKENS.sub("tokens: []\n", text), source=source)
     for name in token.policies:
@@ -55,18 +58,18 @@ def add_token(path: str | os.PathLike[str], token: Token) -> None:
             _replace(path, joined)
             return
     raise InvalidArgument(
-        f"{source}: its tokens don't stand at its end, one below the other: put a new one's entry there by hand"
+        f"{source}: the file must end with its list of tokens, one below the other: add the entry by hand"
     )
 
 
 def _replace(path: str, text: str) -> None:
-    # Made for its owner alone, as the file has to be.
+    # mkstemp creates a file that only its owner can access, as required.
     descriptor, beside = tempfile.mkstemp(dir=os.path.dirname(path), prefix=f"{os.path.basename(path)}.")
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             owner = os.stat(path)
             if owner.st_uid != os.geteuid():
-                # The server that reads it is another user than root, who writes it.
+                # The server that reads the file is a user other than root, who writes it.
                 os.fchown(descriptor, owner.st_uid, owner.st_gid)
             file.write(text)
             file.flush()
@@ -79,15 +82,17 @@ def _replace(path: str, text: str) -> None:
 
 
 def _content(path: str | os.PathLike[str], source: str = "", *, any_owner: bool = False) -> str:
-    """Return the text of an access file that only its owner can reach: this process's user, root, or any user."""
+    """Return the text of an access file that only its owner can access: this process's user, root, or with
+    ``any_owner`` any user.
+    """
     source = source or os.fspath(path)
     with open(path, "rb") as file:
-        # Asked of what is open, not of the path, which may be another file by then.
+        # Check the open file and not the path, which may refer to another file by now.
         found = os.fstat(file.fileno())
         mode = stat.S_IMODE(found.st_mode)
-        # Elsewhere these bits say nothing.
+        # On other systems these bits mean nothing.
         if os.name == "posix" and mode & _OTHERS:
-            message = f"others than its owner can reach this file (mode {mode:04o}): chmod 600 {source}"
+            message = f"this file is accessible to users other than its owner (mode {mode:04o}): chmod 600 {source}"
             raise ManifestError([Problem(source, 1, 1, "", message)])
         if os.name == "posix" and not any_owner and found.st_uid not in (os.geteuid(), _ROOT):
             message = f"this file belongs to user {found.st_uid}, who can replace it: chown {os.geteuid()} {source}"

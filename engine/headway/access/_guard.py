@@ -1,4 +1,4 @@
-"""A service for the network: each request is served as its caller may be, by what its metadata says of who that is."""
+"""A guard for network services: it serves each request with the permissions of its caller, known from its metadata."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from headway.resource import Registry, ResourceId, Scope, TypeName
 from headway.rpc import HandlerFault
 from headway.service import AUTHORIZER_FAILED, NOTHING_WRITTEN, Decision
 
-# The service asks whether something may be written or listed; the method that was called tells which verb that is.
+# A service only asks about writing and listing. The called method determines the verb.
 _WRITES: dict[str, Verb] = {"WriteStatus": "write_status"}
 _LISTS: dict[str, Verb] = {"WatchList": "watch"}
-# What these have done is done: their reply, whatever has happened meanwhile, is the only word of it.
+# These methods have an effect. Their reply is sent whatever has changed since, because only it reports the outcome.
 _DONE = ("Write", "WriteStatus", "Delete", "Acquire", "KeepAlive", "Release", "Raise", "RecordSettled", "Migrate")
 
-CHANGED = "what you may do here has changed: ask again"
-"""What is told to a caller whose token still holds, in the middle of what was begun under other policies."""
+CHANGED = "your permissions have changed: retry"
+"""The message for a caller whose token is still valid, if the policies change during a call."""
 
 
 class Caller:
-    """The caller of one request, as a service asks about them. Nothing depends on what a resource says."""
+    """The caller of one request, as seen by a service. Its permissions do not depend on the content of a resource."""
 
     def __init__(self, identity: Identity, method: str, registry: Registry) -> None:
         self._identity = identity
@@ -38,32 +38,32 @@ class Caller:
         self._list_verb = _LISTS.get(method, "list")
         self._registry = registry
         self.name_prefix = ""
-        """What a list's request says of names; known once the request has been received."""
+        """The name prefix of a list request, which is known once the request has been received."""
 
     def may_read(self, id: ResourceId, resource: object = None) -> Decision:  # noqa: ARG002  # the service's signature
-        """Whether this resource may be read."""
+        """Return ALLOWED if the caller may read this resource, else DENIED."""
         allowed = self._identity.allows("read", id.type, id.partition, id.namespace, id.name)
         return Decision.ALLOWED if allowed else Decision.DENIED
 
-    def may_write(self, id: ResourceId, resource: object = None) -> bool:  # noqa: ARG002  # likewise
-        """Whether this resource may be written, or its status, whichever was called."""
+    def may_write(self, id: ResourceId, resource: object = None) -> bool:  # noqa: ARG002  # the service's signature
+        """Return True if the caller may write this resource, or its status, depending on the called method."""
         return self._identity.allows(self._write_verb, id.type, id.partition, id.namespace, id.name)
 
     def may_delete(self, id: ResourceId) -> bool:
-        """Whether this resource may be deleted, or marked for deletion."""
+        """Return True if the caller may delete this resource or mark it for deletion."""
         return self._identity.allows("delete", id.type, id.partition, id.namespace, id.name)
 
     def may_know(self, type: TypeName) -> bool:
-        """Whether the type may be described: to who may do anything with it."""
+        """Return True if the type may be described to the caller, who must be allowed to do anything with it."""
         return self._identity.concerns(type)
 
     def may_list(self, type: TypeName, partition: str, namespace: str) -> bool:
-        """Return True if this scope may be listed, or watched, whichever was called, and any of it be read.
+        """Return True if the caller may list (or watch, if called) this scope, and may read any part of it.
 
-        Without the second, the answer would be empty whatever there is.
+        Without the second condition, the answer would always be empty.
         """
         scope = self._registry.resolve(type).scope
-        # To a store the units that a type doesn't have are any; to a rule they are none.
+        # Units that the type does not have match any in a store, but must be empty in a rule.
         if scope is Scope.CLUSTER:
             partition = namespace = ""
         elif scope is Scope.PARTITION and namespace == ANY:
@@ -71,15 +71,15 @@ class Caller:
         return self._may_show(self._list_verb, type, partition, namespace, self.name_prefix)
 
     def may_take_lease(self, name: str) -> bool:
-        """Whether the lease may be taken and left, and the fence that it governs be raised: all that is to write it."""
+        """Return True if the caller may write the lease: acquire and release it, and raise its fence."""
         return self._identity.allows("write", LEASE, "", "", name)
 
     def may_list_leases(self, name_prefix: str) -> bool:
-        """Return True if the leases whose names begin so may be listed, and any of them be read."""
+        """Return True if the caller may list the leases with this prefix, and may read any of them."""
         return self._may_show("list", LEASE, "", "", name_prefix)
 
     def may_read_lease(self, name: str) -> bool:
-        """Whether the lease may be found in a list."""
+        """Return True if a list may show the lease to the caller."""
         return self._identity.allows("read", LEASE, "", "", name)
 
     def _may_show(self, verb: Verb, type: TypeName, partition: str, namespace: str, name_prefix: str) -> bool:
@@ -88,16 +88,16 @@ class Caller:
 
 
 class Guarded:
-    """The handlers of a service, each call of which is served by a service made for its caller.
+    """The handlers of a service, with a new service for the caller of each request.
 
-    A token that doesn't hold is refused before anything else: UNAUTHENTICATED. Once the caller's identity has ended
-    nothing is told any more: what was filtered by it may lack more than it should. A stream ends then, over a network
-    at once and in the process before the next thing it would send; with the same status where the token holds no
-    longer, and with UNAVAILABLE where it does, as the caller has only to ask again.
+    An invalid token is refused before anything else, with UNAUTHENTICATED. Once the caller's identity has ended,
+    nothing more is sent, because an answer filtered by it may lack too much. A stream then ends: over a network at
+    once, and in-process before it would send the next item. Its status is UNAUTHENTICATED if the token is no longer
+    valid. Otherwise it is UNAVAILABLE, because the caller only has to retry.
 
     Args:
-        serve: makes the service for a caller; called once a request, so it should take what it needs ready-made.
-        authorizer: says who the callers are.
+        serve: creates the service for a caller. It is called once per request, so it should do little work.
+        authorizer: identifies the callers.
         registry: the types that the service serves.
         audit: reports failed authentications and denied calls.
     """
@@ -115,7 +115,7 @@ class Guarded:
         self._registry = registry
 
     def __mapping__(self) -> dict[str, Handler]:
-        """The service's own handlers, behind the guard."""
+        """Return the service's own handlers, wrapped by the guard."""
         nobody = Caller(self._authorizer.identify({}), "", self._registry)
         handlers: dict[str, Handler] = self._serve(nobody).__mapping__()
         return {path: handler._replace(func=self._guarded(path, handler)) for path, handler in handlers.items()}
@@ -152,7 +152,7 @@ class Guarded:
             self._audit.failed(self._authorizer, path, stream)
             raise GRPCError(Status.UNAUTHENTICATED, str(error)) from None
         except Exception as error:
-            # Nothing has been asked of the service yet.
+            # The service has not been called yet.
             mark = NOTHING_WRITTEN if path.rpartition("/")[2] in _DONE else ""
             raise HandlerFault(mark + AUTHORIZER_FAILED, error) from error
 
@@ -163,13 +163,13 @@ class Guarded:
             raise GRPCError(Status.UNAUTHENTICATED, str(error)) from None
 
     def _check(self, identity: Identity, stream: Any) -> None:
-        """Raise what a caller is told whose identity has ended."""
+        """Raise the appropriate GRPCError if the caller's identity has ended."""
         if not identity.is_current():
             self._identified(stream)
             raise GRPCError(Status.UNAVAILABLE, CHANGED)
 
     async def _until_ended(self, answer: Awaitable[None], identity: Identity, stream: Any) -> None:
-        """Answer a stream that may be quiet for long, and end it when the caller's identity ends."""
+        """Serve a stream that may be quiet for long, and end it when the caller's identity ends."""
 
         def ended() -> None:
             try:
@@ -186,11 +186,11 @@ class Guarded:
 
 
 def _nothing() -> None:
-    """What is checked before an answer that is told in any case."""
+    """Check nothing, before an answer that is sent in any case."""
 
 
 class _Stream:
-    """A handler's stream, that lets nothing out to a caller whose identity has ended."""
+    """A handler's stream that sends nothing to a caller whose identity has ended."""
 
     __slots__ = ("_caller", "_check", "_stream")
 
@@ -208,7 +208,7 @@ class _Stream:
         return request
 
     def send_message(self, message: object) -> Awaitable[None]:
-        # No coroutine of its own: what carries a stream inside the process counts on what it awaits here.
+        # Not a coroutine, because in-process channels depend on what they await here.
         self._check()
         sent: Awaitable[None] = self._stream.send_message(message)
         return sent

@@ -1,4 +1,4 @@
-"""Make a new token: the only place where a secret is made, and the only moment at which it is known."""
+"""Creation of tokens: the only place that generates a secret, and the only time at which it is known."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from headway.access._tokens import ACCESSOR_BYTES, PREFIX, SECRET_BYTES, Token, 
 def new_token(
     policies: Collection[str], *, expires_at: float | None = None, description: str = ""
 ) -> tuple[str, Token]:
-    """The text of a new token, to be shown once and kept nowhere, and what is to be kept of it.
+    """Return the text of a new token, to be shown once and never stored, and the `Token` to store.
 
     Args:
         policies: the names of the policies that its bearer gets.
-        expires_at: seconds since the epoch from which on it is refused; None for never.
-        description: whose it is and what for.
+        expires_at: the time from which it is refused, in seconds since the epoch; None for never.
+        description: its owner and purpose.
 
-    Raises InvalidArgument when one of these is wrong.
+    Raises InvalidArgument if one of these is invalid.
     """
     accessor = secrets.token_hex(ACCESSOR_BYTES)
     text = f"{PREFIX}_{accessor}_{secrets.token_hex(SECRET_BYTES)}"

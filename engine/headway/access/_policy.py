@@ -1,9 +1,9 @@
-"""What a policy allows: verbs on types, within a tenancy, by the beginning of a name. What no rule allows is denied.
+"""Policies: the verbs they allow on types, within a tenancy, by name prefix. Everything else is denied.
 
-One comparison serves single resources and whole lists. A Read names a resource; a List or WatchList names a scope:
-a tenancy whose units may be ``*``, and the beginning of a name. A rule covers a scope when it covers all of it, so a
-unit ``*`` is covered by a rule's ``*`` alone, and a name prefix by a rule whose own is the beginning of it. No list is
-thus cut down to what its caller may list without the caller's being told.
+The same comparison serves single resources and whole lists. A Read names a resource. A List or WatchList names a scope:
+a tenancy whose units may be ``*``, and a name prefix. A rule covers a scope only if it covers all of it: a unit ``*``
+needs a rule with ``*``, and a name prefix needs a rule whose prefix is the beginning of it. So a list is either
+complete or denied, and never silently reduced to a part that its caller may list.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ from headway.errors import InvalidArgument
 from headway.resource import TypeName, did_you_mean, name_problem, type_problem
 
 Verb = Literal["read", "list", "watch", "write", "write_status", "delete"]
-"""What can be asked of a resource, or (list, watch) of a scope."""
+"""An operation on a resource, or on a scope (list, watch)."""
 
 VERBS: tuple[Verb, ...] = get_args(Verb)
 
 ANY = "*"
 
-# A group has a name that is no verb's, so that a rule never allows more than it says. None includes another's verbs.
+# The name of a group is never a verb, so that a rule never allows more than it says. No group's verbs overlap
+# another's.
 GROUPS: dict[str, frozenset[Verb]] = {
     "view": frozenset(("read", "list", "watch")),
     "edit": frozenset(("write", "write_status", "delete")),
@@ -31,30 +32,30 @@ GROUPS: dict[str, frozenset[Verb]] = {
 }
 _MEANS: dict[str, frozenset[Verb]] = {**{verb: frozenset((verb,)) for verb in VERBS}, **GROUPS}
 
-# As long as names may be; those of leases have more characters, and may be longer.
+# The maximum length of a name. Names of leases may be longer and have more characters.
 MAX_PREFIX = 63
 _PREFIX = re.compile(rf"[a-z0-9][a-z0-9-]{{0,{MAX_PREFIX - 1}}}\Z")
 _LEASE_PREFIX = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/#-]{0,254}\Z")
 _LEASE_MARKS = re.compile(r"[./:#]")
-# Valid parts, to stand for `*` while the others are checked.
+# Valid parts that replace `*` while the others are checked.
 _STAND_INS = ("any", "v1", "Any")
 
 Check = Callable[[object], Iterator[str]]
-"""What is wrong with the value of a field: a sentence for each thing, which names the field, and none of them."""
+"""A function that yields a sentence, which names the field, for each problem with the field's value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """One thing that a policy allows. Nothing but the name has a default: what is left out must not widen a rule.
+    """A permission that a policy grants. Only the name prefix has a default: an omitted field must not widen a rule.
 
-    Raises InvalidArgument with everything that is wrong with it.
+    Raises InvalidArgument with all of its problems.
 
     Attributes:
         verbs: any of VERBS, and of the names of GROUPS.
         type: ``group.version.Kind``, each part of which may be ``*``; ``*`` alone is every type.
-        partition: a partition, ``*`` for any and for none, or nothing for types that have none.
-        namespace: likewise.
-        name_prefix: how names must begin; nothing for every name.
+        partition: a partition, ``*`` for any or none, or empty for types without partitions.
+        namespace: a namespace, ``*`` for any or none, or empty for types without namespaces.
+        name_prefix: the beginning of the names; empty for every name.
     """
 
     verbs: Collection[str]
@@ -67,18 +68,18 @@ class Rule:
 
     def __post_init__(self) -> None:
         check_fields("rule", self, RULE_CHECKS)
-        # Frozen, and so that two rules that were given a list and a tuple of the same words are equal.
+        # The class is frozen. Tuples make two rules with a list and a tuple of the same words equal.
         object.__setattr__(self, "verbs", tuple(self.verbs))
         object.__setattr__(self, "allowed", frozenset(verb for word in self.verbs for verb in _MEANS[word]))
         object.__setattr__(self, "_type", TypeName(*_parts(self.type)))
 
     def concerns(self, type: TypeName) -> bool:
-        """Whether the rule is about this type, wherever and whatever the verb."""
+        """Return True if the rule applies to this type, in any tenancy and for any verb."""
         group, version, kind = self._type
         return group in (ANY, type.group) and version in (ANY, type.version) and kind in (ANY, type.kind)
 
     def covers(self, type: TypeName, partition: str, namespace: str, name: str) -> bool:
-        """Whether all of this is what the rule is about, whatever the verb."""
+        """Return True if the rule applies to the whole scope, for any verb."""
         return (
             self.concerns(type)
             and self.partition in (ANY, partition)
@@ -87,7 +88,7 @@ class Rule:
         )
 
     def meets(self, type: TypeName, partition: str, namespace: str, name_prefix: str) -> bool:
-        """Return True if the rule is about any part of this scope, whatever the verb."""
+        """Return True if the rule applies to any part of this scope, for any verb."""
         return (
             self.concerns(type)
             and (ANY in (self.partition, partition) or self.partition == partition)
@@ -98,9 +99,9 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """Rules under a name. It allows what any of them allows; nothing takes away what another allows.
+    """A named set of rules. It allows whatever any of them allows; no rule revokes what another one allows.
 
-    Raises InvalidArgument for a name that is not a valid one.
+    Raises InvalidArgument for an invalid name.
     """
 
     name: str
@@ -111,12 +112,12 @@ class Policy:
         object.__setattr__(self, "rules", tuple(self.rules))
 
     def allows(self, verb: Verb, type: TypeName, partition: str, namespace: str, name: str) -> bool:
-        """Whether one of the rules allows it. See ``Rights.allows``."""
+        """Return True if one of the rules allows it. See ``Rights.allows``."""
         return Rights((self,)).allows(verb, type, partition, namespace, name)
 
 
 class Rights:
-    """What some policies allow together, arranged to be asked for every event of a stream."""
+    """The combined rules of some policies, arranged for fast checks: a stream makes one for every event."""
 
     __slots__ = ("_rules", "policies")
 
@@ -126,14 +127,14 @@ class Rights:
         self._rules = {verb: tuple(rule for rule in rules if verb in rule.allowed) for verb in VERBS}
 
     def allows(self, verb: Verb, type: TypeName, partition: str, namespace: str, name: str) -> bool:
-        """Whether a rule allows the verb on this resource, or on all of this scope.
+        """Return True if a rule allows the verb on this resource, or on all of this scope.
 
         Args:
-            verb: a verb, not a group; a word that is no verb is allowed to nobody.
-            type: the type asked for.
-            partition: as resources of the type have it: empty where they have none. A scope may have ``*``.
-            namespace: likewise.
-            name: of the resource; for a scope the prefix asked for, empty for every name.
+            verb: a verb, not a group. Unknown verbs are denied.
+            type: the type.
+            partition: the partition; empty for types without partitions. A scope may have ``*``.
+            namespace: the namespace; empty for types without namespaces. A scope may have ``*``.
+            name: the name of the resource; for a scope its name prefix, or empty for every name.
         """
         return any(rule.covers(type, partition, namespace, name) for rule in self._rules.get(verb, ()))
 
@@ -142,12 +143,12 @@ class Rights:
         return any(rule.meets(type, partition, namespace, name_prefix) for rule in self._rules.get(verb, ()))
 
     def concern(self, type: TypeName) -> bool:
-        """Whether a rule allows anything at all to be done with the type, anywhere."""
+        """Return True if a rule allows any verb on the type, anywhere."""
         return any(rule.concerns(type) for policy in self.policies for rule in policy.rules)
 
 
 def check_fields(what: str, value: object, checks: Mapping[str, Check]) -> None:
-    """Raise InvalidArgument with everything that is wrong with the fields of a value."""
+    """Raise InvalidArgument with all problems of the fields of a value."""
     problems = [problem for name, check in checks.items() for problem in check(getattr(value, name))]
     if problems:
         raise InvalidArgument(f"{what}: {'; '.join(problems)}")
@@ -171,7 +172,7 @@ def _type_problems(type: object) -> Iterator[str]:
         return
     parts = _parts(type)
     if len(parts) != len(_STAND_INS):
-        yield f"type {type!r} is not of three parts: {right}"
+        yield f"type {type!r} must have three parts: {right}"
         return
     whole = (stand_in if part == ANY else part for part, stand_in in zip(parts, _STAND_INS, strict=True))
     if problem := type_problem(*whole):
@@ -191,12 +192,12 @@ def _unit_problems(unit: str) -> Check:
 
 
 def _prefix_problems(value: object) -> Iterator[str]:
-    # A mark that only leases have in their names says that one of them is meant.
+    # Characters that only names of leases contain show that a lease is meant.
     if isinstance(value, str) and _LEASE_MARKS.search(value) and _LEASE_PREFIX.match(value):
         return
     if not isinstance(value, str) or (value and not _PREFIX.match(value)):
         yield (
-            f"name_prefix {value!r} can't begin a name: use up to {MAX_PREFIX} lower-case letters, digits and hyphens, "
+            f"name_prefix {value!r} is invalid: use up to {MAX_PREFIX} lower-case letters, digits and hyphens, "
             "with a letter or digit first, and for a lease / and #, too; or '' for every name"
         )
 

@@ -1,9 +1,10 @@
-"""Tokens: what is kept of them, and how a presented one is found among them.
+"""Tokens: their stored form, and the look-up of a presented one.
 
-A token's text is ``hw_<accessor>_<secret>``. The accessor names it, in files and logs, and is no secret; the secret is
-256 random bits. What is kept is the SHA-256 of the whole text, so that a hash is good for its own accessor alone. A
-slow hash, or a salt, makes guessing dear where people choose passwords; 2^256 texts can't be gone through at any
-speed, and a slow hash would let everyone who can reach the server keep it busy.
+A token's text is ``hw_<accessor>_<secret>``. The accessor is its public name in files and logs. The secret is 256
+random bits. The stored form is the SHA-256 of the whole text, so a hash is valid only for its own accessor.
+
+The hash is fast and has no salt. Slow hashes and salts make it expensive to guess passwords that people choose, but
+2^256 texts cannot be enumerated at any speed. A slow hash would let everyone who can reach the server keep it busy.
 """
 
 from __future__ import annotations
@@ -26,26 +27,26 @@ SECRET_BYTES = 32
 _ACCESSOR = re.compile(rf"[0-9a-f]{{{2 * ACCESSOR_BYTES}}}\Z")
 _HASH = re.compile(r"sha256:[0-9a-f]{64}\Z")
 _TEXT_LENGTH = len(PREFIX) + 2 * ACCESSOR_BYTES + 2 * SECRET_BYTES + 2
-# Whatever looks like a token, cut short or misspelt as it may be.
+# Matches anything that looks like a token, even if truncated or misspelled.
 _SECRET_IN_TEXT = re.compile(rf"\b{PREFIX}_[^\s_]*_[^\s'\"]+", re.IGNORECASE)
 
 REFUSED = "the token is not valid here: it may be mistyped, expired or revoked"
-"""What the bearer of any token that doesn't hold is told. One sentence for all, as the reason is not theirs to know."""
+"""The message for the bearer of any invalid token. It is always the same, because the reason is not theirs to know."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Token:
-    """What is kept of a token: nothing from which its text could be had.
+    """The stored form of a token. Its text cannot be recovered from this.
 
-    Raises InvalidArgument with everything that is wrong with it.
+    Raises InvalidArgument with all of its problems.
 
     Attributes:
         accessor: its public name, the middle part of its text.
-        hash: what ``hash_of`` makes of its text.
+        hash: the result of ``hash_of`` for its text.
         policies: the names of the policies that its bearer has.
-        expires_at: seconds since the epoch from which on it is refused; None for never.
-        revoked: whether it is refused already. (A token that is left out is refused as well; this one stays listed.)
-        description: whose it is and what for.
+        expires_at: the time from which it is refused, in seconds since the epoch; None for never.
+        revoked: True if it is refused. (A token that is removed is refused as well; a revoked one stays listed.)
+        description: its owner and purpose.
     """
 
     accessor: str
@@ -61,16 +62,16 @@ class Token:
 
     @property
     def name(self) -> str:
-        """What operators know it by: its accessor and its description."""
+        """The name that operators see: its accessor and its description."""
         return f"{self.accessor} ({self.description})" if self.description else self.accessor
 
     def holds(self, now: float) -> bool:
-        """Whether its bearer is to be let in at this time (seconds since the epoch)."""
+        """Return True if the token is valid at this time (seconds since the epoch)."""
         return not self.revoked and (self.expires_at is None or now < self.expires_at)
 
 
 class TokenSet:
-    """Tokens by accessor. Raises InvalidArgument when two have the same."""
+    """Tokens by accessor. Raises InvalidArgument if two have the same accessor."""
 
     __slots__ = ("_by_accessor",)
 
@@ -78,7 +79,9 @@ class TokenSet:
         self._by_accessor: dict[str, Token] = {}
         for token in tokens:
             if self._by_accessor.setdefault(token.accessor, token) is not token:
-                raise InvalidArgument(f"tokens: two have the accessor {token.accessor!r}; make a new one for either")
+                raise InvalidArgument(
+                    f"tokens: duplicate accessor {token.accessor!r}; make a new token for one of them"
+                )
 
     def __len__(self) -> int:
         return len(self._by_accessor)
@@ -87,14 +90,14 @@ class TokenSet:
         return iter(self._by_accessor.values())
 
     def get(self, accessor: str) -> Token | None:
-        """The token of that name, whether or not it still holds."""
+        """Return the token with this accessor, whether or not it is still valid."""
         return self._by_accessor.get(accessor)
 
     def find(self, text: str, now: float) -> Token:
-        """The token whose text was presented, at a time in seconds since the epoch.
+        """Return the token whose text was presented, at a time in seconds since the epoch.
 
-        Every text costs one look-up, one hash and one comparison, and each of these takes as long whether the token
-        is unknown, wrong, expired, revoked or good. Raises PermissionDenied, always the same, for all but good ones.
+        Every text costs one look-up, one hash and one comparison. Each of these takes equally long whether the token is
+        unknown, wrong, expired, revoked or valid. Raises the same PermissionDenied for every text that is not valid.
         """
         presented = text if len(text) == _TEXT_LENGTH else ""
         token = self._by_accessor.get(accessor_of(presented), _NOBODY)
@@ -104,35 +107,35 @@ class TokenSet:
         return token
 
     def refusal(self, text: str) -> tuple[str | None, str]:
-        """Return the name of the token whose accessor was presented, if there is one, and why `find` refuses the text.
+        """Return the name of the token with the presented accessor, if it exists, and why `find` refuses the text.
 
-        For the operator; the bearer is told `REFUSED`.
+        This is for the operator. The bearer only gets `REFUSED`.
         """
         token = self._by_accessor.get(accessor_of(text))
         if token is None:
-            return None, "there is no such token"
+            return None, "token not found"
         if not hmac.compare_digest(hash_of(text), token.hash):
-            return token.name, "its text is wrong"
+            return token.name, "its secret is wrong"
         return token.name, "it is revoked" if token.revoked else "it has expired"
 
 
 def accessor_of(text: str) -> str:
-    """The middle part of a token's text; of another text, something that names no token."""
+    """Return the middle part of a token's text. For any other text, the result names no token."""
     return text[len(PREFIX) + 1 : len(PREFIX) + 1 + 2 * ACCESSOR_BYTES]
 
 
 def hash_of(text: str) -> str:
-    """What is kept of a token's text."""
-    # A text from the network may hold anything: lone surrogates have no UTF-8 of their own.
+    """Return the stored form of a token's text."""
+    # A text from the network may contain anything, such as lone surrogates, which UTF-8 cannot encode.
     return f"sha256:{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()}"
 
 
 def redacted(text: str) -> str:
-    """The text, without the tokens that someone has put where they don't belong. For messages, which are logged."""
+    """Return the text without any tokens in it. For messages, which are logged."""
     return _SECRET_IN_TEXT.sub(f"{PREFIX}_…", text)
 
 
-# None of these sentences has a hash in it, or what may be a token's text.
+# These messages never contain a hash or a possible text of a token.
 
 
 def _accessor_problems(value: object) -> Iterator[str]:
@@ -143,7 +146,7 @@ def _accessor_problems(value: object) -> Iterator[str]:
 def _hash_problems(value: object) -> Iterator[str]:
     if not isinstance(value, str) or not _HASH.match(value):
         is_text = isinstance(value, str) and redacted(value) != value
-        what = "is the token itself, which must be kept nowhere" if is_text else "is not one"
+        what = "is the token itself, which must never be stored" if is_text else "is invalid"
         yield f"hash {what}: it must be 'sha256:' and 64 hexadecimal digits in lower case"
 
 
@@ -171,7 +174,7 @@ def _description_problems(value: object) -> Iterator[str]:
     if not isinstance(value, str) or not value.isprintable():
         yield f"description {redacted(repr(value))} must be one line of printable text"
     elif redacted(value) != value:
-        yield "description has a token's text in it, which must be kept nowhere"
+        yield "description contains the text of a token, which must never be stored"
 
 
 TOKEN_CHECKS: dict[str, Check] = {
@@ -183,5 +186,5 @@ TOKEN_CHECKS: dict[str, Check] = {
     "description": _description_problems,
 }
 
-# Stands in for a token that isn't there: the work is the same, and no text has this hash.
+# Replaces a token that does not exist, so that the work is the same. No text has this hash.
 _NOBODY = Token(accessor="0" * 2 * ACCESSOR_BYTES, hash="sha256:" + "0" * 64, policies=(), revoked=True)

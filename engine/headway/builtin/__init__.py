@@ -1,7 +1,7 @@
-"""Controllers that every engine runs, written as any program's are: on the public face alone.
+"""Controllers that every engine runs, written only with the public API.
 
-Open `_reaper.py` first (what an owner leaves behind is deleted), then `_tenancy.py` (so is what is in a namespace) and
-`_remover.py` (what is marked for deletion is removed once no finalizer holds it).
+Start with `_reaper.py` (deletes what a deleted owner owned), then read `_tenancy.py` (deletes the content of a
+namespace or partition) and `_remover.py` (removes resources marked for deletion that have no finalizers left).
 """
 
 from headway.builtin._app import NAME as NAME

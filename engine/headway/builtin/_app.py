@@ -11,13 +11,13 @@ from headway.controller import App
 from headway.resource import ResourceType
 
 NAME = "headway"
-"""The app's name; no program's app can have it."""
+"""The app's name, which no app of a program may have."""
 
 
 def builtin_app(types: Iterable[ResourceType[Any]] = (), unregistered: Unregistered = nothing_unregistered) -> App:
-    """A new one: its controllers run beside those of the program, whose types are ``types``.
+    """Return a new app. Its controllers run alongside the program's controllers. ``types`` are the program's types.
 
-    ``unregistered`` counts what a tenancy holds besides.
+    ``unregistered`` counts the other resources in a tenancy.
     """
     app, types = App(NAME), list(types)
     add_reaper(app, types)

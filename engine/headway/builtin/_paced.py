@@ -1,4 +1,4 @@
-"""A channel whose streams are read at intervals, so that every commit of a store doesn't wake their readers."""
+"""A channel whose streams are read at intervals, so that not every commit of a store wakes their readers."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ Reply = TypeVar("Reply")
 
 
 class PacedChannel:
-    """Meets `Channel`. What happens within ``seconds`` of a stream's last item comes together after them.
+    """An implementation of `Channel`. Items within ``seconds`` of a stream's last item are read together later.
 
-    The engine's own controllers watch types in which mostly nothing happens. Without this each of them would be
-    woken by every write of anything, to hear that nothing happened.
+    The engine's own controllers watch types that rarely change. Without this, every write of any resource would wake
+    each of them just to learn that nothing relevant happened.
     """
 
     def __init__(self, inner: Channel, seconds: float) -> None:
@@ -28,19 +28,19 @@ class PacedChannel:
 
     @property
     def knows_outcomes(self) -> bool:
-        """See `Channel`."""
+        """True if the inner channel knows the outcome of every call."""
         return self._inner.knows_outcomes
 
     async def unary(
         self, path: str, request: object, reply_type: type[Reply], *, metadata: Metadata | None = None
     ) -> Reply:
-        """See `Channel`. At once."""
+        """Make a call without delay."""
         return await self._inner.unary(path, request, reply_type, metadata=metadata)
 
     def stream(
         self, path: str, request: object, *, metadata: Metadata | None = None
     ) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
-        """See `Channel`."""
+        """Open a stream that is read at intervals."""
         return _PacedStream(self._inner.stream(path, request, metadata=metadata), self._seconds)
 
 
@@ -49,7 +49,7 @@ class _PacedStream:
         self._opened = opened
         self._seconds = seconds
         self._items: AsyncIterator[Any]
-        # When the next item may be asked for: a stream that isn't read isn't woken.
+        # When the next item may be requested. A stream that is not being read is not woken.
         self._next_at = -float("inf")
 
     async def __aenter__(self) -> AsyncIterator[Any]:

@@ -1,8 +1,8 @@
-"""The reaper: deletes what a deleted owner owned, then the owner's tombstone.
+"""The reaper, which deletes the resources of a deleted owner, and then the owner's tombstone.
 
-A tombstone is stored by the very commit that removes an owner, and nothing can be created with an owner that isn't
-there. So what is listed once can only become less, whoever is interrupted and wherever: a run that begins finds the
-tombstones that are left, and goes on. What a child owned is found by the child's own tombstone.
+The commit that removes an owner also stores a tombstone, and nothing can be created with an owner that does not exist.
+The set of owned resources can therefore only shrink, whatever is interrupted. A new run finds the remaining tombstones
+and continues. Resources that a child owned are found through the child's own tombstone.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from headway.queue import Backoff
 from headway.resource import TOMBSTONE, Resource, ResourceType, Tombstone, resource_id
 
 LOOK_AGAIN = 5.0
-"""Seconds between two looks while finalizers hold what is left, or its type is not registered."""
+"""The delay, in seconds, before another attempt while finalizers hold resources, or their type is not registered."""
 
 
 def add_reaper(app: App, types: Iterable[ResourceType[Any]] = ()) -> None:
-    """Declare the controller. ``types`` are all that the engine knows."""
+    """Declare the controller. ``types`` are all types that the engine knows."""
     remover = Remover(types)
 
     async def reap(rt: Runtime, request: Request) -> RequeueAfter | None:
@@ -38,7 +38,7 @@ def add_reaper(app: App, types: Iterable[ResourceType[Any]] = ()) -> None:
 
 
 async def _reap(rt: Runtime, tombstone: Resource[Tombstone]) -> RequeueAfter | None:
-    """Delete what the owner owned, as far as it can be deleted; when nothing is left, the tombstone."""
+    """Delete what the owner owned, as far as possible. If nothing is left, delete the tombstone."""
     owner = resource_id(tombstone.data.owner)
     await sweep(rt.client, await rt.client.list_by_owner(owner))
     if await rt.client.list_by_owner(owner):
@@ -46,6 +46,6 @@ async def _reap(rt: Runtime, tombstone: Resource[Tombstone]) -> RequeueAfter | N
     try:
         await rt.client.delete(tombstone)
     except FailedPrecondition:
-        # Something is left that this program has no type for. Another one, or the next start, may have.
+        # Resources of a type that this program does not know are left. Another program, or a later start, may know it.
         return requeue_after(LOOK_AGAIN)
     return None

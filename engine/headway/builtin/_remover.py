@@ -1,7 +1,7 @@
-"""The remover: the reaper's part for owners that are still there, marked for deletion and held by no finalizer.
+"""The remover, a part of the reaper for owners that still exist, marked for deletion and without finalizers.
 
-The write that takes the last finalizer stores a tombstone that awaits the removal in the same commit. So nothing is
-missed, whoever wrote it and whatever ends in between, and nothing is held here but what is still to be done.
+The write that removes the last finalizer also stores, in the same commit, a tombstone that awaits the removal. Nothing
+is missed, whatever writer it was and whatever is interrupted, and only pending removals are stored.
 """
 
 from __future__ import annotations
@@ -16,31 +16,31 @@ from headway.errors import Conflict, FailedPrecondition, InvalidArgument
 from headway.resource import Kind, Resource, ResourceId, ResourceType, Tombstone, resource_id
 
 GRACE = 1.0
-"""Seconds that the owner of the last finalizer has to delete the resource itself, as clients made for Consul do."""
+"""The time, in seconds, in which the owner of the last finalizer may delete the resource, as Consul's clients do."""
 
 LOOK_AGAIN = 0.2
-"""Seconds until the next attempt where another write came in between."""
+"""The delay, in seconds, before the next attempt after a concurrent write."""
 
 LOOK_AGAIN_RARELY = 5.0
-"""Seconds between two looks at what can't be removed now: its type is not registered, or it stands for others."""
+"""The delay, in seconds, before another attempt if a resource's type is unregistered or others depend on it."""
 
 
 class Remover:
-    """Removes what tombstones say. ``types`` are all that the engine knows."""
+    """The remover of resources that have a pending tombstone. ``types`` are all types that the engine knows."""
 
     def __init__(self, types: Iterable[ResourceType[Any]]) -> None:
         self._versions: dict[Kind, list[ResourceType[Any]]] = {}
         for type in types:
             self._versions.setdefault(type.kind, []).append(type)
-        # When each may be removed, by Trio's clock. A process that starts waits anew.
+        # When each may be removed, on Trio's clock. After a restart, the process waits again.
         self._due: dict[str, float] = {}
 
     def forget(self, name: str) -> None:
-        """A tombstone has gone."""
+        """Forget a tombstone that no longer exists."""
         self._due.pop(name, None)
 
     async def remove(self, rt: Runtime, pending: Resource[Tombstone]) -> RequeueAfter | None:
-        """Remove the resource that a tombstone stands for, once its time has come, by uid and version."""
+        """Remove a tombstone's resource, by uid and version, once it is due."""
         now = trio.current_time()
         due = self._due.setdefault(pending.name, now + GRACE)
         if due > now:
@@ -53,7 +53,7 @@ class Remover:
             if resource is None or not resource.is_deleting or resource.finalizers:
                 await rt.client.delete(pending)
             else:
-                # The pending tombstone goes by the same commit.
+                # The same commit removes the pending tombstone.
                 await rt.client.delete(resource, version=resource.version)
         except Conflict:
             return requeue_after(LOOK_AGAIN)
@@ -62,10 +62,10 @@ class Remover:
         return None
 
     async def _read(self, rt: Runtime, id: ResourceId) -> Resource[Any] | None:
-        """Return a resource in any version of its kind. Raises InvalidArgument if this program knows none that fits.
+        """Return a resource in any version of its kind. Raises InvalidArgument if no declared version is suitable.
 
-        Since the tombstone was stored, the resource may have become another version, and its former one is perhaps no
-        longer declared.
+        Since the tombstone was stored, the resource may have been stored in another version, and the program may no
+        longer declare its earlier version.
         """
         versions = self._versions.get(id.type.unversioned, [])
         for type in sorted(versions, key=lambda each: each.name != id.type):
@@ -74,6 +74,6 @@ class Remover:
                     type, type.id(id.name, partition=id.partition, namespace=id.namespace, uid=id.uid)
                 )
             except InvalidArgument:
-                # It is stored as a version that no converter connects with this one.
+                # It is stored in a version that no converter connects with this one.
                 continue
         raise InvalidArgument(f"no version of {id.type} that this program declares can be read")

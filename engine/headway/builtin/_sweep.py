@@ -1,4 +1,4 @@
-"""Delete many resources; one that can't be deleted doesn't keep the others."""
+"""The deletion of many resources. A failure for one does not stop the others."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from headway.resource import Resource
 
 
 async def sweep(client: Client, resources: Iterable[Resource[Any]]) -> None:
-    """Delete each, by its uid: what has changed in it since doesn't matter. Those with finalizers are marked.
+    """Delete each resource by its uid, whether or not it has changed. Those with finalizers are marked for deletion.
 
-    Raises Unavailable in the end, naming the first, when some could not be deleted; Fenced at once.
+    If some could not be deleted, raise Unavailable at the end, naming the first. Raise Fenced at once.
     """
     failed: list[tuple[Resource[Any], HeadwayError]] = []
     for resource in resources:
@@ -27,4 +27,4 @@ async def sweep(client: Client, resources: Iterable[Resource[Any]]) -> None:
             failed.append((resource, error))
     if failed:
         resource, first = failed[0]
-        raise Unavailable(f"{len(failed)} could not be deleted, the first {resource.id}: {first}") from first
+        raise Unavailable(f"{len(failed)} resources could not be deleted, the first {resource.id}: {first}") from first

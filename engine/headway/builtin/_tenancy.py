@@ -1,7 +1,7 @@
-"""Partitions and namespaces that are deleted: what is in them goes first, and how far that is stands in their status.
+"""The deletion of partitions and namespaces: their content is deleted first, with its progress in their status.
 
-Nothing can be created in a unit once it is marked: the store asks that in the creation's own commit. So what is left
-in it can only become less, and when nothing is, nothing will be.
+Nothing can be created in a unit that is marked for deletion, because the creation's own commit checks that. The content
+can therefore only shrink, and an empty unit stays empty.
 """
 
 from __future__ import annotations
@@ -26,27 +26,27 @@ from headway.resource import (
 )
 
 EMPTIED = "Emptied"
-"""The condition, under the status key that is called as the finalizer is."""
+"""The condition's type. Its status key has the name of the finalizer."""
 
 LOOK_AGAIN = 1.0
-"""Seconds between two looks at what is held by finalizers."""
+"""The delay, in seconds, before another attempt while finalizers hold resources."""
 
 LOOK_AGAIN_RARELY = 30.0
-"""Seconds between two looks at what only another program, or somebody's hand, can let go of."""
+"""The delay, in seconds, before another attempt if only another program or an operator can remove the rest."""
 
 _Reconciler = Callable[[Runtime, Request], Awaitable[RequeueAfter | None]]
 
 Unregistered = Callable[[str, str], Awaitable[Counter[str]]]
-"""How many resources of each type that nobody here knows are in a (partition, namespace)."""
+"""A function that counts the resources of each unregistered type in a (partition, namespace)."""
 
 
-async def nothing_unregistered(partition: str, namespace: str) -> Counter[str]:  # noqa: ARG001 - an `Unregistered`
-    """There are none."""
+async def nothing_unregistered(partition: str, namespace: str) -> Counter[str]:  # noqa: ARG001  # an `Unregistered`
+    """Return an empty count."""
     return Counter()
 
 
 def add_tenancy(app: App, types: Iterable[ResourceType[Any]], unregistered: Unregistered) -> None:
-    """Declare the controllers. ``types``: all that the engine knows; ``unregistered`` counts what it doesn't."""
+    """Declare the controllers. ``types`` are all types that the engine knows; ``unregistered`` counts the others."""
     known = list(types)
     namespaced = [type for type in known if type.scope is Scope.NAMESPACE]
     partitioned = [type for type in known if type.scope is Scope.PARTITION]
@@ -66,7 +66,7 @@ def add_tenancy(app: App, types: Iterable[ResourceType[Any]], unregistered: Unre
     def emptied_partitions(type: ResourceType[Any]) -> _Reconciler:
         async def partitions(rt: Runtime, request: Request) -> RequeueAfter | None:
             async def tenants() -> list[Resource[Any]]:
-                # Its namespaces are among them, and each of those is emptied as its own deletion goes on.
+                # This includes its namespaces. Their own deletion empties them.
                 found = await _listed(rt, partitioned, request.id.name, "*")
                 return found + await _listed(rt, namespaced, request.id.name, DEFAULT_UNIT)
 
@@ -79,7 +79,7 @@ def add_tenancy(app: App, types: Iterable[ResourceType[Any]], unregistered: Unre
 
     backoff = Backoff(0.05, 30.0)
     for unit, emptied in ((NAMESPACE, emptied_namespaces), (PARTITION, emptied_partitions)):
-        # A version that a program declares besides has resources that no watch of another version tells of.
+        # If a program declares another version, a watch of the built-in version does not deliver its resources.
         for type in [unit, *(each for each in known if each.kind == unit.kind and each.name != unit.name)]:
             if type.name not in app.registry:
                 app.registry.register(type)

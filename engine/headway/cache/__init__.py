@@ -1,6 +1,7 @@
-"""What is believed: the gate, the shared store of each type, indexes, and the read face.
+"""The caches: the store of each type, its informer, indexes, and reads.
 
-Nothing here decides what to do about a change. Open `_type_store.py` first (the rules), then `_shared.py`.
+This package does not decide what to do about a change. Start with `_type_store.py` (the rules), then read
+`_informer.py`.
 """
 
 from headway.cache._cache import Cache as Cache

@@ -1,4 +1,4 @@
-"""A run's cache: opened when the run is primed, closed at its end."""
+"""The cache of a run, which opens when the run is primed and closes when it ends."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from headway.resource import TypeName
 
 
 class Cache(CacheReader):
-    """What a reconciler reads: `CacheReader`, and views of several types at one revision.
+    """The cache that a reconciler reads: a `CacheReader` that also has views of several types at one revision.
 
-    Reads see every change that triggered the reconcile, of every type of the controller, and every write that the
-    controller has had acknowledged; they never go back (C2, C4, C5).
+    A read sees every change that triggered the reconcile, for every type of the controller, and every write that the
+    controller has had acknowledged. Reads never return an older state than before (C2, C4, C5).
     """
 
     def __init__(
@@ -42,49 +42,49 @@ class Cache(CacheReader):
         self._subscriptions: Mapping[TypeName, Subscription] = {}
         self._views: set[View] = set()
         self._not_yet = "is not primed yet"
-        # Whether it will be primed if one waits; an initialiser would wait for itself.
+        # True if it will be primed without the waiting task. An initialiser would wait for itself.
         self._waitable = False
-        # Holds those who wait for the cache to be primed, or for a view's types to have reached its revision.
+        # The tasks that wait until the cache is primed, or until the types of a view have reached its revision.
         self._moved = trio.lowlevel.ParkingLot()
 
-    # --- for the run ---
+    # --- called by the run ---
 
     def begin_priming(self) -> None:
-        """The initialiser is done: who waits from now on waits for what is on its way."""
+        """Note that the initialiser has ended, so that waiting for the cache makes sense."""
         self._waitable = True
 
     def open(self, subscriptions: Mapping[TypeName, Subscription]) -> None:
-        """The run is primed: let reads through."""
+        """Open the cache to reads, because the run is primed."""
         self._subscriptions = subscriptions
         self._waitable = True
         self._moved.unpark_all()
 
     def close(self) -> None:
-        """The run has ended: reads raise NotPrimed from now on."""
+        """Close the cache, because the run has ended. Later reads raise NotPrimed."""
         self._subscriptions = {}
         self._waitable = False
-        self._not_yet = "is not there any more: its run has ended"
+        self._not_yet = "is closed: its run has ended"
         for view in self._views:
             view.close()
-        # Who waits is woken to be told so.
+        # Wake all waiters so that they raise NotPrimed.
         self._moved.unpark_all()
 
     @property
     def newest(self) -> int:
-        """No state that can be read is above this revision; 0 before the cache is primed."""
+        """The highest revision of any state that can be read; 0 before the cache is primed."""
         return max((each.gate.newest for each in self._subscriptions.values()), default=0)
 
-    # --- for its readers ---
+    # --- called by readers ---
 
     @property
     def primed(self) -> bool:
-        """Whether it can be read: from the run's first reconcile, or source, to its end."""
+        """True if it can be read: from the run's first reconcile or source until its end."""
         return bool(self._subscriptions)
 
     async def wait_primed(self) -> None:
-        """Wait until it can be read.
+        """Wait until the cache can be read.
 
-        Raises NotPrimed when it won't be: in the initialiser, which runs before, and after the run's end.
+        Raises NotPrimed if it never will be: in the initialiser, which runs before priming, and after the run's end.
         """
         await trio.lowlevel.checkpoint()
         while not self.primed and self._waitable:
@@ -96,16 +96,16 @@ class Cache(CacheReader):
     async def view(self, *types: CachedType[Any]) -> AsyncIterator[View]:
         """``async with rt.cache.view(TEAM, ACCOUNT) as view:`` reads these types as they were at one revision.
 
-        Whatever arrives meanwhile, the view stays as it is, across waiting too. It is not behind what the cache showed
-        when it was asked for, the controller's own writes included; what is written later isn't in it. While it is
-        open, the old state of what changes is kept, so don't hold it for long.
+        The view does not change while it is open, even while the block waits. It is not older than anything that the
+        cache has shown before, including the controller's own writes. Later writes are not in it. An open view keeps
+        the old state of every resource that changes, so don't hold it for long.
 
-        Opening it waits until each of the types has reached the highest revision that is known of any of them: at
-        once, where all do; else as long as that takes to arrive. Raises InvalidArgument for no types, NotWatched,
-        NotPrimed, and StoreChanged or StoreRolledBack when the data becomes void meanwhile.
+        Opening a view waits until each of the types has reached the highest revision known for any of them, which may
+        already be the case. Raises InvalidArgument if no type is given; NotWatched; NotPrimed; and StoreChanged or
+        StoreRolledBack if the data becomes void in the meantime.
         """
         if not types:
-            raise InvalidArgument("a view is of some types: rt.cache.view(TEAM, ACCOUNT)")
+            raise InvalidArgument("a view needs at least one type: rt.cache.view(TEAM, ACCOUNT)")
         subscriptions = {type.name: self._subscription(type) for type in types}
         await trio.lowlevel.checkpoint()
         while True:
@@ -129,7 +129,7 @@ class Cache(CacheReader):
         self._moved.unpark_all()
 
     async def _reached(self, pins: Collection[Pin]) -> bool:
-        """Wait until all pins are reached (True) or one never will be (False)."""
+        """Wait until all pins are reached, and return True; return False if one never will be."""
         while True:
             for pin in pins:
                 if pin.failure is not None:
@@ -149,21 +149,21 @@ class Cache(CacheReader):
         try:
             subscription = self._subscriptions.get(type.name)
         except AttributeError:
-            # Asked for only now: every read comes by here.
-            raise InvalidArgument(f"a cache is read by a type, as app.type(...) returned it, not by {type!r}") from None
+            # Checked only here, because every read passes this point.
+            raise InvalidArgument(f"a cache is read by a type, as app.type(...) returned it, not {type!r}") from None
         declared = self._declared.get(type.name)
         if declared is not type:
             if declared is None:
                 raise NotWatched(
                     f"controller {self._controller} neither manages nor watches {type.name}: add it to `watches`, "
-                    "or read it by the client"
+                    "or read it with the client"
                 )
             if isinstance(declared, Projection) or isinstance(type, Projection):
-                raise NotWatched(f"controller {self._controller} has {declared!r} of it, not {type!r}: read that")
+                raise NotWatched(f"controller {self._controller} caches {declared!r}, not {type!r}: read that")
         if subscription is None:
             raise NotPrimed(self._why_not())
         return subscription
 
     def _why_not(self) -> str:
-        hint = "" if self._waitable else "; an initialiser runs before it, and reads by rt.client"
+        hint = "" if self._waitable else "; an initialiser runs before it is primed, and reads with rt.client"
         return f"the cache of {self._controller} {self._not_yet}{hint}"

@@ -1,4 +1,4 @@
-"""What a cache can hold: a type as it is stored, or a projection of one. Pure."""
+"""The types that a cache can hold: a stored type or a projection of one. No I/O."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ R_co = TypeVar("R_co", covariant=True)
 
 
 class CachedType(Protocol[R_co]):
-    """What reads, indexes and ``watches=`` take: a `ResourceType`, which is read as `Resource`, or a `Projection`."""
+    """The interface of types that can be read, indexed and watched: a `ResourceType` or a `Projection`."""
 
     @property
     def name(self) -> TypeName:
@@ -19,22 +19,22 @@ class CachedType(Protocol[R_co]):
 
     @property
     def kind(self) -> Kind:
-        """Its name without the version."""
+        """The name without the version."""
         ...
 
     @property
     def scope(self) -> Scope:
-        """Which tenancy units it has."""
+        """The tenancy units that the type has."""
         ...
 
     def id(self, name: str, *, partition: str = "", namespace: str = "", uid: str = "") -> ResourceId:
-        """The id of a resource of this type."""
+        """Return the id of a resource of this type."""
         ...
 
     def tenancy_problem(self, partition: str, namespace: str) -> str | None:
-        """What is wrong with tenancy units for the scope, or None."""
+        """Return the problem of tenancy units for the scope, or None."""
         ...
 
     def view(self, message: pb.Resource) -> R_co:
-        """A message that a cache holds, as user code sees it."""
+        """Return a cached message in the form that user code sees."""
         ...

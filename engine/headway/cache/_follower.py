@@ -1,4 +1,4 @@
-"""Keep one stream of a type going: open, resume, reconnect, and leave a server that lags."""
+"""The stream of one type: open it, resume it, reconnect, and leave a server that lags."""
 
 from __future__ import annotations
 
@@ -22,32 +22,34 @@ from headway.rpc import Channel, Lagging
 WATCH_LIST = "/headway.resource.v1.ResourceService/WatchList"
 _FIRST_WAIT, _LONGEST_WAIT = 0.05, 5.0
 _BOOKMARK_INTERVAL_MS = 50
-"""A change waits until the controller's other types are told as far (C4), so this is what a reconcile may come later
-under a stream of changes. The first bookmark after a quiet time isn't held back.
+"""The interval of bookmarks, in milliseconds.
+
+A change waits until the controller's other types have reached its revision (C4), so under a stream of changes this may
+delay a reconcile. The first bookmark after a quiet time is not delayed.
 """
 
 
 class Sink(Protocol):
-    """Where a stream's items go, and where it must go on."""
+    """The receiver of a stream's items, which also decides where a stream resumes."""
 
     @property
     def store_id(self) -> str:
-        """The store that the held data is of; empty: none yet."""
+        """The store that the data belongs to; empty before the first data."""
         ...
 
     @property
     def resume_after(self) -> Position | None:
-        """Where the next stream should go on; None: it must begin with a snapshot."""
+        """The position after which the next stream should resume; None if it must begin with a snapshot."""
         ...
 
     @property
     def known(self) -> Position | None:
-        """The newest position that what is held rests on, or None: a store that was never there went back."""
+        """The newest position that the data depends on, or None. A store that never had it was rolled back."""
         ...
 
     @property
     def distrusted(self) -> bool:
-        """Whether what has been told may be incomplete: only a snapshot that the sink applies mends it."""
+        """True if the received data may be incomplete. Only a snapshot that the sink applies solves that."""
         ...
 
     @property
@@ -56,11 +58,11 @@ class Sink(Protocol):
         ...
 
     def restart(self) -> None:
-        """A new stream has been opened: forget what a snapshot that never ended had brought."""
+        """Note that a new stream has been opened: forget the content of an unfinished snapshot."""
         ...
 
     def distrust(self) -> None:
-        """What has been told may be incomplete: don't resume, take a snapshot."""
+        """Note that the received data may be incomplete: don't resume, but take a snapshot."""
         ...
 
     def feed(self, item: StreamItem) -> None:
@@ -68,9 +70,9 @@ class Sink(Protocol):
         ...
 
     def interrupted(self, why: str, *, denied: bool = False) -> None:
-        """A stream has ended, and another one is opened; or (empty) one brings items again.
+        """Note that a stream has ended and another is opened, or (``why`` empty) that a new one has delivered an item.
 
-        ``denied``: the server has refused the stream, because the caller lacks a right.
+        ``denied`` is True if the server refused the stream because the caller lacks a right.
         """
         ...
 
@@ -81,11 +83,11 @@ def watch_request(
     bookmark_interval_ms: int = 0,
     known: Position | None = None,
 ) -> pb.WatchListRequest:
-    """The request for everything of a type.
+    """Return the request that watches everything of a type.
 
     Args:
-        bookmark_interval_ms: 0: a bookmark whenever there is one to tell.
-        known: a position which the store must have stood at.
+        bookmark_interval_ms: the minimum interval of bookmarks; 0 for no minimum.
+        known: a position that the store must have had.
     """
     return pb.WatchListRequest(
         type=type.name.message(),
@@ -101,17 +103,19 @@ def watch_request(
 
 
 class Follower:
-    """Feeds a sink from WatchList streams, one after the other, for ever.
+    """A task that feeds a sink from WatchList streams, one after the other, until canceled.
 
-    A stream that lags is left by `rpc.Lagging`, so that the channel opens the next one at another server.
+    It leaves a lagging stream with `rpc.Lagging`, so that the channel opens the next one at another server.
 
     Args:
-        channel: where the streams come from; each new stream may come from another server.
-        report: hears of streams that open, end and lag.
-        linearizable: reads the position at which the store really stands; raises Unavailable when it can't, and
-            StoreRolledBack when it has never stood at the one that it is given, if it is given any.
-        lag_limit: seconds that a stream may stand below the sink's frontier, or say nothing while the store goes on,
-            before it is closed.
+        channel: opens the streams, each of which may come from another server.
+        report: receives an event when a stream opens, ends or lags.
+        linearizable: reads the store's current position. It raises Unavailable if that fails, and StoreRolledBack if
+            the
+            store never had the position that it is given, if any.
+        lag_limit: the time, in seconds, after which a stream is closed if it stays below the sink's frontier, or is
+            silent
+            while the store advances.
     """
 
     def __init__(
@@ -131,36 +135,36 @@ class Follower:
         self._lag_limit = lag_limit
         self._failures = 0
         self._interrupted = False
-        # Whether the last stream was refused for want of a right.
+        # True if the last stream was refused because of a missing right.
         self._denied = False
         self._heard = 0
-        # Whether the server has refused to resume: the next stream begins with a snapshot.
+        # True if the server refused to resume, so that the next stream begins with a snapshot.
         self._refused = False
 
     async def run(self) -> None:
-        """Follow until cancelled. Raises StoreChanged or StoreRolledBack, after which the sink's data is void."""
+        """Follow until canceled. Raises StoreChanged or StoreRolledBack; the sink's data is then void."""
         while True:
             self._denied = False
             why = await self._one_stream()
             self._report(StreamEnded(self._type.name, why, self._failures))
             self._interrupted = True
             self._sink.interrupted(why, denied=self._denied)
-            # Full jitter, so that many followers of a server that has come back don't all come at once.
+            # Random delays keep many followers from reconnecting at once when a server has come back.
             ceiling = min(_FIRST_WAIT * 2.0 ** min(self._failures, 16), _LONGEST_WAIT)
             self._failures += 1
             await trio.sleep(random.uniform(ceiling / 2, ceiling))
 
     async def _one_stream(self) -> str:
-        """Open a stream and feed it to the sink until it ends; returns why it did."""
+        """Open a stream, feed it to the sink until it ends, and return the reason for its end."""
         sink = self._sink
         resume_after = None if self._refused else sink.resume_after
         self._refused = False
         machine = StreamMachine(sink.store_id, resume_after)
         sink.restart()
         try:
-            # In the process a bookmark costs next to nothing, and nobody has to wait for it.
+            # Within the process a bookmark costs almost nothing, so none is delayed.
             interval = 0 if self._channel.knows_outcomes else _BOOKMARK_INTERVAL_MS
-            # A snapshot, too, is taken only of a store that has all that is held in its history.
+            # Even a snapshot is accepted only from a store whose history contains everything that is cached.
             request = watch_request(self._type, resume_after, interval, sink.known)
             async with self._channel.stream(WATCH_LIST, request) as items:
                 self._report(StreamOpened(self._type.name, resume_after))
@@ -168,10 +172,10 @@ class Follower:
                     return await self._feed(machine, items, patience)
         except GRPCError as error:
             if error.status is Status.OUT_OF_RANGE:
-                # Nothing against what is held: the stream only can't go on from there.
+                # The cached data is still valid; the stream just cannot resume from there.
                 self._refused = True
             elif error.status is Status.DATA_LOSS:
-                # The position isn't one of that store's, which may be a copy from before it.
+                # That store never had this position. It may be a copy made earlier.
                 sink.distrust()
                 await self._check_not_gone_back(refused=True)
             self._denied = error.status in (Status.PERMISSION_DENIED, Status.UNAUTHENTICATED)
@@ -190,10 +194,10 @@ class Follower:
 
     @asynccontextmanager
     async def _patrolled(self, machine: StreamMachine) -> AsyncIterator[trio.CancelScope]:
-        """A scope that is cancelled when the stream has said nothing for long although the store has gone on.
+        """Provide a scope that is canceled if the stream is silent for too long although the store has advanced.
 
-        What the sink holds can't tell that of the first stream, nor of one that everything else lags with. In the
-        process no stream lags.
+        The sink's data cannot show this for the first stream, nor if all streams lag together. Within the process no
+        stream lags.
         """
         patience = trio.CancelScope()
         if self._channel.knows_outcomes:
@@ -204,7 +208,7 @@ class Follower:
             nursery.start_soon(self._patrol, machine, patience, name=f"patrolling the stream of {self._type.name}")
             try:
                 yield patience
-            except Exception as error:  # noqa: BLE001  # it goes on outwards as it is, not in the nursery's group
+            except Exception as error:  # noqa: BLE001  # raised again below, outside of the nursery's group
                 raised = error
             nursery.cancel_scope.cancel()
         if raised is not None:
@@ -225,11 +229,11 @@ class Follower:
                 patience.cancel()
 
     async def _feed(self, machine: StreamMachine, items: AsyncIterator[Any], patience: trio.CancelScope) -> str:
-        """Feed the sink until the stream ends or is of no more use; returns why. Raises Lagging."""
+        """Feed the sink until the stream ends or becomes useless, and return the reason. Raises Lagging."""
         sink = self._sink
         with patience:
             while True:
-                # A stream lags from the moment that it stands below what is known, until it has caught up.
+                # A stream lags from when it falls below the known revision until it has caught up.
                 if machine.told >= sink.frontier:
                     patience.deadline = math.inf
                 elif patience.deadline == math.inf:
@@ -247,32 +251,32 @@ class Follower:
                 if checked is not None:
                     sink.feed(checked)
                 if isinstance(item, SnapshotChunk):
-                    # A snapshot on its way isn't lag, however long it takes.
+                    # A snapshot in progress is not a lag, however long it takes.
                     patience.deadline = math.inf
                 elif machine.told >= sink.frontier and sink.distrusted:
-                    return "the stream began below the frontier, so its snapshot could mend nothing"
-        raise Lagging(f"the stream stood at revision {machine.told}, below what is known, for {self._lag_limit} s")
+                    return "the stream began below the frontier, so its snapshot could not repair the data"
+        raise Lagging(f"the stream stayed at revision {machine.told}, below the known one, for {self._lag_limit} s")
 
     async def _check_not_gone_back(self, *, refused: bool = False) -> None:
-        """Tell a server that lags from a store that has lost what it had acknowledged.
+        """Distinguish a server that lags from a store that has lost acknowledged data. Raise an error for the latter.
 
-        ``refused``: a server has answered that its store has never stood where it is known to have been. It may be a
-        copy, beside others; so the store itself is asked, which may have grown past that place.
+        ``refused`` is True if a server answered that its store never had the known position. That server may have a
+        copy of the store. The store itself is therefore asked as well, since it may have grown past that position.
         """
         sink = self._sink
         known = sink.known
         if known is None:
-            # Nothing was ever held that the store could have lost.
+            # Nothing was cached that the store could have lost.
             return
         try:
             with trio.move_on_after(self._lag_limit):
                 here = await self._linearizable(None)
                 if here.store_id != known.store_id:
-                    raise StoreChanged(f"the store is {here.store_id}, not {known.store_id} any more")
+                    raise StoreChanged(f"the store is now {here.store_id}, no longer {known.store_id}")
                 if here.revision < known.revision:
                     raise StoreRolledBack(
-                        f"store {here.store_id} stands at revision {here.revision}, "
-                        f"and has told changes up to {known.revision} before"
+                        f"store {here.store_id} is at revision {here.revision}, "
+                        f"but has delivered changes up to {known.revision} before"
                     )
                 if refused:
                     await self._linearizable(known)

@@ -1,12 +1,12 @@
-"""Indexes: which resources have a value, kept in step with the entries. Pure.
+"""Indexes, which find resources by a value and are updated together with the entries. No I/O.
 
 Rules:
-1. A table holds a key under exactly the values that its function gives for the entry that is held.
-2. A function that raises for a resource takes that resource out of this index alone: the entry and all other indexes
-   change, the key is listed in ``failed``, and a read says that it is incomplete.
-3. A resource whose payload bytes do not decode, and for which a function raises, has no values in that index. It is
-   not listed as failed: no function could do better, and one resource must not end every read.
-4. An index belongs to a run and is built anew with it; a definition holds no data.
+1. A table holds a key under exactly the values that its function returns for the current entry.
+2. If a function raises for a resource, that resource is left out of this index only. The entry and all other indexes
+   change. The key is listed in ``failed``, and reads of the index report that it is incomplete.
+3. If a function raises for a resource whose payload does not decode, the resource has no values in that index. It is
+   not listed as failed: no function could do better, and one such resource must not make every read fail.
+4. An index belongs to a run and is rebuilt with it; a definition holds no data.
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ IsUndecodable = Callable[[Key, pb.Resource], bool]
 _FORM = "headway.indexes.by(ACCOUNT, 'team', lambda account: account.data.team)"
 
 Path = str | tuple[str, ...]
-"""What has a beginning: a text, or a path of texts."""
+"""A value that has prefixes: a text, or a path as a tuple of texts."""
 
 
 class Index(Generic[R, V]):
-    """A named index on a type's resources, and the handle by which it is read. Made by `index` and its like.
+    """A named index on a type's resources, which is also the handle for reading it. Created by `by`, for example.
 
-    ``R`` is what a read of it gives, ``V`` is what it is asked for.
+    ``R`` is the type of a read's results, and ``V`` is the type of its values.
 
     Attributes:
-        type: whose resources it is on.
-        name: what it is called in errors and reports.
-        single: the function gives one value (or None: not in this index), not several.
-        raw: the function takes the stored message itself and must only read it.
-        normal: makes of a value that is asked for the one that the function gives; None: it is the same.
+        type: the type of the indexed resources.
+        name: the index's name in errors and reports.
+        single: True if the function returns one value (None leaves the resource out), False if several.
+        raw: True if the function receives the stored message itself, which it must only read.
+        normal: converts a value in a lookup to the form that the function returns; None if they are the same.
     """
 
     __slots__ = ("function", "name", "normal", "raw", "single", "type")
@@ -67,7 +67,7 @@ class Index(Generic[R, V]):
     ) -> None:
         given: tuple[object, object] = (type, name)
         if not isinstance(given[0], ResourceType | Projection):
-            raise DeclarationError(f"an index is on a type, not on {type!r}: {_FORM}")
+            raise DeclarationError(f"an index needs a type, not {type!r}: {_FORM}")
         if not (isinstance(given[1], str) and given[1]):
             raise DeclarationError(f"an index on {type.name} needs a name, not {name!r}: {_FORM}")
         self.type = type
@@ -81,7 +81,7 @@ class Index(Generic[R, V]):
         return f"<Index {self.name} on {self.type.name}>"
 
     def extract(self, isolation: Isolation | None = None) -> Callable[[pb.Resource], Any]:
-        """The function over held messages; with ``isolation`` it is checked at every call."""
+        """Return the function on stored messages. With ``isolation``, every call of it is checked."""
         function, view = self.function, self.type.view
         if isolation is not None:
             return lambda message: self._checked(isolation, message)
@@ -94,7 +94,7 @@ class Index(Generic[R, V]):
         given = message if self.raw else self.type.view(message)
 
         def call() -> Any:
-            # One that yields its values has to be done with them before it can be judged.
+            # A generator must be exhausted before its effects can be checked.
             return function(given) if self.single else list(function(given))
 
         return isolation.reading(f"the function of {self!r}", message, given, call)
@@ -104,20 +104,20 @@ class Index(Generic[R, V]):
 def by(type: CachedType[R], name: str, function: Callable[[R], V | None]) -> Index[R, V]:
     """``BY_TEAM = headway.indexes.by(ACCOUNT, "team", lambda account: account.data.team)``
 
-    An index with one value for each resource; None leaves the resource out. The function must depend on the resource
-    alone and must not change it. Raises DeclarationError.
+    Return an index with one value for each resource; None leaves the resource out. The function must depend only on the
+    resource and must not change it. Raises DeclarationError.
     """
     return checked_index(Index(type, name, function, single=True), function)
 
 
 @check_keywords
 def by_many(type: CachedType[R], name: str, function: Callable[[R], Iterable[V]]) -> Index[R, V]:
-    """An index with any number of values for each resource. Raises DeclarationError."""
+    """Return an index with any number of values for each resource. Raises DeclarationError."""
     return checked_index(Index(type, name, function, single=False), function)
 
 
 def checked_index(index: Index[R, V], function: object) -> Index[R, V]:
-    """Return the index. Raises DeclarationError when the program's function for it can't be used."""
+    """Return the index. Raises DeclarationError if its function cannot be used."""
     problem = plain_problem(function, 1, "a resource", may_yield=not index.single)
     if problem:
         raise DeclarationError(f"the function of index {index.name!r} on {index.type.name} {problem}: {_FORM}")
@@ -125,33 +125,33 @@ def checked_index(index: Index[R, V], function: object) -> Index[R, V]:
 
 
 class Table(Protocol):
-    """One index's content, as reads want it."""
+    """The content of one index, as reads use it."""
 
     @property
     def index(self) -> Index[Any, Any]:
-        """What it is the content of."""
+        """The index whose content this is."""
         ...
 
     @property
     def failed(self) -> Collection[Key]:
-        """The keys that are held but missing here, because the function raised."""
+        """The keys that are cached but missing here, because the function raised."""
         ...
 
     def keys(self, value: Hashable) -> Collection[Key]:
-        """The keys under a value, in no order."""
+        """Return the keys under a value, in no particular order."""
         ...
 
     def starting(self, prefix: Path) -> Iterator[tuple[Any, Collection[Key]]]:
-        """Every value of the prefix's class that begins with it, in order, with its keys."""
+        """Yield every value of the prefix's class that begins with it, in order, together with its keys."""
         ...
 
 
 class IndexTable:
-    """Meets `Table`: one index of one run.
+    """An implementation of `Table` for one index of one run.
 
     Attributes:
-        failed: the keys that are held but missing here, because the function raised.
-        is_undecodable: tells the resources that the function could only raise for (rule 3).
+        failed: the keys that are cached but missing here, because the function raised.
+        is_undecodable: returns True for resources whose payload does not decode (rule 3).
     """
 
     def __init__(
@@ -169,12 +169,12 @@ class IndexTable:
         self._extract = index.extract(isolation)
         self._on_failure = on_failure
         self._keys: dict[Hashable, set[Key]] = {}
-        # The texts, and the tuples of texts, among the values. Invariant: one that is there holds exactly those of
-        # `_keys`. It is made when a prefix is first asked for, so that an index that nobody asks so doesn't pay.
+        # The texts, and the tuples of texts, among the values, in order. Invariant: an existing list holds exactly
+        # those of `_keys`. A list is created at the first lookup of a prefix, so other indexes don't pay for it.
         self._ordered: dict[type, SortedList] = {}
 
     def build(self, entries: Mapping[Key, pb.Resource]) -> None:
-        """Index everything that is held, once."""
+        """Index all cached resources once."""
         if not self._single:
             for key, resource in entries.items():
                 self._add(key, resource)
@@ -196,7 +196,7 @@ class IndexTable:
                 self._fail(key, resource, error)
 
     def apply(self, applied: Iterable[Applied]) -> None:
-        """Follow what the gate has applied."""
+        """Apply changes that the gate has applied."""
         for key, old, new, _ in applied:
             if old is not None:
                 self._discard(key, old)
@@ -204,11 +204,11 @@ class IndexTable:
                 self._add(key, new)
 
     def keys(self, value: Hashable) -> Collection[Key]:
-        """See `Table`."""
+        """Return the keys under a value, in no particular order."""
         return self._keys.get(value, ())
 
     def starting(self, prefix: Path) -> Iterator[tuple[Any, Collection[Key]]]:
-        """See `Table`. The first call of all sorts the values; from then on they are kept in order."""
+        """Yield the values with this prefix. The first call ever sorts the values; later they are kept in order."""
         wanted = str if isinstance(prefix, str) else tuple
         ordered = self._ordered.get(wanted)
         if ordered is None:
@@ -219,7 +219,7 @@ class IndexTable:
             yield value, self._keys[value]
 
     def values(self) -> Iterable[Hashable]:
-        """Every value that some resource has."""
+        """Return every value that a resource has."""
         return self._keys.keys()
 
     def _values(self, resource: pb.Resource) -> Iterable[Hashable]:
@@ -247,8 +247,8 @@ class IndexTable:
                     held.add(key)
         except KeyboardInterrupt:
             raise
-        except BaseException as error:  # noqa: BLE001  # likewise
-            # Nothing was added before it raised: `_values` is whole, and each value of it can be a key.
+        except BaseException as error:  # noqa: BLE001  # see above
+            # Nothing was added before it raised: `_values` is complete, and each of its values is hashable.
             self._fail(key, resource, error)
 
     def _discard(self, key: Key, resource: pb.Resource) -> None:
@@ -264,8 +264,8 @@ class IndexTable:
                     self._drop(value)
         except KeyboardInterrupt:
             raise
-        except BaseException:  # noqa: BLE001  # likewise
-            # The function gives another answer than it gave before, which it must not: look everywhere.
+        except BaseException:  # noqa: BLE001  # see above
+            # The function returned a different result than before, which it must not do. Search every value.
             self._sweep(key)
 
     def _drop(self, value: Hashable) -> None:
@@ -288,13 +288,13 @@ class IndexTable:
 
 
 def _check_value(value: object) -> None:
-    """Raise for a coroutine or a generator: it could be a key, and nobody would ever ask for it."""
+    """Raise TypeError for a coroutine or a generator. It is hashable, but no lookup would ever find it."""
     if type(value) in _NO_ANSWERS:
         raise TypeError(answer_problem(value))
 
 
 def _path_class(value: object) -> type:
-    """`str`, `tuple` for one of texts alone, and `object` for what has no order that it would share with others."""
+    """Return `str`, `tuple` for a tuple of texts, and `object` for a value without a common order."""
     if isinstance(value, str):
         return str
     return tuple if isinstance(value, tuple) and all(isinstance(each, str) for each in value) else object

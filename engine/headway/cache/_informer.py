@@ -1,8 +1,8 @@
-"""One type's stream and store in this process, and the runs that subscribe to it.
+"""The informer of a type: its stream and store in this process, shared by the runs that subscribe to it.
 
-A run first waits until the store is primed up to the run's starting revision, then subscribes: at that instant, with
-no checkpoint in it, its indexes are built over what is held and its feed begins. From then on every change goes
-into its indexes in the same step in which it goes into the store, and into its feed.
+A run first waits until the store is primed up to the run's starting revision, then it subscribes. In that step, without
+a checkpoint, its indexes are built from the current entries and its feed begins. From then on, every change enters the
+run's indexes in the same step in which it enters the store, and it enters the run's feed.
 """
 
 from __future__ import annotations
@@ -37,12 +37,13 @@ from headway.resource import (
 
 
 class Informer:
-    """Meets `watch.Sink`: the store of one type, fed by its follower, shared by all runs of the process.
+    """The store of one type, fed by its follower and shared by all runs of the process. It implements `_follower.Sink`.
 
     Attributes:
-        gate: what is held. Another object after the store has been replaced by another one.
-        heard: how many items its streams have brought so far.
-        cut_off: why there is no stream, and since when by Trio's clock; None: there is one, or will be the first.
+        gate: the cached data. It is a different object after the store has been replaced by another one.
+        heard: the number of items received from its streams so far.
+        cut_off: the reason for the lack of a stream, and since when on Trio's clock; None with a stream, or before the
+            first.
     """
 
     def __init__(self, type: CachedType[Any], report: Report, isolation: Isolation | None = None) -> None:
@@ -58,30 +59,30 @@ class Informer:
         self._subscriptions: list[Subscription] = []
         self._distrusted = False
         self._failure: HeadwayError | None = None
-        # Why the server has refused the last stream for want of a right; empty: it has not.
+        # The server's reason for denying the last stream because of a missing right; empty if it did not.
         self._denied = ""
         self._progress = trio.lowlevel.ParkingLot()
 
-    # --- as the follower's sink ---
+    # --- the follower's sink ---
 
     @property
     def store_id(self) -> str:
-        """See `watch.Sink`."""
+        """The store that the data belongs to; empty before the first data."""
         return self.gate.store_id
 
     @property
     def frontier(self) -> int:
-        """See `watch.Sink`."""
+        """The revision up to which the data is complete."""
         return self.gate.frontier
 
     @property
     def distrusted(self) -> bool:
-        """See `watch.Sink`."""
+        """True if the received data may be incomplete."""
         return self._distrusted
 
     @property
     def resume_after(self) -> Position | None:
-        """See `watch.Sink`."""
+        """The position after which the next stream should resume; None if it must begin with a snapshot."""
         gate = self.gate
         if not gate.primed or self._distrusted:
             return None
@@ -89,19 +90,19 @@ class Informer:
 
     @property
     def known(self) -> Position | None:
-        """See `watch.Sink`."""
+        """The newest position that the data depends on, or None."""
         return self.gate.known
 
     def restart(self) -> None:
-        """See `watch.Sink`."""
+        """Forget the content of an unfinished snapshot."""
         self.gate.restart()
 
     def distrust(self) -> None:
-        """See `watch.Sink`."""
+        """Note that the received data may be incomplete."""
         self._distrusted = True
 
     def feed(self, item: StreamItem) -> None:
-        """See `watch.Sink`."""
+        """Apply an item, and pass its changes to the subscriptions."""
         self.heard += 1
         gate = self.gate
         if self._projection is not None:
@@ -116,12 +117,12 @@ class Informer:
         if gate.disproved:
             gate.disproved = False
             self._distrusted = True
-            why = f"what is at or below {gate.frontier} came, and is newer than what is held"
+            why = f"a change at or below {gate.frontier} arrived that is newer than the cached entry"
             self._report(BookmarkRefused(self.type.name, why))
         self._tell(applied, isinstance(item, EndOfSnapshot) and item.position.revision >= before)
 
     def interrupted(self, why: str, *, denied: bool = False) -> None:
-        """See `watch.Sink`."""
+        """Note that a stream has ended, or (``why`` empty) that a new one has delivered an item."""
         self._denied = why if denied else ""
         if denied:
             self._progress.unpark_all()
@@ -131,15 +132,15 @@ class Informer:
             since = trio.current_time() if self.cut_off is None else self.cut_off[1]
             self.cut_off = why, since
 
-    # --- for the runs ---
+    # --- called by the runs ---
 
     @property
     def went_back(self) -> bool:
-        """Whether the data is void and nobody has accepted the store as it is now."""
+        """True if the store was rolled back and has not been accepted in its current state."""
         return self._failure is not None
 
     def check(self) -> None:
-        """Raise StoreRolledBack if the store went back, PermissionDenied if the server has refused the last stream."""
+        """Raise StoreRolledBack if the store was rolled back, and PermissionDenied if the last stream was denied."""
         if self._failure is not None:
             raise self._failure
         if self._denied:
@@ -147,21 +148,21 @@ class Informer:
 
     @property
     def refused(self) -> int:
-        """How many items of its streams were refused, because they were older than what is held."""
+        """The number of items that were refused because they were older than the cached data."""
         return self.gate.refused.changes + self.gate.refused.snapshots
 
     @property
     def resources(self) -> int:
-        """How many are held; while the first snapshot comes in, how many have come."""
+        """The number of resources in the cache; during the first snapshot, the number received."""
         return len(self.gate.entries) if self.gate.primed else self.gate.gathered
 
     @property
     def undecodable(self) -> list[Key]:
-        """The keys of the resources found to have payload bytes that do not decode, in order."""
+        """The keys of the resources whose payloads were found not to decode, in order."""
         return self._undecodable.held(self.gate.entries)
 
     def reply(self, key: Key, stored: pb.Resource | None, position: Position) -> None:
-        """Apply what a write was answered (C5), the whole resource. Raises StoreChanged when another store answered."""
+        """Apply the response to a write (C5), a whole resource. Raises StoreChanged if it is from another store."""
         if stored is not None:
             stored = self.held(stored)
         refused = self.gate.refused.replies
@@ -173,9 +174,9 @@ class Informer:
         self._tell(applied)
 
     async def wait_complete(self, revision: int) -> int:
-        """Wait until the store is primed and complete up to ``revision``; returns its frontier.
+        """Wait until the store is primed and complete up to ``revision``, and return its frontier.
 
-        Raises StoreChanged, StoreRolledBack or PermissionDenied when that can't be.
+        Raises StoreChanged, StoreRolledBack or PermissionDenied if that is impossible.
         """
         await trio.lowlevel.checkpoint()
         gate = self.gate
@@ -188,7 +189,7 @@ class Informer:
         return gate.frontier
 
     def subscribe(self, indexes: Sequence[Index[Any, Any]], on_failure: OnFailure) -> Subscription:
-        """Join: build the indexes over what is held now, and feed what comes after. No checkpoint in it."""
+        """Subscribe: build the indexes from the current entries, and feed all later changes. Contains no checkpoint."""
         is_undecodable = functools.partial(self._undecodable.is_so, self.gate)
         tables = {index.name: IndexTable(index, on_failure, self._isolation, is_undecodable) for index in indexes}
         for table in tables.values():
@@ -203,7 +204,7 @@ class Informer:
             self._subscriptions.remove(subscription)
 
     def void(self, error: HeadwayError, *, replaced: bool) -> None:
-        """The data is void; every run that subscribes must end. ``replaced``: begin anew with the other store."""
+        """Declare the data void, which ends every subscribed run. ``replaced``: begin anew with the other store."""
         if replaced:
             self.gate = TypeStore()
             self._undecodable = Undecodable(self.type, self.bounded)
@@ -219,7 +220,7 @@ class Informer:
         self._progress.unpark_all()
 
     def held(self, message: pb.Resource) -> pb.Resource:
-        """What is kept here of a stored message: all of it, or its projection."""
+        """Return the part of a stored message that is cached: all of it, or its projection."""
         projection = self._projection
         if projection is None:
             return message
@@ -249,7 +250,8 @@ class Informer:
         overtaken = self.gate.take_overtaken()
         self._undecodable.follow(applied)
         projection = self._projection
-        # What makes no difference to a projection is in the entries, where its version counts, and wakes nobody.
+        # A change that does not affect the projection updates the entry, because its version counts, but is not passed
+        # on.
         told = applied if projection is None else [each for each in applied if not _unchanged(projection, each)]
         for subscription in self._subscriptions:
             for pin in subscription.pins:

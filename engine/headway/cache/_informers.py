@@ -1,4 +1,4 @@
-"""The shared types of a process: each is opened by the first run that asks for it, and followed until the end."""
+"""The informers of a process. Each is opened by the first run that needs it, and followed until the end."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ _WENT_BACK_WAIT = 5.0
 
 
 class PositionDenied(PermissionDenied, Unavailable):
-    """The caller may not ask where the store stands. A stream goes on without knowing it."""
+    """The caller lacks the right to read the store's position. A stream continues without knowing it."""
 
 
 class Informers:
-    """Opens and holds shared types.
+    """The informers of a process.
 
     Args:
-        channel: where streams come from.
-        nursery: the engine's; every stream's task lives in it.
-        lag_limit: seconds that a stream may stand below what is known before another one is tried.
-        isolation: checks what functions do with what they are given to read; None: nothing does.
+        channel: opens the streams.
+        nursery: the engine's nursery, which runs the task of every stream.
+        lag_limit: the time, in seconds, that a stream may lag behind the known revision before it is replaced.
+        isolation: checks functions for mutated arguments; None disables the checks.
     """
 
     def __init__(
@@ -52,13 +52,13 @@ class Informers:
         self._report = report
         self._lag_limit = lag_limit
         self.isolation = isolation
-        # By type, and by projection of it; None: the whole.
+        # By type and by projection of it; None is the whole type.
         self._shared: dict[TypeName, dict[Projection[Any] | None, Informer]] = {}
-        # What the task of each is doing: following, or waiting because the store went back.
+        # The current scope of each informer's task: it follows, or waits because the store was rolled back.
         self._following: dict[Informer, trio.CancelScope] = {}
 
     def shared(self, type: CachedType[Any]) -> Informer:
-        """The store and stream of a type, or of a projection, opened now if nobody has before."""
+        """Return the informer of a type or projection, and open it if it does not exist."""
         of_type = self._shared.setdefault(type.name, {})
         projection = type if isinstance(type, Projection) else None
         shared = of_type.get(projection)
@@ -70,18 +70,18 @@ class Informers:
         return shared
 
     def known(self, type: CachedType[Any]) -> Collection[Informer]:
-        """The stores of a type that are open: that of the whole, and those of its projections."""
+        """Return the open informers of a type: that for the whole type, and those for its projections."""
         return self._shared.get(type.name, {}).values()
 
     @property
     def went_back(self) -> bool:
-        """True if the store was rolled back, and has not been accepted."""
+        """True if the store was rolled back and has not been accepted."""
         return any(shared.went_back for of_type in self._shared.values() for shared in of_type.values())
 
     def accept_store(self) -> bool:
-        """If the store went back: forget everything of it, of every type, and begin anew with what it has now.
+        """Discard the data of every type, and begin anew with the store's content, if the store was rolled back.
 
-        Returns whether it went back. Never blocks; the runs begin again when their supervisors let them.
+        Return True if it was rolled back. Never blocks; the supervisors restart the runs.
         """
         if not self.went_back:
             return False
@@ -92,7 +92,7 @@ class Informers:
     async def _follow(self, shared: Informer) -> None:
         while True:
             error = StoreChanged(
-                f"what was held of {shared.type.name} was given up: the store has been accepted as it is"
+                f"the cache of {shared.type.name} was discarded: the store has been accepted in its current state"
             )
             with trio.CancelScope() as self._following[shared]:
                 error = await self._follow_one_store(shared)
@@ -100,7 +100,7 @@ class Informers:
             shared.void(error, replaced=True)
 
     async def _follow_one_store(self, shared: Informer) -> StoreChanged:
-        """Returns when the store is another one."""
+        """Follow one store. Return an error when it is another store or has been accepted."""
         type, lag_limit = shared.type, self._lag_limit
         linearizable = partial(self.linearizable, type)
         follower = Follower(stored_type(type), self._channel, shared, self._report, linearizable, lag_limit)
@@ -111,23 +111,23 @@ class Informers:
         except StoreRolledBack as error:
             self._report(StreamEnded(type.name, str(error), 0))
             shared.void(error, replaced=False)
-        # Only an operator, or another id, can mend this: a store that grows past where it stood has another history.
-        # What is held stays as the evidence.
+        # Only an operator or another store id can solve this: a store that grows past its old revision has another
+        # history. The cached data is kept as evidence.
         while True:
             await trio.sleep(_WENT_BACK_WAIT)
             try:
                 with trio.move_on_after(lag_limit):
                     here = await self.linearizable(type)
                     if here.store_id != shared.store_id:
-                        return StoreChanged(f"the store is {here.store_id}, not {shared.store_id} any more")
+                        return StoreChanged(f"the store is now {here.store_id}, no longer {shared.store_id}")
             except Unavailable:
                 continue
 
     async def linearizable(self, type: CachedType[Any], known: Position | None = None) -> Position:
-        """Where the store really stands, by a read that every acknowledged commit is in.
+        """Return the store's current position, from a read that includes every acknowledged commit.
 
-        Raises StoreRolledBack when it has never stood at ``known``, Unavailable when it can't be asked, PositionDenied
-        when a right is missing.
+        Raises StoreRolledBack if the store never had the position ``known``, Unavailable if the read fails, and
+        PositionDenied if a right is missing.
         """
         nobody = pb.Id(
             type=type.name.message(),
@@ -141,13 +141,15 @@ class Informers:
             )
         except GRPCError as error:
             if known is not None and error.status is Status.DATA_LOSS:
-                raise StoreRolledBack(f"store {known.store_id} has lost what it had told: {error.message}") from error
+                raise StoreRolledBack(
+                    f"store {known.store_id} has lost data that it delivered: {error.message}"
+                ) from error
             if error.status is Status.PERMISSION_DENIED:
                 raise PositionDenied(
-                    f"{error.message}; a worker learns where the store stands by asking for what {nobody.name!r} owns"
+                    f"{error.message}; a worker reads the store's position by listing what {nobody.name!r} owns"
                 ) from error
             raise Unavailable(f"{error.status.name}: {error.message}") from error
         at = position(reply.position)
         if at is None:
-            raise Unavailable("the server's answer has no position: it is not a Headway server")
+            raise Unavailable("the server's response has no position: it is not a Headway server")
         return at

@@ -1,4 +1,4 @@
-"""The checking mode: who changes what it was given to read. Pure."""
+"""The check for functions that mutate an argument that they may only read. No I/O."""
 
 from __future__ import annotations
 
@@ -12,30 +12,32 @@ Answer = TypeVar("Answer")
 
 
 class Isolation:
-    """Compares what index functions, projections, predicates and mappers are given before and after (C9).
+    """A comparison of the arguments of a program's functions before and after each call (C9).
 
-    Who changes it has IsolationBroken for an error, at every call; the engine raises the first of them when it is
-    closed. Each call costs a copy and a comparison, so this is for tests.
+    Index functions, projections, predicates and mappers may only read their arguments.
+
+    A function that mutates its argument fails with IsolationBroken at every call, and the engine raises the first of
+    these errors when it closes. Each call costs a copy and a comparison, so this is for tests.
 
     Attributes:
-        broken: what has been found, in order.
+        broken: the errors found, in order.
     """
 
     def __init__(self) -> None:
         self.broken: list[IsolationBroken] = []
 
     def reading(self, who: str, message: pb.Resource, given: Any, call: Callable[[], Answer]) -> Answer:
-        """Call what ``who`` names, and compare.
+        """Call the function that ``who`` names, and compare.
 
         Args:
-            message: what the cache holds.
-            given: what the function has of it: the message itself, or a `Resource` or `Projected` of it.
+            message: the cached message.
+            given: the function's argument: the message itself, or a `Resource` or `Projected` of it.
         """
         before = copy_message(message)
         try:
             answer = call()
         except IsolationBroken:
-            # Whom it calls has done it, and is named.
+            # A function that this one called is at fault, and the error names it.
             raise
         except BaseException:
             self._compare(who, before, message, given)
@@ -45,9 +47,9 @@ class Isolation:
 
     def _compare(self, who: str, before: pb.Resource, message: pb.Resource, given: Any) -> None:
         if not equal(before, message):
-            self._found(f"{who} has changed what the cache holds", before)
+            self._found(f"{who} has changed cached data", before)
         if given is not message and _differs(given, before):
-            self._found(f"{who} has changed what it was given to read", before)
+            self._found(f"{who} has changed its argument", before)
 
     def _found(self, what: str, before: pb.Resource) -> None:
         broken = IsolationBroken(f"{what}: {before.id.name if before.id else ''!r} at version {before.version}")
@@ -56,7 +58,7 @@ class Isolation:
 
 
 def _differs(given: Any, before: pb.Resource) -> bool:
-    """Whether a view of a message says something else than the message did."""
+    """Return True if a view of a message differs from the original message."""
     fresh = given.type.view(before)
     if given.metadata != fresh.metadata or given.status.keys() != fresh.status.keys():
         return True
@@ -65,5 +67,5 @@ def _differs(given: Any, before: pb.Resource) -> bool:
     try:
         return not equal(given.data, fresh.data)
     except HeadwayError:
-        # There is no payload to be changed.
+        # Without a readable payload, none can have changed.
         return False

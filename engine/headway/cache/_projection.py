@@ -1,14 +1,13 @@
-"""Projections: of a big type, only what a controller needs is kept. Pure.
+"""Projections, which keep only the part of a large type that a controller needs. No I/O.
 
 Rules:
-1. What is held for a resource is its id, owner, version and generation, the metadata and statuses that were asked for
-   (and always what says whether it is being deleted), and the payload that the function makes. Nothing else of it is
-   kept.
-2. The version is that of the whole resource, whatever part of it has changed: so deletions by version stay right, and
-   what is held never goes back.
-3. A change that leaves all the rest as it was is told to nobody but the entry itself.
-4. A resource for which the function raises is held without a payload, so that it is known to be there; looking at its
-   payload raises, and every change of it is told.
+1. The cache keeps a resource's id, owner, version and generation, the selected metadata and statuses (and always the
+   deletion mark and finalizers), and the payload that the function returns. It keeps nothing else.
+2. The version belongs to the whole resource, whichever part of it has changed. Deletions by version therefore stay
+   correct, and the cached version never decreases.
+3. A change that does not affect the kept part only updates the entry and is not passed on.
+4. If the function raises for a resource, it is cached without a payload, so that its existence is known. Reading its
+   payload raises, and each of its changes is passed on.
 """
 
 from __future__ import annotations
@@ -45,20 +44,20 @@ S = TypeVar("S", bound=Payload)
 
 _FORM = "headway.projection(REPORT, ReportName, lambda report: ReportName(title=report.data.title))"
 
-# Shared by every held message that has none; never written to, as all that is held.
+# Shared by every cached message that has none. Never mutated, like all cached data.
 _NO_METADATA: dict[str, str] = {}
 _NO_STATUS: dict[str, pb.Status] = {}
 
 
 UNDECODABLE = AnyMessage(type_url="undecodable")
-"""Stands in what is held for the payload of a resource whose stored bytes do not decode."""
+"""A placeholder for the payload of a cached resource whose stored bytes do not decode."""
 
 
 class Projected(Stored, Generic[S]):
-    """What is kept of a resource. It is read only: no client takes it for a write.
+    """The kept part of a resource. It is read-only: no client accepts it for a write.
 
-    To change the resource, read the whole of it by the client, and write that. To delete it as it was seen here:
-    ``rt.client.delete(slim.id, version=slim.version)``; its version and generation are the whole resource's.
+    To change the resource, read all of it with the client, and write that. To delete it in the state seen here, use
+    ``rt.client.delete(slim.id, version=slim.version)``. Its version and generation belong to the whole resource.
     """
 
     __slots__ = ("_data", "type")
@@ -72,41 +71,41 @@ class Projected(Stored, Generic[S]):
 
     @property
     def data(self) -> S:
-        """What the projection has made of the payload. Raises PayloadError when its function has raised."""
+        """The payload that the projection's function returned. Raises PayloadError if the function raised."""
         if self._data is None:
             held = self._message.data
             if held is UNDECODABLE:
                 raise PayloadError(f"{self.id} at version {self.version}: its stored payload does not decode")
             if held is None:
-                raise PayloadError(f"{self.id} at version {self.version}: the function of {self.type} has raised")
+                raise PayloadError(f"{self.id} at version {self.version}: the function of {self.type} raised")
             self._data = decode(self.type.payload, held.value)
         return self._data
 
     @property
     def metadata(self) -> dict[str, str]:
-        """The entries that the projection keeps."""
+        """The metadata entries that the projection keeps."""
         return dict(self._message.metadata)
 
     @property
     def status(self) -> dict[str, pb.Status]:
-        """The statuses that the projection keeps, by the name of who wrote them."""
+        """The statuses that the projection keeps, by the name of their writer."""
         return {key: copy_message(status) for key, status in self._message.status.items()}
 
     @property
     def finalizers(self) -> frozenset[str]:
-        """The names that hold this resource when it is deleted."""
+        """The names of the finalizers, which keep this resource from being deleted."""
         return finalizers(self._message.metadata)
 
     def __repr__(self) -> str:
-        return f"<Projected {self.id} as {self.type.payload.__name__}, to read only>"
+        return f"<Projected {self.id} as {self.type.payload.__name__}, read-only>"
 
 
 class Projection(Generic[S]):
-    """A type of which only a part is kept. Made by `projection`; meets `CachedType`.
+    """A partially cached type. Created by `projection`. It implements `CachedType`.
 
     Attributes:
         of: the stored type.
-        payload: the class of what is kept of its payload.
+        payload: the class of the kept payload.
     """
 
     __slots__ = ("_function", "_metadata", "_status", "kind", "name", "of", "payload", "scope")
@@ -134,19 +133,19 @@ class Projection(Generic[S]):
         return f"<Projection {self.name} as {self.payload.__name__}>"
 
     def id(self, name: str, *, partition: str = "", namespace: str = "", uid: str = "") -> ResourceId:
-        """See `ResourceType.id`."""
+        """Return the id of a resource of this type."""
         return self.of.id(name, partition=partition, namespace=namespace, uid=uid)
 
     def tenancy_problem(self, partition: str, namespace: str) -> str | None:
-        """See `ResourceType.tenancy_problem`."""
+        """Return the problem of tenancy units for the scope, or None."""
         return self.of.tenancy_problem(partition, namespace)
 
     def view(self, message: pb.Resource) -> Projected[S]:
-        """What is held, as user code sees it."""
+        """Return a cached message in the form that user code sees."""
         return Projected(self, message)
 
     def project(self, message: pb.Resource, isolation: Isolation | None = None) -> pb.Resource:
-        """What is kept of a stored message. Raises what the function raises."""
+        """Return the kept part of a stored message. Raises whatever the function raises."""
         given = Resource(self.of, message)
         if isolation is None:
             data = self._function(given)
@@ -157,11 +156,11 @@ class Projection(Generic[S]):
             problem = answer_problem(data)
             if problem:
                 raise TypeError(f"the function of {self}: {problem}")
-            raise TypeError(f"the function of {self} gave {data!r:.120}: give a {self.payload.__name__}(...)")
+            raise TypeError(f"the function of {self} returned {data!r:.120}: return a {self.payload.__name__}(...)")
         return self._kept(message, AnyMessage(value=encode(data)))
 
     def without_payload(self, message: pb.Resource, instead: AnyMessage | None = None) -> pb.Resource:
-        """What is kept of a message for which the function has raised."""
+        """Return the kept part of a message whose payload is missing because the function raised."""
         return self._kept(message, instead)
 
     def _kept(self, message: pb.Resource, data: AnyMessage | None) -> pb.Resource:
@@ -176,7 +175,7 @@ class Projection(Generic[S]):
         )
 
     def same(self, old: pb.Resource, new: pb.Resource) -> bool:
-        """Whether two held messages of one incarnation differ in version and generation at most."""
+        """Return True if two cached messages of one incarnation differ at most in version and generation."""
         before, after = old.data, new.data
         if before is None or after is None or before is UNDECODABLE or after is UNDECODABLE:
             return False
@@ -186,7 +185,7 @@ class Projection(Generic[S]):
             equal(status, new.status[key]) for key, status in old.status.items()
         ):
             return False
-        # The same message may have other bytes (the order of a map): compare what they mean.
+        # Equal messages may have different bytes (the order of a map), so compare the decoded messages.
         return before.value == after.value or equal(
             decode(self.payload, before.value), decode(self.payload, after.value)
         )
@@ -196,7 +195,7 @@ V = TypeVar("V")
 
 
 def stored_type(type: object) -> ResourceType[Any]:
-    """The type that is stored: a projection's, or the type itself."""
+    """Return the stored type of a projection, or the type itself."""
     stored = type.of if isinstance(type, Projection) else type
     assert isinstance(stored, ResourceType)
     return stored
@@ -217,22 +216,22 @@ def projection(
 ) -> Projection[S]:
     """``NAMES = headway.projection(REPORT, ReportName, lambda report: ReportName(title=report.data.title))``
 
-    Stands in ``manages=`` and ``watches=``, in indexes and in reads of the cache where the type itself would, and
-    keeps of each resource what the function makes of it. A change that makes no difference to that wakes nobody.
-    Declare it once: controllers that use the same one share one stream and one copy.
+    Return a projection, which replaces the type itself in ``manages=`` and ``watches=``, in indexes and in reads of the
+    cache. For each resource it keeps only the result of the function. A change that does not affect the result triggers
+    nothing. Declare it once: controllers that use the same projection share one stream and one copy.
 
     Args:
         of: the stored type.
-        payload: the message class that the function gives.
-        function: must depend on the resource alone and must not change it.
-        metadata: the keys of the metadata entries to keep; finalizers and the deletion mark always are.
+        payload: the message class that the function returns.
+        function: a function that depends only on the resource and does not change it.
+        metadata: the keys of the metadata entries to keep. Finalizers and the deletion mark are always kept.
         status: the keys of the statuses to keep.
 
-    Raises DeclarationError, with the right form.
+    Raises DeclarationError, with the correct form.
     """
     for right, problem in (
-        (isinstance(of, ResourceType), f"is of a type, not of {of!r}"),
-        (hasattr(payload, "__dataclass_fields__"), f"of {of!r} gives a message class, not {payload!r}"),
+        (isinstance(of, ResourceType), f"needs a type, not {of!r}"),
+        (hasattr(payload, "__dataclass_fields__"), f"of {of!r} needs a message class, not {payload!r}"),
         (_are_keys(metadata), f"of {of!r}: metadata={metadata!r} must be a list of keys, such as ['team']"),
         (_are_keys(status), f"of {of!r}: status={status!r} must be a list of keys, such as ['accounts']"),
     ):

@@ -1,4 +1,4 @@
-"""Queries: questions of a controller's cache that have a name, and say what they need. Pure."""
+"""Queries: named functions that read a controller's cache and declare their needs. No I/O."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _FORM = "@headway.query(TEAM, ACCOUNTS_BY_TEAM)"
 
 
 class Query(Generic[A, R_co]):
-    """A named question. Made by `query`; asked by ``rt.cache.query(members_of, ...)``.
+    """A named query. Created by `query` and called with ``rt.cache.query(members_of, ...)``.
 
     Attributes:
-        name: the function's.
-        needs: the types and indexes that a controller which declares it must have.
+        name: the function's name.
+        needs: the types and indexes that a controller with this query must have.
     """
 
     __slots__ = ("function", "name", "needs")
@@ -51,8 +51,8 @@ def query(
 ) -> Callable[[Callable[Concatenate[CacheReader, A], R_co]], Query[A, R_co]]:
     """``@headway.query(TEAM, ACCOUNTS_BY_TEAM)`` makes a query of ``def members_of(cache, team: str) -> ...``.
 
-    The function is given a cache to read (a view, where the view is asked) and the arguments of whoever asks. A
-    controller declares it by ``queries=[members_of]``, and must manage, watch or index what it needs. Raises
+    The function receives a cache to read (or a view, if the view is queried) and the caller's arguments. A controller
+    declares it with ``queries=[members_of]``, and must manage, watch or index what the query needs. Raises
     DeclarationError.
     """
     for need in needs:

@@ -1,4 +1,4 @@
-"""The read face of a cache: what mappers and queries are given, and what reconcilers have more of."""
+"""The read methods of a cache, as mappers and queries get them. Reconcilers have a few more."""
 
 from __future__ import annotations
 
@@ -21,40 +21,39 @@ A = ParamSpec("A")
 P = TypeVar("P", bound=tuple[str, ...])
 
 OWNER_INDEX = "headway.owner"
-"""The index by owner that every watched type of a controller has; `CacheReader.owned` reads it."""
+"""The index by owner that every watched type of a controller has, and that `CacheReader.owned` reads."""
 
 
 class Held(Protocol):
-    """What there is of one type to read."""
+    """The readable content of one type."""
 
     @property
     def revision(self) -> int:
-        """The revision up to which it is complete."""
+        """The revision up to which the content is complete."""
         ...
 
     def find(self, key: Key) -> pb.Resource | None:
-        """What bears this key."""
+        """Return the resource with this key, or None."""
         ...
 
     def everything(self) -> Mapping[Key, pb.Resource]:
-        """All of it."""
+        """Return all resources."""
         ...
 
     def table(self, name: str) -> Table | None:
-        """The index of this name."""
+        """Return the index of this name, or None."""
         ...
 
 
 class CacheReader(ABC):
-    """Reads of a cache. Nothing waits, and nothing goes to the store.
+    """The read methods of a cache. They never wait, and never access the store.
 
-    What is returned is yours to change. Every read raises NotWatched for a type, an index or a query that the
-    controller doesn't declare, and NotPrimed while there is nothing to read: before the run is primed, and after its
-    end.
+    The caller may change the results. Every read raises NotWatched for a type, an index or a query that the controller
+    does not declare, and NotPrimed before the run is primed and after it has ended.
 
     Attributes:
         manages: the controller's managed type.
-        isolation: what checks the mappers that are given this; None: nothing does.
+        isolation: checks the mappers that get this cache; None disables the checks.
     """
 
     manages: CachedType[Any]
@@ -63,10 +62,10 @@ class CacheReader(ABC):
     _queries: Collection[Query[Any, Any]]
 
     def get(self, type: CachedType[R], id: str | ResourceId, *, partition: str = "", namespace: str = "") -> R | None:
-        """The resource, or None. ``id`` is a name, or an id (with a uid only that incarnation is found)."""
+        """Return the resource or None. ``id`` is a name or an id; with a uid, only that incarnation is found."""
         wanted = type.id(id, partition=partition, namespace=namespace) if isinstance(id, str) else id
         if wanted.type != type.name and wanted.type.unversioned != type.kind:
-            raise InvalidArgument(f"{wanted} is not a {type.name}: ask for it by its own type")
+            raise InvalidArgument(f"{wanted} is not a {type.name}: pass its own type")
         stored = self._held(type).find((wanted.partition, wanted.namespace, wanted.name))
         if stored is None or (wanted.uid and stored.id is not None and stored.id.uid != wanted.uid):
             return None
@@ -75,7 +74,7 @@ class CacheReader(ABC):
     def list(
         self, type: CachedType[R], *, partition: str = "*", namespace: str = "*", name_prefix: str = ""
     ) -> builtins.list[R]:
-        """All resources of a type, in order of partition, namespace and name; ``*`` is any."""
+        """Return all resources of a type, in order of partition, namespace and name. ``*`` matches any."""
         entries = self._held(type).everything()
         keys = sorted(
             key
@@ -85,16 +84,16 @@ class CacheReader(ABC):
         return [type.view(entries[key]) for key in keys]
 
     def index(self, index: Index[R, V], value: V) -> builtins.list[R]:
-        """All resources that have this value in the index, in order of key.
+        """Return all resources that have this value in the index, in order of key.
 
-        Raises IndexIncomplete when the index's function has failed for some resource: the answer might lack it;
-        InvalidArgument for a value that none can be.
+        Raises IndexIncomplete if the index's function has failed for some resource, which might be missing from the
+        result, and InvalidArgument for a value that the index cannot contain.
         """
         held, table = self._table(index)
         try:
             keys = table.keys(value if index.normal is None else index.normal(value))
         except TypeError as error:
-            raise InvalidArgument(f"{index!r} can't be asked for {value!r:.120}: {error}") from error
+            raise InvalidArgument(f"{index!r} cannot be read with {value!r:.120}: {error}") from error
         return _views(index.type, held, [keys])
 
     @overload
@@ -102,10 +101,10 @@ class CacheReader(ABC):
     @overload
     def index_prefix(self, index: Index[R, P], prefix: tuple[str, ...]) -> builtins.list[R]: ...
     def index_prefix(self, index: Index[R, Any], prefix: Path) -> builtins.list[R]:
-        """All resources that have a value beginning so in the index, in order of that value, then of key.
+        """Return all resources with a value in the index that has this prefix, in order of that value, then of key.
 
-        Values are texts, or paths as tuples of texts; what is asked for is of the same class. Raises as `index` does,
-        and InvalidArgument for a prefix that is neither.
+        Values are texts, or paths as tuples of texts. The prefix must be of the same class. Raises the errors of
+        `index`, and InvalidArgument for a prefix of another class.
         """
         held, table = self._table(index)
         _check_path(index, prefix)
@@ -116,16 +115,16 @@ class CacheReader(ABC):
     @overload
     def index_parents(self, index: Index[R, P], value: tuple[str, ...]) -> builtins.list[R]: ...
     def index_parents(self, index: Index[R, Any], value: Path) -> builtins.list[R]:
-        """All resources whose value in the index is a beginning of this one, or all of it: the shortest first.
+        """Return all resources whose value in the index is a prefix of this one or equal to it, the shortest first.
 
-        Values, and errors, as for `index_prefix`.
+        Values and errors are as for `index_prefix`.
         """
         held, table = self._table(index)
         _check_path(index, value)
         return _views(index.type, held, (table.keys(value[:length]) for length in range(len(value) + 1)))
 
     def owned(self, type: CachedType[R], owner: Resource[Any] | Projected[Any] | ResourceId) -> builtins.list[R]:
-        """All resources of a watched type that this incarnation owns, in order of key.
+        """Return all resources of a watched type that this incarnation owns, in order of key.
 
         Raises InvalidArgument for an owner without uid.
         """
@@ -138,43 +137,43 @@ class CacheReader(ABC):
         return _views(type, held, [table.keys(owner.uid)])
 
     def query(self, query: Query[A, R], *arguments: A.args, **named: A.kwargs) -> R:
-        """What a declared query answers."""
+        """Return the result of a declared query."""
         if query not in self._queries:
             raise NotWatched(f"controller {self._controller} doesn't declare {query!r}: add it to `queries`")
         return query.function(self, *arguments, **named)
 
     def revision(self, type: CachedType[Any]) -> int:
-        """The revision up to which what is read of this type is complete."""
+        """Return the revision up to which this type is complete."""
         return self._held(type).revision
 
     @abstractmethod
     def _held(self, type: CachedType[Any]) -> Held:
-        """What there is of a type to read. Raises NotWatched or NotPrimed."""
+        """Return the readable content of a type. Raises NotWatched or NotPrimed."""
 
     def _table(self, index: Index[Any, Any]) -> tuple[Held, Table]:
         given: object = index
         if not isinstance(given, Index):
-            raise InvalidArgument(f"an index is read by what headway.indexes.by(...) returned, not by {given!r}")
+            raise InvalidArgument(f"reading an index needs what headway.indexes.by(...) returned, not {given!r}")
         type = index.type
         held = self._held(type)
         table = held.table(index.name)
         if table is None or table.index is not index:
             another = "" if table is None else ", but another one of that name"
             raise NotWatched(
-                f"controller {self._controller} declares no {index!r}{another}: give `indexes` the very one that is "
-                "read"
+                f"controller {self._controller} doesn't declare {index!r}{another}: use the same object in `indexes` "
+                "and in the read"
             )
         if table.failed:
             example = min(table.failed)
             raise IndexIncomplete(
-                f"index {index.name!r} on {type.name} lacks {len(table.failed)} resources for which its function "
+                f"index {index.name!r} on {type.name} lacks {len(table.failed)} resources because its function "
                 f"raised, such as {'/'.join(example)}"
             )
         return held, table
 
 
 def _views(type: CachedType[R], held: Held, groups: Iterable[Collection[Key]]) -> list[R]:
-    """What bears the keys, group by group, each in order of key; none comes twice."""
+    """Return the resources of the keys, group by group, each in order of key, without duplicates."""
     keys = dict.fromkeys(key for group in groups for key in sorted(group))
     find, view = held.find, type.view
     return [view(stored) for key in keys if (stored := find(key)) is not None]
@@ -182,4 +181,4 @@ def _views(type: CachedType[R], held: Held, groups: Iterable[Collection[Key]]) -
 
 def _check_path(index: Index[Any, Any], given: object) -> None:
     if not (isinstance(given, str) or (isinstance(given, tuple) and all(isinstance(each, str) for each in given))):
-        raise InvalidArgument(f"{index!r} is asked for what begins by a text or a tuple of texts, not by {given!r}")
+        raise InvalidArgument(f"{index!r} is read with a prefix that is a text or a tuple of texts, not {given!r}")

@@ -1,15 +1,15 @@
-"""The grammar of one stream. Pure: items in, checked items out.
+"""The grammar of a stream. It takes items and returns checked items. No I/O.
 
 Rules:
-1. A stream is `snapshot* end changes-or-bookmark*`, or, where it was asked to resume and begins with a bookmark that
-   says `resumed`, `bookmark(resumed) changes-or-bookmark*`. Asked to resume and beginning otherwise, it is a
-   snapshot.
-2. Changes are handed on in whole commits: what comes with `more` is kept until its commit is whole. A stream that
-   breaks in the middle of a commit has told nothing of it. After ``more`` nothing but that commit may follow.
-3. A change at or below a bookmark of the same stream proves that bookmark false: FalseBookmark. (At or below the end
-   of the snapshot it is merely late; whoever holds the data refuses it.)
-4. Every position of a stream is of one store id, the one that is expected if one is. Another one is StoreChanged.
-5. A bookmark that says `resumed` must stand at the very position asked for: past it, changes would be missing.
+1. A stream is `snapshot* end changes-or-bookmark*`. A stream that was asked to resume, and begins with a bookmark that
+   says `resumed`, is `bookmark(resumed) changes-or-bookmark*`. If it begins otherwise, it is a snapshot.
+2. Changes are passed on in whole commits: changes with `more` are kept until their commit is complete. If a stream
+   breaks in the middle of a commit, nothing of the commit is passed on. After ``more``, only that commit may follow.
+3. A change at or below a bookmark of the same stream proves the bookmark false: FalseBookmark. (A change at or below
+    the
+   end of the snapshot is merely late, and the holder of the data refuses it.)
+4. All positions of a stream have the same store id, the expected one if there is one. Another id is StoreChanged.
+5. A bookmark that says `resumed` must be at exactly the requested position. Beyond it, changes would be missed.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from headway.resource import Bookmark, Change, Changes, EndOfSnapshot, Position,
 
 
 class StreamBroken(RemoteError):
-    """A stream doesn't follow the grammar; it is closed and another one opened."""
+    """A stream violates the grammar. It is closed, and another one is opened."""
 
 
 class FalseBookmark(RemoteError):
-    """A stream said that it was complete up to a revision, and then told a change at or below it."""
+    """A stream claimed to be complete up to a revision, and then delivered a change at or below it."""
 
 
 class StreamMachine:
-    """One stream from its opening on.
+    """The state of a stream since its opening.
 
     Args:
-        expected_store: the store id that the stream must be of; empty: whichever it is.
-        resume_after: the position after which it was asked to go on, if it was.
+        expected_store: the store id that the stream must have; empty for any.
+        resume_after: the position that it was asked to resume after, if any.
     """
 
     def __init__(self, expected_store: str = "", resume_after: Position | None = None) -> None:
@@ -41,13 +41,13 @@ class StreamMachine:
         self._in_snapshot = False
         self._commit: list[Change] = []
         self._bookmark = 0
-        # Invariant: the revision up to which this stream has told everything, 0 before it has said so.
+        # Invariant: the revision up to which this stream is complete; 0 before it is known.
         self.told = 0
 
     def feed(self, item: StreamItem) -> StreamItem | None:
-        """The item as it may be applied, or None while a commit isn't whole.
+        """Return the item in the form to apply, or None while a commit is incomplete.
 
-        Raises StreamBroken, FalseBookmark or StoreChanged; the stream is of no more use then.
+        Raises StreamBroken, FalseBookmark or StoreChanged; the stream is useless afterwards.
         """
         if isinstance(item, Changes):
             return self._changes(item)
@@ -98,7 +98,7 @@ class StreamMachine:
             if not item.resumed or asked is None or self._in_snapshot:
                 raise StreamBroken("a bookmark came before the end of the snapshot")
             if revision != asked.revision:
-                raise StreamBroken(f"a stream asked to go on after {asked.revision} goes on after {revision}")
+                raise StreamBroken(f"a stream that was asked to resume after {asked.revision} resumed after {revision}")
             self._live = True
         elif self._commit:
             raise StreamBroken("a bookmark came in the middle of a commit")

@@ -1,4 +1,4 @@
-"""What one run has of a shared type: its feed, its indexes, and the pins of its views."""
+"""A run's subscription to an informer: its feed, its indexes, and the pins of its views."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from headway.errors import HeadwayError
 from headway.resource import Key, pb
 
 LINGER_LIMIT = 100_000
-"""How many changes are kept for a controller that has no run: as many as a store keeps of its history."""
+"""The number of changes kept for a controller without a run, which equals the length of a store's history."""
 
 
 class Subscription:
-    """What one run has of a shared type: its feed and its indexes."""
+    """A run's subscription to an informer: its feed and its indexes."""
 
     def __init__(
         self,
@@ -30,24 +30,24 @@ class Subscription:
         self.is_undecodable = is_undecodable
         self.tables = tables
         self._leave = leave
-        # The revision at which the subscription began: what it was built over is complete up to there.
+        # The revision of its beginning. Its initial content is complete up to there.
         self.joined_at = gate.frontier
         self._feed: list[Applied] = []
         self._lingers = False
         self._gave_up = False
         self._failure: HeadwayError | None = None
         self._woken = trio.Event()
-        # Invariant: empty unless a view is open; then its steps cost what they must, and else nothing.
+        # Invariant: empty unless a view is open. Views cost something only while they are open.
         self.pins: list[Pin] = []
 
     def applied(self, applied: Sequence[Applied]) -> None:
-        """The gate has applied these; called in the same step."""
+        """Take changes that the gate has applied; called in the same step."""
         for table in self.tables.values():
             table.apply(applied)
         self._keep(applied)
 
     def overtaken(self, overtaken: Sequence[Applied]) -> None:
-        """These happened and are not held; they are mapped alone."""
+        """Take overtaken changes. They happened but are not cached, so they are only mapped."""
         self._keep(overtaken)
 
     def _keep(self, changes: Sequence[Applied]) -> None:
@@ -57,61 +57,61 @@ class Subscription:
             self._feed.extend(changes)
 
     def wake(self) -> None:
-        """Something was applied or the frontier has moved."""
+        """Wake the run: a change was applied or the frontier has moved."""
         self._woken.set()
 
     def fail(self, error: HeadwayError) -> None:
-        """The data is void: the run must end."""
+        """Declare the data void, which ends the run."""
         self._failure = error
         self._woken.set()
         for pin in self.pins:
             pin.fail(error)
 
-    # --- for reads ---
+    # --- called by readers ---
 
     @property
     def revision(self) -> int:
-        """See `Held`."""
+        """The revision up to which the content is complete."""
         return self.gate.frontier
 
     def find(self, key: Key) -> pb.Resource | None:
-        """See `Held`."""
+        """Return the resource with this key, or None."""
         return self.gate.entries.get(key)
 
     def everything(self) -> Mapping[Key, pb.Resource]:
-        """See `Held`."""
+        """Return all resources."""
         return self.gate.entries
 
     def table(self, name: str) -> IndexTable | None:
-        """See `Held`."""
+        """Return the index of this name, or None."""
         return self.tables.get(name)
 
     def pin(self, revision: int, on_change: Callable[[], None]) -> Pin:
-        """Hold on to the state at a revision, not below any that is known now, until `unpin`."""
+        """Keep the state at a revision until `unpin`. The revision must not be below any that is known now."""
         pin = Pin(self.gate, self.tables, revision, on_change)
         self.pins.append(pin)
         return pin
 
     def unpin(self, pin: Pin) -> None:
-        """The view has been closed."""
+        """Release a pin, because its view has been closed."""
         self.pins.remove(pin)
 
-    # --- for the run ---
+    # --- called by the run ---
 
     @property
     def pending(self) -> bool:
-        """Whether something was applied that `next` has not handed out yet."""
+        """True if changes were applied that `next` has not returned yet."""
         return bool(self._feed)
 
     def check(self) -> None:
-        """Raise what has made the data void, if something has."""
+        """Raise the error that made the data void, if there is one."""
         if self._failure is not None:
             raise self._failure
 
     async def next(self) -> list[Applied]:
-        """Wait until something was applied or the frontier has moved, and return what was applied since last time.
+        """Wait until a change was applied or the frontier has moved, and return the changes since the last call.
 
-        Raises StoreChanged or StoreRolledBack when the data is void. Cancelled, it has taken nothing.
+        Raises StoreChanged or StoreRolledBack if the data is void. If canceled, no change is lost.
         """
         await self._woken.wait()
         self.check()
@@ -119,15 +119,15 @@ class Subscription:
         return self.take()
 
     def take(self) -> list[Applied]:
-        """What was applied since last time, without waiting."""
+        """Return the changes since the last call, without waiting."""
         feed, self._feed = self._feed, []
         return feed
 
     def linger(self) -> None:
-        """Its run has ended: go on with the feed alone, until the next run takes it.
+        """Continue with the feed only, because the run has ended, until the next run takes it over.
 
-        A feed that grows past LINGER_LIMIT is given up, so that a controller which can't start doesn't fill the memory.
-        The next run then has what the cache holds and, for deletions, the store's history, as after a new start.
+        A feed that exceeds LINGER_LIMIT is discarded, so that a controller that cannot start does not fill the memory.
+        The next run then uses the cache and, for deletions, the store's history, as after a restart of the process.
         """
         self.tables = {}
         self._lingers = True

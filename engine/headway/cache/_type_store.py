@@ -1,30 +1,30 @@
-"""The gate: what one type's cache holds, and what may change it. Pure: no Trio, no I/O, no clock.
+"""The gate: the cached entries of one type, and the rules for changing them. No Trio, no I/O, no clock.
 
-Rules. The *frontier* is the revision up to which what is held is complete; it is what has been applied, never what a
-server says it has.
+Rules. The *frontier* is the revision up to which the entries are complete. It reflects what has been applied, never
+what a server claims to have.
 
-1. A change is applied when it is above the frontier, not below one that came before it in the same item, and above
-   what is known *ahead* for its key. When its commits are whole, the last one's revision is the frontier. Anything
-   else is stale: refused and counted. What is stale and yet newer than what is held for its key proves that the
-   frontier is not true: some bookmark was false, and only a snapshot at or above the frontier can mend it.
-2. A reply to a write is held to the same comparison and applied at once. It never moves the frontier: of other keys
-   it says nothing. What is known only by a reply is *ahead* until the frontier has passed it; a deletion known only by
-   a reply is a *grave*, an absence that is ahead.
-3. A snapshot is gathered aside and applied in one step at its end, which carries its revision S. Below the frontier it
-   is thrown away. At or above, it is the truth: what it brings is applied unless the key is ahead of S; what it does
-   not bring is deleted unless the key is ahead of S; then the frontier is S.
+1. A change is applied if it is above the frontier, not below an earlier one in the same item, and above the revision
+   that is known *ahead* for its key. When its commits are complete, the revision of the last is the frontier. Any other
+   change is stale: it is refused and counted. A stale change that is newer than the entry of its key proves that the
+   frontier is false. Some bookmark was false, and only a snapshot at or above the frontier can repair that.
+2. A reply to a write is compared in the same way and applied at once. It never moves the frontier, because it says
+   nothing about other keys. A state known only from a reply is *ahead* until the frontier has passed it. A deletion
+   known only from a reply is a *grave*, an absence that is ahead.
+3. A snapshot is gathered separately and applied in one step at its end, which carries its revision S. It is discarded
+   if S is below the frontier. Otherwise it is the truth: its resources are applied unless their key is ahead of S;
+   other entries are deleted unless their key is ahead of S; then the frontier is S.
 4. A bookmark moves the frontier.
-5. A change that a reply has overtaken (above the frontier, below the reply) is refused as data, but it happened: the
-   keys that it maps to are owed a look. It is returned as overtaken, for mapping alone.
-6. Everything held is of one store id; a gate never changes it. Data of another store needs another gate. The
-   incarnation is that of the server which the frontier was last heard from: what is thrown away, and a reply, says
-   nothing of where a stream may go on.
+5. A change that a reply has overtaken (above the frontier, below the reply) is refused as data, but it happened, so the
+   keys that it maps to must be reconciled. It is returned as overtaken, for mapping only.
+6. All entries belong to one store id, which never changes; data of another store needs another gate. The incarnation is
+   that of the server that last moved the frontier. Discarded items and replies do not affect the position that
+   a stream can resume after.
 
-So for every key the revision of what is held never falls, a deleted key stays absent until a later creation, and the
-frontier never falls: whatever order, repetition or age the inputs come in (C2).
+Therefore, in whatever order, repetition or age the inputs arrive, the revision of a key's entry never decreases, a
+deleted key stays absent until a later creation, and the frontier never decreases (C2).
 
-Why comparing with `ahead` is enough: an entry that isn't ahead is at or below the frontier, and whatever is above the
-frontier is above it.
+Comparing with `ahead` suffices: an entry that is not ahead is at or below the frontier, so any revision above the
+frontier is also above the entry.
 """
 
 from __future__ import annotations
@@ -50,14 +50,15 @@ from headway.resource import (
 
 
 class Applied(NamedTuple):
-    """One key's change as it was applied: never merged with another one, and both sides of it.
+    """A change of one key with both its states, as it was applied. Changes are never merged.
 
-    An overtaken change (rule 5) looks the same; its ``new`` is what it had brought, or ``old`` what it had deleted.
+    An overtaken change (rule 5) has the same form: ``new`` is the state that it set, or ``old`` is the state that it
+    deleted.
 
     Attributes:
-        old: what was held before; None: nothing.
-        new: what is held now; None: nothing.
-        revision: of the change. A deletion that only a snapshot showed has the snapshot's.
+        old: the entry before, or None.
+        new: the entry after, or None.
+        revision: the revision of the change. A deletion known only from a snapshot has the snapshot's revision.
     """
 
     key: Key
@@ -67,7 +68,7 @@ class Applied(NamedTuple):
 
 
 class Found(Collection[Applied]):
-    """What is held at one moment, as if it had all just been created. Each `Applied` is made when it is asked for."""
+    """The entries at one moment, as if all had just been created. Each `Applied` is created on demand."""
 
     __slots__ = ("_keys", "_resources")
 
@@ -87,7 +88,7 @@ class Found(Collection[Applied]):
 
 @dataclass(slots=True)
 class Refusals:
-    """How many stale things were refused, by what they were."""
+    """The numbers of stale inputs that were refused, by kind."""
 
     changes: int = 0
     overtaken: int = 0
@@ -96,18 +97,18 @@ class Refusals:
 
 
 class TypeStore:
-    """The entries of one type, from one store.
+    """The entries of one type from one store.
 
     Attributes:
-        entries: what is held. Read it; only the gate writes to it.
-        frontier: see the rules. 0 and ``primed`` False until the first snapshot has ended.
-        store_id, incarnation, versions: with the frontier, the position after which a stream may go on.
-        disproved: whether something stale has proved the frontier false since this was last set to False.
+        entries: the entries, to be read only. Only the gate changes them.
+        frontier: see the rules. 0, with ``primed`` False, until the first snapshot has ended.
+        store_id, incarnation, versions: together with the frontier, the position that a stream can resume after.
+        disproved: True if a stale change has proved the frontier false since this was last set to False.
     """
 
     def __init__(self) -> None:
         self.entries: dict[Key, pb.Resource] = {}
-        # Invariant: never falls.
+        # Invariant: never decreases.
         self.frontier = 0
         self.primed = False
         self.disproved = False
@@ -115,32 +116,32 @@ class TypeStore:
         self.incarnation = ""
         self.versions = ""
         self.refused = Refusals()
-        # Of the newest reply that was applied.
+        # The position of the newest reply that was applied.
         self._replied: Position | None = None
-        # Changes that were overtaken, until `take_overtaken`.
+        # Overtaken changes, until `take_overtaken`.
         self._overtaken: list[Applied] = []
-        # Invariant: holds exactly the keys known by a reply above the frontier, with that revision; one that is not
+        # Invariant: holds exactly the keys known from a reply above the frontier, with that revision. A key that is not
         # in `entries` is a grave.
         self._ahead: dict[Key, int] = {}
-        # Every (revision, key) that was put there, as a heap, so that a frontier that moves needs no look at the rest.
+        # Every (revision, key) added above, as a heap, so that moving the frontier only touches the affected keys.
         self._ahead_order: list[tuple[int, Key]] = []
         self._gathered: dict[Key, pb.Resource] = {}
 
     @property
     def newest(self) -> int:
-        """No entry is above this revision."""
+        """The highest revision of any entry."""
         return max(self.frontier, max(self._ahead.values(), default=0))
 
     @property
     def position(self) -> Position:
-        """The frontier, as the position after which a stream may go on."""
+        """The frontier, as the position that a stream can resume after."""
         return Position(self.store_id, self.incarnation, self.frontier, self.versions)
 
     @property
     def known(self) -> Position | None:
-        """The newest position that what is held rests on: a store that was never there has lost some of it.
+        """The newest position that the data depends on; None without data.
 
-        A reply's where that is ahead of the frontier. None: nothing is held.
+        It is a reply's position if that is ahead of the frontier. A store that never had this position has lost data.
         """
         if self._replied is not None and self._replied.revision > self.frontier:
             return self._replied
@@ -148,19 +149,19 @@ class TypeStore:
 
     @property
     def gathered(self) -> int:
-        """How many resources an unfinished snapshot has brought so far."""
+        """The number of resources that an unfinished snapshot has delivered so far."""
         return len(self._gathered)
 
     def ahead(self) -> dict[Key, int]:
-        """The keys known by a reply above the frontier, with its revision."""
+        """Return the keys known from a reply above the frontier, with the reply's revision."""
         return dict(self._ahead)
 
     def restart(self) -> None:
-        """A new stream begins: what an unfinished snapshot had brought is forgotten."""
+        """Forget the content of an unfinished snapshot, because a new stream begins."""
         self._gathered = {}
 
     def feed(self, item: StreamItem) -> list[Applied]:
-        """Apply an item of a stream (whole commits only) and return what changed, in order."""
+        """Apply an item of a stream (whole commits only), and return the changes in order."""
         if isinstance(item, Changes):
             return self._changes(item.changes)
         if isinstance(item, Bookmark):
@@ -180,7 +181,7 @@ class TypeStore:
         applied: list[Applied] = []
         newest = frontier
         for revision, resource, deleted, _ in changes:
-            # Several changes of one commit share a revision; one that falls is a repetition within the item.
+            # Several changes of one commit share a revision. A lower revision is a repetition within the item.
             if revision <= frontier or revision < newest:
                 self.refused.changes += 1
                 if revision <= frontier and self._holds_older(resource_key(resource), revision):
@@ -189,7 +190,7 @@ class TypeStore:
             same_commit, newest = revision == newest, revision
             key = resource_key(resource)
             if ahead and (known := ahead.get(key, 0)) >= revision:
-                # At `known` it is the very change that the reply was of; below it, it was overtaken.
+                # At `known`, this is the change that the reply reported. Below it, the change was overtaken.
                 if revision < known:
                     self.refused.overtaken += 1
                     self._overtake(key, resource, revision, deleted)
@@ -210,9 +211,9 @@ class TypeStore:
         return applied
 
     def reply(self, key: Key, stored: pb.Resource | None, position: Position) -> list[Applied]:
-        """Apply what a write's answer says: at ``position`` this is what bears the key (None: nothing does).
+        """Apply the response to a write: at ``position``, ``stored`` is the state of the key (None: absent).
 
-        Raises StoreChanged when the answer is of another store.
+        Raises StoreChanged if the response is from another store.
         """
         self._note_store(position)
         revision = position.revision
@@ -245,7 +246,7 @@ class TypeStore:
             return []
         applied: list[Applied] = []
         if not self.primed and not self._ahead:
-            # Nobody can have read anything yet: what was gathered becomes what is held, without a second look.
+            # Nothing can have been read yet, so the gathered resources become the entries without a comparison.
             self.entries = gathered
         else:
             applied = self._difference(gathered, revision)
@@ -270,9 +271,9 @@ class TypeStore:
         return applied
 
     def _holds_older(self, key: Key, revision: int) -> bool:
-        """Whether a key is held at a version below a revision at which it was changed, or deleted.
+        """Return True if an entry's version is below the revision of a change or deletion of its key.
 
-        At a frontier that is true it isn't, as long as that revision isn't above it.
+        If the frontier is true, this is impossible for a revision up to the frontier.
         """
         held = self.entries.get(key)
         return held is not None and int(held.version) < revision
@@ -282,7 +283,7 @@ class TypeStore:
         self._overtaken.append(Applied(key, old, new, revision))
 
     def take_overtaken(self) -> list[Applied]:
-        """The changes that have been overtaken since the last call."""
+        """Return the changes that have been overtaken since the last call."""
         taken, self._overtaken = self._overtaken, []
         return taken
 
@@ -308,7 +309,7 @@ class TypeStore:
 
 
 def _note(applied: list[Applied], key: Key, old: pb.Resource | None, new: pb.Resource, revision: int) -> None:
-    """Another incarnation under a known key is a deletion and a creation."""
+    """Append a change. Another incarnation under the same key counts as a deletion and a creation."""
     if old is not None and old.id.uid != new.id.uid:  # type: ignore[union-attr]  # stored ids are whole
         applied.append(Applied(key, old, None, revision))
         old = None

@@ -1,7 +1,7 @@
-"""The held resources of one type whose payload bytes do not decode.
+"""The cached resources of one type whose payloads do not decode.
 
-Writes refuse such bytes. An older store, or another writer of the same etcd, may have them all the same. Functions that
-look at such a payload raise, which says nothing of the function: the resource is left out, and everything else goes on.
+Writes reject such payloads, but an older store or another writer of the same etcd may have stored them. A function that
+reads such a payload raises, which is not the function's fault. The resource is left out, and everything else continues.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from headway.resource import Key, payload_problem, pb
 
 
 class Undecodable:
-    """Finds and remembers them. Nothing is decoded for this until a function has raised."""
+    """A record of these resources. Nothing is decoded for it until a function has raised."""
 
     def __init__(self, type: Any, bounded: BoundedReport) -> None:
         self._type = type
         self._payload = stored_type(type).payload
         self._report = bounded
-        # By key, the version that does not decode. An entry counts while that version is held.
+        # The version that does not decode, by key. It counts while that version is cached.
         self._versions: dict[Key, str] = {}
 
     def note(self, key: Key, stored: pb.Resource) -> bool:
-        """Return True if the payload of a whole stored message does not decode; remember and report it then."""
+        """Return True if the payload of a complete stored message does not decode. If so, remember and report it."""
         problem = None if stored.data is None else payload_problem(self._payload, stored.data.value)
         if problem is None:
             return False
@@ -37,23 +37,23 @@ class Undecodable:
         return True
 
     def is_so(self, gate: TypeStore, key: Key, message: pb.Resource) -> bool:
-        """Return True if this state of a resource does not decode. The state that is held is remembered."""
+        """Return True if the payload of this state of a resource does not decode. Remember a cached state."""
         if isinstance(self._type, Projection):
-            # Its whole message was looked at when it came, and is not kept.
+            # The complete message was checked when it arrived, and is not kept.
             return message.data is UNDECODABLE
         if gate.entries.get(key) is message:
             return self.note(key, message)
         return message.data is not None and payload_problem(self._payload, message.data.value) is not None
 
     def follow(self, applied: Iterable[Applied]) -> None:
-        """Forget what has changed."""
+        """Forget the resources that have changed."""
         if self._versions:
             for key, _, new, _ in applied:
                 if new is None or self._versions.get(key) != new.version:
                     self._versions.pop(key, None)
 
     def held(self, entries: Mapping[Key, pb.Resource]) -> list[Key]:
-        """Return the keys of those that are held, in order."""
+        """Return the keys of those that are cached, in order."""
         return sorted(
             key for key, version in self._versions.items() if (held := entries.get(key)) and held.version == version
         )

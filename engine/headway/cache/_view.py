@@ -1,17 +1,19 @@
-"""Pinned views: several types as they were at one revision, whatever arrives meanwhile. Pure.
+"""Pinned views: several types as they were at one revision, regardless of later changes. No I/O.
 
-Rules. A view's *pin* is a revision R: the highest that is known of any of its types when it is asked for, replies to
-the controller's own writes included. So it is never behind what the cache has shown, and it is a cut: of every type
-exactly what was there at R, and nothing of what came later, own writes included.
+A view's *pin* is a revision R: the highest revision known for any of its types when the view is requested, including
+replies to the controller's own writes. The view is therefore never behind what the cache has shown. It is a cut: for
+every type it contains exactly the state at R, and nothing later, not even the controller's own writes.
 
-1. A type that stands below R is followed until its frontier has reached R. From the first moment on the old state of
-   whatever goes beyond R is kept aside, once for each key: the *overlay*.
-2. A change at or below R that a reply beyond R has overtaken is what was there at R: it goes into the overlay, unless
-   a reply that was applied, at or below R, is later still.
-3. From R on every change is kept out, whatever revision it says: a view doesn't change, even if what the cache held was
-   a server's lie.
-4. A snapshot that arrives below R and takes the type on compresses what happened between: what was there at R can't be
-   told from it. The pin is missed, and a new one is set.
+Rules:
+1. A type below R is followed until its frontier has reached R. From the start, the old state of every key that changes
+   beyond R is kept in the *overlay*, once for each key.
+2. A change at or below R that a reply beyond R has overtaken is the state at R. It enters the overlay, unless a reply
+    at
+   or below R that was applied is later still.
+3. After R is reached, every change is kept out, whatever its revision. A view does not change, even if the cached data
+   was based on a server's false claim.
+4. A snapshot that arrives below R and advances the type merges the changes in between. The state at R cannot be derived
+   from it. The pin is missed, and a new one is set.
 """
 
 from __future__ import annotations
@@ -31,12 +33,12 @@ from headway.resource import Key, TypeName, pb
 
 
 class Pin:
-    """One type's part of a view.
+    """The part of a view for one type.
 
     Attributes:
-        reached: the type has reached the revision, and reads show it as it was then.
-        missed: it never will.
-        failure: what has made the type's data void meanwhile.
+        reached: True if the type has reached the revision. Reads then show its state at that revision.
+        missed: True if the type can never show that state.
+        failure: the error that made the type's data void, if any.
     """
 
     def __init__(
@@ -49,19 +51,20 @@ class Pin:
         self._gate = gate
         self._tables = tables
         self._on_change = on_change
-        # Invariant: for every key whose held state is not the one at the pin, that one; None: there was nothing.
+        # Invariant: the state at the pin of every key whose current entry differs from it; None for an absent key.
         self._overlay: dict[Key, pb.Resource | None] = {}
         self._pinned_tables: dict[str, PinnedTable] = {}
-        # The replies at or below the pin that are ahead of the frontier: what they have overtaken was gone at the pin.
+        # The replies at or below the pin that are ahead of the frontier. What they overtook was no longer current at
+        # the pin.
         self._replies = gate.ahead() if not self.reached else {}
 
     def replied(self, key: Key, revision: int) -> None:
-        """A reply at that revision has been applied."""
+        """Note that a reply at that revision has been applied."""
         if not self.reached and revision <= self.revision:
             self._replies[key] = revision
 
     def follow(self, applied: Sequence[Applied], overtaken: Sequence[Applied], snapshot: bool) -> None:
-        """The gate has changed so; called in the same step. ``snapshot``: it has applied a whole one."""
+        """Follow the gate's changes; called in the same step. ``snapshot`` is True if it applied a whole snapshot."""
         overlay, revision = self._overlay, self.revision
         if self.reached:
             for key, old, _, _ in applied:
@@ -79,26 +82,26 @@ class Pin:
             self._on_change()
 
     def fail(self, error: HeadwayError) -> None:
-        """The data is void; what has been reached stays readable."""
+        """Note that the data is void. A pin that was reached stays readable."""
         self.failure = error
         self._on_change()
 
-    # --- as what is read ---
+    # --- called by readers ---
 
     def find(self, key: Key) -> pb.Resource | None:
-        """See `Held`."""
+        """Return the resource with this key at the pin, or None."""
         overlay = self._overlay
         return overlay[key] if key in overlay else self._gate.entries.get(key)
 
     def everything(self) -> Mapping[Key, pb.Resource]:
-        """See `Held`."""
+        """Return all resources at the pin."""
         if not self._overlay:
             return self._gate.entries
         pinned = {**self._gate.entries, **self._overlay}
         return {key: stored for key, stored in pinned.items() if stored is not None}
 
     def table(self, name: str) -> Table | None:
-        """See `Held`."""
+        """Return the index of this name, or None."""
         pinned = self._pinned_tables.get(name)
         if pinned is None:
             table = self._tables.get(name)
@@ -110,18 +113,18 @@ class Pin:
 
 
 class PinnedTable:
-    """Meets `Table`: what an index was at a pin, which is what it is now but for the overlay's keys."""
+    """An implementation of `Table` for an index at a pin: the current index, except for the keys in the overlay."""
 
     def __init__(self, present: IndexTable, overlay: Mapping[Key, pb.Resource | None]) -> None:
         self.index: Index[Any, Any] = present.index
         self._present = present
         self._overlay = overlay
-        # What is kept aside failed, or not, when it was indexed; that has been reported.
+        # Failures for these states were already reported when they were first indexed.
         self._aside = IndexTable(present.index, _ignore, is_undecodable=present.is_undecodable)
         self._indexed = 0
 
     def catch_up(self) -> None:
-        """Index what has been put into the overlay since last time. Once a pin is reached nothing there changes."""
+        """Index the additions to the overlay since the last call. After a pin is reached, its keys do not change."""
         if self._indexed < len(self._overlay):
             new = list(self._overlay.items())[self._indexed :]
             self._aside.apply(Applied(key, None, stored, 0) for key, stored in new)
@@ -129,15 +132,15 @@ class PinnedTable:
 
     @property
     def failed(self) -> Collection[Key]:
-        """See `Table`."""
+        """The keys that exist at the pin but are missing here, because the function raised."""
         return (self._present.failed - self._overlay.keys()) | self._aside.failed
 
     def keys(self, value: Hashable) -> Collection[Key]:
-        """See `Table`."""
+        """Return the keys under a value, in no particular order."""
         return self._now(self._present.keys(value), self._aside.keys(value))
 
     def starting(self, prefix: Path) -> Iterator[tuple[Any, Collection[Key]]]:
-        """See `Table`."""
+        """Yield every value that begins with the prefix, in order, together with its keys."""
         both = merge(self._present.starting(prefix), self._aside.starting(prefix), key=_value)
         for value, _ in groupby(both, key=_value):
             yield value, self.keys(value)
@@ -151,16 +154,16 @@ def _value(item: tuple[Any, object]) -> Any:
 
 
 def _ignore(name: str, key: Key, error: BaseException) -> None:
-    """See `PinnedTable`."""
+    """Ignore a failure, which has already been reported."""
 
 
 class View(CacheReader):
-    """Several types at one revision, made by `Cache.view`.
+    """Several types at one revision. Created by `Cache.view`.
 
     Attributes:
         pinned_at: the revision.
 
-    Reads raise NotWatched for a type that the view was opened without, and NotPrimed after its block.
+    Reads raise NotWatched for a type that the view was opened without, and NotPrimed after its block has ended.
     """
 
     def __init__(
@@ -178,7 +181,7 @@ class View(CacheReader):
         self.pinned_at = pinned_at
 
     def close(self) -> None:
-        """The block, or the run, has ended."""
+        """Close the view, because its block or the run has ended."""
         self._pins = None
 
     def _held(self, type: CachedType[Any]) -> Held:

@@ -1,4 +1,4 @@
-"""``python -m headway.cli``."""
+"""The entry point of ``python -m headway.cli``."""
 
 from headway.cli import main
 

@@ -1,4 +1,4 @@
-"""The apps that a command is given as ``module:attribute``."""
+"""Import the apps that a command gets as ``module:attribute``."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from headway.controller import App
 
 
 def apps_at(reference: str) -> list[App]:
-    """The app, or the apps, that ``module:attribute`` refers to. Raises Usage."""
+    """Return the app or apps at ``module:attribute``. Raises Usage if there are none."""
     module, colon, attribute = reference.partition(":")
     if not (module and colon and attribute):
-        raise Usage(f"{reference!r} is no app; write module:attribute, such as staff.app:app")
-    # As `python -m` has it: a module of the working directory is found.
+        raise Usage(f"{reference!r} is not an app; write module:attribute, such as staff.app:app")
+    # Like `python -m`, find modules in the working directory.
     sys.path.insert(0, os.getcwd())
     try:
         found = importlib.import_module(module)
     except ModuleNotFoundError as error:
         if error.name is not None and f"{module}.".startswith(f"{error.name}."):
-            raise Usage(f"{reference}: there is no module {error.name!r} here or among what is installed") from error
+            raise Usage(f"{reference}: module {error.name!r} not found here or among installed packages") from error
         raise
     given: Any = found
     for part in attribute.split("."):

@@ -1,4 +1,4 @@
-"""`headway apply`."""
+"""The command `headway apply`."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from headway.resource import Resource
 
 @click.command()
 @files_option
-@click.option("--dry-run", is_flag=True, help="Store nothing, and say what would be stored; ends as `diff` does.")
-@click.option("--create-only", is_flag=True, help="Only create. A resource whose name is taken is refused.")
-@output_option("yaml and json are what is stored then, or with --dry-run would be.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be stored. Exits with 7 if anything would.")
+@click.option("--create-only", is_flag=True, help="Only create resources. Fail if a name already exists.")
+@output_option("yaml and json show the resources as stored, or with --dry-run as they would be stored.")
 @connected
 async def apply(connection: Connection, files: Sequence[str], dry_run: bool, create_only: bool, output: Output) -> None:
-    """Store what manifests say, where it differs from what is stored.
+    """Create or update the resources in manifests.
 
-    All documents of all files are checked before the first is stored. They are stored in their order; the first one
-    that the server refuses ends the command.
+    A resource that is stored already and does not differ is left alone. All documents of all files are checked before
+    the first is stored. They are stored in order, and the command stops at the first one that the server rejects.
     """
     if dry_run and create_only:
-        raise Usage("--create-only and --dry-run exclude each other: only storing can tell whether a name is taken")
+        raise Usage("--create-only and --dry-run exclude each other: only a write can find out whether a name exists")
     resources = load_all(files, connection.registry)
     if dry_run:
         await _dry_run(connection.client, resources, output)
@@ -60,7 +60,7 @@ async def _apply_one(client: Client, resource: Resource[Any], *, create_only: bo
     before = await client.get(resource.type, resource.id)
     if before is None:
         return await client.apply(resource), "created"
-    # This program doesn't know the hooks of the server's types: only the server can say what is no difference.
+    # Only the server can decide whether a resource differs, since this program doesn't know the hooks of its types.
     if not (await preview_over(client, before, resource)).differs:
         return before, "unchanged"
     stored = await client.apply(resource)

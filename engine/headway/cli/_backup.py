@@ -1,4 +1,4 @@
-"""`headway backup` and `headway restore`: whole stores, by their urls and not through a server."""
+"""The commands `headway backup` and `headway restore`, which open a store by its URL instead of through a server."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from headway.storage import backup_store, restore_store
 @click.command()
 @click.argument("url")
 @click.argument("file", type=click.Path(dir_okay=False))
-@click.option("--replace", is_flag=True, help="Replace FILE if it is there, once the new backup is whole.")
+@click.option("--replace", is_flag=True, help="Replace an existing FILE, once the new backup is complete.")
 def backup(url: str, file: str, replace: bool) -> None:
-    """Back the store at URL up into FILE, also while a server runs on it.
+    """Back up the store at URL to FILE, even while a server uses it.
 
-    URL is that of a file: sqlite:PATH. FILE is whole, and has been checked, when it appears.
+    URL must be sqlite:PATH. FILE appears only when it is complete and has been checked.
     """
 
     async def back_up() -> None:
@@ -33,12 +33,12 @@ def backup(url: str, file: str, replace: bool) -> None:
 @click.command()
 @click.argument("file", type=click.Path(dir_okay=False))
 @click.argument("url")
-@click.option("--replace", is_flag=True, help="Replace the store that is there; its file is kept as PATH.replaced.")
+@click.option("--replace", is_flag=True, help="Replace an existing store; its file is kept as PATH.replaced.")
 def restore(file: str, url: str, replace: bool) -> None:
-    """Make a store at URL of FILE, a backup.
+    """Create a store at URL from FILE, a backup.
 
-    URL is that of a file, sqlite:PATH, on which no server runs. The store that is made is another one, with an id of
-    its own: every client begins anew with what it has.
+    URL must be sqlite:PATH, and no server may use it. The restored store is a new store with a new id, so every client
+    starts over with its content.
     """
 
     async def bring_back() -> None:

@@ -1,6 +1,6 @@
-"""`headway completion`, and what is completed from the server: types and names.
+"""The command `headway completion`, and completion of types and names from the server.
 
-Completion must never be in the way: it asks with a short deadline, and where there is no answer it says nothing.
+Completion must never get in the way: it uses a short deadline, and is silent if the server does not answer.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from headway.errors import HeadwayError
 from headway.resource import Resource
 
 PATIENCE = 2.0
-"""Seconds that completion may take."""
+"""The deadline of a completion, in seconds."""
 _MOST = 200
 
 
 @click.command()
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
-    """Print the script by which a shell completes commands.
+    """Print a script that enables completion in a shell.
 
-    It completes commands and options, and types and names as the server has them. To have it in every shell:
+    It completes commands, options, and the server's types and names. To enable it in every shell:
 
     \b
       bash   eval "$(headway completion bash)"      in ~/.bashrc
@@ -42,26 +42,26 @@ def completion(shell: str) -> None:
     assert made is not None, "click knows bash, zsh and fish"
     root = click.get_current_context().find_root()
     with contextlib.redirect_stderr(io.StringIO()) as complaints:
-        # For bash it looks at the version of the bash that is there.
+        # Click runs bash to check its version, and may print a warning.
         script = made(root.command, {}, "headway", "_HEADWAY_COMPLETE").source()
     click.echo(complaints.getvalue(), err=True, nl=False)
     click.echo(script)
 
 
 def complete_type(context: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """The types whose names, or kinds, begin so."""
+    """Return the types whose names or kinds start with the typed text."""
 
     async def ask(connection: Connection) -> Iterable[str]:
         names = [each.name for each in connection.registry]
         kinds = [name.kind.lower() for name in names]
-        # A kind that several types bear would be ambiguous.
+        # A kind that several types have would be ambiguous.
         return [*(kind for kind in kinds if kinds.count(kind) == 1), *map(str, names)]
 
     return _asked(context, incomplete, ask)
 
 
 def complete_name(context: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """The names that begin so, of the type that stands before and in the units that are given."""
+    """Return the names that start with the typed text, of the given type and in the given tenancy units."""
 
     async def ask(connection: Connection) -> Iterable[str]:
         given = context.params
@@ -73,7 +73,7 @@ def complete_name(context: click.Context, _: click.Parameter, incomplete: str) -
             namespace=given.get("namespace") or "default",
             name_prefix=incomplete,
         )
-        # The first page is enough to choose from.
+        # The first page has enough names to choose from.
         async with contextlib.aclosing(cast("AsyncGenerator[list[Resource[Any]]]", pages)):
             return [resource.id.name for resource in await anext(pages)]
 
@@ -91,7 +91,7 @@ def _asked(
             async with open_connection(_target(root)) as connection:
                 found.extend(await ask(connection))
 
-    # What goes wrong is no business of someone who has pressed a key: the command itself will say it.
+    # Don't report errors for a pressed key: the command itself will report them.
     with contextlib.redirect_stderr(io.StringIO()):
         try:
             trio.run(call)
@@ -103,7 +103,7 @@ def _asked(
 
 
 def _target(root: click.Context) -> Target:
-    """The server that is meant: click reads the options, but doesn't run the command that makes a target of them."""
+    """Return the server of the typed options. On completion, click parses options but doesn't run the root command."""
     callback: Any = root.command.callback
     with root.scope(cleanup=False):
         callback(**root.params)

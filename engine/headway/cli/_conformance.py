@@ -1,4 +1,4 @@
-"""Show how a store is held to its promises, claim by claim."""
+"""Run the conformance checks on a store, and show the result of each."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from headway.testing import BACKEND_CHECKS, StoreUnderTest, Verdict, claim_of, v
 
 
 async def hold(given: Any, seconds: float, only: Sequence[str], output: Literal["text", "json"]) -> None:
-    """Run the checks whose names hold one of the words, or all, on what was given, and end with 7 if one fails."""
+    """Run the checks whose names contain one of the words, or all checks. Exit with 7 if one fails."""
     if not isinstance(given, StoreUnderTest) and not callable(given):
-        raise Usage(f"{given!r:.80} opens no store: it must be a function, or a headway.testing.StoreUnderTest")
+        raise Usage(f"{given!r:.80} cannot open a store: it must be a function, or a headway.testing.StoreUnderTest")
     store = given if isinstance(given, StoreUnderTest) else StoreUnderTest(given)
     checks = [check for check in BACKEND_CHECKS if not only or any(word in claim_of(check)[0] for word in only)]
     if not checks:
-        raise Usage(f"--only {' '.join(only)}: no check has that in its name")
+        raise Usage(f"--only {' '.join(only)}: no name of a check contains this")
     said = await verdicts(store, checks, seconds=seconds, report=_show if output == "text" else None)
     broken = [each for each in said if each.failure]
     lacking = [each for each in said if each.lacks]

@@ -1,4 +1,4 @@
-"""The way to a server: its address, its types, and a client for them."""
+"""Connect to a server, get its types, and make a client for them."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from headway.service import WATCH_LIST, WatchDecoder
 
 Given = ParamSpec("Given")
 
-NO_TOKEN = "you have shown no token; give one by --token-file, HEADWAY_TOKEN or --token"
-"""What is said to somebody who wasn't let in, and didn't say who they are."""
+NO_TOKEN = "you have no token; give one with --token-file, HEADWAY_TOKEN or --token"
+"""The advice for a user who was denied access without a token."""
 
 _LIST = "/headway.types.v1.TypesService/List"
 
 
 @dataclass(frozen=True)
 class Target:
-    """Which server is meant, and how it is spoken to."""
+    """The address of a server, and the options for connecting to it."""
 
     server: str
     tls: bool
@@ -45,19 +45,19 @@ class Target:
     insecure: bool = False
 
     def context(self) -> ssl.SSLContext | None:
-        """The TLS context, if there is to be one."""
+        """Return the TLS context, or None for a connection without TLS."""
         if not self.tls:
             return None
         check_key(self.certificate, self.key, "--tls-key")
         try:
             return client_tls(self.authority, certificate=self.certificate, key=self.key)
         except OSError as error:
-            raise Usage(f"the TLS options can't be used: {error}") from error
+            raise Usage(f"invalid TLS options: {error}") from error
 
 
 @dataclass(frozen=True)
 class Connection:
-    """A server's types, what it says of them, a client that knows them, and the way for other calls."""
+    """A connection to a server: its types and their description, a client, and the channel for other calls."""
 
     registry: Registry
     client: Client
@@ -68,7 +68,7 @@ class Connection:
 
 @asynccontextmanager
 async def open_connection(target: Target) -> AsyncIterator[Connection]:
-    """Ask the server for its types. Raises Unavailable when there is no server that can be asked."""
+    """Connect to the server and get its types. Raises Unavailable if it cannot be reached."""
     try:
         tls = target.context()
         if target.token and not target.insecure and (host := plain_text_host(addresses(target.server), tls)):
@@ -97,12 +97,12 @@ async def _described(channel: Channel, target: Target, metadata: dict[str, str])
         described = await channel.unary(_LIST, types_pb.ListRequest(), types_pb.ListResponse, metadata=metadata)
     except GRPCError as error:
         if error.status is Status.UNAUTHENTICATED:
-            fail(Exit.REFUSED, f"Error: {target.server} lets nobody in by this token: {error.message}")
+            fail(Exit.REFUSED, f"Error: {target.server} rejected this token: {error.message}")
         if error.status is Status.UNIMPLEMENTED:
-            fail(Exit.REFUSED, f"Error: {target.server} doesn't say what its types are: it is no Headway server")
+            fail(Exit.REFUSED, f"Error: {target.server} doesn't describe its types: it is not a Headway server")
         raise Unavailable(f"no answer from {target.server}: {_reason(error.message or '', target)}") from error
     if not described.types:
-        why = "this token allows nothing there" if target.token else NO_TOKEN
+        why = "this token has no permissions there" if target.token else NO_TOKEN
         fail(Exit.REFUSED, f"Error: {target.server} shows you no types: {why}")
     return described
 
@@ -111,7 +111,7 @@ _OR_AN_OPTION = re.compile(r"tls=headway\.rpc\.client_tls\([^)]*\), or ")
 
 
 def _reason(said: str, target: Target) -> str:
-    """Why there was no answer, with what helps said in options, which `headway.rpc` knows nothing of."""
+    """Return why the server did not answer. Advice by `headway.rpc` is reworded in terms of command-line options."""
     in_options = said.replace("give tls=headway.rpc.client_tls(...)", "say --tls").replace(
         "leave tls out", "leave --tls out"
     )
@@ -124,7 +124,7 @@ def _reason(said: str, target: Target) -> str:
 def connected(
     function: Callable[Concatenate[Connection, Given], Awaitable[None]],
 ) -> Callable[Given, None]:
-    """Make a command of an async function: it is run with a connection to the server that is meant."""
+    """Turn an async function into a command that runs it with a connection to the chosen server."""
 
     @functools.wraps(function)
     def command(*args: Given.args, **kwargs: Given.kwargs) -> None:

@@ -1,4 +1,4 @@
-"""`headway delete`."""
+"""The command `headway delete`."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from headway.cli._type_names import find_id, find_type
 
 @click.command()
 @one_of_a_name
-@click.option("--if-exists", is_flag=True, help="Not being there is no failure.")
+@click.option("--if-exists", is_flag=True, help="Succeed if the resource does not exist.")
 @connected
 async def delete(connection: Connection, type: str, name: str, partition: str, namespace: str, if_exists: bool) -> None:
-    """Delete one resource, as it is now.
+    """Delete one resource.
 
-    What bears its name a moment later is left alone.
+    Only its current incarnation is deleted. A later resource with the same name is left alone.
     """
     found = find_type(type, connection.registry)
     id = find_id(type, name, partition, namespace, connection.registry)
@@ -24,7 +24,7 @@ async def delete(connection: Connection, type: str, name: str, partition: str, n
     if if_exists:
         resource = await client.get(found, id)
         if resource is None:
-            click.echo(f"{id} is not there")
+            click.echo(f"{id} not found")
             return
     else:
         resource = await client.read(found, id)

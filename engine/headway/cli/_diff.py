@@ -1,4 +1,4 @@
-"""`headway diff`."""
+"""The command `headway diff`."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from headway.cli._preview import Preview, previews
 @files_option
 @connected
 async def diff(connection: Connection, files: Sequence[str]) -> None:
-    """Show what `apply` of the same files would change, and store nothing.
+    """Show what `apply` would change, without storing anything.
 
-    What is shown is a unified diff of manifests, with what the server would fill in. It ends with 7 when there is a
-    difference.
+    The output is a unified diff of manifests, which includes the defaults that the server would fill in. Exits with 7
+    if there is a difference.
     """
     different = False
     async for preview in previews(connection.client, load_all(files, connection.registry)):

@@ -1,4 +1,4 @@
-"""How a command ends: the exit codes, and what is said on stderr for an error."""
+"""Exit codes, and error messages on stderr."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from headway.errors import HeadwayError, ManifestError, NotFound, RemoteError
 
 
 class Exit(enum.IntEnum):
-    """The exit codes. docs/guides/command-line.md has them too."""
+    """The exit codes. They are documented in docs/guides/command-line.md."""
 
     DONE = 0
     REFUSED = 1
@@ -27,27 +27,27 @@ class Exit(enum.IntEnum):
 
 
 class Usage(click.UsageError):
-    """What was asked for can't be meant: an unknown type, an address that is none."""
+    """The command was used wrongly, such as with an unknown type or an invalid address."""
 
     exit_code = Exit.USAGE
 
 
 def fail(code: Exit, message: str) -> NoReturn:
-    """Say why, and end with the code."""
+    """Print a message to stderr, and exit with the code."""
     click.echo("\n".join(plain(line) for line in message.split("\n")), err=True)
     sys.exit(code)
 
 
 def fail_by(error: HeadwayError) -> NoReturn:
-    """End as the error wants it."""
+    """Print an error to stderr, and exit with its code."""
     if isinstance(error, ManifestError):
-        # Every line begins with its place, as compilers have it.
+        # Without a prefix: every line starts with its place, like the messages of compilers.
         fail(Exit.MANIFEST, str(error))
     fail(code_of(error), f"Error: {error}")
 
 
 def code_of(error: HeadwayError) -> Exit:
-    """The exit code for an error."""
+    """Return the exit code for an error."""
     if isinstance(error, NotFound):
         return Exit.NOT_FOUND
     return Exit.UNREACHABLE if isinstance(error, RemoteError) else Exit.REFUSED

@@ -1,4 +1,4 @@
-"""The manifests that a command is given: files, or stdin."""
+"""Load the manifests that a command gets: files, or stdin."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ files_option: Callable[[Any], Any] = click.option(
     multiple=True,
     required=True,
     metavar="FILE",
-    help="A manifest; - is stdin. Repeatable.",
+    help="A manifest; - is stdin. May be repeated.",
 )
 
 
 def load_all(files: Sequence[str], registry: Registry) -> list[Resource[Any]]:
-    """The resources of all files. Raises ManifestError with the problems of all of them.
+    """Return the resources of all files. Raises ManifestError with the problems of all files.
 
-    Ends the command when there is none in any: a file that was not filled in must not look applied.
+    If no file contains a resource, the command fails: an empty file must not look as if it had been applied.
     """
     resources: list[Resource[Any]] = []
     problems: list[Problem] = []
@@ -37,12 +37,12 @@ def load_all(files: Sequence[str], registry: Registry) -> list[Resource[Any]]:
         except ManifestError as error:
             problems += error.problems
         except OSError as error:
-            fail(Exit.MANIFEST, f"{file}: it can't be read: {error.strerror}")
+            fail(Exit.MANIFEST, f"{file}: cannot be read: {error.strerror}")
     if problems:
         raise ManifestError(problems)
     if not resources:
         names = ", ".join("<stdin>" if file == "-" else file for file in files)
-        fail(Exit.MANIFEST, f"{names}: there is no document in it")
+        fail(Exit.MANIFEST, f"{names}: no document found")
     return resources
 
 

@@ -1,4 +1,4 @@
-"""The token that a command shows: from its options, or from the environment."""
+"""Get the token of a command from its options or the environment."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from headway.cli._exits import Usage
 
 
 def given_token(context: click.Context, token: str | None, path: str | None) -> str:
-    """The token of ``--token`` or of the file of ``--token-file``; empty for none. Options win over the environment."""
+    """Return the token, or an empty string if there is none. Options take precedence over the environment."""
     if token and path:
         names = ("token", "token_file")
         by_option = [name for name in names if context.get_parameter_source(name) is ParameterSource.COMMANDLINE]
         if len(by_option) != 1:
-            raise Usage("--token and --token-file (HEADWAY_TOKEN and HEADWAY_TOKEN_FILE) are two tokens: give one")
+            raise Usage("--token and --token-file (HEADWAY_TOKEN and HEADWAY_TOKEN_FILE) exclude each other: give one")
         if by_option == ["token"]:
             path = None
     if path:
@@ -24,10 +24,10 @@ def given_token(context: click.Context, token: str | None, path: str | None) -> 
         except PermissionError as error:
             raise Usage(f"--token-file: {error}") from error
         except (OSError, UnicodeDecodeError) as error:
-            raise Usage(f"--token-file {path} can't be read: {error}") from error
+            raise Usage(f"--token-file {path} cannot be read: {error}") from error
         if not token:
-            raise Usage(f"--token-file {path} is empty; it must hold a token")
+            raise Usage(f"--token-file {path} is empty; it must contain a token")
     if token and not (token.isascii() and token.isprintable()):
-        # Never with the text itself: it is a secret, nearly right as it may be.
-        raise Usage("the token is none: it must be one line of plain letters, as `headway token new` prints it")
+        # Never show the text: even an invalid token may be nearly right.
+        raise Usage("invalid token: it must be one line of ASCII characters, as printed by `headway token new`")
     return token or ""

@@ -1,4 +1,4 @@
-"""`headway graph`: who manages, watches, reads and writes what."""
+"""The command `headway graph`, which shows what each controller manages, watches, reads and writes."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _WIDTH = 80
     type=click.Choice(["text", "mermaid", "json"]),
     default="text",
     show_default=True,
-    help="mermaid is a flowchart; json is all that is known.",
+    help="mermaid is a flowchart; json has all details.",
 )
 def graph(app: str, output: Literal["text", "mermaid", "json"]) -> None:
     """Show what the controllers of APP (module:attribute) manage, watch, read and write.
 
-    And the cycles: the ways on which a change can come back to where it began. No server is needed.
+    Also show the cycles: the paths on which a change can come back to its start. This needs no server.
     """
     try:
         found = graph_of(*apps_at(app))
@@ -50,7 +50,7 @@ def _text(graph: Graph) -> str:
     used = {edge.type for edge in graph.edges}
     alone = [type for type in graph.types if type not in used]
     if alone:
-        parts.append(_wrapped("No controller has to do with " + ", ".join(alone) + "."))
+        parts.append(_wrapped("No controller uses " + ", ".join(alone) + "."))
     for number, cycle in enumerate(graph.cycles, start=1):
         parts.append(f"Cycle {number}: a change of {cycle.types[0]}")
         parts[-1] += "".join(
@@ -59,7 +59,7 @@ def _text(graph: Graph) -> str:
         )
     if graph.undeclared and graph.controllers:
         who = ", ".join(graph.undeclared)
-        parts.append(_wrapped(f"Taken to write what they manage, because they don't say: {who}."))
+        parts.append(_wrapped(f"Assumed to write what they manage, because they declare no writes: {who}."))
     if not graph.cycles:
         parts.append("No cycles.")
     return "\n\n".join("\n".join(map(plain, part.split("\n"))) for part in parts)
@@ -77,7 +77,7 @@ def _controller(graph: Graph, name: str) -> str:
 
 
 def _wrapped(text: str, indent: str = "") -> str:
-    """Lines that fit a terminal; a name is never broken, so that it can be searched for."""
+    """Wrap text for a terminal. Names are never broken, so that they can be searched for."""
     further = f"{indent}           " if indent else ""
     return textwrap.fill(
         text,

@@ -1,4 +1,4 @@
-"""The options of `headway serve` that say how much clients may ask of it."""
+"""The options of `headway serve` that limit its clients."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ _MIB = 1 << 20
 _DEFAULTS = Limits()
 _COUNT = click.IntRange(min=1)
 
-# Each option with the limit that it sets, and what one of it is in the limit's unit.
+# Each option, with the limit that it sets, and the factor that converts its value to the limit's unit.
 _OPTIONS: dict[str, tuple[str, int, click.ParamType[Any], str, str]] = {
-    "max_connections": ("connections", 1, _COUNT, "COUNT", "Connections open at once, as far as `ulimit -n` allows."),
-    "max_peer_connections": ("peer_connections", 1, _COUNT, "COUNT", "Of these, from one IP address or IPv6 /64."),
-    "max_handshakes": ("handshakes", 1, _COUNT, "COUNT", "Connections at once that have not finished their handshake."),
-    "max_peer_handshakes": ("peer_handshakes", 1, _COUNT, "COUNT", "Of these, from one IP address or IPv6 /64."),
+    "max_connections": ("connections", 1, _COUNT, "COUNT", "Maximum number of open connections, within `ulimit -n`."),
+    "max_peer_connections": ("peer_connections", 1, _COUNT, "COUNT", "The same, from one IP address or IPv6 /64."),
+    "max_handshakes": ("handshakes", 1, _COUNT, "COUNT", "Maximum number of connections still in their handshake."),
+    "max_peer_handshakes": ("peer_handshakes", 1, _COUNT, "COUNT", "The same, from one IP address or IPv6 /64."),
     "handshake_timeout": (
         "handshake_timeout",
         1,
         click.FloatRange(min=0, min_open=True),
         "SECONDS",
-        "Time in which a connection must finish its handshake.",
+        "Time limit for the handshake of a connection.",
     ),
-    "max_message_size": ("message_size", _MIB, click.IntRange(1, 1024), "MIB", "Size of one request, in MiB."),
+    "max_message_size": ("message_size", _MIB, click.IntRange(1, 1024), "MIB", "Maximum size of a request, in MiB."),
 }
 
 
 def limit_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options to a command. It is called with ``limits``: those that they make."""
+    """Add the options to a command, which gets the resulting ``limits``."""
 
     @functools.wraps(command)
     def with_limits(*arguments: Any, **given: Any) -> None:

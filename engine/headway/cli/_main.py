@@ -1,4 +1,4 @@
-"""The command `headway`: its options. Which command is in which file is in `_commands.py`."""
+"""The command `headway` and its options. `_commands.py` lists the modules of the subcommands."""
 
 from __future__ import annotations
 
@@ -19,21 +19,27 @@ _EXISTING = click.Path(exists=True, dir_okay=False)
     show_envvar=True,
     help="The server's address, or several, separated by commas.",
 )
-@click.option("--tls", is_flag=True, envvar="HEADWAY_TLS", help="Speak TLS, and believe what the system believes.")
-@click.option("--tls-authority", type=_EXISTING, envvar="HEADWAY_TLS_AUTHORITY", help="Whom to believe; implies --tls.")
-@click.option("--tls-certificate", type=_EXISTING, envvar="HEADWAY_TLS_CERTIFICATE", help="The certificate to show.")
-@click.option("--tls-key", type=_EXISTING, envvar="HEADWAY_TLS_KEY", help="Its key, if it is in a file of its own.")
-@click.option("--token", envvar="HEADWAY_TOKEN", show_envvar=True, help="What the server knows you by, if it asks.")
-@click.option("--token-file", type=_EXISTING, envvar="HEADWAY_TOKEN_FILE", show_envvar=True, help="A file with it.")
+@click.option("--tls", is_flag=True, envvar="HEADWAY_TLS", help="Use TLS with the system's trusted authorities.")
 @click.option(
-    "--insecure", is_flag=True, envvar="HEADWAY_INSECURE", help="Send the token to other hosts without TLS, too."
+    "--tls-authority", type=_EXISTING, envvar="HEADWAY_TLS_AUTHORITY", help="Trusted authorities; implies --tls."
+)
+@click.option(
+    "--tls-certificate", type=_EXISTING, envvar="HEADWAY_TLS_CERTIFICATE", help="The client certificate to send."
+)
+@click.option("--tls-key", type=_EXISTING, envvar="HEADWAY_TLS_KEY", help="Its private key, if in a separate file.")
+@click.option("--token", envvar="HEADWAY_TOKEN", show_envvar=True, help="The token that identifies you.")
+@click.option(
+    "--token-file", type=_EXISTING, envvar="HEADWAY_TOKEN_FILE", show_envvar=True, help="A file with the token."
+)
+@click.option(
+    "--insecure", is_flag=True, envvar="HEADWAY_INSECURE", help="Send the token to other hosts even without TLS."
 )
 @click.option(
     "--timeout",
     type=click.FloatRange(min=0, min_open=True),
     default=30.0,
     show_default=True,
-    help="Seconds for each call.",
+    help="Timeout of each call, in seconds.",
 )
 @click.pass_context
 def main(
@@ -52,19 +58,19 @@ def main(
 
     \b
     Exit codes:
-      0    done
-      1    the server refused, or doesn't let you in
+      0    success
+      1    the server rejected the request, or denied permission
       2    wrong usage; an unknown or ambiguous type
-      3    there is no such resource
-      4    something is wrong with a manifest, or with an access file
-      5    no answer: the server can't be reached, or failed
-      6    `wait` has waited long enough
-      7    `diff` and `schema diff` found differences, `apply --dry-run` something to store, `store` something wrong,
-           `store migrate` objects that it could not rewrite
-      70   `serve` was told to end, and something did not
-      130  interrupted (`serve` ends with 0 then)
+      3    resource not found
+      4    an invalid manifest or access file
+      5    no answer: the server cannot be reached, or failed
+      6    `wait` timed out
+      7    `diff` and `schema diff` found differences, `apply --dry-run` something to store, `store` problems,
+           `store migrate` resources that it could not rewrite
+      70   `serve` received a signal to stop, but something blocked it
+      130  interrupted (`serve` exits with 0 then)
     """
-    # Only a command that is run needs the way to a server; help doesn't.
+    # Imported here, because help doesn't need them.
     from headway.cli._connection import Target
     from headway.cli._given_token import given_token
 

@@ -1,4 +1,4 @@
-"""`headway store migrate`: rewrite what is stored to the storage versions of an app's types."""
+"""The command `headway store migrate`, which rewrites stored resources in the storage versions of their types."""
 
 from __future__ import annotations
 
@@ -33,25 +33,30 @@ _MIGRATE = f"/{MIGRATION_SERVICE}/Migrate"
     "--store", "url", metavar="URL", help="sqlite:PATH or etcd://HOST:PORT,HOST:PORT/PREFIX, instead of a server."
 )
 @click.option(
-    "-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True, help="json is all of it."
+    "-o",
+    "--output",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="json has all details.",
 )
 def migrate_command(app: str | None, url: str | None, output: Literal["text", "json"]) -> None:
-    """Rewrite what is stored to the storage versions of its types.
+    """Rewrite stored resources in the storage versions of their types.
 
-    Concerns the types that have converters. Generations, statuses, finalizers and deletion marks stay as they are. It
-    can be stopped and run again. Ends with 7 when a resource could not be rewritten.
+    This affects only types with converters. Generations, statuses, finalizers and deletion marks are preserved. The
+    command can be interrupted and run again. Exits with 7 if a resource could not be rewritten.
 
-    The server of --server rewrites its own store while it serves, by its own types. With --store this command opens
-    the store and rewrites it by the types of APP (module:attribute). It refuses an APP that would misread the store. On
-    etcd it works beside running servers; a SQLite store must not be open elsewhere.
+    By default, the server of --server rewrites its own store, with its own types, while it serves. With --store, this
+    command opens the store itself, and uses the types of APP (module:attribute). It rejects an APP that would misread
+    the store. Servers may keep running on etcd; a SQLite store must not be open elsewhere.
     """
     if url is None:
         if app is not None:
-            raise Usage(f"{app} goes with --store; a server migrates by its own types: leave the APP out")
+            raise Usage(f"{app} requires --store; a server migrates with its own types: leave the APP out")
         run(partial(_migrate_server, click.get_current_context().find_root().obj, output))
         return
     if app is None:
-        raise Usage("--store needs an APP (module:attribute), by whose types the store is rewritten")
+        raise Usage("--store requires an APP (module:attribute), whose types determine the storage versions")
     try:
         registry, _ = together(apps_at(app))
     except DeclarationError as error:
@@ -106,17 +111,17 @@ async def _page(connection: Connection, target: Target, token: str) -> migration
         if error.status is Status.UNIMPLEMENTED:
             fail(
                 Exit.REFUSED,
-                f"Error: {target.server} is of an earlier Headway, and can't migrate: give APP and --store",
+                f"Error: {target.server} runs an earlier version of Headway, which can't migrate: give APP and --store",
             )
         raise client_error(error) from error
 
 
 async def _migrate(url: str, opening: AbstractAsyncContextManager[Backend], registry: Registry, output: str) -> None:
     if not await store_exists(url):
-        raise Usage(f"--store: there is no store at {etcd_address(url) if url.startswith('etcd:') else url}")
+        raise Usage(f"--store: no store found at {etcd_address(url) if url.startswith('etcd:') else url}")
     async with opening as backend:
         await refuse_unfinished(backend)
-        # As an engine does: data that the program would misread would be converted, and so be lost for good.
+        # Check schemas like an engine: converting data that the program misreads would destroy it.
         await record_schemas(backend, registry)
         done = await migrate(backend, registry, progress=_progress if output == "text" else lambda *_: None)
     _tell(done, output)
@@ -137,11 +142,11 @@ def _progress(kind: Kind, looked_at: int, rewritten: int) -> None:
 
 def _show(done: Migrated) -> None:
     for id, why in done.left:
-        click.echo(plain(f"{id.type} {'/'.join(filter(None, id.key))} is left as it is: {why}"))
+        click.echo(plain(f"{id.type} {'/'.join(filter(None, id.key))} was not rewritten: {why}"))
     for version, count in sorted(done.apart.items()):
         click.echo(plain(f"{count} resources are stored as {version}, which no converter reaches"))
     if done.forbidden:
-        click.echo(f"{done.forbidden} resources are left as they are: you may not read and write them")
+        click.echo(f"{done.forbidden} resources were not rewritten: permission denied: read and write")
     others = done.looked_at - done.rewritten - len(done.left) - done.apart.total() - done.forbidden
     click.echo(
         f"store {done.position.store_id} at revision {done.position.revision}: {done.rewritten} of {done.looked_at} "
@@ -150,7 +155,7 @@ def _show(done: Migrated) -> None:
 
 
 def place(position: Position) -> dict[str, Any]:
-    """Return a place in a store's history as JSON has it."""
+    """Return a position in a store's history as a JSON object."""
     return {"store_id": position.store_id, "incarnation": position.session, "revision": position.revision}
 
 

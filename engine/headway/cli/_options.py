@@ -1,4 +1,4 @@
-"""The arguments and options that several commands share."""
+"""Arguments and options that several commands share."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from click.shell_completion import CompletionItem
 
 
 def together(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Several of click's decorators as one."""
+    """Combine several of click's decorators into one."""
 
     def decorate(function: Any) -> Any:
         for option in reversed(options):
@@ -21,14 +21,14 @@ def together(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def complete_type(*asked: Any) -> list[CompletionItem]:
-    """Complete a type, by the server's; what that needs is imported then."""
+    """Complete a type from the server. The implementation is imported only when it is used."""
     from headway.cli._completion import complete_type
 
     return complete_type(*asked)
 
 
 def complete_name(*asked: Any) -> list[CompletionItem]:
-    """Complete the name of a resource, likewise."""
+    """Complete the name of a resource from the server."""
     from headway.cli._completion import complete_name
 
     return complete_name(*asked)
@@ -37,13 +37,13 @@ def complete_name(*asked: Any) -> list[CompletionItem]:
 one_of_a_name = together(
     click.argument("type", shell_complete=complete_type),
     click.argument("name", shell_complete=complete_name),
-    click.option("--partition", default="", help="Where it is not the default one."),
-    click.option("--namespace", "-n", default="", help="Where it is not the default one."),
+    click.option("--partition", default="", help="The partition, if it is not the default one."),
+    click.option("--namespace", "-n", default="", help="The namespace, if it is not the default one."),
 )
 
 all_of_a_type = together(
     click.argument("type", shell_complete=complete_type),
-    click.option("--partition", default="*", help="Only those in this partition."),
-    click.option("--namespace", "-n", default="*", help="Only those in this namespace."),
-    click.option("--prefix", default="", help="Only those whose names begin with this."),
+    click.option("--partition", default="*", help="Only resources in this partition."),
+    click.option("--namespace", "-n", default="*", help="Only resources in this namespace."),
+    click.option("--prefix", default="", help="Only resources whose names start with this."),
 )

@@ -1,4 +1,4 @@
-"""Show resources: as a table, as manifests, or as JSON with all that is stored."""
+"""Print resources as a table, as manifests, or as JSON with all stored fields."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from headway.resource import Resource, ResourceId, ResourceType, Scope, column_t
 
 Output = Literal["table", "yaml", "json"]
 
-_RESOURCES = "yaml is a manifest that can be applied; json is all that is stored, and can be applied too."
+_RESOURCES = "yaml is a manifest; json has all stored fields. Both can be applied."
 
 
 def output_option(help: str = _RESOURCES) -> Callable[[Any], Any]:
-    """The option -o, which every command has that shows something."""
+    """Return the option -o of all commands that print something."""
     choice = click.Choice(["table", "yaml", "json"])
     return click.option("-o", "--output", type=choice, default="table", show_default=True, help=help)
 
 
 def show(type: ResourceType[Any], resources: Sequence[Resource[Any]], output: Output, *, single: bool = False) -> None:
-    """Print the resources; in JSON a ``single`` one is an object, and several are a list."""
+    """Print resources. In JSON they are a list, but a ``single`` one is an object."""
     if output == "yaml":
-        # Reading and writing YAML is slow to load, and a table needs none.
+        # Imported here, because YAML is slow to import and tables don't need it.
         from headway import manifest
 
         click.echo(manifest.dump_all(resources), nl=False)
@@ -39,13 +39,13 @@ def show(type: ResourceType[Any], resources: Sequence[Resource[Any]], output: Ou
 
 
 def show_all(resources: Sequence[Resource[Any]], output: Output) -> None:
-    """Print resources of any types, in YAML or JSON; what a table says of them was said one by one."""
+    """Print resources of any types in YAML or JSON. For a table, they have been printed one by one before."""
     if resources and output != "table":
         show(resources[0].type, resources, output)
 
 
 def show_object(shown: Any, output: Output) -> None:
-    """Print what is no resource, in JSON or YAML."""
+    """Print an object that is not a resource, in JSON or YAML."""
     if output == "json":
         click.echo(json_text(shown, indent=2))
         return
@@ -55,13 +55,13 @@ def show_object(shown: Any, output: Output) -> None:
 
 
 def heads(type: ResourceType[Any]) -> list[str]:
-    """The columns of a type's table: units that it doesn't have are left out, and those that it declares are in."""
+    """Return the column titles for a type: the tenancy units of its scope, and the columns that it declares."""
     units = {Scope.CLUSTER: [], Scope.PARTITION: ["PARTITION"], Scope.NAMESPACE: ["PARTITION", "NAMESPACE"]}
     return [*units[type.scope], "NAME", *type.columns, "VERSION", "CONDITIONS"]
 
 
 def cells(resource: Resource[Any]) -> list[str]:
-    """The row of a resource."""
+    """Return the row of a resource."""
     return [*place(resource), *_declared(resource), resource.version, conditions(resource)]
 
 
@@ -70,12 +70,12 @@ def _declared(resource: Resource[Any]) -> list[str]:
     try:
         return [column_text(resource.data, path) for path in columns]
     except PayloadError:
-        # One resource whose data can't be read doesn't hide the others.
+        # One resource with invalid data must not hide the others.
         return ["?"] * len(columns)
 
 
 def place(resource: Resource[Any]) -> list[str]:
-    """The units that its type has, and its name."""
+    """Return the tenancy units of a resource, as far as its scope has them, and its name."""
     id = resource.id
     units = {Scope.CLUSTER: [], Scope.PARTITION: [id.partition], Scope.NAMESPACE: [id.partition, id.namespace]}
     return [*units[resource.type.scope], id.name]
@@ -90,8 +90,8 @@ def conditions(resource: Resource[Any]) -> str:
 
 
 def as_object(resource: Resource[Any]) -> dict[str, Any]:
-    """All of a resource in JSON's terms; what is protobuf is in protobuf's own JSON."""
-    # Slow to load, as above.
+    """Return all fields of a resource as a JSON object. Messages have protobuf's JSON form."""
+    # Imported here, because it is slow to import.
     from headway import manifest
 
     made = _id(resource.id) | {"version": resource.version, "generation": resource.generation}

@@ -1,4 +1,4 @@
-"""What `apply` would do, found out without doing it: by the server's own defaults and checks."""
+"""Preview what `apply` would do, with the server's defaults and checks, but without storing anything."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headway.resource import DELETION_TIMESTAMP, FINALIZERS, NAMESPACE, PARTITIO
 
 @dataclass(frozen=True)
 class Preview:
-    """What is stored under a name, and what would be."""
+    """The stored resource, and the resource that would be stored."""
 
     stored: Resource[Any] | None
     wanted: Resource[Any]
@@ -22,14 +22,14 @@ class Preview:
 
     @property
     def outcome(self) -> str:
-        """In a word or two, as `apply` says what it has done."""
+        """The outcome, as printed by `apply --dry-run`."""
         if not self.differs:
             return "unchanged"
         return "would be created" if self.stored is None else "would be changed"
 
 
 async def previews(client: Client, resources: Sequence[Resource[Any]]) -> AsyncIterator[Preview]:
-    """What would become of each. Ends the command at the first one that the server refuses."""
+    """Yield a preview of each resource. Exit at the first one that the server rejects."""
     coming: set[tuple[str, str]] = set()
     for resource in resources:
         try:
@@ -44,7 +44,7 @@ async def previews(client: Client, resources: Sequence[Resource[Any]]) -> AsyncI
 
 
 async def preview_over(client: Client, stored: Resource[Any], resource: Resource[Any]) -> Preview:
-    """What would become of one that is stored like this."""
+    """Return a preview for a resource whose stored form is known."""
     wanted = await client.validate(_as_applied(stored, resource))
     return Preview(stored, wanted, differs=_differs(stored, wanted))
 
@@ -54,14 +54,14 @@ async def _preview(client: Client, resource: Resource[Any], coming: set[tuple[st
     if stored is None:
         id = resource.id
         if (id.partition, id.namespace) in coming or (id.partition, "") in coming:
-            # The server refuses what is in a namespace that isn't there; here it will be, by then.
+            # The server would reject it, since its namespace doesn't exist yet. An earlier document creates it.
             return Preview(None, resource, differs=True)
         return Preview(None, await client.validate(resource), differs=True)
     return await preview_over(client, stored, resource)
 
 
 def _as_applied(stored: Resource[Any], wanted: Resource[Any]) -> Resource[Any]:
-    """As `Client.apply` leaves it: marks, finalizers and the owner stay unless others are given."""
+    """Return the resource as `Client.apply` sends it: omitted finalizers, deletion marks and owners are kept."""
     message = wanted.message()
     before = stored.message()
     for reserved in (FINALIZERS, DELETION_TIMESTAMP):

@@ -1,4 +1,4 @@
-"""The options of the commands that run an app's controllers: the process's name, its pages, its log and its end."""
+"""Options of the commands that run controllers: process name, metrics pages, logging and shutdown."""
 
 from __future__ import annotations
 
@@ -16,12 +16,14 @@ from headway.rpc import is_loopback
 
 
 def process_options(name_help: str) -> Callable[[Any], Any]:
-    """``name_help``: what `--process` means for the command."""
+    """Return the options. ``name_help`` is the help of `--process`, which differs by command."""
     return together(
         click.option(
-            "--metrics", metavar="HOST:PORT", help="Pages of metrics and health; whoever can connect reads them."
+            "--metrics",
+            metavar="HOST:PORT",
+            help="Serve metrics and health pages here. Anyone who can connect can read them.",
         ),
-        click.option("--public-metrics", is_flag=True, help="Offer these pages where others can reach them."),
+        click.option("--public-metrics", is_flag=True, help="Allow an address for these pages that others can reach."),
         click.option("--process", metavar="NAME", help=name_help),
         click.option(
             "--hard-exit",
@@ -29,24 +31,21 @@ def process_options(name_help: str) -> Callable[[Any], Any]:
             default=20.0,
             show_default=True,
             metavar="SECONDS",
-            help="End the process so long after SIGINT or SIGTERM, and say what blocks it, "
-            "if it has not ended by itself.",
+            help="Kill the process this long after SIGINT or SIGTERM if it has not exited, and report what blocks it.",
         ),
         click.option(
             "--gc-freeze/--no-gc-freeze",
             default=True,
             show_default=True,
-            help="Collect no garbage until all is reconciled that is there at the start, "
-            "and leave that out of collections.",
+            help="Disable garbage collection until everything that exists at the start is reconciled, "
+            "and exclude that from later collections.",
         ),
-        click.option(
-            "--verbose", is_flag=True, help="Log everything that happens, and errors with all of their frames."
-        ),
+        click.option("--verbose", is_flag=True, help="Log all events, and full tracebacks of errors."),
     )
 
 
 def check_process(name: str) -> None:
-    """Raise Usage for a name that a process can't have."""
+    """Raise Usage if the name of a process is invalid."""
     try:
         worker_name(name)
     except DeclarationError as error:
@@ -54,10 +53,10 @@ def check_process(name: str) -> None:
 
 
 def check_pages(address: str | None, *, public: bool) -> None:
-    """Raise Usage for an address of the pages that is none, or that others can reach without ``public``."""
+    """Raise Usage if the address of the pages is invalid, or if others can reach it and ``public`` is False."""
     if address is None:
         if public:
-            raise Usage("--public-metrics goes with --metrics, and only says that others may read those pages")
+            raise Usage("--public-metrics goes with --metrics, and only allows others to read those pages")
         return
     try:
         host, _ = check_pages_address(address)
@@ -65,6 +64,6 @@ def check_pages(address: str | None, *, public: bool) -> None:
         raise Usage(f"--metrics: {error}") from error
     if not public and not is_loopback(host):
         raise Usage(
-            f"--metrics {address}: others can reach this address, and read there what the controllers do. "
+            f"--metrics {address}: others can reach this address, and read what the controllers do. "
             "Use 127.0.0.1, or say --public-metrics"
         )

@@ -1,4 +1,4 @@
-"""`headway get` and `headway list`."""
+"""The commands `headway get` and `headway list`."""
 
 from __future__ import annotations
 

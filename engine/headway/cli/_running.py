@@ -1,4 +1,4 @@
-"""Run a command's async function until it ends, fails or is interrupted."""
+"""Run the async function of a command until it returns, fails or is interrupted."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from headway.errors import HeadwayError
 from headway.events import ignore
 
 _AFTER_THE_ENGINE = 0.5
-"""Seconds in which an engine can end the process first: its report names more."""
+"""Extra seconds in which an engine can end the process first: its report has more details."""
 
 
 def run(
     function: Callable[[], Awaitable[None]], *, interrupted: Exit = Exit.INTERRUPTED, hard_exit: float | None = None
 ) -> None:
-    """Run it under Trio; SIGINT and SIGTERM cancel it, and then the command ends with ``interrupted``.
+    """Run a function under Trio. SIGINT and SIGTERM cancel it, and then the command exits with ``interrupted``.
 
-    What is cancelled has unwound by then: a store is closed, a connection too.
+    The function has been unwound before the exit, so that stores and connections are closed.
 
     Args:
         hard_exit: for a server, the seconds from the signal until the process is ended. The stack of the task that
-            blocks it is written to standard error. A server also goes on without its standard streams. None: the
-            command is not a server.
+            blocks it is written to standard error. A server also keeps running without its standard streams. None if
+            the command is not a server.
     """
     if hard_exit is not None:
         keep_standard_streams()
@@ -45,7 +45,7 @@ def run(
 
 @contextmanager
 def ending() -> Iterator[None]:
-    """End the command by what its function raises: one clear sentence, and the exit code."""
+    """Report an exception of the command's function in one sentence, and exit with its code."""
     try:
         yield
     except (HeadwayError, BaseExceptionGroup) as error:
@@ -84,10 +84,10 @@ async def _until_interrupted(function: Callable[[], Awaitable[None]], hard_exit:
 
 
 def _begin_at_signal(watch: ShutdownWatch) -> None:
-    """Begin the watch at a signal itself.
+    """Make the signal handlers begin the watch.
 
-    Trio handles a signal in its next turn, and there is no next turn while a task spins. Python runs a signal handler
-    in the middle of that task.
+    Trio handles a signal in the next turn of its scheduler, which never comes while a task spins. Python runs a signal
+    handler in the middle of that task.
     """
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, partial(_signaled, watch, signal.getsignal(number)))

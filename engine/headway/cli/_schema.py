@@ -1,4 +1,4 @@
-"""`headway schema`: what types look like in a store, at a server and in a program, and whether these go together."""
+"""The command `headway schema`, which shows and compares the schemas of a store, a server and a program."""
 
 from __future__ import annotations
 
@@ -27,28 +27,33 @@ Output = Literal["text", "json"]
 _PAGE = 500
 
 _output = click.option(
-    "-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True, help="json is all of it."
+    "-o",
+    "--output",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="json has all details.",
 )
-_store = click.option("--store", metavar="URL", help="The store to look at, instead of the server.")
+_store = click.option("--store", metavar="URL", help="The store to read, instead of the server.")
 
 
 @click.group()
 def schema() -> None:
-    """Show what types look like, and whether a program would misread what is stored.
+    """Show the fields of types, and check whether a program would misread stored resources.
 
-    A store remembers every field that its programs have had. With --store a store is read, also while a server has it
-    open; otherwise the server is asked.
+    A store remembers every field that its programs have had. With --store, the store is read, even while a server has
+    it open. Otherwise the server is asked.
     """
 
 
 @schema.command()
-@click.option("--app", metavar="APP", help="The program (module:attribute) to look at, instead of the server.")
+@click.option("--app", metavar="APP", help="The program (module:attribute) to show, instead of the server.")
 @_store
 @_output
 def show(app: str | None, store: str | None, output: Output) -> None:
     """Show the fields of all types, with their numbers."""
     if app is not None and store is not None:
-        raise Usage("--app and --store show two things: give one of them")
+        raise Usage("--app and --store exclude each other: give one of them")
     if app is not None:
         _show({str(type.name): describe([type]) for type in _types_of(app)}, output)
     else:
@@ -94,7 +99,7 @@ def _rows(name: str, schema: types_pb.ListResponse) -> Iterator[Sequence[str]]:
 
 
 def _messages(schema: types_pb.ListResponse) -> Iterator[types_pb.Message]:
-    """The message of a schema's type, and those within it. A server's description has those of other types, too."""
+    """Yield the message of a schema's type, and the messages in it. A server's description also has other types."""
     places = [schema.types[0].message]
     for place in places:
         message = schema.messages[place]
@@ -132,10 +137,10 @@ def _object(schema: types_pb.ListResponse) -> dict[str, Any]:
 @_store
 @_output
 def diff(app: str, store: str | None, output: Output) -> None:
-    """Say whether APP (module:attribute) would be refused by a store, or by the server, and why.
+    """Check whether a store, or the server, would reject APP (module:attribute), and why.
 
-    Ends with 7 when it would. Also says of which types a store would remember more, and which stored versions
-    APP does not know. Changes nothing.
+    Exits with 7 if it would. Also lists the types whose record in the store would change, and the stored versions that
+    APP does not know. Nothing is changed.
     """
     types = _types_of(app)
     run(partial(_diff, click.get_current_context().find_root().obj, types, store, output))
@@ -162,7 +167,7 @@ async def _diff(target: Target, types: Sequence[ResourceType[Any]], store: str |
         for name in recorded:
             click.echo(plain(f"{name} would be recorded"))
         for name in unknown:
-            text = f"{name} is stored, and the program does not know it: its writes of the kind would replace it"
+            text = f"{name} is stored, but the program does not know it: its writes of the kind would replace it"
             click.echo(plain(text))
         if not problems and not recorded and not unknown:
             click.echo("no differences")
@@ -171,7 +176,7 @@ async def _diff(target: Target, types: Sequence[ResourceType[Any]], store: str |
 
 
 async def _unknown(lists: ListsResources, types: Sequence[ResourceType[Any]]) -> list[str]:
-    """Return the names of the versions that are stored of the program's kinds, and that the program lacks."""
+    """Return the names of stored versions of the program's kinds that the program lacks."""
     known = {type.name for type in types}
     kinds = {type.kind for type in types}
     recorded = {
@@ -212,7 +217,7 @@ def _types_of(reference: str) -> list[ResourceType[Any]]:
 
 @asynccontextmanager
 async def _opened(url: str) -> AsyncIterator[ListsResources]:
-    """The resources of the store at ``url``. A file is read as it stands, whoever has it open."""
+    """Open the resources of a store. A file is read in its current state, even if another process has it open."""
     opening = named_store("--store", url)
     await must_be_there("--store", url)
     lists = file_lists(url)

@@ -1,4 +1,4 @@
-"""`headway serve`: its options, and which of them go together."""
+"""The command `headway serve`, and the checks of its options."""
 
 from __future__ import annotations
 
@@ -26,19 +26,26 @@ _EXISTING = click.Path(exists=True, dir_okay=False)
 @click.option(
     "--store", default="memory:", show_default=True, help="memory:, sqlite:PATH or etcd://HOST:PORT,HOST:PORT/PREFIX."
 )
-@click.option("--listen", multiple=True, default=["127.0.0.1:7070"], show_default=True, help="May be repeated.")
-@click.option("--tls-certificate", type=_EXISTING, help="The certificate to show; used anew when it is renewed.")
-@click.option("--tls-key", type=_EXISTING, help="Its key, if it is in a file of its own.")
-@click.option("--tls-client-authority", type=_EXISTING, help="Who must have signed the certificates of clients.")
-@click.option("--access", type=_EXISTING, help="The file that says who may do what. SIGHUP has it read again.")
-@process_options("Of several on one etcd: a name that no other process has.")
-@click.option("--insecure", is_flag=True, help="Listen where others can reach it, and let them do everything.")
-@click.option("--forward", multiple=True, metavar="ADDRESS", help="Ask this server instead of an APP. May be repeated.")
-@click.option("--forward-tls", is_flag=True, help="Ask it over TLS, and believe what the system believes.")
-@click.option("--forward-tls-authority", type=_EXISTING, help="Whom to believe instead; implies --forward-tls.")
-@click.option("--forward-tls-certificate", type=_EXISTING, help="The certificate to show to it.")
-@click.option("--forward-tls-key", type=_EXISTING, help="Its key, if it is in a file of its own.")
-@click.option("--forward-insecure", is_flag=True, help="Pass tokens on to another host without TLS, too.")
+@click.option(
+    "--listen", multiple=True, default=["127.0.0.1:7070"], show_default=True, help="An address. May be repeated."
+)
+@click.option("--tls-certificate", type=_EXISTING, help="The server's certificate. Reloaded when it is renewed.")
+@click.option("--tls-key", type=_EXISTING, help="Its private key, if in a separate file.")
+@click.option("--tls-client-authority", type=_EXISTING, help="Require client certificates signed by this authority.")
+@click.option("--access", type=_EXISTING, help="The access file. SIGHUP reloads it.")
+@process_options("A unique name, if several processes share a store in etcd.")
+@click.option("--insecure", is_flag=True, help="Allow an address that others can reach, and allow them everything.")
+@click.option(
+    "--forward",
+    multiple=True,
+    metavar="ADDRESS",
+    help="Forward to this server instead of running an APP. May be repeated.",
+)
+@click.option("--forward-tls", is_flag=True, help="Connect to it by TLS, with the system's trusted authorities.")
+@click.option("--forward-tls-authority", type=_EXISTING, help="Trusted authorities; implies --forward-tls.")
+@click.option("--forward-tls-certificate", type=_EXISTING, help="The client certificate to send to it.")
+@click.option("--forward-tls-key", type=_EXISTING, help="Its private key, if in a separate file.")
+@click.option("--forward-insecure", is_flag=True, help="Forward tokens to another host even without TLS.")
 @limit_options
 @click.pass_context
 def serve(
@@ -65,15 +72,15 @@ def serve(
     forward_insecure: bool,
     limits: Limits,
 ) -> None:
-    """Run the controllers of APP (module:attribute), and offer its resources to clients.
+    """Run the controllers of APP (module:attribute), and serve its resources to clients.
 
-    With --forward, and no APP, offer what another server offers.
+    With --forward and no APP, forward all calls to another server.
 
-    It ends with Ctrl-C.
+    Stop it with Ctrl-C.
     """
     if (app is None) is not bool(forward):
         raise Usage(
-            "give an APP (module:attribute) to run, or --forward ADDRESS of a server to ask: "
+            "give an APP (module:attribute) to run, or --forward ADDRESS of a server: "
             f"{'one of the two, not both' if forward else 'one of the two'}"
         )
     _check_together(context, forwards=bool(forward))
@@ -89,8 +96,8 @@ def serve(
             upstream = _upstream_tls(forward_tls_authority, forward_tls_certificate, forward_tls_key)
         if not forward_insecure and (host := plain_text_host(parsed, upstream)):
             click.echo(
-                f"Warning: --forward {host}: calls with a token are refused, because others could read it on the way "
-                "to this host. Say --forward-tls, or --forward-insecure",
+                f"Warning: --forward {host}: calls with a token are rejected, because others could read it on the way "
+                "to this host. Give --forward-tls, or --forward-insecure",
                 err=True,
             )
         forwarding = Forwarding(
@@ -124,7 +131,7 @@ def serve(
 
 
 def _check_together(context: click.Context, *, forwards: bool) -> None:
-    """Refuse options that would do nothing, or contradict each other."""
+    """Raise Usage if an option would have no effect, or if options contradict each other."""
     given = {
         name
         for name in context.params
@@ -132,21 +139,21 @@ def _check_together(context: click.Context, *, forwards: bool) -> None:
     }
     if forwards:
         if "max_message_size" in given:
-            raise Usage("--max-message-size goes with an APP: the server that is asked decides how large a message is")
+            raise Usage("--max-message-size goes with an APP: the other server limits the size of messages")
         if "store" in given:
-            raise Usage("--store goes with an APP: who forwards stores nothing")
+            raise Usage("--store goes with an APP: a forwarder stores nothing")
         if "metrics" in given:
-            raise Usage("--metrics goes with an APP: who forwards has no controllers")
+            raise Usage("--metrics goes with an APP: a forwarder has no controllers")
         if "process" in given:
-            raise Usage("--process goes with an APP: who forwards leads no controllers")
+            raise Usage("--process goes with an APP: a forwarder runs no controllers")
         if "access" in given:
-            raise Usage("--access goes with an APP: the server that is asked decides who may do what")
+            raise Usage("--access goes with an APP: the other server controls access")
         if "forward_tls_key" in given and "forward_tls_certificate" not in given:
             raise Usage("--forward-tls-key goes with --forward-tls-certificate")
     elif alone := sorted(name for name in given if name.startswith("forward_")):
         raise Usage(f"--{alone[0].replace('_', '-')} goes with --forward")
     if {"access", "insecure"} <= given:
-        raise Usage("--access says who may do what, --insecure that anyone may do everything: give one of them")
+        raise Usage("--access controls access, and --insecure allows everyone everything: give one of them")
 
 
 def _check_process(name: str, store: str) -> None:
@@ -164,7 +171,7 @@ def _tls(certificate: str | None, key: str | None, client_authority: str | None)
     try:
         return server_tls(certificate, key, client_ca=client_authority)
     except OSError as error:
-        raise Usage(f"the TLS options can't be used: {error}") from error
+        raise Usage(f"invalid TLS options: {error}") from error
 
 
 def _upstream_tls(authority: str | None, certificate: str | None, key: str | None) -> SSLContext:
@@ -172,7 +179,7 @@ def _upstream_tls(authority: str | None, certificate: str | None, key: str | Non
     try:
         return client_tls(authority, certificate=certificate, key=key)
     except OSError as error:
-        raise Usage(f"the TLS options of --forward can't be used: {error}") from error
+        raise Usage(f"invalid TLS options of --forward: {error}") from error
 
 
 def _parsed(option: str, text: str) -> Address:
@@ -187,15 +194,15 @@ def _check_address(text: str, *, access: str | None, encrypted: bool, safe: bool
     if safe or parsed.path or is_loopback(parsed.host):
         return
     if access is None:
-        what = "do what the server that is asked lets it" if forwards else "read and write everything"
-        by_access = "" if forwards else "say who may do what by --access, "
+        what = "do everything that the other server allows" if forwards else "read and write everything"
+        by_access = "" if forwards else "control access with --access, "
         raise Usage(
-            f"--listen {text}: others can reach this address, and anyone there may {what}. "
-            f"Have clients show certificates by --tls-client-authority, {by_access}"
-            "listen on 127.0.0.1, or say --insecure"
+            f"--listen {text}: others can reach this address, and may {what}. "
+            f"Require client certificates with --tls-client-authority, {by_access}"
+            "listen on 127.0.0.1, or give --insecure"
         )
     if not encrypted:
         click.echo(
-            f"Warning: --listen {text}: without --tls-certificate, who can listen in on the way here learns the tokens",
+            f"Warning: --listen {text}: without --tls-certificate, anyone on the network path can read the tokens",
             err=True,
         )

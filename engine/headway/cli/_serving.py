@@ -1,4 +1,4 @@
-"""What `headway serve` runs until it is interrupted: an engine that listens, or a forwarder."""
+"""The servers that `headway serve` runs until it is interrupted: an engine, or a forwarder."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from headway.rpc import Limits, ServerTls, free_descriptors, open_forwarder
 
 
 class ProcessOptions(NamedTuple):
-    """How a server is run as a process: its name on a shared store, its end, its log, and its collector."""
+    """Options of a server process: its name on a shared store, shutdown, logging and garbage collection."""
 
     name: str | None
     hard_exit: float
@@ -32,7 +32,7 @@ class ProcessOptions(NamedTuple):
 
 
 class Serving:
-    """An engine of some apps. With an authorizer, what that was read from is read again at every SIGHUP."""
+    """An engine that serves some apps. If it has an access file, SIGHUP reloads the file."""
 
     def __init__(
         self,
@@ -65,8 +65,8 @@ class Serving:
         try:
             metrics = None if self._pages is None else Metrics()
             log = log_report(verbose=self._options.verbose)
-            # Without an authorizer who can connect may do everything: the addresses were checked to be nobody else's,
-            # or that was asked for.
+            # Without an authorizer, everyone who can connect may do everything. This is safe: either no other host can
+            # reach the addresses, or the user asked for it.
             async with (
                 open_engine(
                     self._store,
@@ -98,7 +98,7 @@ class Serving:
 async def open_watched(
     engine: Engine, address: str | None, metrics: Metrics | None, *, public: bool
 ) -> AsyncIterator[str | None]:
-    """Pages of metrics and health, where they are asked for; gives their address."""
+    """Serve metrics and health pages if an address is given. Yields the address in use, or None."""
     if address is None or metrics is None:
         yield None
         return
@@ -108,7 +108,7 @@ async def open_watched(
 
 
 class Forwarding:
-    """A forwarder to some servers."""
+    """A server that forwards all calls to other servers."""
 
     def __init__(
         self,
@@ -158,8 +158,8 @@ def _announce(addresses: Sequence[str], limits: Limits, pages: str | None = None
     most = free_descriptors()
     if most is not None and most < limits.connections and limits.connections != Limits().connections:
         click.echo(
-            f"Warning: --max-connections {limits.connections}: at most {most} are open at once, because the process "
-            "may not open more files. Raise `ulimit -n`",
+            f"Warning: --max-connections {limits.connections}: the limit is {most}, because the process "
+            "cannot open more files. Raise `ulimit -n`",
             err=True,
         )
     if pages is not None:
@@ -168,7 +168,7 @@ def _announce(addresses: Sequence[str], limits: Limits, pages: str | None = None
 
 
 Files = dict[str, Callable[[], None]]
-"""Files that are read again at a SIGHUP, each with how."""
+"""Functions that reload files at a SIGHUP, by the paths of the files."""
 
 
 def _of_certificate(tls: ServerTls | None) -> Files:
@@ -190,6 +190,6 @@ async def _read_again(files: Files, *, task_status: trio.TaskStatus[None]) -> No
                 try:
                     read()
                 except (ManifestError, OSError) as error:
-                    click.echo(f"{error}\n{path}: what held before goes on", err=True)
+                    click.echo(f"{error}\n{path}: not reloaded; the previous content stays in effect", err=True)
                 else:
-                    click.echo(f"{path}: read again", err=True)
+                    click.echo(f"{path}: reloaded", err=True)

@@ -1,4 +1,4 @@
-"""`headway status`."""
+"""The command `headway status`."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _HEADS = ("BY", "CONDITION", "STATE", "SEEN", "WRITTEN", "REASON", "MESSAGE")
 
 @click.command()
 @one_of_a_name
-@output_option("json and yaml have a condition an object.")
+@output_option("json and yaml have one object per condition.")
 @connected
 async def status(connection: Connection, type: str, name: str, partition: str, namespace: str, output: Output) -> None:
-    """Show the conditions of a resource, by who wrote them.
+    """Show the conditions of a resource, by writer.
 
-    SEEN says whether who wrote it had seen the resource as it is now, or an older generation of it; WRITTEN when that
-    was, in UTC.
+    SEEN is `current` if the writer had observed the current generation of the resource, else `older`. WRITTEN is the
+    time of the write, in UTC.
     """
     found = find_type(type, connection.registry)
     id = find_id(type, name, partition, namespace, connection.registry)

@@ -1,4 +1,4 @@
-"""`headway store`: check a store, copy one into another, hold one of your own to its promises."""
+"""The command `headway store`, which checks and copies stores, and tests store implementations."""
 
 from __future__ import annotations
 
@@ -32,16 +32,21 @@ from headway.storage import (
 Output = Literal["text", "json"]
 
 _output = click.option(
-    "-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True, help="json is all of it."
+    "-o",
+    "--output",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="json has all details.",
 )
 
 
 @click.group()
 def store() -> None:
-    """Check a store, copy or migrate one, or hold a store of your own to its promises.
+    """Check, copy or migrate a store, or test a store of your own.
 
-    These open the store itself, so that no server may have it open that wants it alone. Only check reads beside it, and
-    migrate has a server rewrite its own store.
+    These commands open the store itself. A server with exclusive access must not have it open, except for `check`,
+    which then reads the file, and for `migrate`, which can ask the server to rewrite its own store.
     """
 
 
@@ -52,10 +57,10 @@ store.add_command(migrate_command)
 @click.argument("url")
 @_output
 def check(url: str, output: Output) -> None:
-    """Hold all that can be asked of the store at URL against each other. Writes no resource.
+    """Check that the store at URL is consistent. Writes no resource.
 
-    Its lists against its reads, what its owners own, its watches and its history. An SQLite file that can't be opened,
-    as a server has it, is read as it stands. Ends with 7 when something is wrong.
+    This compares its lists, reads, owned resources, watches and history with each other. If an SQLite file can't be
+    opened because a server has it open, the file is read in its current state. Exits with 7 if there are problems.
     """
     run(partial(_check, url, named_store("URL", url), output))
 
@@ -69,7 +74,7 @@ async def _check(url: str, opening: AbstractAsyncContextManager[Backend], output
         except StoreUnusable as error:
             if not url.startswith("sqlite:"):
                 raise
-            progress(f"its file is read as it stands, since it can't be opened: {error}")
+            progress(f"reading the file in its current state, since it can't be opened: {error}")
             found = await verify_file(url)
         else:
             found = await verify_store(backend, progress=progress)
@@ -78,12 +83,12 @@ async def _check(url: str, opening: AbstractAsyncContextManager[Backend], output
     else:
         for problem in found.problems:
             click.echo(plain(problem))
-        wrong = f"{len(found.problems)} things are wrong" if found.problems else "nothing is wrong"
+        wrong = f"problems found: {len(found.problems)}" if found.problems else "no problems found"
         if not found.position.store_id:
-            click.echo(f"what store that is can't be read; {wrong}")
+            click.echo(f"the store's id can't be read; {wrong}")
             sys.exit(Exit.DIFFERENT)
         click.echo(
-            f"store {found.position.store_id} at revision {found.position.revision}, history from {found.oldest} on: "
+            f"store {found.position.store_id} at revision {found.position.revision}, history from {found.oldest}: "
             f"{_counted(found.resources)}; {wrong}"
         )
     if found.problems:
@@ -105,11 +110,11 @@ def _verified(found: Verified) -> dict[str, Any]:
 @click.argument("target", metavar="TO")
 @_output
 def copy(source: str, target: str, output: Output) -> None:
-    """Make the empty store TO hold what the store FROM holds, and compare the two.
+    """Copy the store FROM to the empty store TO, and compare the two.
 
-    Uids, generations, owners, statuses, metadata and finalizers stay; versions and the store's id are new, so that
-    every watch begins anew. Stop what writes to FROM before. A copy that was stopped goes on when it is run again;
-    until it has ended, no server serves TO.
+    Uids, generations, owners, statuses, metadata and finalizers are preserved. Versions and the store's id are new, so
+    every watch starts over. Stop everything that writes to FROM first. An interrupted copy continues when it is run
+    again; no server serves TO until the copy is complete.
     """
     run(partial(_copy, source, named_store("FROM", source), named_store("TO", target), output))
 
@@ -127,7 +132,7 @@ async def _copy(
         click.echo(json_text(_copied(copied), indent=2))
         return
     click.echo(
-        f"store {copied.source.store_id} is in store {copied.target.store_id}, compared and the same: "
+        f"store {copied.source.store_id} copied to store {copied.target.store_id}, and compared: "
         f"{_counted(copied.resources)}, {copied.written} written now; {copied.fences} fences raised"
     )
 
@@ -157,14 +162,16 @@ def _copying(kind: Kind, count: int) -> None:
 @store.command()
 @click.argument("reference", metavar="MODULE:NAME")
 @click.option("--seconds", type=click.FloatRange(min=0, min_open=True), default=30.0, show_default=True,
-              help="For each check.")  # fmt: skip
-@click.option("--only", multiple=True, metavar="WORD", help="Only the checks whose names hold this. May be repeated.")
+              help="Time limit for each check.")  # fmt: skip
+@click.option(
+    "--only", multiple=True, metavar="WORD", help="Only run checks whose names contain this. May be repeated."
+)
 @_output
 def conformance(reference: str, seconds: float, only: tuple[str, ...], output: Output) -> None:
-    """Hold the store that MODULE:NAME opens to every promise of a store, a line for each.
+    """Run the conformance checks on the store that MODULE:NAME opens.
 
-    NAME is a function that opens a store at a path, or a headway.testing.StoreUnderTest. Ends with 7 when the store
-    breaks a promise.
+    NAME is a function that opens a store at a path, or a headway.testing.StoreUnderTest. Prints one line per check.
+    Exits with 7 if a check fails.
     """
     from headway.cli._conformance import hold
 
@@ -174,14 +181,14 @@ def conformance(reference: str, seconds: float, only: tuple[str, ...], output: O
 def _loaded(reference: str) -> object:
     module, colon, name = reference.partition(":")
     if not (module and colon and name):
-        raise Usage(f"{reference!r} is no store; write module:name, such as mystore:open_my_store")
-    # As `python -m` has it: a module of the working directory is found.
+        raise Usage(f"{reference!r} is not a store; write module:name, such as mystore:open_my_store")
+    # Like `python -m`, find modules in the working directory.
     sys.path.insert(0, os.getcwd())
     try:
         found: object = importlib.import_module(module)
     except ModuleNotFoundError as error:
         if error.name is not None and f"{module}.".startswith(f"{error.name}."):
-            raise Usage(f"{reference}: there is no module {error.name!r} here or among what is installed") from error
+            raise Usage(f"{reference}: module {error.name!r} not found here or among installed packages") from error
         raise
     for part in name.split("."):
         if not hasattr(found, part):
@@ -191,10 +198,10 @@ def _loaded(reference: str) -> object:
 
 
 async def must_be_there(argument: str, url: str) -> None:
-    """Refuse a url at which there is no store: opening it would make one."""
+    """Raise Usage if there is no store at a URL: opening it would create one."""
     if not await store_exists(url):
-        # Without a password that the url may hold.
-        raise Usage(f"{argument}: there is no store at {etcd_address(url) if url.startswith('etcd:') else url}")
+        # Shown without the password that the URL may contain.
+        raise Usage(f"{argument}: no store found at {etcd_address(url) if url.startswith('etcd:') else url}")
 
 
 def named_store(argument: str, url: str) -> AbstractAsyncContextManager[Backend]:

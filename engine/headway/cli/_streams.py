@@ -1,4 +1,4 @@
-"""Standard streams that a server can lose: they are closed, their reader has gone, or it does not read."""
+"""Standard streams that may fail while a server runs: closed, without a reader, or with a reader that doesn't read."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from typing import Any
 
 from headway._standard_error import Output
 
-# Characters that are written at once: in UTF-8 at most the 4,096 bytes for which a pipe that is ready has room.
+# Characters per write: in UTF-8 at most 4,096 bytes, for which a pipe that is ready has room.
 _AT_ONCE = 1024
 
 
 def keep_standard_streams() -> None:
-    """Let writes to standard output and standard error succeed, without waiting, for as long as the process lives.
+    """Make writes to standard output and standard error succeed without blocking, for the life of the process.
 
-    Output that cannot be written is thrown away. A closed descriptor is opened on the null device: otherwise a file of
-    the store would get its number, and anything printed by mistake would be written into that file.
+    Output that cannot be written is dropped. A closed descriptor is opened on the null device. Otherwise a file of the
+    store would get its number, and stray output would be written to that file.
     """
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         try:
             os.fstat(number)
         except OSError:
-            # The lowest number that is free: those before it are open.
+            # This opens the lowest free number, which is this one: the lower ones are open.
             os.open(os.devnull, os.O_RDWR)
         if name != "stdin":
             stream = getattr(sys, name) or open(number, "w", encoding="utf-8", closefd=False)  # noqa: SIM115  # for good
@@ -30,10 +30,10 @@ def keep_standard_streams() -> None:
 
 
 class Lasting:
-    """A text stream that never holds up its writer.
+    """A text stream that never blocks its writer.
 
-    It goes to the null device once it can't be written to. While its reader does not read, output is thrown away; the
-    next line that finds room says how many lines were lost.
+    After an error it is redirected to the null device. While its reader does not read, output is dropped; the next line
+    that can be written reports how many lines were lost.
 
     Args:
         stream: the stream of a descriptor.
@@ -50,10 +50,10 @@ class Lasting:
         return getattr(self._stream, name)
 
     def write(self, text: str) -> int:
-        """Write, or lose what is written."""
+        """Write the text, or drop it."""
         given: object = text
         if not isinstance(given, str):
-            # Click tries whether a stream takes bytes.
+            # Click tests whether a stream accepts bytes.
             raise TypeError(f"expected str, got {type(given).__name__}")
         try:
             for at in range(0, len(text), _AT_ONCE):
@@ -73,7 +73,7 @@ class Lasting:
         return self._output.write(text.encode(self._stream.encoding or "utf-8", "replace"))
 
     def flush(self) -> None:
-        """Do nothing: what is written is flushed at once."""
+        """Do nothing: every write is flushed immediately."""
 
     def _lose(self) -> None:
         null = os.open(os.devnull, os.O_WRONLY)

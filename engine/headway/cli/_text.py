@@ -1,4 +1,4 @@
-"""Text that is safe on a terminal: what a server sends can't move its cursor or change its colours."""
+"""Make text safe for a terminal: a server's text must not move the cursor or change colors."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from headway._safe_text import plain as plain
 
 
 def json_text(value: Any, *, indent: int | None = None) -> str:
-    """JSON in which only what can't be printed is escaped."""
+    """Return JSON in which only unprintable characters are escaped."""
     text = json.dumps(value, indent=indent, ensure_ascii=False)
-    # JSON escapes the control characters of ASCII, and neither DEL nor those beyond.
+    # `json.dumps` escapes the control characters of ASCII, except DEL, but not those outside ASCII.
     return _BEYOND.sub(lambda found: _escaped(found.group()), text)
 
 
@@ -27,7 +27,7 @@ _BEYOND = re.compile("[\x7f-\U0010ffff]")
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Columns under their heads, without blanks at the ends of lines."""
+    """Format a table with aligned columns, without trailing blanks."""
     lines = [tuple(head), *(tuple(map(plain, row)) for row in rows)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return "\n".join("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)

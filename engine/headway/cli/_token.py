@@ -1,4 +1,4 @@
-"""`headway token`."""
+"""The command `headway token`."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 @click.group()
 def token() -> None:
-    """Make tokens for the file of `serve --access`."""
+    """Create tokens for the file of `serve --access`."""
 
 
 @token.command()
 @click.argument("policies", nargs=-1, required=True)
-@click.option("--description", default="", help="Whose it is, and what for.")
-@click.option("--expires-in", metavar="TIME", help="Such as 12h or 90d. Unless given, it doesn't expire.")
-@click.option("--into", type=click.Path(exists=True, dir_okay=False), help="An access file that it is added to.")
+@click.option("--description", default="", help="Its owner and purpose.")
+@click.option("--expires-in", metavar="TIME", help="Such as 12h or 90d. By default it never expires.")
+@click.option("--into", type=click.Path(exists=True, dir_okay=False), help="The access file to add it to.")
 def new(policies: tuple[str, ...], description: str, expires_in: str | None, into: str | None) -> None:
-    """Make a token that has these POLICIES.
+    """Create a token with these POLICIES.
 
-    The token goes to stdout, this once and never again. What the access file keeps of it goes into the file, or to
-    stderr.
+    The token is printed to stdout, and cannot be shown again. Its entry for the access file is added to the file, or
+    printed to stderr.
     """
     expires_at = None if expires_in is None else int(time.time()) + _seconds(expires_in)
     try:
@@ -45,12 +45,14 @@ def new(policies: tuple[str, ...], description: str, expires_in: str | None, int
             fail_by(error)
         except OSError as error:
             raise Usage(f"--into: {error}") from error
-        click.echo(f"{into}: token {made.accessor} added; SIGHUP has a server read the file again", err=True)
+        click.echo(f"{into}: token {made.accessor} added; send SIGHUP to a server to reload the file", err=True)
     click.echo(text)
 
 
 def _seconds(text: str) -> int:
     found = _SPAN.match(text)
     if found is None:
-        raise Usage(f"--expires-in {text!r} is no time: write a number and s, m, h or d, such as 12h or 90d")
+        raise Usage(
+            f"--expires-in {text!r} is not a valid duration: write a number and s, m, h or d, such as 12h or 90d"
+        )
     return int(found[1]) * _SECONDS[found[2]]

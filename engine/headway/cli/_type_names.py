@@ -1,4 +1,4 @@
-"""Which type, and which resource of it, is meant by what was typed."""
+"""Resolve the types and names that users type."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headway.resource import Registry, ResourceId, ResourceType, Scope, did_you_
 
 
 def find_type(written: str, registry: Registry) -> ResourceType[Any]:
-    """The type. ``Team``, ``team``, ``staff.Team`` and ``staff.v1.Team`` are names of one; case doesn't matter."""
+    """Return the type with a name such as ``Team``, ``staff.Team`` or ``staff.v1.Team``, in any case. Raises Usage."""
     types = sorted(registry, key=lambda each: each.name)
     exact = [each for each in types if str(each.name) == written]
     wanted = written.lower()
@@ -22,18 +22,18 @@ def find_type(written: str, registry: Registry) -> ResourceType[Any]:
         names = ", ".join(str(each.name) for each in bearers)
         raise Usage(f"the type {written!r} is ambiguous; it could be {names}")
     if not types:
-        raise Usage(f"there is no type {written!r}: the server has no types at all")
-    # A kind is compared with kinds: against full names it would never be close.
+        raise Usage(f"type {written!r} not found: the server has no types")
+    # Compare a kind only with kinds, since it is never similar to a full name.
     known = {str(each.name) if "." in written else each.name.kind for each in types}
-    # Compared without regard to case, and named in its own.
+    # The comparison ignores case, but the hint preserves it.
     by_lower = {each.lower(): each for each in known}
     close = difflib.get_close_matches(wanted, by_lower, n=1)
     hint = f"; did you mean {by_lower[close[0]]!r}?" if close else did_you_mean(written, known)
-    raise Usage(f"there is no type {written!r}{hint} (`headway types` lists them)")
+    raise Usage(f"type {written!r} not found{hint} (`headway types` lists all types)")
 
 
 def find_id(type: str, name: str, partition: str, namespace: str, registry: Registry) -> ResourceId:
-    """The id of a name of a type, in the default units unless others are given."""
+    """Return the id of a resource. Omitted tenancy units get their defaults. Raises Usage."""
     try:
         return find_type(type, registry).id(name, partition=partition, namespace=namespace)
     except InvalidArgument as error:
@@ -41,7 +41,7 @@ def find_id(type: str, name: str, partition: str, namespace: str, registry: Regi
 
 
 def check_units(type: ResourceType[Any], partition: str, namespace: str) -> None:
-    """Refuse to look for a type in a unit that it is never in; ``*`` is any."""
+    """Raise Usage if resources of a type are never in the given unit. ``*`` means any unit."""
     if namespace != "*" and type.scope in (Scope.CLUSTER, Scope.PARTITION):
         raise Usage(f"--namespace {namespace}: a {type.name} is in no namespace; leave it out")
     if partition != "*" and type.scope is Scope.CLUSTER:

@@ -1,4 +1,4 @@
-"""`headway types`."""
+"""The command `headway types`."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _WORDS = {types_pb.Shape.OPTIONAL: "optional {}", types_pb.Shape.REPEATED: "list
 
 @click.command()
 @click.argument("type", required=False, shell_complete=complete_type)
-@output_option("json and yaml are the description of them that the server gives.")
+@output_option("json and yaml have the server's description of the types.")
 @connected
 async def types(connection: Connection, type: str | None, output: Output) -> None:
     """Show the types of the server, or the fields of one.
 
-    The fields of a TYPE are those that a manifest of it can have.
+    The fields of a TYPE are the fields that its manifests can have under data.
     """
     if type is None:
         shown = sorted(connection.registry, key=lambda each: each.name)
@@ -51,7 +51,7 @@ def _fields(types: Sequence[ResourceType[Any]]) -> str:
 
 
 def field_words(field: types_pb.Field, description: types_pb.ListResponse) -> str:
-    """Return what a field holds, in words: ``list of Member``."""
+    """Describe the type of a field: ``list of Member``."""
     kind = field.kind
     if kind == "message":
         kind = _last(description.messages[field.held].full_name)

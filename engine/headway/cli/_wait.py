@@ -1,4 +1,4 @@
-"""`headway wait`."""
+"""The command `headway wait`."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ _STATES = ("true", "false", "unknown")
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is waited for: a condition in a state, or that the resource is gone."""
+    """The state to wait for: a condition in a state, or the absence of the resource."""
 
     key: str
     condition: str
     state: ConditionState
 
     def holds(self, resource: Resource[Any] | None) -> bool:
-        """Whether it is so; a condition counts when it was written for the resource as it is now."""
+        """Return True if the state is reached. A condition counts only if it observed the current generation."""
         if resource is None or not self.condition:
             return resource is None and not self.condition
         return has_condition(resource, self.condition, self.state, self.key)
 
     def now(self, resource: Resource[Any] | None) -> str:
-        """How it stands instead."""
+        """Describe the current state instead."""
         if resource is None:
-            return "it is not there"
+            return "it does not exist"
         if not self.condition:
-            return "it is marked for deletion" if resource.is_deleting else "it is there"
+            return "it is marked for deletion" if resource.is_deleting else "it exists"
         said = [
             f"{key} says {each.type}={each.state.name or int(each.state)}"
             + ("" if status.observed_generation == resource.generation else " of an older generation")
@@ -46,7 +46,7 @@ class Wanted:
             for each in status.conditions
             if each.type == self.condition and self.key in ("", key)
         ]
-        return ", ".join(said) or "nobody has said it yet"
+        return ", ".join(said) or "it has not been reported yet"
 
 
 @click.command()
@@ -56,10 +56,10 @@ class Wanted:
     "wanted",
     required=True,
     metavar="CONDITION",
-    help="A condition that is to be true; Ready=false for another state, teams/Ready for one of a certain writer, "
-    "or 'deleted'.",
+    help="A condition that must be true, such as Ready. Ready=false waits for another state, teams/Ready for a "
+    "certain writer, 'deleted' for the deletion.",
 )
-@click.option("--within", type=click.FloatRange(min=0), help="Seconds to wait; for ever unless given.")
+@click.option("--within", type=click.FloatRange(min=0), help="Timeout in seconds. By default it waits forever.")
 @connected
 async def wait(
     connection: Connection,
@@ -70,7 +70,7 @@ async def wait(
     wanted: str,
     within: float | None,
 ) -> None:
-    """Wait until a condition of a resource holds; the resource needn't be there yet."""
+    """Wait until a condition of a resource holds; the resource needn't exist yet."""
     found = find_type(type, connection.registry)
     id = find_id(type, name, partition, namespace, connection.registry)
     asked = _wanted(wanted)

@@ -1,4 +1,4 @@
-"""`headway watch`."""
+"""The command `headway watch`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from headway.resource import Resource
 async def watch(connection: Connection, type: str, partition: str, namespace: str, prefix: str, output: Output) -> None:
     """Show all resources of a type, and then every change, until interrupted.
 
-    In JSON each change is one line; in YAML each is a document, under a comment that says what happened.
+    In JSON each change is one line. In YAML each change is a document, with a comment that names the event.
     """
     found = find_type(type, connection.registry)
     check_units(found, partition, namespace)
@@ -41,7 +41,7 @@ async def watch(connection: Connection, type: str, partition: str, namespace: st
 
 
 def _line(happened: str, resource: Resource[Any]) -> str:
-    # Columns that fit most names: what is still to come can't be measured.
+    # Fixed columns that fit most names, since the widths of later lines are unknown.
     where, said = "/".join(map(plain, place(resource))), plain(conditions(resource))
     return f"{happened:8} {where:32} {resource.version:>8}  {said}".rstrip()
 

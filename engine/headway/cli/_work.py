@@ -1,4 +1,4 @@
-"""`headway work`: the controllers of an app in a process of their own, beside a server that has the store."""
+"""The command `headway work`, which runs controllers in a separate process from the server with the store."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from headway.workers import open_workers
 
 @click.command()
 @click.argument("app")
-@click.option("--server", help="The server's address, or several, separated by commas; as before the command.")
-@process_options("A name that no other process has. Unless given, the host's name and some random digits.")
+@click.option("--server", help="The server's address, or several, separated by commas. Overrides `headway --server`.")
+@process_options("A unique name. By default it is the host's name and some random digits.")
 @click.option(
     "--lease-ttl",
     type=click.FloatRange(min=1, max=3600),
     default=15.0,
     show_default=True,
     metavar="SECONDS",
-    help="How long after this process has died another one takes over what it held.",
+    help="Another process takes over this long after this one has died.",
 )
 @click.pass_obj
 def work(
@@ -52,9 +52,9 @@ def work(
     """Run the controllers of APP (module:attribute) against a server that has the store.
 
     The server must know APP's types. Any number of processes may work for it at once; the placement of a controller
-    decides which of them run it. A server that can't be reached is tried again for as long as it takes.
+    decides which of them run it. If the server can't be reached, the command keeps trying.
 
-    It ends with Ctrl-C.
+    Stop it with Ctrl-C.
     """
     if server is not None:
         target = replace(target, server=server)

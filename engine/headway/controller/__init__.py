@@ -1,6 +1,6 @@
-"""Make it so: declaring a controller, and running it.
+"""Declare controllers and run them.
 
-Open `_app.py` first (what can be said), then `_run.py` (the way of one run), `_supervisor.py` (its restarts).
+Start with `_app.py` (the declarations), then read `_run.py` (the course of a run) and `_supervisor.py` (its restarts).
 """
 
 from headway.controller._app import App as App

@@ -1,4 +1,4 @@
-"""An app: types and controllers that belong together. Misuse fails here, when something is declared."""
+"""An app: types and controllers that belong together. Incorrect declarations fail here, when they are made."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ T = TypeVar("T", bound=Payload)
 N = TypeVar("N", bound=Payload)
 R = TypeVar("R", bound=Resource[Any] | Projected[Any])
 
-# By type or projection; it can't be said that the keys may be of any such type, each with a mapper of its own.
+# Python's types can't express that the keys may be any such types, each with its own mapper.
 Watches = Sequence[Watch[Any]]
 Lived = Callable[[Runtime, R], Awaitable[None]]
-"""``async def lived(rt, resource)``: a daemon or a timer."""
+"""The function of a daemon or a timer: ``async def lived(rt, resource)``."""
 
 _DAEMON_FORM = """
     @app.daemon(TEAM)
@@ -53,7 +53,7 @@ _TIMER_FORM = """
 
 
 class LivedOptions(TypedDict, total=False):
-    """What can be said of a daemon or a timer; as of `App.controller`."""
+    """The options of a daemon or a timer, as for `App.controller`."""
 
     watches: Watches | None
     indexes: Sequence[Index[Any, Any]]
@@ -70,7 +70,7 @@ class LivedOptions(TypedDict, total=False):
 
 
 class ControllerOptions(LivedOptions, total=False):
-    """What can be said of a controller besides what it manages; see `App.controller`."""
+    """The options of a controller except ``manages`` and ``when``, as for `App.controller`."""
 
     sources: Mapping[str, Source] | None
     placement: Placement
@@ -81,7 +81,7 @@ class App:
     """Types and controllers that belong together. ``headway.open_engine(store, app)`` runs them.
 
     Args:
-        name: what the app is called; its controllers' fences are kept under ``name/controller``.
+        name: the app's name. The fences of its controllers are stored under ``name/controller``.
     """
 
     def __init__(self, name: str) -> None:
@@ -91,15 +91,13 @@ class App:
         self.name = name
         self.registry = Registry()
         self.controllers: dict[str, Definition] = {}
-        # How many engines and workers have it open now.
+        # The number of engines and workers that have this app open now.
         self._open = 0
 
     def _check_closed(self, what: str) -> None:
-        """Refuse a declaration that those who have the app open would never hear of."""
+        """Raise DeclarationError if the app is open, because the engine would ignore the declaration."""
         if self._open:
-            raise DeclarationError(
-                f"app {self.name!r} is open, and {what} would be left out without a word: declare it before open_engine"
-            )
+            raise DeclarationError(f"app {self.name!r} is open and would ignore {what}: declare it before open_engine")
 
     @check_keywords
     def type(
@@ -116,14 +114,14 @@ class App:
         """Declare and register a type: ``TEAM = app.type("staff", "v1", "Team", Team)``.
 
         Args:
-            group, version, kind: its name: ``staff.v1.Team``.
+            group, version, kind: the type's name: ``staff.v1.Team``.
             payload: the message class of its resources' ``data``.
             scope: where its resources live: in a namespace of a partition, in a partition, or in neither.
-            hooks: defaults that every write fills in, and rules that every write must keep.
-            columns: what `headway get` and `headway list` show of its data, as a title and the name of a field for
-                each column: ``{"LEAD": "lead", "ROOMS": "office.rooms"}``.
+            hooks: defaults that every write fills in, and rules that every write must satisfy.
+            columns: the columns that `headway get` and `headway list` show: a mapping of titles to names of fields,
+                such as ``{"LEAD": "lead", "ROOMS": "office.rooms"}``.
 
-        Raises DeclarationError, with the right form, when a part of it is wrong, and when the name is taken.
+        Raises DeclarationError, with the correct form, if an argument is invalid or if the name already exists.
         """
         self._check_closed(f"type {group}.{version}.{kind}")
         declared: ResourceType[T] = ResourceType(
@@ -141,30 +139,30 @@ class App:
         up: Callable[[T], N],
         down: Callable[[N], T],
     ) -> None:
-        """Declare how payloads of two versions of a kind are made from each other.
+        """Declare how to convert payloads between two versions of a kind.
 
-        Every reader then sees every resource of the kind in the version that it asks for. Further versions are
-        declared one after the other, from the newest so far: they form a chain. Resources are stored as the newest,
-        or as `store_as` says.
+        Every reader then sees every resource of the kind in the version that it asks for. Declare further versions one
+        after the other, each from the newest so far, so that they form a chain. Resources are stored in the newest
+        version, or in the one that `store_as` selects.
 
         Args:
-            older: the version that was there first.
-            newer: the one that follows it.
-            up: makes a payload of the newer version, and loses nothing: ``down(up(x)) == x``.
-            down: makes a payload of the older version.
+            older: the earlier version.
+            newer: the version that follows it.
+            up: converts a payload to the newer version without loss: ``down(up(x)) == x``.
+            down: converts a payload to the older version.
 
-        Raises DeclarationError, with the right form. `headway.testing.check_converters` tests the functions.
+        Raises DeclarationError, with the correct form. `headway.testing.check_converters` tests the functions.
         """
         self._check_closed("this converter")
         self.registry.add_converter(older, newer, up, down)
 
     @check_keywords
     def store_as(self, type: ResourceType[Any]) -> None:
-        """Store resources of this kind as this version, instead of as the newest one that a converter leads to.
+        """Store resources of this kind in this version instead of in the newest one that a converter leads to.
 
-        For the first step of an upgrade, while other processes on the store know only the older version, and for a
-        rollback: what is stored as a newer version stays so while the older one cannot hold it. Raises DeclarationError
-        for a version without a converter, and for a second storage version of one kind.
+        Use it for the first step of an upgrade, while other processes on the store know only the older version, and for
+        a rollback. A resource stored in a newer version stays so as long as the older version cannot represent it.
+        Raises DeclarationError for a version without a converter, and for a second storage version of one kind.
         """
         self._check_closed("this storage version")
         self.registry.store_as(type)
@@ -206,33 +204,33 @@ class App:
         name: str = "",
         **unknown: object,
     ) -> Callable[[Reconciler[Any]], Reconciler[Any]]:
-        """Declare a controller; decorates its reconciler, an async function of a Runtime and a Request.
+        """Declare a controller by decorating its reconciler, an async function of a Runtime and a Request.
 
         Args:
             manages: the type whose resources are reconciled, or a projection of it.
-            when: which changes of the managed type make it be reconciled; all, unless given.
-            watches: further types, or projections, each with the mapper from its changes to managed resources: a list
-                of ``headway.watch(TYPE, mapper, when=...)``.
+            when: selects the changes of the managed type that trigger a reconcile. Default: all.
+            watches: further types or projections, each with a mapper from its changes to managed resources: a list of
+                ``headway.watch(TYPE, mapper, when=...)``.
             indexes: indexes on any of these, for reads of the cache and for mappers.
-            queries: the queries that are asked of the cache.
-            sources: what else, outside the store, makes a key be reconciled, by name.
-            reads: what the run's client may read besides what is managed, watched and written; all, unless given.
-            writes: what the run's client may write, outputs and statuses included; all, unless given.
-            initialiser: runs first in every run, before anything is cached; when it fails the run does.
-            on_start: is called in every run once it is primed, before the first mapper and the first reconcile.
-            on_stop: is called with what ended the run (None: it was stopped) when everything else of it has ended.
-            concurrency: how many keys are reconciled at once; one key never is.
-            deadline: seconds that a reconcile may take before it is cancelled and counts as failed.
-            backoff: between the attempts of a key that fails: 5 ms, doubling up to 1,000 s, unless given.
-            placement: where it runs when several processes share a store: in one of them (``"singleton"``), in each
+            queries: the queries that the controller asks of the cache.
+            sources: triggers outside the store, by name.
+            reads: further types that the client may read, beyond those managed, watched and written. Default: all.
+            writes: the types that the run's client may write, including outputs and statuses. Default: all.
+            initialiser: runs first in every run, before anything is cached. If it fails, the run fails.
+            on_start: called in every run once it is primed, before the first mapper and the first reconcile.
+            on_stop: called last in every run, with the error that ended it, or None if the run was stopped.
+            concurrency: the number of keys that are reconciled at once. A single key is never reconciled concurrently.
+            deadline: the time, in seconds, after which a reconcile is canceled and counts as failed.
+            backoff: the delay between attempts of a failing key. Default: 5 ms, doubling up to 1,000 s.
+            placement: where the controller runs if several processes share a store: in one (``"singleton"``), in each
                 (``"every_process"``), or each key in one of them (``headway.sharded(shards=16)``).
-            name: the function's own name, with hyphens, unless given.
+            name: the controller's name. Default: the function's name, with hyphens.
 
-        What is given is copied: changing it afterwards changes nothing. Raises DeclarationError, with the right form.
+        Arguments are copied, so later changes to them have no effect. Raises DeclarationError, with the correct form.
         """
 
         if bare:
-            raise DeclarationError(f"app.controller takes no {bare[0]!r}: say what it manages. The form is:{FORM}")
+            raise DeclarationError(f"app.controller got {bare[0]!r}, but expected manages=TYPE. The form is:{FORM}")
 
         def declare(reconcile: Reconciler[Any]) -> Reconciler[Any]:
             named = name or _name_of(reconcile)
@@ -267,18 +265,20 @@ class App:
     def daemon(
         self, type: CachedType[R], *, finalizer: bool = False, **options: Unpack[LivedOptions]
     ) -> Callable[[Lived[R]], Lived[R]]:
-        """Declare a daemon; decorates ``async def daemon(rt, resource)``, which runs once for each resource of a type.
+        """Declare a daemon by decorating ``async def daemon(rt, resource)``, which runs once for each resource.
 
-        It lives in a task of its own while the resource does: it is cancelled when the resource's deletion begins, or
-        another one bears the name, and has ended before the next one of that name begins. One that raises is called
-        again, after 0.5 s, doubling up to 60 s (``backoff``); one that returns is done with this resource for this run.
-        Underneath it is a controller, and its options are a controller's; its tasks end with the controller's run.
+        Each daemon has a task of its own that lives as long as its resource. It is canceled when the resource's
+        deletion begins or another resource replaces it under the same name, and it has ended before the successor's
+        daemon starts. A daemon that raises is called again, after 0.5 s, doubling up to 60 s (``backoff``). A daemon
+        that returns is not called again for this resource in this run. A daemon is implemented as a controller and
+        takes a controller's options. Its tasks end with the controller's run.
 
         Args:
-            type: of the resources, or a projection of it.
-            finalizer: a deleted resource stays until its daemon has ended; not of a projection, which can't be written.
+            type: the type of the resources, or a projection of it.
+            finalizer: keep a deleted resource until its daemon has ended. Not allowed for a projection, which is read-
+                only.
 
-        Raises DeclarationError, with the right form.
+        Raises DeclarationError, with the correct form.
         """
         check_lived_type("daemon", type, _DAEMON_FORM)
 
@@ -287,10 +287,10 @@ class App:
             check_options(named, options, (*LivedOptions.__annotations__, "finalizer"), _DAEMON_FORM)
             problem = function_problem("the daemon", function, 2)
             if finalizer and isinstance(type, Projection):
-                problem = f"finalizer=True writes to the resource, and {type!r} is only read: give it the whole type"
+                problem = f"finalizer=True writes to the resource, but {type!r} is read-only: use the whole type"
             flag: object = finalizer
             if not isinstance(flag, bool):
-                problem = f"finalizer must be True or False, not {flag!r}"
+                problem = f"finalizer must be True or False, got {flag!r}"
             if problem:
                 raise refuse(named, problem, _DAEMON_FORM)
             check_backoff(named, options.get("backoff"))
@@ -305,14 +305,14 @@ class App:
     def timer(
         self, type: CachedType[R], *, every: float, jitter: float = 0.1, **options: Unpack[LivedOptions]
     ) -> Callable[[Lived[R]], Lived[R]]:
-        """Declare a timer; decorates ``async def timer(rt, resource)``, called again and again for each resource.
+        """Declare a timer by decorating ``async def timer(rt, resource)``, called repeatedly for each resource.
 
-        First when the resource is there, or the run has begun, then ``every`` so many seconds, give or take the part
-        ``jitter`` of them, from the end of one call to the start of the next. A call is cancelled when the resource's
-        deletion begins, or at the ``deadline``; one that raises is repeated with the controller's back-off. Underneath
-        it is a controller, and its options are a controller's.
+        The first call is made when the resource appears or the run begins. The delay from the end of one call to the
+        start of the next is ``every`` seconds, varied at random by the fraction ``jitter``. A call is canceled when the
+        resource's deletion begins, or at the ``deadline``. A call that raises is repeated with the controller's
+        back-off. A timer is implemented as a controller and takes a controller's options.
 
-        Raises DeclarationError, with the right form.
+        Raises DeclarationError, with the correct form.
         """
         check_lived_type("timer", type, _TIMER_FORM)
 
@@ -322,10 +322,10 @@ class App:
             given: object = jitter
             for problem in (
                 function_problem("the timer", function, 2),
-                seconds_problem("every", every) or (f"every={every} would never come" if math.isinf(every) else None),
+                seconds_problem("every", every) or (f"every={every} must be finite" if math.isinf(every) else None),
                 None
                 if isinstance(given, int | float) and 0 <= given < 1
-                else f"jitter must be a part, from 0 to below 1, not {given!r}",
+                else f"jitter must be a number from 0 to below 1, got {given!r}",
             ):
                 if problem:
                     raise refuse(named, problem, _TIMER_FORM)
@@ -374,7 +374,7 @@ class App:
 
 @asynccontextmanager
 async def sealed(apps: Sequence[App]) -> AsyncIterator[None]:
-    """Refuse further declarations of these apps until the block ends; several blocks may have one app open at once."""
+    """Reject further declarations of these apps until the block ends. Several blocks may have one app open at once."""
     for app in apps:
         app._open += 1
     try:

@@ -1,6 +1,6 @@
-"""`on_start` and `on_stop`: called, bounded in time, and reported when they fail. No run fails by them.
+"""Calls of `on_start` and `on_stop`. Each has a deadline, and its failure is reported but never ends the run.
 
-What must succeed before a run may go on is an initialiser's; these are told what happens.
+These callbacks are only notified. Work that must succeed before a run may continue belongs in an initialiser.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from headway._groups import of_controller, only_error
 from headway.events import CallbackFailed, Report
 
 CALLBACK_DEADLINE = 10.0
-"""Seconds that a callback may take; then it is cancelled, and has failed."""
+"""The deadline of a callback, in seconds. After it, the callback is canceled and counts as failed."""
 
 
 async def call(
     report: Report, controller: str, what: str, callback: Callable[..., Any] | None, *arguments: object
 ) -> None:
-    """Call a plain or async callback, and report it when it raises or takes too long."""
+    """Call a plain or async callback, and report it if it raises or times out."""
     if callback is None:
         return
     try:

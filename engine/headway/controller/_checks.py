@@ -1,4 +1,4 @@
-"""What can be wrong with a declaration. Every misuse is named, with what was given and the right form."""
+"""Checks of declarations. Each error names what was given and shows the correct form."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ FORM = """
 
 
 def refuse(name: str, problem: str, form: str = FORM) -> DeclarationError:
-    """The error for a problem of a controller's declaration."""
+    """Return the error for a problem in a controller's declaration."""
     end = "" if problem.endswith("?") else "."
     return DeclarationError(f"controller {name!r}: {problem}{end} The form is:{form}")
 
 
 def frozen_mapping(name: str, field: str, given: object) -> Mapping[Any, Any]:
-    """A copy of a mapping that was given, which nobody can change."""
+    """Return an immutable copy of a mapping."""
     if given is None:
         return MappingProxyType({})
     if not isinstance(given, Mapping):
@@ -40,7 +40,7 @@ def frozen_mapping(name: str, field: str, given: object) -> Mapping[Any, Any]:
 
 
 def frozen_list(name: str, field: str, given: object, example: str) -> tuple[Any, ...]:
-    """A copy of a list that was given."""
+    """Return an immutable copy of a list."""
     if given is None:
         return ()
     if isinstance(given, str) or not isinstance(given, Sequence):
@@ -57,15 +57,15 @@ def frozen_watches(name: str, given: object) -> Mapping[CachedType[Any], Watch[A
     listed: Sequence[object] = given or ()
     for each in listed:
         if not isinstance(each, Watch):
-            raise refuse(name, f"watches must be a list of headway.watch(TYPE, mapper), and has {each!r}")
+            raise refuse(name, f"watches must be a list of headway.watch(TYPE, mapper), but contains {each!r}")
         if each.type in found:
-            raise refuse(name, f"watches has {each.type.name} twice: put the mappers together by mappers.union")
+            raise refuse(name, f"watches has {each.type.name} twice: combine the mappers with mappers.union")
         found[each.type] = each
     return MappingProxyType(found)
 
 
 def frozen_types(name: str, field: str, given: object) -> frozenset[ResourceType[Any]] | None:
-    """The types of ``reads`` or ``writes``; None where nothing is declared."""
+    """Return the types of ``reads`` or ``writes``, or None if the option is not declared."""
     if given is None:
         return None
     if not isinstance(given, Iterable) or isinstance(given, str | Mapping):
@@ -73,30 +73,30 @@ def frozen_types(name: str, field: str, given: object) -> frozenset[ResourceType
     types = list(given)
     for each in types:
         if not isinstance(each, ResourceType):
-            raise refuse(name, f"{field} has {each!r}, which is no type: use what app.type(...) returned")
+            raise refuse(name, f"{field}: {each!r} is not a type: use what app.type(...) returned")
     return frozenset(types)
 
 
 def check_backoff(name: str, given: object) -> None:
-    """Raise for what is no back-off."""
+    """Raise DeclarationError if a value is not a Backoff."""
     if given is not None and not isinstance(given, Backoff):
         raise refuse(name, f"backoff must be a headway.Backoff(base, maximum), not {given!r}")
 
 
 def check(definition: Definition, app: str, registry: Registry, taken: Container[str]) -> None:
-    """Raise for the first thing that is wrong with a definition."""
+    """Raise DeclarationError for the first problem of a definition."""
     for problem in _problems(definition, app, registry, taken):
         if problem:
             raise refuse(definition.name, problem)
 
 
 def _problems(definition: Definition, app: str, registry: Registry, taken: Container[str]) -> Iterator[str | None]:
-    """Each looks only at what those before it have found right."""
+    """Yield a problem or None for each check. Each check relies on those before it having passed."""
     yield function_problem("the reconciler", definition.reconcile, 2)
     if not definition.name:
-        yield f"a controller's name is required, which {definition.reconcile!r} doesn't have: give it by name='...'"
+        yield f"{definition.reconcile!r} has no name for the controller: set it with name='...'"
     yield name_problem("a controller's name", definition.name)
-    yield f"the name {definition.name!r} is taken" if definition.name in taken else None
+    yield f"the name {definition.name!r} already exists" if definition.name in taken else None
     yield from _types_problems(definition, app, registry)
     yield _indexes_problem(definition)
     yield _queries_problem(definition)
@@ -115,21 +115,19 @@ def _optional(what: str, function: object, arguments: int, *, plain: bool = Fals
 
 
 def function_problem(what: str, function: object, arguments: int, *, plain: bool = False) -> str | None:
-    """What is wrong with a function that must be async (or, ``plain``, may be) and take so many arguments."""
+    """Return the problem of a function that must be async (``plain``: may be) and accept these arguments, or None."""
     problem = (either_problem if plain else async_problem)(function, arguments, f"{arguments} arguments")
     return None if problem is None else f"{what} {problem}"
 
 
 def check_lived_type(what: str, type: object, form: str) -> None:
-    """Raise when a daemon or timer was given no type: `@app.daemon` without its parentheses declares nothing."""
+    """Raise DeclarationError if a daemon or timer has no type, as after `@app.daemon` without parentheses."""
     if not isinstance(type, ResourceType | Projection):
-        raise DeclarationError(
-            f"a {what} is of a type, as app.type(...) returned it, not of {type!r}. The form is:{form}"
-        )
+        raise DeclarationError(f"a {what} needs a type, as app.type(...) returned it, not {type!r}. The form is:{form}")
 
 
 def check_options(name: str, given: Iterable[str], known: Iterable[str], form: str) -> None:
-    """Raise for an option that there is not: it would be left out without a word."""
+    """Raise DeclarationError for an unknown option, which would otherwise be ignored."""
     known = set(known)
     for each in given:
         if each in _NOT_LIVED:
@@ -140,8 +138,8 @@ def check_options(name: str, given: Iterable[str], known: Iterable[str], form: s
 
 _NOT_LIVED = {
     "manages": "give the type first, as in the form",
-    "when": "a daemon lives, and a timer is called, as long as its resource is there",
-    "sources": "use @app.controller, whose keys a source can have reconciled",
+    "when": "a daemon runs, and a timer is called, as long as its resource exists",
+    "sources": "use @app.controller, whose keys a source can enqueue",
     "placement": "a daemon or timer runs in one process; use @app.controller for another placement",
 }
 
@@ -156,13 +154,13 @@ def _types_problems(definition: Definition, app: str, registry: Registry) -> Ite
         for type in types:
             given: object = type
             if not isinstance(given, ResourceType | Projection):
-                yield f"{field} has {given!r}, which is no type: use what app.type(...) returned"
+                yield f"{field}: {given!r} is not a type: use what app.type(...) returned"
             elif type.name not in registry or registry.resolve(type.name) is not stored_type(type):
-                yield f"{field} has {type.name}, which is not a type of app {app!r}: declare it by app.type(...)"
+                yield f"{field}: {type.name} is not a type of app {app!r}: declare it with app.type(...)"
     names = [type.name for type in definition.types]
     for name in names:
         if names.count(name) > 1:
-            yield f"it has {name} in two forms: manage and watch the whole type, or one projection of it"
+            yield f"{name} is used in two forms: manage and watch either the whole type or one projection of it"
 
 
 def _indexes_problem(definition: Definition) -> str | None:
@@ -170,15 +168,14 @@ def _indexes_problem(definition: Definition) -> str | None:
     for index in definition.indexes:
         given: object = index
         if not isinstance(given, Index):
-            return (
-                f"indexes has {given!r}: give it what headway.indexes.by(ACCOUNT, 'team', lambda account: ...) returned"
-            )
+            form = "headway.indexes.by(ACCOUNT, 'team', lambda account: ...)"
+            return f"indexes: {given!r} is not an index: use what {form} returned"
         if index.type not in definition.types:
             return f"indexes has {index!r}: {index.type!r} is neither managed nor watched"
         if index.name == OWNER_INDEX:
-            return f"indexes has {index!r}, whose name is the engine's own"
+            return f"indexes has {index!r}, whose name is reserved for the engine"
         if (index.type, index.name) in taken:
-            return f"indexes has {index!r} twice, or two of one name"
+            return f"indexes has {index!r} twice, or two indexes of the same name"
         taken.add((index.type, index.name))
     return None
 
@@ -188,9 +185,9 @@ def _queries_problem(definition: Definition) -> str | None:
     for query in definition.queries:
         given: object = query
         if not isinstance(given, Query):
-            return f"queries has {given!r}: give it functions that are decorated by @headway.query(...)"
+            return f"queries: {given!r} is not a query: use functions decorated with @headway.query(...)"
         if query.name in taken:
-            return f"queries has {query!r} twice, or two of one name"
+            return f"queries has {query!r} twice, or two queries of the same name"
         taken.add(query.name)
         for need in query.needs:
             if isinstance(need, Index) and need not in definition.indexes:
@@ -201,7 +198,7 @@ def _queries_problem(definition: Definition) -> str | None:
 
 
 def _needs_problem(definition: Definition) -> str | None:
-    """A mapper that reads an index which isn't there would fail with every change, and only then."""
+    """Return a problem if a mapper reads an undeclared index, since it would fail only at the first change."""
     for watch in definition.watches.values():
         for need in sorted(watch.needs, key=str):
             type = need.type or definition.manages
@@ -214,7 +211,7 @@ def _needs_problem(definition: Definition) -> str | None:
                 return f"{watch} reads {index!r} to map to {type!r}: give it an index on that"
             if index not in definition.indexes:
                 same = any(each.type is type and each.name == index.name for each in definition.indexes)
-                hint = ", which has another one of that name: give it the very one that is read" if same else ""
+                hint = ", which has another index of that name: use the same object in both places" if same else ""
                 return f"{watch} reads {index!r}: add it to `indexes`{hint}"
     return None
 
@@ -227,7 +224,7 @@ def _numbers_problem(definition: Definition) -> str | None:
 
 
 def seconds_problem(what: str, given: object) -> str | None:
-    """What is wrong with a number of seconds that must be above 0, or None."""
+    """Return the problem of a number of seconds that must be above 0, or None."""
     if not isinstance(given, int | float) or isinstance(given, bool) or math.isnan(given) or given <= 0:
         return f"{what} must be a number of seconds above 0, not {given!r}"
     return None

@@ -1,4 +1,4 @@
-"""Conditions: what a reconcile says of its resource, written once and only if it is something new."""
+"""Conditions: statements of a reconcile about its resource, written at most once and only if they have changed."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _STATES = {True: ConditionState.TRUE, False: ConditionState.FALSE, None: Conditi
 
 
 class Conditions(Generic[T]):
-    """The conditions that one writer keeps of one resource. Made by `Runtime.conditions`.
+    """The conditions that one writer keeps on one resource. Created by `Runtime.conditions`.
 
-    They begin as they are stored. When the block ends they are written, in one call and only if they differ from what
-    was stored, or were of another generation. So are they when the block raises; then the condition that was named as
-    ``failure``, if any, is false, and says why. A block that is cancelled writes nothing. When the resource is gone by
-    then, nobody needs them, and nothing is raised.
+    They begin with the stored values. When the block ends, one call writes them, but only if they differ from the
+    stored ones or those describe another generation. They are also written if the block raises. In that case the
+    condition named by ``failure``, if any, becomes false with the error as its message. A canceled block writes
+    nothing. If the resource no longer exists, the conditions are discarded without an error.
     """
 
     def __init__(self, client: Client, resource: Resource[T], key: str, failure: str | None) -> None:
@@ -44,17 +44,17 @@ class Conditions(Generic[T]):
         reason: str = "",
         resource: ResourceId | Resource[T] | None = None,
     ) -> None:
-        """Say that a condition is so. ``state`` is True, False, or None for unknown.
+        """Set a condition. ``state`` is True, False, or None for unknown.
 
         Args:
             reason: a word for programs.
-            message: a sentence for people. One that always differs makes a commit each time.
-            resource: the other resource that it is because of.
+            message: a sentence for people. A message that is different every time causes a commit every time.
+            resource: another resource that is the cause of this condition.
         """
         named: object = type
         if not isinstance(named, str) or not named:
             raise InvalidArgument(f"a condition needs a type, not {named!r:.120}: conditions.set('Ready', True)")
-        # By `in` alone, a list would be asked for its hash, and 1 would be True.
+        # With `in` alone, a list would raise for its missing hash, and 1 would count as True.
         given = state if isinstance(state, ConditionState) else None
         if state is None or isinstance(state, bool):
             given = _STATES[state]
@@ -78,7 +78,7 @@ class Conditions(Generic[T]):
         )
 
     def unset(self, type: str) -> None:
-        """Say nothing of a condition any more."""
+        """Remove a condition."""
         self._conditions.pop(type, None)
 
     async def __aenter__(self) -> Conditions[T]:
@@ -95,7 +95,7 @@ class Conditions(Generic[T]):
             try:
                 await self._write()
             except HeadwayError as unwritten:
-                # What the block has raised is what counts.
+                # The block's own exception takes precedence.
                 error.add_note(f"its conditions could not be written: {unwritten}")
 
     async def _write(self) -> None:

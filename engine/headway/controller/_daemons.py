@@ -1,7 +1,8 @@
-"""Daemons: a task for each resource, that lives and dies with it.
+"""Daemons: one task for each resource, with the lifetime of the resource.
 
-A daemon is a controller. Its source holds the nursery of the tasks, so that they end with the run (C7, C10); its
-reconciler starts a task for a resource that has none, and awaits one that is over before it lets the next begin.
+A daemon is implemented as a controller. Its source holds the nursery of the tasks, so that they end with the run (C7,
+C10). Its reconciler starts a task for a resource that has none. Before it starts a successor, it waits until the
+previous task has ended.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ from headway.queue import Backoff
 from headway.resource import Key, Resource, ResourceId
 
 _LASTED = 60.0
-"""A daemon that raises after so many seconds is called again as after its first failure."""
+"""A daemon that raises after this many seconds is called again with the delay of a first failure."""
 
 Daemon = Callable[[Runtime, Any], Awaitable[None]]
-"""Its resource is a `Resource` or, of a projection, a `Projected`."""
+"""The function of a daemon. Its resource is a `Resource`, or a `Projected` if the daemon's type is a projection."""
 
 
 class _Life:
-    """One resource's task."""
+    """The task of one resource."""
 
     def __init__(self, uid: str) -> None:
         self.uid = uid
@@ -43,12 +44,12 @@ class _Host:
     def __init__(self) -> None:
         self.nursery: trio.Nursery | None = None
         self.opened = trio.Event()
-        # Invariant: one for each key at most; it is replaced when it has ended.
+        # Invariant: at most one for each key. It is replaced only after it has ended.
         self.lives: dict[Key, _Life] = {}
 
 
 class Daemons:
-    """What is declared by `App.daemon`."""
+    """A daemon as declared by `App.daemon`."""
 
     def __init__(self, daemon: Daemon, *, finalizer: bool, backoff: Backoff) -> None:
         self._daemon = daemon
@@ -56,8 +57,8 @@ class Daemons:
         self._backoff = backoff
         self._hosts: WeakKeyDictionary[Runtime, _Host] = WeakKeyDictionary()
 
-    async def host(self, rt: Runtime, enqueue: Enqueue) -> NoReturn:  # noqa: ARG002  # the form of a source
-        """The source: holds the run's tasks."""
+    async def host(self, rt: Runtime, enqueue: Enqueue) -> NoReturn:  # noqa: ARG002  # the signature of a source
+        """Hold the run's tasks. This is the controller's source."""
         host = self._hosts.setdefault(rt, _Host())
         async with trio.open_nursery() as host.nursery:
             host.opened.set()
@@ -65,7 +66,7 @@ class Daemons:
         raise AssertionError("sleep_forever returned")
 
     async def reconcile(self, rt: Runtime, request: Request[Any]) -> None:
-        """Have a task for the resource while it is there, and none when it is not."""
+        """Keep a task for the resource while it exists, and none otherwise."""
         host = self._hosts.setdefault(rt, _Host())
         await host.opened.wait()
         resource = rt.cache.get(rt.cache.manages, request.id)
@@ -78,7 +79,7 @@ class Daemons:
     async def _keep(self, host: _Host, rt: Runtime, key: Key, resource: Resource[Any] | Projected[Any] | None) -> None:
         life = host.lives.get(key)
         if life is not None and (resource is None or life.uid != resource.uid):
-            # Its scope was cut when the run heard what is seen here.
+            # Its scope was canceled when the run received the change that is visible here.
             await life.ended.wait()
             del host.lives[key]
             life = None
@@ -88,7 +89,7 @@ class Daemons:
             host.nursery.start_soon(self._live, rt, resource, life, name=f"daemon {rt.controller} of {resource.id}")
 
     async def _live(self, rt: Runtime, resource: Resource[Any] | Projected[Any], life: _Life) -> None:
-        # Started by a reconcile, whose writes these are not.
+        # A reconcile started this task, but the daemon's writes are not that reconcile's.
         RECONCILING.set(None)
         at_work = Mapping()
         at_work.key = resource.id.key
@@ -97,11 +98,11 @@ class Daemons:
             with rt.alive(resource) as scope:
                 if not scope.cancel_called:
                     await self._call(rt, resource)
-        except BaseException as raised:  # noqa: BLE001  # what it may not catch is raised again
+        except BaseException as raised:  # noqa: BLE001  # cancellation and interrupts are raised again
             error = ordinary(raised)
             if error is None:
                 raise leaving(raised) from None
-            # Raised while it was canceled.
+            # The function raised while it was being canceled.
             rt.report(DaemonEnded(rt.controller, resource.id, error, None))
         finally:
             life.ended.set()

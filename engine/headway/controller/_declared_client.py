@@ -1,4 +1,4 @@
-"""The types that a controller has said it reads and writes: the others are refused to its client."""
+"""The types that a controller declares in ``reads`` and ``writes``. Its client may not use any others."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headway.resource import Kind, TypeName, type_name
 
 
 class Declared:
-    """Meets `client.Allow` for a controller; nothing is refused where nothing is declared."""
+    """An implementation of `client.Allow` for a controller. It allows everything that no declaration restricts."""
 
     def __init__(self, definition: Definition) -> None:
         self._controller = definition.name
@@ -38,14 +38,14 @@ class Declared:
                 raise self._not("reads", type)
 
     def check_write(self, type: TypeName) -> None:
-        """Raise NotDeclared for a type that the controller has not said it writes."""
+        """Raise NotDeclared for a type that the controller's ``writes`` lack."""
         if self._writes is not None and type.unversioned not in self._writes:
             raise self._not("writes", type)
 
     def _not(self, declaration: str, type: TypeName) -> NotDeclared:
         return NotDeclared(
             f"controller {self._controller} doesn't declare that it {declaration} {type}: "
-            f"add it, @app.controller(..., {declaration}=[..., {type.kind.upper()}])"
+            f"add the type, @app.controller(..., {declaration}=[..., {type.kind.upper()}])"
         )
 
 

@@ -1,4 +1,4 @@
-"""A controller as it was declared, and the functions that a declaration is made of."""
+"""The definition of a controller, and the types of the functions in it."""
 
 from __future__ import annotations
 
@@ -21,16 +21,18 @@ T = TypeVar("T", bound=Payload)
 
 Reconciler = Callable[["Runtime", Request[T]], Awaitable[Result]]
 Enqueue = Callable[[ResourceId], None]
-"""Have a managed resource reconciled. Raises InvalidArgument for an id of another type."""
+"""A function that enqueues a managed resource. Raises InvalidArgument for an id of another type."""
 Source = Callable[["Runtime", Enqueue], Awaitable[None]]
-"""``async def source(rt, enqueue)``: runs as long as the controller does and calls ``enqueue(id)`` for the managed
-resources that something outside the store concerns. One that returns has ended quietly; one that raises ends the run,
-which is then started again."""
+"""``async def source(rt, enqueue)``: calls ``enqueue(id)`` for resources affected by an event outside the store.
+
+It runs as long as the controller's run, but may return early. If it raises, the run ends and is restarted.
+"""
 Initialiser = Callable[["Runtime"], Awaitable[None]]
 OnStart = Callable[["Runtime"], Awaitable[None] | None]
-"""``on_start(rt)``: the run is primed, and nothing has been mapped or reconciled yet."""
+"""``on_start(rt)``: called when the run is primed, before anything is mapped or reconciled."""
 OnStop = Callable[["Runtime", BaseException | None], Awaitable[None] | None]
-"""``on_stop(rt, error)``: everything of the run has ended, because of the error, or (None) because it was stopped."""
+"""``on_stop(rt, error)``: called when everything else of the run has ended; ``error`` is None if the run was stopped.
+"""
 
 DeclaredAs = Literal["controller", "daemon", "timer"]
 
@@ -41,7 +43,7 @@ def _none() -> Mapping[Any, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Definition:
-    """A controller as it was declared by `App.controller`, whose arguments these are. Nobody else holds its parts."""
+    """A controller as declared by `App.controller`, with its arguments as attributes. All parts are immutable."""
 
     name: str
     reconcile: Reconciler[Any]
@@ -64,17 +66,17 @@ class Definition:
 
     @property
     def types(self) -> list[CachedType[Any]]:
-        """The N+1 types: the managed one first."""
+        """The managed type, followed by the watched types."""
         return [self.manages, *(type for type in self.watches if type is not self.manages)]
 
     def indexes_of(self, type: CachedType[Any]) -> list[Index[Any, Any]]:
-        """The indexes on a type, with the one by owner that every watched one has; the managed one, if it is needed."""
+        """Return the indexes on a type, with one by owner for each watched type, and for the managed type if needed."""
         declared = [index for index in self.indexes if index.type is type]
         if type in self.watches or self._needs_owner_index():
             return [by_owner(type, name=OWNER_INDEX), *declared]
         return declared
 
     def _needs_owner_index(self) -> bool:
-        """Whether a mapper reads which managed resources are owned by something."""
+        """Return True if a mapper looks up managed resources by owner."""
         needs = (need for watch in self.watches.values() for need in watch.needs)
         return any(need.index is None and need.type in (None, self.manages) for need in needs)

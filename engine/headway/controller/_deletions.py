@@ -1,4 +1,4 @@
-"""What was deleted while no run was there, from the store's history (C6, across runs)."""
+"""Deletions that happened while no run was active, read from the store's history (C6, across runs)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from headway.resource import ANY_VERSIONS, Bookmark, Changes, Position, Resource
 from headway.rpc import Channel
 
 _SILENCE = 30.0
-"""Seconds in which a stream that has more to tell tells something."""
+"""The time, in seconds, after which a stream that has sent nothing counts as failed."""
 
 Deletions = dict[TypeName, list[Applied]]
 """Deletions by type, in order of revision."""
@@ -26,15 +26,15 @@ Deletions = dict[TypeName, list[Applied]]
 async def deletions_since(
     channel: Channel, type: ResourceType[Any], since: Position, until: int, report: Report, controller: str
 ) -> list[Applied] | None:
-    """The deletions of a type after ``since`` and up to ``until``, each with the resource as it last was.
+    """Return the deletions of a type after ``since`` and up to ``until``, each with the last state of the resource.
 
-    Where the store's history doesn't reach back that far they can't be known; that is reported, and the answer is
-    None: then only a finalizer keeps a deletion from being missed. Raises Unavailable when the stream fails or says
-    nothing for `_SILENCE`, which ends the run; the next one reads them again.
+    If the store's history does not reach back that far, report it and return None. In that case only a finalizer keeps
+    deletions from being missed. Raises Unavailable if the stream fails or is silent for `_SILENCE` seconds. That ends
+    the run, and the next one reads the deletions again.
     """
     machine = StreamMachine(since.store_id, since)
     deleted: list[Applied] = []
-    # A deletion is one in whatever versions the former run saw.
+    # Deletions count regardless of the versions that the previous run used.
     since = since._replace(versions=ANY_VERSIONS)
     try:
         async with channel.stream(WATCH_LIST, watch_request(type, since)) as items:
@@ -56,11 +56,11 @@ async def deletions_since(
             raise client_error(error) from error
         report(DeletionsUnknown(controller, type.name, since.revision, error.message or error.status.name))
         return None
-    raise Unavailable(f"the server has ended the stream of {type.name} at {machine.told}, before revision {until}")
+    raise Unavailable(f"the server ended the stream of {type.name} at {machine.told}, before revision {until}")
 
 
 async def _next(items: AsyncIterator[Any], type: ResourceType[Any]) -> Any:
-    """The next item of a stream; None at its end."""
+    """Return the next item of a stream, or None at its end."""
     with trio.move_on_after(_SILENCE):
         return await anext(items, None)
-    raise Unavailable(f"the stream of {type.name} has told nothing of its history for {_SILENCE:g} s")
+    raise Unavailable(f"the stream of {type.name} sent nothing of its history for {_SILENCE:g} s")

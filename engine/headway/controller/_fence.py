@@ -1,8 +1,9 @@
-"""A run's fence, and the settling of writes whose outcome is unknown (C3, C5).
+"""The fence of a run, and the resolution of writes with an unknown outcome (C3, C5).
 
-Every write of a run carries its fence. When a write's outcome is unknown, every key is held back until the fence has
-been raised by a commit: from that commit on the lost write can't land any more, and once the cache has reached it, it
-shows whether it had landed before. A read alone would settle nothing, because the write may land after it.
+Every write of a run carries its fence. When the outcome of a write is unknown, all keys are held until a commit has
+raised the fence. After that commit, the lost write can no longer be stored. Once the cache has reached the commit, it
+shows whether the write was stored before it. A read alone would not resolve anything, because the write may still be
+stored after the read.
 """
 
 from __future__ import annotations
@@ -24,19 +25,19 @@ _LONGEST_WAIT = 5.0
 
 
 class Keys(Protocol):
-    """A work queue, as far as it can be held."""
+    """The part of a work queue that holds keys."""
 
     def hold(self) -> None:
-        """Hold every key back."""
+        """Hold all keys back."""
         ...
 
     def release(self) -> None:
-        """Let keys be taken again."""
+        """Allow keys to be dequeued again."""
         ...
 
 
 class RunWrites:
-    """Meets `client.Writes` for one run."""
+    """An implementation of `client.Writes` for one run."""
 
     def __init__(
         self,
@@ -52,16 +53,16 @@ class RunWrites:
         self._report = report
         self._on_resolved = on_resolved
         self.own = OwnWrites()
-        # What the run caches, once it has primed it.
+        # The types that the run caches, set after it has primed them.
         self.cached: Sequence[Informer] = ()
         self.fence: pb.Fence | None = None
         self.store_id = ""
-        # How many unknown writes there have been; settled when `settle` has dealt with as many.
+        # The number of unknown writes so far. All are resolved when `settle` has processed this number.
         self.unknown_writes = 0
         self._tainted = trio.Event()
 
     def acknowledged(self, write: Acknowledged) -> None:
-        """Show the write in the cache before the call returns."""
+        """Apply a write to the cache before the call returns."""
         self.own.note(write)
         for shared in self._informers.known(write.type):
             shared.reply(write.key, write.stored, write.position)
@@ -69,22 +70,22 @@ class RunWrites:
     async def wait_shown(self, type: ResourceType[Any], revision: int) -> None:
         """Wait for the streams of other versions of the kind, if the run caches any.
 
-        The answer to the write does not say what these versions show: another resource where the server has a
-        converter, and nothing where it has none.
+        The response to the write does not determine what these versions show: a different resource if the server has a
+        converter, and nothing if it has none.
         """
         for shared in self.cached:
             if shared.type.name != type.name and shared.type.name.unversioned == type.kind:
                 await shared.wait_complete(revision)
 
     def unknown(self, error: OutcomeUnknown | None) -> None:
-        """Hold back every key, and have it settled."""
+        """Hold all keys and start the resolution of the write."""
         self._report(WriteUnknown(self._controller, error))
         self._taint()
 
     def refused(self, fence: pb.Fence | None) -> None:
-        """Find out whether another run has begun: then raising this one's fence fails, and that ends it.
+        """Find out whether another run has begun. If so, raising this run's fence fails, which ends the run.
 
-        A write that was on its way while this run raised its own fence is refused as well, and means nothing.
+        A write that was in flight while this run raised its own fence is refused as well. That means nothing.
         """
         if fence == self.fence and not self._tainted.is_set():
             self._taint()
@@ -97,9 +98,10 @@ class RunWrites:
     async def raise_first(
         self, lease: LeaseClient, controller: str, member: str, *, term: int = 0, number: int = 0
     ) -> RunFence:
-        """Raise the fence for a run that starts. What its predecessor sent can't land after this commit.
+        """Raise the fence for a run that starts. After this commit, no write of an earlier run can be stored.
 
-        Under a lease ``term`` is the lease's, and ``number`` above that of every run before it in that term, from 1 on.
+        Under a lease, ``term`` is the lease's term. ``number`` is then higher than for any earlier run in that term,
+        and starts at 1.
         """
         raised = await lease.raise_fence(controller, member, term=term, number=number)
         self.fence = raised.fence
@@ -107,16 +109,16 @@ class RunWrites:
         return raised
 
     async def raise_again(self, lease: LeaseClient) -> RunFence:
-        """Raise the fence above what the initialiser wrote, and so settle what became of it."""
+        """Raise the fence above the initialiser's writes, which resolves those with an unknown outcome."""
         self._tainted = trio.Event()
         raised = await self._raise(lease)
-        # One that was lost while this was raised needs a commit after it: `settle` sees to that.
+        # A write that was lost during this raise needs a later commit, which `settle` makes.
         if not self._tainted.is_set():
             self._queue.release()
         return raised
 
     async def settle(self, lease: LeaseClient, shared: Iterable[Informer]) -> None:
-        """Settle every unknown write, as long as the run lives. Raises Fenced when another run has begun."""
+        """Resolve every unknown write for as long as the run lasts. Raises Fenced if another run has begun."""
         types = list(shared)
         while True:
             await self._tainted.wait()
@@ -125,7 +127,7 @@ class RunWrites:
             raised = await self._raise(lease)
             for each in types:
                 await each.wait_complete(raised.position.revision)
-            # A write that was lost while this one was being settled needs a commit after it.
+            # A write that was lost during this resolution needs a later commit.
             if settled == self.unknown_writes:
                 self._queue.release()
                 self._report(WriteResolved(self._controller, raised.position.revision))
@@ -140,7 +142,7 @@ class RunWrites:
             try:
                 raised = await lease.raise_fence(fence.controller, fence.member, term=fence.term, number=number)
             except Unavailable as error:
-                # This raise may have happened, so the next one has a number above it.
+                # This raise may have been stored, so the next one needs a higher number.
                 delay = wait * random.uniform(0.5, 1)
                 self._report(CallDelayed(self._controller, "Raise", error, delay))
                 await trio.sleep(delay)

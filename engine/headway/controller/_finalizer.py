@@ -1,4 +1,4 @@
-"""A block guarded by a finalizer: what is done in it is undone before its resource is gone."""
+"""A block guarded by a finalizer: its work is undone before its resource is deleted."""
 
 from __future__ import annotations
 
@@ -15,15 +15,17 @@ _ATTEMPTS = 5
 
 
 class Finalizer(Generic[T]):
-    """One finalizer of one resource. Made by `Runtime.finalizer`.
+    """A finalizer on a resource. Created by `Runtime.finalizer`.
 
     Attributes:
-        resource: as it was stored last; in the block it has the finalizer, unless neither of the others is true.
-        alive: the resource is not being deleted, and the finalizer is in place: do what has to be undone.
-        cleaning_up: the resource is being deleted, and waits for this finalizer: undo it. When the block ends normally,
-            the finalizer is removed, and the resource deleted if no other one holds it.
+        resource: the last stored state. In the block it has the finalizer, unless both other attributes are false.
+        alive: True if the resource is not being deleted and the finalizer is in place. Do the work that has to be
+            undone.
+        cleaning_up: True if the resource is being deleted and waits for this finalizer. Undo the work. When the block
+            ends
+            normally, the finalizer is removed, and the resource is deleted unless it has other finalizers.
 
-    Neither is true when the clean-up is done and another finalizer holds the resource.
+    Both are false if the clean-up is done and another finalizer still holds the resource.
     """
 
     def __init__(self, client: Client, resource: Resource[T], name: str) -> None:
@@ -39,7 +41,8 @@ class Finalizer(Generic[T]):
             if resource.is_deleting:
                 self.cleaning_up = self._name in resource.finalizers
                 if not resource.finalizers:
-                    # Who removed the last one was stopped before it could delete the resource, and nobody else will.
+                    # The writer that removed the last finalizer was stopped before it could delete the resource.
+                    # Nothing else will.
                     await self._client.delete(resource)
                 return self
             if self._name in resource.finalizers:
@@ -49,7 +52,7 @@ class Finalizer(Generic[T]):
                 self.resource = await self._client.write(self._with(resource, added=True))
             except Conflict:
                 self.resource = await self._again()
-        raise Conflict(f"{self.resource.id} kept being changed by others while finalizer {self._name!r} was added")
+        raise Conflict(f"{self.resource.id} was changed repeatedly while finalizer {self._name!r} was being added")
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -60,7 +63,7 @@ class Finalizer(Generic[T]):
             try:
                 if self._name in self.resource.finalizers:
                     self.resource = await self._client.write(self._with(self.resource, added=False))
-                # What another finalizer holds is left as it is by this.
+                # This delete has no effect while another finalizer holds the resource.
                 await self._client.delete(self.resource)
             except Conflict:
                 try:
@@ -69,15 +72,15 @@ class Finalizer(Generic[T]):
                     return
             else:
                 return
-        raise Conflict(f"{self.resource.id} kept being changed by others while finalizer {self._name!r} was removed")
+        raise Conflict(f"{self.resource.id} was changed repeatedly while finalizer {self._name!r} was being removed")
 
     def _with(self, resource: Resource[T], *, added: bool) -> Resource[T]:
-        """The resource as it is stored, with the finalizer added or removed; the others stay, by its version."""
+        """Return the stored resource with the finalizer added or removed. Its version protects the other finalizers."""
         wanted = resource.original()
         name = {self._name}
         wanted.finalizers = wanted.finalizers | name if added else wanted.finalizers - name
         return wanted
 
     async def _again(self) -> Resource[T]:
-        """This incarnation as the store has it. Raises NotFound when it is gone."""
+        """Read this incarnation again. Raises NotFound if it no longer exists."""
         return await self._client.read(self.resource.type, self.resource.id)

@@ -1,9 +1,9 @@
-"""Who manages, watches, reads and writes what, and the cycles in it. Pure.
+"""The graph of controllers and the types they manage, watch, read and write, with its cycles. No I/O.
 
-A change travels from what a controller manages or watches to what it writes; one that doesn't declare its writes is
-taken to write what it manages. A *cycle* is a way on which a change can come back to where it began. Many are meant: a
-controller that writes what it manages is one. Each must come to rest, by writing nothing when nothing is to be changed,
-so each is named, with its controllers.
+A change travels from the types that a controller manages or watches to the types that it writes. A controller that
+doesn't declare its writes is assumed to write the type that it manages. A *cycle* is a path that can lead a change
+back to its origin. Many cycles are intended: a controller that writes what it manages is one. Every cycle must
+converge, by writing nothing when nothing needs to change. The graph therefore names each cycle with its controllers.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Relation = Literal["manages", "watches", "reads", "writes"]
 
 
 class Edge(NamedTuple):
-    """A controller's relation to a type; ``by`` says by which mapper and predicate, where there is one."""
+    """A relation between a controller and a type. ``by`` names the mapper and predicate, if any."""
 
     controller: str
     relation: Relation
@@ -32,7 +32,7 @@ class Edge(NamedTuple):
 
 
 class Step(NamedTuple):
-    """A change of ``source`` makes ``controller`` write a ``target``, or reconcile one, and so perhaps write it."""
+    """A step of a cycle: a change of ``source`` makes ``controller`` write or reconcile ``target``."""
 
     source: str
     controller: str
@@ -44,13 +44,13 @@ class Step(NamedTuple):
 
 
 class Cycle(NamedTuple):
-    """A way on which a change can come back to where it began."""
+    """A path that can lead a change back to its origin."""
 
     steps: tuple[Step, ...]
 
     @property
     def types(self) -> tuple[str, ...]:
-        """The types along the way."""
+        """The types along the path."""
         return tuple(step.source for step in self.steps)
 
     def __str__(self) -> str:
@@ -59,14 +59,15 @@ class Cycle(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """What `graph` has found. Everything is sorted, so that the same apps always give the same text.
+    """The result of `graph`. Everything is sorted, so the same apps always give the same text.
 
     Attributes:
         types: every registered type, as ``group.version.Kind``.
-        controllers: by name, "app/name", each with what it was declared as and the names of its sources.
-        edges: what each of them manages, watches, reads and writes. Reads and writes are known where they are declared.
-        undeclared: the controllers that don't declare what they write: the cycles have only what they manage.
-        cycles: at least one through every relation that is part of any.
+        controllers: the controllers by name, "app/name": how each was declared, and the names of its sources.
+        edges: the types that each controller manages, watches, reads and writes. Only declared reads and writes are
+            known.
+        undeclared: the controllers that do not declare their writes. Their cycles include only the managed type.
+        cycles: a list of cycles that covers every relation that is part of any cycle.
     """
 
     types: tuple[str, ...]
@@ -76,7 +77,7 @@ class Graph:
     cycles: tuple[Cycle, ...]
 
     def data(self) -> dict[str, Any]:
-        """All of it, as JSON has it."""
+        """Return the graph as JSON-compatible data."""
         return {
             "types": list(self.types),
             "controllers": [
@@ -100,7 +101,7 @@ class Graph:
         }
 
     def mermaid(self) -> str:
-        """All of it as a Mermaid flowchart: types are boxes, controllers are round; a dotted arrow is a read."""
+        """Return the graph as a Mermaid flowchart: types are boxes, controllers are round, dotted arrows are reads."""
         lines = [f"  {_node(type)}[{type}]" for type in self.types]
         lines += [f"  {_node(name)}({name})" for name in self.controllers]
         for edge in self.edges:
@@ -115,17 +116,17 @@ class Graph:
 
 
 def graph(*apps: App) -> Graph:
-    """What the controllers of these apps manage, watch, read and write, and where changes can run in a circle.
+    """Return the graph of these apps: what their controllers manage, watch, read and write, and the cycles in it.
 
-    Raises DeclarationError for what is no app.
+    Raises DeclarationError for an argument that is not an App.
     """
     for app in apps:
         given: object = app
         if not isinstance(given, App):
-            raise DeclarationError(f"graph takes headway.App objects, not {given!r}")
+            raise DeclarationError(f"graph() expects headway.App objects, not {given!r}")
     definitions = {f"{app.name}/{name}": each for app in apps for name, each in app.controllers.items()}
     definitions = dict(sorted(definitions.items()))
-    # Those that every registry has are of interest where somebody has to do with them.
+    # Types that every registry has are listed only if a controller uses them.
     everywhere = Registry()
     types = {str(type.name) for app in apps for type in app.registry if type.name not in everywhere}
     edges = tuple(edge for name, each in definitions.items() for edge in _edges(name, each))
@@ -164,9 +165,9 @@ def _steps(name: str, definition: Definition) -> Iterable[Step]:
 
 
 def _cycles(steps: Sequence[Step]) -> list[Cycle]:
-    """For each step the shortest way back from its end to its beginning, if there is one; each cycle once.
+    """Return, for each step, the shortest path from its end back to its start, if any. Each cycle appears once.
 
-    That needs no enumeration of all elementary cycles, of which there can be more than anybody could read.
+    This avoids listing all elementary cycles, which may be far too many to read.
     """
     from_type: dict[str, list[Step]] = {}
     for step in steps:
@@ -180,7 +181,7 @@ def _cycles(steps: Sequence[Step]) -> list[Cycle]:
 
 
 def _way(from_type: Mapping[str, Sequence[Step]], begin: str, end: str) -> tuple[Step, ...] | None:
-    """The shortest way between two types."""
+    """Return the shortest path between two types."""
     ways: dict[str, tuple[Step, ...]] = {begin: ()}
     queue = deque([begin])
     while queue:
@@ -195,11 +196,11 @@ def _way(from_type: Mapping[str, Sequence[Step]], begin: str, end: str) -> tuple
 
 
 def _turned(steps: tuple[Step, ...]) -> tuple[Step, ...]:
-    """The same cycle, begun at the step that comes first in the alphabet."""
+    """Return the same cycle, rotated to start at its smallest step."""
     first = steps.index(min(steps))
     return steps[first:] + steps[:first]
 
 
 def _node(name: str) -> str:
-    """A name as Mermaid lets a node have it."""
+    """Return a name as a valid Mermaid node id."""
     return "".join(letter if letter.isalnum() else "_" for letter in name)

@@ -1,13 +1,13 @@
-"""A singleton's lease: waiting for it with a warm cache, and running inside of it (C3, C7, C8).
+"""The lease of a singleton: wait for it with a warm cache, and run while holding it (C3, C7, C8).
 
-- The lease is taken through the service, also by the process that has the store, so that all compete alike.
+- The lease is acquired through the service, even by the process that has the store, so that all compete equally.
 - A run begins when the lease is held, and raises its fence in the lease's term. Each run has a term of its own: a run
-  that fails gives the lease back, and whoever waits for it goes on.
-- The run is the lease's block, so that its nursery has closed before the lease is given back, and is cancelled a fifth
-  of the ttl before the lease can be another's.
-- While another process holds the lease, the controller's types are opened and followed here. So the run that begins
-  then has no snapshot to wait for, but only its starting revision. While the lease is free nothing is opened early:
-  a run reads nothing before its fence.
+  that fails releases the lease, and any process that waits for it may continue.
+- The run lasts as long as the lease's block, so its nursery has closed before the lease is released. It is canceled a
+  fifth of the ttl before another process could acquire the lease.
+- While another process holds the lease, this process opens and follows the controller's types. A run that begins then
+  need not wait for a snapshot, only for its starting revision. While the lease is free, nothing is opened early: a run
+  reads nothing before its fence.
 """
 
 from __future__ import annotations
@@ -24,24 +24,25 @@ LEASE_TTL = 15.0
 
 
 def _nothing() -> None:
-    """Nobody is told."""
+    """Do nothing."""
 
 
 class Leading:
-    """How a controller comes by its lease.
+    """The lease of a controller, and how this process acquires it.
 
     Args:
-        name: of the lease, which is that of the controller's fence.
-        process: who holds it here.
-        ttl: seconds after which the lease of a process that has died is free.
-        check: raises what forbids a run to begin: it forbids its lease, which is a commit, as well.
-        warm: is called while another process holds the lease: to open and follow what the run will need.
+        name: the name of the lease, which is also the name of the controller's fence.
+        process: the name of this process as a holder.
+        ttl: the time, in seconds, after which the lease of a dead process is free.
+        check: raises if a run may not begin. Acquiring the lease is a commit, so it is then forbidden as well.
+        warm: called while another process holds the lease, to open and follow what the run will need.
 
     Attributes:
-        leader: who holds the lease instead; empty while nobody is known to.
-        answered: True once a server has said who holds the lease.
-        error: why it can't be asked for or renewed now, or no run could begin with it; empty: nothing is wrong.
-        on_standby: is called when another process is found to hold the lease.
+        leader: the other process that holds the lease; empty if none is known.
+        answered: True once a server has reported the holder of the lease.
+        error: the reason that the lease cannot be acquired or renewed now, or that no run could begin with it; empty if
+            there is none.
+        on_standby: called when another process is found to hold the lease.
     """
 
     def __init__(
@@ -66,13 +67,13 @@ class Leading:
         self.answered = False
         self._error = ""
         self._lease: HeldLease | None = None
-        # Up to when the lease was held when a renewal failed; one that succeeds moves that.
+        # The end of the lease at the last failed renewal. A successful renewal moves the end beyond it.
         self._until = 0.0
         self.on_standby: Callable[[], None] = _nothing
 
     @asynccontextmanager
     async def lead(self) -> AsyncIterator[HeldLease]:
-        """Wait for the lease, and hold it while the block runs. Raises LeaseLost when it was lost."""
+        """Wait for the lease, and hold it while the block runs. Raises LeaseLost if the lease is lost."""
         self._check()
         try:
             async with hold_lease(
@@ -86,7 +87,7 @@ class Leading:
 
     @property
     def error(self) -> str:
-        """See `Leading`."""
+        """The reason that the lease cannot be acquired or renewed now, or that no run could begin with it; or empty."""
         if self._lease is not None and self._lease.until > self._until:
             return ""
         if self._lease is None and not self._error:

@@ -1,4 +1,4 @@
-"""Cancel scopes that are cut when their resource begins to be deleted."""
+"""Cancel scopes that are canceled when the deletion of their resource begins."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ class Lifetimes:
 
     def __init__(self, cache: CacheReader, types: Iterable[CachedType[Any]]) -> None:
         self._cache = cache
-        # What was read from the store is followed by the projection that the controller has of it.
+        # A resource read from the store is tracked by the projection that the controller has of its type.
         self._forms = {type.name: type for type in types}
         self._scopes: dict[tuple[TypeName, Key], list[_Scope]] = {}
 
     @contextmanager
     def scope(self, resource: Resource[Any] | Projected[Any]) -> Iterator[trio.CancelScope]:
-        """A scope that is cut as soon as the run hears that this incarnation is being deleted, or is gone."""
+        """Open a scope that is canceled once the run learns that this incarnation is being deleted or is gone."""
         version = int(resource.version or 0)
         type = self._forms.get(resource.type.name, resource.type)
         where = (type.name, resource.id.key)
@@ -42,19 +42,19 @@ class Lifetimes:
             try:
                 yield scope
             finally:
-                # Invariant: a key is here exactly while it has a scope.
+                # Invariant: a key is present exactly while it has a scope.
                 scopes = self._scopes[where]
                 scopes.remove(each)
                 if not scopes:
                     del self._scopes[where]
 
     def heard(self, type: TypeName, applied: Iterable[Applied]) -> None:
-        """Cut what is over by these changes, which the cache has applied."""
+        """Cancel the scopes that these changes end. The cache has applied the changes."""
         if not self._scopes:
             return
         for change in applied:
             for each in self._scopes.get((type, change.key), ()):
-                # What is held counts: a change may be an overtaken one, of an incarnation before this.
+                # The cache decides, because the change may belong to an earlier incarnation and be out of date.
                 if self._is_over(each, change.key, change.revision):
                     each.scope.cancel()
 
@@ -63,7 +63,7 @@ class Lifetimes:
             each.type, each.type.id(key[2], partition=key[0], namespace=key[1])
         )
         if held is None:
-            # It may have been read from the store, ahead of the cache.
+            # The resource may have been read from the store, ahead of the cache.
             return revision >= each.version
         if held.uid != each.uid:
             return int(held.version) > each.version

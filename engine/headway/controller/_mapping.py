@@ -1,4 +1,4 @@
-"""A run's mapping: from what its types' caches applied to keys in its queue."""
+"""The mapping of a run: from changes in the caches of its types to keys in its queue."""
 
 from __future__ import annotations
 
@@ -24,14 +24,15 @@ from headway.resource import Key, TypeName
 
 
 class Owed(NamedTuple):
-    """What a run that has ended leaves to the next one (C6).
+    """The work that a run leaves to the next one when it ends (C6).
 
     Attributes:
-        keys: those still to be reconciled.
-        changes: those still to be mapped. One that moved a resource from one key to another is the only one who knows
-            the key that it was moved from.
-        store_id: the store that their revisions are of.
-        subscriptions: still open, so that what comes while no run is there is not missed; closed by who takes it.
+        keys: the keys that are still to be reconciled.
+        changes: the changes that are still to be mapped. If a change moved a resource from one key to another, it is
+            the
+            only record of the old key.
+        store_id: the store that their revisions belong to.
+        subscriptions: subscriptions left open, so that no change is missed between two runs. The next run closes them.
     """
 
     keys: Sequence[Key] = ()
@@ -41,19 +42,19 @@ class Owed(NamedTuple):
 
 
 _STEP = 500
-"""How many changes are mapped between two checkpoints."""
+"""The number of changes that are mapped between two checkpoints."""
 
 
 class Keys(Protocol):
-    """A work queue, as far as keys are put into it."""
+    """The part of a work queue that accepts keys."""
 
     def add(self, key: Key, reason: Reason, *, priority: Priority = LIVE) -> None:
-        """Queue a key at once."""
+        """Enqueue a key immediately."""
         ...
 
 
 class RunMapping:
-    """Maps a run's changes when every type of the run has reached them (C4), by their old and new state (C6)."""
+    """The mapping of a run. It maps a change, by its old and new states (C6), when all types have reached it (C4)."""
 
     def __init__(
         self,
@@ -84,7 +85,7 @@ class RunMapping:
         self._at_work = AtWork()
 
     def open(self, subscriptions: Mapping[TypeName, Subscription]) -> None:
-        """The run is primed: these are its types."""
+        """Set the types of the run, which is now primed."""
         self._subscriptions = subscriptions
 
     @property
@@ -94,20 +95,20 @@ class RunMapping:
 
     @property
     def owes_nothing(self) -> bool:
-        """Whether every change that has come has been mapped."""
+        """True if every received change has been mapped."""
         return not self._items and not any(each.pending for each in self._subscriptions.values())
 
     @property
     def unmapped(self) -> int:
-        """How many changes are taken and not mapped. A resource whose mapping has failed counts as one."""
+        """The number of changes that were received and not mapped. A resource whose mapping failed counts as one."""
         return len(self._items)
 
     def add_backlog(self, type: TypeName, applied: Collection[Applied]) -> None:
-        """Map these behind the live changes."""
+        """Map these changes after the live ones."""
         self._items.push_backlog(type, applied)
 
     def add_owed(self, owed: Owed, store_id: str) -> None:
-        """Map what the former run has left, when its revisions are reached; another store's mean nothing here."""
+        """Map the previous run's changes once their revisions are reached. Another store's revisions mean nothing."""
         add = self._items.push if owed.store_id == store_id else self._items.push_backlog
         for type, change in owed.changes:
             add(type, [change])
@@ -116,12 +117,12 @@ class RunMapping:
             former.close()
 
     def add_held(self, type: TypeName) -> None:
-        """Map what the cache holds of a type, behind the live changes; what another type hasn't reached yet, then."""
+        """Map the cached resources of a type after the live changes, but none before all types have reached it."""
         gate, complete = self._subscriptions[type].gate, self.complete
         if gate.newest <= complete:
             self._items.push_backlog(type, Found(gate.entries))
             return
-        # Some came between the subscription and now, or were ahead already then: to be mapped as a change is (C4).
+        # Some resources arrived after the subscription or were ahead before it. Map them like changes (C4).
         reached: list[Applied] = []
         beyond: list[Applied] = []
         for each in Found(gate.entries):
@@ -134,11 +135,11 @@ class RunMapping:
         self._items.push_backlog(type, reached)
 
     def owed(self) -> list[tuple[TypeName, Applied]]:
-        """The changes that were taken from the feeds and are not mapped."""
+        """Return the changes that were taken from the feeds and are not mapped."""
         return self._items.take_all()
 
     async def watch(self, type: TypeName, subscription: Subscription) -> None:
-        """The long-lived watch of one type: take its feed and map what is ready, for ever."""
+        """Take changes of one type from its feed and map those that are ready, until canceled."""
         while True:
             applied = await subscription.next()
             self._items.push(type, applied)
@@ -148,11 +149,12 @@ class RunMapping:
     async def map_ready(self) -> None:
         """Map and enqueue every change that all types have reached.
 
-        Each is one step without a checkpoint: it is either wholly in the reconcile queue or still in the map queue.
+        Each change is one step without a checkpoint. It is either completely in the reconcile queue or still in the map
+        queue.
         """
         MAPPING.set(self._at_work)
         step = 0
-        # Frontiers move only where something waits: it is asked for again after each checkpoint.
+        # Frontiers move only at checkpoints, so read them again after each.
         complete = self.complete
         while (item := self._items.take(complete)) is not None:
             self._map(item)
@@ -164,7 +166,7 @@ class RunMapping:
         self._on_progress()
 
     async def retry(self) -> None:
-        """Map again, when their time has come, the changes whose mapping failed; for ever."""
+        """Retry the changes whose mapping failed, each when it is due, until canceled."""
         MAPPING.set(self._at_work)
         while True:
             due = self._items.next_due()
@@ -179,18 +181,18 @@ class RunMapping:
     def _map(self, item: MapItem) -> None:
         try:
             self._map_change(item.type, item.applied, backlog=item.backlog)
-        except BaseException as raised:  # noqa: BLE001  # what it may not catch is raised again
+        except BaseException as raised:  # noqa: BLE001  # cancellation and interrupts are raised again
             # A user's function may raise anything; the change is kept.
             error = ordinary(raised)
             if error is None:
-                # It ends the run. The next run maps the change (C6).
+                # This ends the run. The next run maps the change (C6).
                 self._items.keep(item, trio.current_time())
                 raise leaving(raised) from raised.__cause__
             now = trio.current_time()
             delay = self._definition.backoff.delay(0)
             kept = self._items.keep(item, now + delay)
             self._kept.set()
-            # It may wait with former changes of its resource, for as long as they do.
+            # It waits together with earlier changes of its resource, for as long as they do.
             delay = delay if kept.changes[0] is item.applied else max(kept.due - now, 0.0)
             self._fail(item.type, item.applied, error, delay)
 
@@ -200,7 +202,7 @@ class RunMapping:
             for applied in kept.changes:
                 self._map_change(kept.type, applied, backlog=kept.backlog)
                 done += 1
-        except BaseException as raised:  # noqa: BLE001  # what it may not catch is raised again
+        except BaseException as raised:  # noqa: BLE001  # cancellation and interrupts are raised again
             error = ordinary(raised)
             if error is None:
                 self._items.keep_again(kept, trio.current_time())
@@ -215,16 +217,17 @@ class RunMapping:
                 self._add_every(Reason("changed", kept.type, kept.name[1], kept.changes[-1].revision))
 
     def _add_every(self, reason: Reason) -> None:
-        """Queue every key that the cache holds, behind the live ones: one of them was mapped to by a lost state."""
+        """Enqueue every key in the cache at low priority, because a lost state mapped to one of them."""
         for key in self._subscriptions[self._manages].gate.entries:
             self.add(key, reason, BACKLOG)
 
     def _map_change(self, type: TypeName, applied: Applied, *, backlog: bool) -> None:
-        """Map a change, and queue what it concerns. Raises what a function of the user's raises."""
+        """Map a change and enqueue the affected keys. Raises whatever a user's function raises."""
         try:
             self._map_states(type, applied, backlog=backlog)
         except PayloadError:
-            # Whatever else is raised says nothing of the payload, and may not be raised again: the change is kept.
+            # Any other exception is unrelated to the payload. It may not occur again, so the change is kept for a
+            # retry.
             legible = self._legible(type, applied)
             if legible is applied:
                 raise
@@ -235,7 +238,7 @@ class RunMapping:
         self._at_work.key = applied.key
         priority: Priority = BACKLOG if backlog else LIVE
         reason = Reason("started" if backlog else "changed", type, applied.key, applied.revision)
-        # Whose function is at work, should it raise.
+        # The function to name if it raises.
         self._asked = definition.when
         if type == self._manages and (
             definition.when is None or self._passes(type, applied, definition.manages, definition.when)
@@ -255,11 +258,12 @@ class RunMapping:
         for key in keys:
             self.add(key, reason, priority)
         if problems:
-            # What is right is queued. The change is kept: a mapper that gives what it can't has not said all (C6).
+            # The valid ids are enqueued. The change is kept, because a mapper that returned an invalid id may have more
+            # (C6).
             raise DeclarationError("; ".join(problems))
 
     def _legible(self, type: TypeName, applied: Applied) -> Applied:
-        """The change without its states whose payloads do not decode: what reads those can only raise, always."""
+        """Return the change without the states whose payloads do not decode, since reading those always raises."""
         is_undecodable = self._subscriptions[type].is_undecodable
         key, old, new, _ = applied
         if old is not None and is_undecodable(key, old):
@@ -269,9 +273,9 @@ class RunMapping:
         return applied
 
     def _map_legible(self, type: TypeName, applied: Applied, legible: Applied) -> None:
-        """Map a change, or what is left of it if its mapper needs the payloads.
+        """Map a change, or its readable states if the mapper reads payloads.
 
-        No predicate judges it: one would take what is left for a creation or a deletion.
+        No predicate is asked: it would take a partial change for a creation or a deletion.
         """
         reason = Reason("changed", type, applied.key, applied.revision)
         if type == self._manages:
@@ -280,14 +284,14 @@ class RunMapping:
         if watch is None:
             return
         try:
-            # It may have been the predicate that looked at a payload.
+            # The error may have come from a predicate that reads the payload.
             self._map_by(watch, applied, reason, LIVE)
         except PayloadError:
             if legible.old is not None or legible.new is not None:
                 self._map_by(watch, legible, reason, LIVE)
 
     def add(self, key: Key, reason: Reason, priority: Priority = LIVE) -> None:
-        """Queue a key, and end the rest of one that has only triggered itself."""
+        """Enqueue a key, and end the delay of a key that had only triggered itself."""
         if self._self_triggers.loops:
             self._self_triggers.queued(key, reason)
         self._queue.add(key, reason, priority=priority)
@@ -296,7 +300,7 @@ class RunMapping:
         return when.passes(type, applied.old, applied.new, self._own.is_own(name, applied), self._cache.isolation)
 
     def _keys(self, applied: Applied, watch: Watch[Any]) -> tuple[list[Key], list[str]]:
-        """The keys that a change maps to, and a sentence for all else that the mapper gave."""
+        """Return the keys that a change maps to, and a problem for each invalid value that the mapper returned."""
         old, new = applied.old, applied.new
         view, mapper = watch.type.view, watch.mapper
         states = (None if old is None else view(old), None if new is None else view(new))

@@ -1,4 +1,4 @@
-"""Outputs: what a reconcile wants to exist, with pruning of what it no longer wants."""
+"""Outputs: the resources that a reconcile wants to exist. Others are pruned."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T", bound=Payload)
 
 
 class Outputs(Generic[T]):
-    """The resources of one type that one owner wants. Made by `Runtime.outputs`."""
+    """The resources of one type that one owner wants. Created by `Runtime.outputs`."""
 
     def __init__(
         self,
@@ -41,12 +41,12 @@ class Outputs(Generic[T]):
         namespace: str = "",
         metadata: Mapping[str, str] | None = None,
     ) -> Resource[T]:
-        """Make the resource exist, owned by the owner; write nothing when it is as wanted already.
+        """Make the resource exist, owned by the owner. Write nothing if it already is as wanted.
 
-        It is in the owner's tenancy, as far as its type has one, unless given.
+        The partition and namespace default to the owner's, as far as the type has them.
 
-        Raises Conflict when it was changed meanwhile (the key is reconciled again), InvalidArgument when another
-        owner has it, or it can't be where it is wanted.
+        Raises Conflict if the resource has changed since it was cached (the key is reconciled again), and
+        InvalidArgument if another owner has it or its location is invalid.
         """
         id, type = self._owner.id, self._type
         within = tenancy_within(type.scope, (partition, namespace), (id.partition, id.namespace))
@@ -62,7 +62,7 @@ class Outputs(Generic[T]):
         return await self._client.apply_over(self._cache.get(self._type, wanted.id), wanted)
 
     def keep(self, resource: Resource[T]) -> None:
-        """Don't prune this one."""
+        """Exclude a resource from pruning."""
         self._wanted.add(resource.id.key)
 
     async def __aexit__(
@@ -70,8 +70,8 @@ class Outputs(Generic[T]):
     ) -> None:
         if error is not None:
             return
-        # The cache is at or past every write of this block (C5), so nothing that was just made looks unwanted.
+        # The cache includes every write of this block (C5), so a resource that was just created is not pruned.
         for resource in self._cache.owned(self._type, self._owner):
             if resource.id.key not in self._wanted and not resource.is_deleting:
-                # By uid and version: what has changed since this view of it was not decided upon.
+                # Check uid and version: a resource that has changed since then needs a new decision.
                 await self._client.delete(resource, version=resource.version)

@@ -1,7 +1,7 @@
-"""What a run has written itself, told by revision. Pure.
+"""The writes of a run, recognized by revision. No I/O.
 
-A write that a run has had acknowledged comes back to it as a change. Whether a change is such an echo decides whether
-`not_own_writes` turns it away, so in doubt it isn't: a change that was taken for the run's own would be lost.
+A write that the run made comes back to it as a change. `not_own_writes` drops such an echo. In doubt a change does not
+count as an echo, because a foreign change that was taken for an echo would be lost.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from headway.client import Acknowledged
 from headway.resource import Key, TypeName
 
 KEPT = 10_000
-"""How many writes are remembered. Older ones count as others'."""
+"""The number of writes that are remembered. Older ones count as written by others."""
 
 
 class OwnWrite(NamedTuple):
-    """A write that was acknowledged.
+    """An acknowledged write.
 
     Attributes:
         what: ``written``, ``deleted`` or ``status``.
-        by: the key whose reconcile wrote it; None: no reconcile did.
+        by: the key whose reconcile made the write; None if no reconcile did.
     """
 
     type: TypeName
@@ -41,7 +41,7 @@ class OwnWrite(NamedTuple):
 
 
 class Reconciling:
-    """What a worker is reconciling, seen from the tasks in which that happens."""
+    """The key that a worker is reconciling, as seen by the tasks of that reconcile."""
 
     __slots__ = ("key", "wrote")
 
@@ -51,11 +51,11 @@ class Reconciling:
 
 
 RECONCILING: ContextVar[Reconciling | None] = ContextVar("headway.reconciling", default=None)
-"""Set once in each worker's task; the tasks that a reconcile starts inherit it."""
+"""Set once in each worker's task. The tasks that a reconcile starts inherit it."""
 
 
 class Mapping:
-    """The key of what a task is at work on outside of a reconcile, for those who look at the task."""
+    """The key that a task is processing outside of a reconcile, for tools that inspect tasks."""
 
     __slots__ = ("key",)
 
@@ -64,15 +64,15 @@ class Mapping:
 
 
 MAPPING: ContextVar[Mapping | None] = ContextVar("headway.mapping", default=None)
-"""Set in the tasks that map for a run, and in a daemon's to its resource."""
+"""Set in a run's mapping tasks, and in a daemon's task to its resource."""
 
 CONTROLLER: ContextVar[str] = ContextVar("headway.controller", default="")
-"""The name of the controller whose task this is; set by its supervisor, and inherited by all tasks of its runs."""
+"""The name of the controller that a task belongs to. Set by its supervisor, and inherited by all tasks of its runs."""
 
 
 @contextmanager
 def reconciling(key: Key) -> Iterator[None]:
-    """A reconcile of the key, by hand: what is written in the block is known to be the key's, as in a worker."""
+    """Mark a block as a reconcile of the key, as in a worker: writes in the block are attributed to the key."""
     by_hand = Reconciling()
     by_hand.key = key
     token = RECONCILING.set(by_hand)
@@ -86,14 +86,14 @@ class OwnWrites:
     """The writes of one run.
 
     Attributes:
-        latest: by revision, the oldest first.
+        latest: the writes by revision, the oldest first.
     """
 
     def __init__(self) -> None:
         self.latest: OrderedDict[int, OwnWrite] = OrderedDict()
 
     def note(self, write: Acknowledged) -> None:
-        """A write of ours was answered."""
+        """Record an acknowledged write."""
         reconciling = RECONCILING.get()
         by = None
         if reconciling is not None:
@@ -105,15 +105,16 @@ class OwnWrites:
             self.latest.popitem(last=False)
 
     def find(self, type: TypeName | None, key: Key | None, revision: int) -> OwnWrite | None:
-        """The write of ours that was answered with this revision of this resource.
+        """Return this run's write that was acknowledged with this revision of this resource, or None.
 
-        A deletion, or a status, that was so already is answered with a revision that may be another writer's.
+        Deleting what is already deleted, or setting a status to its stored value, returns a revision that may come from
+        another writer.
         """
         write = self.latest.get(revision)
         return write if write is not None and write.type == type and write.key == key else None
 
     def is_own(self, type: TypeName, applied: Applied) -> bool:
-        """Whether a change is ours for certain."""
+        """Return True if a change is certainly an echo of this run's write."""
         write = self.find(type, applied.key, applied.revision)
         if write is None or write.what == "deleted":
             return False
@@ -121,7 +122,7 @@ class OwnWrites:
 
 
 def _is_status_alone(applied: Applied, key: str) -> bool:
-    """Whether a change is that of one status: then who was answered with its revision has written it."""
+    """Return True if a change affects only one status. The writer that received its revision has then written it."""
     old, new = applied.old, applied.new
     if old is None or new is None or old.generation != new.generation:
         return False

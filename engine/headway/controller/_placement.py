@@ -1,8 +1,8 @@
-"""Where a controller runs when several processes share a store: what can be declared.
+"""The placement of a controller: where it runs if several processes share a store.
 
-``"singleton"``: one process at a time reconciles, the one that holds the controller's lease (`_leading.py`).
-``"every_process"``: each process reconciles every key, under a fence of its own.
-``sharded(shards)``: each key is reconciled by one process at a time, and the keys are spread over all (`_sharded.py`).
+``"singleton"``: only the process that holds the controller's lease reconciles (`_leading.py`). ``"every_process"``:
+each process reconciles every key, under a fence of its own. ``sharded(shards)``: each key is reconciled by one process
+at a time, and the keys are spread over all (`_sharded.py`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ MAX_SHARDS = 1024
 
 @dataclass(frozen=True, slots=True)
 class Sharded:
-    """A placement by shards. Made by `sharded`."""
+    """A placement by shards. Created by `sharded`."""
 
     shards: int
 
@@ -28,11 +28,11 @@ Placement = Literal["singleton", "every_process"] | Sharded
 
 @check_keywords
 def sharded(*, shards: int = 16) -> Sharded:
-    """``@app.controller(manages=TEAM, placement=headway.sharded(shards=16))``: each key in one process at a time.
+    """``@app.controller(manages=TEAM, placement=headway.sharded(shards=16))``: run each key in one process at a time.
 
-    Keys fall into so many shards, from 1 to 1,024, and each shard is with one of the processes that run the
-    controller. All of them must have the same number: it is part of what the shards' leases mean. A few times the
-    number of processes is enough. Raises DeclarationError for any other number.
+    The keys are divided into ``shards`` shards, from 1 to 1,024. Each shard belongs to one of the processes that run
+    the controller. All of these processes must use the same number, because it determines what the shards' leases
+    cover. A few times the number of processes is enough. Raises DeclarationError for an invalid number.
     """
     given: object = shards
     if isinstance(given, bool) or not isinstance(given, int) or not 1 <= given <= MAX_SHARDS:
@@ -43,7 +43,7 @@ def sharded(*, shards: int = 16) -> Sharded:
 
 
 def placement_problem(given: object) -> str | None:
-    """What is wrong with a placement, or None."""
+    """Return the problem of a placement, or None."""
     if isinstance(given, Sharded) or given in ("singleton", "every_process"):
         return None
     return f'placement must be "singleton", "every_process" or headway.sharded(shards=16), not {given!r}'

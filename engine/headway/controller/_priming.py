@@ -1,4 +1,4 @@
-"""The priming of one type: waiting for as long as it makes progress, and what its indexes report."""
+"""The priming of one type: a wait that lasts while there is progress, and reports of failing indexes."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from headway.resource import Key, TypeName
 
 
 async def wait_primed(shared: Informer, revision: int, stall_limit: float) -> None:
-    """Wait until a type is primed up to a revision: a big one may take its time, one of which nothing is heard not.
+    """Wait until a type is primed up to a revision.
 
-    Raises PrimingStalled when nothing has been heard of it for ``stall_limit`` seconds.
+    A large type may take as long as it needs. Raises PrimingStalled only if nothing arrives for ``stall_limit``
+    seconds.
     """
     while True:
         heard = shared.heard
@@ -24,13 +25,13 @@ async def wait_primed(shared: Informer, revision: int, stall_limit: float) -> No
         if shared.heard == heard:
             why = f"; {shared.cut_off[0]}" if shared.cut_off else ""
             raise PrimingStalled(
-                f"nothing was heard of {shared.type.name} for {stall_limit} s while it was being primed: "
-                f"{shared.resources} resources have come, its revision is {shared.frontier} of {revision}{why}"
+                f"priming {shared.type.name} stalled: nothing was received for {stall_limit} s; "
+                f"{shared.resources} resources have arrived, and its revision is {shared.frontier} of {revision}{why}"
             )
 
 
 def report_indexes(bounded: BoundedReport, controller: str, type: TypeName) -> OnFailure:
-    """Return the function that reports failures of a controller's indexes on a type."""
+    """Return a function that reports failures of a controller's indexes on a type."""
 
     def report(index: str, key: Key, error: BaseException) -> None:
         bounded(IndexFailed, of=(type, index), controller=controller, index=index, type=type, key=key, error=error)

@@ -1,4 +1,4 @@
-"""What a reconciler is asked, and what it may answer."""
+"""A reconciler's request and its possible results."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ P = TypeVar("P", bound=Payload, default=Any)
 
 
 class Reason(NamedTuple):
-    """One thing that made a key be reconciled.
+    """An event that caused a key to be reconciled.
 
     Attributes:
         what: ``changed``, ``started``, ``owed``, ``retry``, ``requeue`` or ``source NAME``.
-        type: the type that changed, if one did.
-        key: the resource of it.
-        revision: of the change.
+        type: the type that changed, if any.
+        key: the key of the resource that changed.
+        revision: the revision of the change.
     """
 
     what: str
@@ -36,14 +36,14 @@ class Reason(NamedTuple):
 
 
 class Request(NamedTuple, Generic[P]):
-    """One call of a reconciler: a resource of the managed type, which need not exist (any more).
+    """The request of one reconcile: a resource of the managed type, which may no longer exist.
 
-    ``Request[Team]`` is one of a controller that manages teams; `Runtime.resource` gives the team.
+    ``Request[Team]`` belongs to a controller that manages teams; `Runtime.resource` returns the team.
 
     Attributes:
-        id: type, tenancy and name, without a uid: whatever bears the name now.
-        reasons: why; the first few and the last few when there were many.
-        attempt: 1, or how often in a row it has been tried.
+        id: the type, tenancy and name, without a uid: it means whichever resource has the name now.
+        reasons: the reasons for this reconcile. A long list is cut to the first few and the last few.
+        attempt: the number of consecutive attempts, from 1.
     """
 
     id: ResourceId
@@ -53,25 +53,25 @@ class Request(NamedTuple, Generic[P]):
 
 @dataclass(frozen=True, slots=True)
 class RequeueAfter:
-    """A reconciler's answer: done, and look again after ``seconds``."""
+    """A reconciler's result: success, and reconcile again after ``seconds``."""
 
     seconds: float
 
     def __post_init__(self) -> None:
         given: object = self.seconds
         if not (isinstance(given, int | float) and math.isfinite(given) and given >= 0):
-            raise InvalidArgument(f"requeue_after takes a number of seconds from 0 on, not {given!r}")
+            raise InvalidArgument(f"requeue_after: seconds must be a finite number >= 0, not {given!r}")
 
 
 Result = RequeueAfter | None
-"""What a reconciler returns: nothing, or when to look again. A failure is raised."""
+"""The result of a reconciler: nothing, or when to reconcile again. To fail, raise an exception."""
 
 
 def requeue_after(seconds: float) -> RequeueAfter:
-    """``return headway.requeue_after(30)``: this went well; reconcile the key again after so many seconds."""
+    """``return headway.requeue_after(30)``: report success and reconcile the key again after this many seconds."""
     return RequeueAfter(seconds)
 
 
 def requeue_now() -> RequeueAfter:
-    """This went well; reconcile the key again at once, behind what is waiting."""
+    """Report success and reconcile the key again at once, after the keys that are already waiting."""
     return RequeueAfter(0.0)

@@ -1,4 +1,4 @@
-"""What a controller's keys came to: those that are not done, and why. Pure."""
+"""The keys of a controller whose last reconcile did not succeed, and the reasons. No I/O."""
 
 from __future__ import annotations
 
@@ -8,21 +8,22 @@ from typing import Literal
 from headway.resource import Key, ResourceId
 
 KEPT = 1000
-"""How many keys that are not done are kept with their errors; the others are counted."""
+"""The number of such keys that are kept with their errors. Any others are only counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class NotDone:
-    """A key whose last reconcile didn't end well, or was put off.
+    """A key whose last reconcile failed or was delayed.
 
     Attributes:
-        outcome: ``failed`` and tried again, ``permanent`` and not tried again until something changes, or ``slowed``
-            because it triggers itself.
-        error: the class and the text of what was raised; for a slowed one what it wrote.
-        attempts: how often in a row.
-        at: when that was, on Trio's clock, in seconds.
-        until: when it is tried again, at the latest; None: not before something changes.
-        timed_out: True if its deadline passed before it ended.
+        outcome: ``failed`` if it is retried, ``permanent`` if it is not retried until something changes, or ``slowed``
+            if
+            it is delayed because it triggers itself.
+        error: the class and message of the exception; for a slowed key, its writes.
+        attempts: the number of consecutive attempts.
+        at: the time of the last attempt on Trio's clock, in seconds.
+        until: the latest time of the next attempt; None if it waits for a change.
+        timed_out: True if the deadline passed before the reconcile ended.
     """
 
     id: ResourceId
@@ -35,26 +36,26 @@ class NotDone:
 
 
 class Results:
-    """The keys of one run that are not done.
+    """The keys of one run whose last reconcile did not succeed.
 
     Attributes:
-        not_done: each with what is known of it; None beyond the first `KEPT`.
+        not_done: the result of each key; None for keys beyond the first `KEPT`.
     """
 
     def __init__(self) -> None:
         self.not_done: dict[Key, NotDone | None] = {}
 
     def note(self, result: NotDone) -> None:
-        """A key isn't done."""
+        """Record a key that failed or was delayed."""
         key = result.id.key
-        # Texts, and not the errors, which would keep everything alive that their tracebacks reach.
+        # Keep the text and not the exception, whose traceback would keep many objects alive.
         known = self.not_done.get(key)
         self.not_done[key] = result if known is not None or len(self.not_done) < KEPT else None
 
     def done(self, key: Key) -> None:
-        """A key is done."""
+        """Record that a key was reconciled successfully."""
         self.not_done.pop(key, None)
 
     def list(self) -> tuple[NotDone, ...]:
-        """Those of which something is known, by partition, namespace and name."""
+        """Return the known results by partition, namespace and name."""
         return tuple(self.not_done[key] for key in sorted(self.not_done) if self.not_done[key] is not None)  # type: ignore[misc]  # just looked at

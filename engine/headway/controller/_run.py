@@ -1,21 +1,21 @@
 """One run of a controller, from its fence to its end.
 
-The way of a run:
+The course of a run:
 
-1. The fence is raised by a commit (C3), so that what the run before sent can't land any more.
-2. The initialiser, if there is one, and a second raise above what it wrote. The revision of the last raise is the
-   run's *starting revision*.
-3. A nursery with N+1 priming tasks, one a type: each ends when its type's store has passed an EndOfSnapshot and is
-   complete up to the starting revision. In the step in which it sees that, it subscribes: from there on nothing of
-   the type is missed. When all have, the run waits until every type has reached the highest of their revisions, so
-   that the first reconciles see one cut. No mapper and no reconciler has run yet (C1).
-4. What was deleted before the subscriptions began is in no cache: it is read from the store's history, from the
-   revision up to which the run before owed nothing; the first run of all begins with its own first fence (C6).
-5. A second nursery: the N+1 long-lived watches, the mapping's retries, the workers, the sources, the settling of
-   unknown writes. What the cache holds is queued as backlog, with those deletions, behind what the former run in
-   this process still owed.
+1. A commit raises the fence (C3), so that pending writes of the previous run can no longer be stored.
+2. The initialiser runs, if there is one, and the fence is raised again, above the initialiser's writes. The revision
+   of the last raise is the run's *starting revision*.
+3. A nursery runs N+1 priming tasks, one for each type. A task ends when its type's store has passed an EndOfSnapshot
+   and is complete up to the starting revision. In that step it subscribes, so that no later change of the type is
+   missed. The run then waits until every type has reached the highest of their revisions: its first reconciles see
+   one cut. No mapper and no reconciler has run yet (C1).
+4. Resources deleted before the subscriptions began are in no cache. The run reads these deletions from the store's
+   history, from the checkpoint of the previous run on. The first run of all starts at its own first fence (C6).
+5. A second nursery runs the N+1 long-lived watches, the mapping's retries, the workers, the sources, and the
+   resolution of unknown writes. The cache and those deletions are enqueued as backlog, after what the previous run
+   in this process still owed.
 
-A run ends by an error or by cancellation; its nurseries have closed then, so the next one can't overlap it (C7).
+A run ends by an error or by cancellation. Its nurseries have then closed, so the next run cannot overlap it (C7).
 """
 
 from __future__ import annotations
@@ -58,17 +58,17 @@ STALL_LIMIT = 60.0
 
 
 class Run:
-    """One run. `run` is called once.
+    """A run of a controller. Call `run` once.
 
     Args:
-        fence_name: under what the store keeps the controller's fence.
-        member: which of the processes that may run it this one is.
-        owed: what the former run in this process still owed.
-        stall_limit: seconds in which a type that is being primed must hear something.
+        fence_name: the name under which the store keeps the controller's fence.
+        member: this process, among those that may run the controller.
+        owed: the work that the previous run in this process left.
+        stall_limit: the time, in seconds, within which a type being primed must receive something.
 
     Attributes:
-        began: when it was made, by Trio's clock.
-        lease: inside of which it runs; to be set before it does. None: it needs none.
+        began: the time of its creation, on Trio's clock.
+        lease: the lease under which it runs, to be set before `run`; None if it needs none.
     """
 
     def __init__(
@@ -113,12 +113,12 @@ class Run:
         self._phase: Phase = "starting"
         self._phase_began = trio.current_time()
         self._starting_revision = 0
-        # Whether an engine has granted this run its start.
+        # True once an engine has accepted this run's fence.
         self.answered = False
         self._recorded = 0
         self._progress = trio.lowlevel.ParkingLot()
 
-    # --- what a sharded run has otherwise ---
+    # --- the parts that a sharded run overrides ---
 
     def _make_queue(self, machine: WorkQueue[Key, Reason]) -> WaitingQueue[Key, Reason]:
         return WaitingQueue(machine)
@@ -139,12 +139,12 @@ class Run:
         )
 
     async def _missed(self, raised: RunFence) -> Deletions:
-        """The deletions from before the subscriptions began."""
+        """Return the deletions from before the subscriptions began."""
         until = {name: subscription.joined_at for name, subscription in self._subscriptions.items()}
         return await self._deletions(raised.position, raised.checkpoint, until)
 
     def _queue_held(self, mapping: RunMapping, deleted: Deletions) -> None:
-        """Queue what the cache holds, and what of it is to be mapped, as backlog. No checkpoint in it."""
+        """Enqueue the cached resources, and those to be mapped, as backlog. Contains no checkpoint."""
         manages = self._definition.manages.name
         self._queue.add_all(self._subscriptions[manages].gate.entries, Reason("started"), priority=BACKLOG)
         self._map_held(mapping, deleted)
@@ -156,14 +156,14 @@ class Run:
             mapping.add_backlog(name, deleted.get(name, []))
 
     def _start_beside(self, nursery: trio.Nursery) -> None:
-        """Start what else runs as long as the run does."""
+        """Start further tasks that run as long as the run."""
 
     async def run(self) -> NoReturn:
-        """Run until cancelled. Raises what ended the run: a source's error, StoreChanged, Fenced, and the like."""
+        """Run until canceled. Raises the error that ended the run, such as a source's error, StoreChanged or Fenced."""
         ended_by: BaseException | None = None
         try:
             for type in self._definition.types:
-                # A store that went back is written to no more than it is read. (No stream is opened for the question.)
+                # Don't write to a store that was rolled back, just as it is not read. This opens no stream.
                 for known in self._informers.known(type):
                     known.check()
             raised = await self._start()
@@ -177,7 +177,7 @@ class Run:
             ended_by = error
             raise
         finally:
-            # While the subscriptions are still there: without them the frontier would move past changes unmapped.
+            # Do this while the subscriptions exist: without them the frontier would pass changes that are not mapped.
             await self._record_last()
             await self._stopped(ended_by)
             self._cache.close()
@@ -191,40 +191,40 @@ class Run:
         raise EngineBug("a run ended by itself")
 
     async def _stopped(self, ended_by: BaseException | None) -> None:
-        """Tell ``on_stop``: everything of the run has ended, and the cache can still be read as it was last."""
+        """Call ``on_stop``. Everything else of the run has ended, and the cache can still be read."""
         failed = None if ended_by is None else of_controller(ended_by)[0]
         error = None if failed is None else only_error(failed)
         with trio.CancelScope(shield=True):
             await call(self._report, self._definition.name, "on_stop", self._definition.on_stop, self._runtime, error)
 
     def owed(self) -> Owed:
-        """What this run was still to do; for the next run, when this one has ended."""
+        """Return the work that this run leaves to the next one. Call it when the run has ended."""
         if not self._begun:
             return self._owed
         feeds = tuple(self._subscriptions.items())
         return Owed(self._queue.owed(), self._mapping.owed(), feeds, self._writes.store_id)
 
     def scheduled(self) -> list[Key]:
-        """The keys that only wait for a time that they asked for."""
+        """Return the keys that wait only for a time that they requested."""
         return list(self._queue.scheduled())
 
-    def runtime_for(self, key: Key) -> Runtime:  # noqa: ARG002  # where there are shards it depends on the key
-        """The runtime that a reconcile of the key gets."""
+    def runtime_for(self, key: Key) -> Runtime:  # noqa: ARG002  # a sharded run needs it
+        """Return the runtime for a reconcile of the key."""
         return self._runtime
 
     async def wait_progress(self) -> None:
-        """Wait until something was mapped or reconciled, or the run has ended."""
+        """Wait until something has been mapped or reconciled, or until the run has ended."""
         await self._progress.park()
 
     def checkpoint(self) -> int:
-        """The revision up to which this run owes nothing; 0 while it owes something."""
+        """Return the revision up to which this run owes nothing, or 0 while it owes something."""
         if not self._begun or not self._mapping.owes_nothing or not self._queue.is_idle() or self._queue.held:
             return 0
         distrusted = any(self._informers.shared(type).distrusted for type in self._definition.types)
         return 0 if distrusted else self._mapping.complete
 
     def status(self) -> ControllerStatus:
-        """What this run is doing now."""
+        """Return the state of this run."""
         now = trio.current_time()
         known = [each for type in self._definition.types for each in self._informers.known(type) if each.type is type]
         queue = self._queue.statistics() if self._begun else None
@@ -241,7 +241,7 @@ class Run:
             queue=queue,
             running=() if self._worker is None else self._worker.running(),
             oldest_wait=None if oldest is None else max(now - oldest, 0.0),
-            holding="a write's outcome is unknown, and is being settled" if self._queue.held else "",
+            holding="the outcome of a write is unknown and is being resolved" if self._queue.held else "",
             unmapped=self._mapping.unmapped if self._begun else 0,
             not_done=self._results.list(),
             not_done_count=len(self._results.not_done),
@@ -257,15 +257,15 @@ class Run:
     # --- priming ---
 
     async def _start(self) -> RunFence:
-        """The initialiser and the fence, whose commit is the starting revision (C3)."""
-        # Under a lease the fence is raised in its term, of which this is the only run.
+        """Raise the fence, whose commit is the starting revision (C3), and run the initialiser."""
+        # Under a lease, the fence is raised in the lease's term. This is the only run in that term.
         term, number = (0, 0) if self.lease is None else (self.lease.term, 1)
         raised = await self._writes.raise_first(self._lease, self._fence_name, self._member, term=term, number=number)
         self._runtime.term = raised.fence.term
         self._runtime.strong.began_at = raised.position.revision
         if self._definition.initialiser is not None:
             await guarded(self._definition.initialiser, self._runtime)
-            # What it wrote bore the fence, and a second commit stands above it, so that the run begins by seeing it.
+            # The initialiser's writes carried the fence. Because of a second commit, the run sees them from its start.
             checkpoint = raised.checkpoint
             raised = (await self._writes.raise_again(self._lease))._replace(checkpoint=checkpoint)
             self._runtime.strong.began_at = raised.position.revision
@@ -281,7 +281,7 @@ class Run:
             await self._informers.shared(type).wait_complete(cut)
 
     async def _prime_type(self, type: CachedType[Any], start: Position) -> None:
-        """One of the N+1 priming tasks: fills the type's store and does nothing else (C1)."""
+        """Fill the store of one type, and do nothing else (C1). This is one of the N+1 priming tasks."""
         name = self._definition.name
         self._report(Priming(name, type.name, start.revision))
         began = trio.current_time()
@@ -289,9 +289,9 @@ class Run:
         await wait_primed(shared, start.revision, self._stall_limit)
         if shared.store_id != start.store_id:
             raise StoreChanged(
-                f"the cache of {type.name} is of store {shared.store_id}; the fence was raised in {start.store_id}"
+                f"the cache of {type.name} belongs to store {shared.store_id}, but the fence to {start.store_id}"
             )
-        # No checkpoint between the look and this: what is applied from now on goes into the feed.
+        # No checkpoint since the check, so every change from here on enters the feed.
         subscription = shared.subscribe(
             self._definition.indexes_of(type), report_indexes(self._bounded, name, type.name)
         )
@@ -300,7 +300,7 @@ class Run:
         self._report(Primed(name, type.name, count, subscription.joined_at, seconds))
 
     async def _deletions(self, start: Position, after: int, until: Mapping[TypeName, int]) -> Deletions:
-        """Return the deletions after a revision, up to a revision of each type, as far as history has them."""
+        """Return the deletions after a revision, up to a revision for each type, as far as the history has them."""
         since = start._replace(revision=after)
         found: Deletions = {}
         for type in self._definition.types:
@@ -338,7 +338,7 @@ class Run:
             nursery.start_soon(self._writes.settle, self._lease, shared, name="settling unknown writes")
             nursery.start_soon(self._mapping.map_ready, name="mapping the backlog")
             nursery.start_soon(self._mapping.retry, name="retrying mappers")
-            nursery.start_soon(self._record, name="recording what is settled")
+            nursery.start_soon(self._record, name="recording checkpoints")
             nursery.start_soon(worker.watchdog, name="watching for slow reconciles")
             nursery.start_soon(self._bounded.report_rest, name="reporting the rest")
             self._start_beside(nursery)
@@ -349,7 +349,7 @@ class Run:
                 nursery.start_soon(worker.work, name=f"worker {number} of {definition.name}")
 
     def _begin(self, deleted: Deletions) -> None:
-        """Open the cache to readers and queue what is owed. No checkpoint in it."""
+        """Open the cache to readers and enqueue what is owed. Contains no checkpoint."""
         for subscription in self._subscriptions.values():
             subscription.check()
         self._begun = True
@@ -375,11 +375,11 @@ class Run:
 
         return enqueue
 
-    # --- what is settled ---
+    # --- checkpoints ---
 
     async def _record(self) -> None:
-        """Note in the store, now and then, up to which revision nothing is owed (C6, across runs)."""
-        # When it can't be noted the next run reconciles more than it need; nothing is lost. Fenced ends the run.
+        """Record in the store, at intervals, the revision up to which nothing is owed (C6, across runs)."""
+        # If recording fails, the next run reconciles more than necessary, but nothing is lost. Fenced ends the run.
         while True:
             await trio.sleep(RECORD_INTERVAL)
             try:

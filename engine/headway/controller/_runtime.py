@@ -1,4 +1,4 @@
-"""What a reconciler is given."""
+"""The reconcile context, `Runtime`."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ T = TypeVar("T", bound=Payload)
 
 
 class Runtime:
-    """What a reconciler, a source and an initialiser work with.
+    """The context of a reconciler, a source or an initialiser.
 
     Attributes:
-        cache: reads without waiting; never older than what was read before, or written by this controller.
-        client: reads and writes the store. Writes carry the run's fence: once another run has begun, they fail
-            with Fenced and change nothing. The cache sees a write when the call has returned. Where the controller
-            declares its reads or writes, a type that isn't among them is refused by NotDeclared.
-        strong: reads of the store itself, never behind what the cache has shown. The exception, not the rule.
+        cache: reads without waiting. A read is never older than an earlier read or a write of this controller.
+        client: reads and writes the store. Writes carry the run's fence: after a later run has begun, they fail with
+            Fenced and change nothing. When a write returns, the cache contains it. If the controller declares
+            ``reads`` or ``writes``, an undeclared type raises NotDeclared.
+        strong: reads the store itself, never behind what the cache has returned. Needed only in exceptional cases.
         controller: the controller's name.
-        term: a number that is higher in every later run of this controller: pass it along to what is outside the
-            store, so that it can refuse a predecessor.
-        report: hears of an event of yours as it does of Headway's own; it must not wait.
+        term: a number that is higher in every later run of this controller. Pass it to systems outside the store, so
+            that they can reject a superseded run.
+        report: a function that reports your own events as if they were Headway's. It must not block.
     """
 
     def __init__(
@@ -59,64 +59,67 @@ class Runtime:
         self._declared = declared
 
     def resource(self, request: Request[T]) -> Resource[T] | None:
-        """The resource that a request is for, as the cache has it; None when there is none (any more).
+        """Return the cached resource that a request is for, or None if it does not exist.
 
-        Raises NotWatched in a controller that manages a projection: read ``rt.cache.get(PROJECTION, request.id)``.
+        Raises NotWatched in a controller that manages a projection: use ``rt.cache.get(PROJECTION, request.id)`` there.
         """
         type = self._definition.manages
         if isinstance(type, Projection):
             raise NotWatched(
-                f"controller {self.controller} has {type!r} alone: read rt.cache.get(..., request.id) of it"
+                f"controller {self.controller} manages the projection {type!r}: use rt.cache.get(..., request.id)"
             )
         resource: Resource[T] | None = self.cache.get(type, request.id)
         return resource
 
     async def apply(self, resource: Resource[T]) -> Resource[T]:
-        """As ``client.apply``, against what the cache has instead of a read: nothing is called when nothing differs.
+        """Apply a resource like ``client.apply``, but compare with the cache: if nothing differs, no call is made.
 
-        Raises Conflict when others have changed it meanwhile (the key is reconciled again), NotWatched for a type that
-        isn't cached.
+        Raises Conflict if the resource has changed since it was cached (the key is reconciled again), and NotWatched
+        for a type that is not cached.
         """
         return await self.client.apply_over(self.cache.get(resource.type, resource.id), resource)
 
     def outputs(self, type: ResourceType[T], *, owner: Resource[Any]) -> Outputs[T]:
         """``async with rt.outputs(ACCOUNT, owner=team) as wanted: await wanted.apply("ada", Account(...))``
 
-        What ``owner`` owns of this type and the block has not applied is deleted when the block ends normally.
-        Raises NotWatched for a type that the controller doesn't watch, NotDeclared for one that it doesn't write.
+        When the block ends normally, resources of this type that ``owner`` owns and the block did not apply are
+        deleted. Raises NotWatched for a type that the controller does not watch, and NotDeclared for one that it does
+        not write.
         """
         if type not in self._definition.watches:
             raise NotWatched(
-                f"controller {self.controller} doesn't watch {type.name}, so it can't know what to prune: "
+                f"controller {self.controller} doesn't watch {type.name}, so it can't find outputs to prune: "
                 f"add it to `watches`, with headway.mappers.owner()"
             )
         self._declared.check_write(type.name)
         return Outputs(self.cache, self.client, type, owner)
 
     def finalizer(self, resource: Resource[T], name: str = "") -> Finalizer[T]:
-        """A block in which to do what must be undone before the resource is gone, and to undo it.
+        """Return a block that guards work with a finalizer, so that the work is undone before the resource is deleted.
 
-        ``async with rt.finalizer(team) as guarded:``, then ``if guarded.alive:`` and ``elif guarded.cleaning_up:``.
-        The finalizer, named as the controller unless given, is there before the block is entered, and is removed when
-        a block that cleans up has ended normally. Finalizers of others stay.
+        ``async with rt.finalizer(team) as guarded:``, then ``if guarded.alive:`` and ``elif guarded.cleaning_up:``. The
+        finalizer's name defaults to the controller's. It is added before the block begins, and removed when a block
+        that cleans up has ended normally. Other finalizers are not touched.
 
-        Raises NotFound when the resource is gone, Conflict when others keep changing it; the key is reconciled again.
+        Raises NotFound if the resource no longer exists, and Conflict if other writers keep changing it. The key is
+        then reconciled again.
         """
         return Finalizer(self.client, resource, name or self.controller)
 
     def conditions(self, resource: Resource[T], key: str = "", *, failure: str | None = None) -> Conditions[T]:
         """``async with rt.conditions(team) as conditions: conditions.set("Ready", True)``
 
-        They are kept in the resource's status under ``key``, the controller's name unless given, and written once, when
-        the block ends, if they differ from what is stored. When the block raises, the condition named as ``failure``
-        becomes false with the error for its message.
+        The conditions are stored in the resource's status under ``key``, by default the controller's name. They are
+        written once, when the block ends, if they differ from the stored ones. If the block raises, the condition named
+        by ``failure`` becomes false, with the error as its message.
         """
         return Conditions(self.client, resource, key or self.controller, failure)
 
     def alive(self, resource: Resource[Any] | Projected[Any]) -> AbstractContextManager[trio.CancelScope]:
-        """``with rt.alive(team) as scope: ...`` is cancelled as soon as the team's deletion begins.
+        """``with rt.alive(team) as scope: ...`` is canceled as soon as the team's deletion begins.
 
-        Also when it is gone, or another one bears its name. ``scope.cancelled_caught`` says afterwards whether it was.
-        Raises NotWatched for a type that the controller neither manages nor watches.
+        It is also canceled if the team no longer exists or another resource has replaced it under the same name. Check
+        ``scope.cancelled_caught`` afterwards. Raises NotWatched for a type that the controller neither manages nor
+        watches.
         """
         return self._lives.scope(resource)

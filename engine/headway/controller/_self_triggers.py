@@ -1,12 +1,14 @@
-"""Keys that trigger themselves: found, slowed, and told. Pure; time is an argument, in seconds.
+"""Detection of keys that trigger themselves, which are then delayed and reported.
 
-A reconcile that writes something which maps back to its own key is called again by its own write. That is as it should
-be until it goes on for ever. A reconcile whose every reason is a write of the same key's reconcile before it counts;
-from `FREE` such ones in a row on, the key rests before each next one, longer each time. It stays owed while it rests.
-Any other reason ends that at once, and so does a reconcile that writes nothing.
+A reconcile whose write maps back to its own key is called again because of that write. This is fine unless it never
+ends. A reconcile counts if all its reasons are writes by earlier reconciles of the same key. After `FREE` of them in a
+row the key is delayed, at first for `FIRST` seconds, doubling up to `LONGEST`. A delayed key stays owed. Any other
+reason ends the delay at once, and so does a reconcile that writes nothing.
 
-A key whose every reason is a status that its own reconcile has written rests from the first time on, for `MERGING`
-seconds: a change that comes meanwhile makes one reconcile of the two. The key stays owed, so that no change is lost.
+A key whose only reasons are statuses that its own reconcile wrote is always delayed, by `MERGING` seconds. A change
+that arrives in this time is handled by the same reconcile. The key stays owed, so no change is lost.
+
+No I/O; the time is an argument, in seconds.
 """
 
 from __future__ import annotations
@@ -19,18 +21,19 @@ from headway.controller._request import Reason
 from headway.resource import Key
 
 FREE = 10
-"""How many reconciles in a row a key may cause itself before it rests."""
+"""The number of consecutive reconciles that a key may trigger itself before it is delayed."""
 FIRST, LONGEST = 0.1, 60.0
 MERGING = 0.05
-"""For how long, in seconds, a key that only its own status has woken waits for another change."""
+"""The delay, in seconds, of a key that only its own status has triggered, in case another change follows."""
 
 _NEUTRAL = frozenset({"retry", "requeue"})
 
 
 class Rest(NamedTuple):
-    """A key is to rest: for ``seconds``, before its ``runs``-th reconcile in a row that these writes caused.
+    """A delay of ``seconds`` for a key before its ``runs``-th consecutive reconcile that these writes triggered.
 
-    ``quiet``: nobody is told. It rested already, and another write of its own has woken it, or its rest is usual.
+    ``quiet`` is True if the delay is not reported: it is a usual one, or the key was already delayed and another write
+    of its own has triggered it.
     """
 
     seconds: float
@@ -51,8 +54,8 @@ class SelfTriggers:
     """The keys of one run that were last reconciled because of their own writes.
 
     Attributes:
-        writes: the run's own; while there are none, no key has triggered itself.
-        loops: those keys; while there are none, nothing that is queued or ended matters.
+        writes: the run's own writes. While it is empty, no key has triggered itself.
+        loops: those keys. While it is empty, `queued` and `ended` need not be called.
     """
 
     def __init__(self, own: OwnWrites) -> None:
@@ -61,19 +64,19 @@ class SelfTriggers:
         self.loops: dict[Key, _Loop] = {}
 
     def queued(self, key: Key, reason: Reason) -> None:
-        """A key was queued for this reason."""
+        """Note that a key was enqueued for this reason."""
         if key in self.loops and not self._caused(key, reason):
             del self.loops[key]
 
     def rest(self, key: Key, reasons: Iterable[Reason], attempt: int, now: float) -> Rest | None:
-        """Whether a key that was taken for these reasons is to rest first."""
+        """Return the delay for a key that was dequeued for these reasons, or None."""
         writes: list[OwnWrite] = []
         for reason in reasons:
             write = self._caused(key, reason)
             if write is not None:
                 writes.append(write)
             elif attempt == 1 and reason.what not in _NEUTRAL:
-                # A later attempt still has the reasons of those before it; a new one was told by `queued`.
+                # A later attempt still has the reasons of the earlier ones. New reasons were already noted by `queued`.
                 self.loops.pop(key, None)
                 return None
         if not writes:
@@ -91,17 +94,17 @@ class SelfTriggers:
                 return None
             loop.due = now + MERGING
             return Rest(MERGING, loop.count, tuple(writes), True)
-        # The power is bounded: what is above it is far above the longest rest.
+        # Limit the exponent. Its maximum already gives far more than the longest delay.
         seconds = min(FIRST * 2.0 ** min(loop.count - FREE - 1, 20), LONGEST)
         loop.due = now + seconds
         return Rest(seconds, loop.count, tuple(writes), False)
 
     def ended(self, key: Key, *, wrote: bool) -> None:
-        """A reconcile of the key has ended."""
+        """Note that a reconcile of the key has ended."""
         if not wrote:
             self.loops.pop(key, None)
 
     def _caused(self, key: Key, reason: Reason) -> OwnWrite | None:
-        """The write of this very key's reconcile that is the reason."""
+        """Return the write of this key's own reconcile that is the reason, or None."""
         write = self._own.find(reason.type, reason.key, reason.revision)
         return write if write is not None and write.by == key else None

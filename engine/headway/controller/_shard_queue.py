@@ -1,8 +1,8 @@
-"""The work queue of a sharded controller: only keys of open shards go in and come out.
+"""The work queue of a sharded controller. It accepts and returns only keys of open shards.
 
-A shard is closed, collecting or open. What is added for a shard that collects is kept aside until it opens, and is
-owed; for a closed one nothing is kept, since whoever has it does it. A key that is still here when its shard has closed
-is dropped when it would be handed out.
+A shard is closed, collecting or open. Keys added for a collecting shard are set aside until it opens, and count as
+owed. Keys added for a closed shard are discarded, since another process handles them. A key that is still queued when
+its shard closes is dropped when it would be dequeued.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _OWED = Reason("owed")
 
 
 class ShardQueue(WaitingQueue[Key, Reason]):
-    """A `WaitingQueue` by shards. Many may hold it: each lets go for itself."""
+    """A `WaitingQueue` divided into shards. It may have many holders, and each one releases it separately."""
 
     def __init__(self, machine: WorkQueue[Key, Reason], shard_of: Callable[[Key], int]) -> None:
         super().__init__(machine)
@@ -30,20 +30,20 @@ class ShardQueue(WaitingQueue[Key, Reason]):
     # --- shards ---
 
     def collect(self, shard: int) -> None:
-        """Keep from now on what is added for it; hand out nothing of it. What is owed of an open one is kept too."""
+        """Start to set aside the keys added for a shard, and hand out none. An open shard's owed keys are included."""
         collected = self._collected.setdefault(shard, {})
         if shard in self._open:
             collected.update({key: (_OWED, LIVE) for key in super().owed() if self._shard_of(key) == shard})
             self._close(shard)
 
     def open_shard(self, shard: int) -> None:
-        """Hand out its keys from now on, those first that were collected."""
+        """Start to hand out the keys of a shard, beginning with the collected ones."""
         self._open.add(shard)
         for key, (reason, priority) in self._collected.pop(shard, {}).items():
             super().add(key, reason, priority=priority)
 
     def close_shard(self, shard: int) -> None:
-        """Hand out none of its keys any more, and forget what is here of it. Idempotent."""
+        """Hand out no more keys of a shard, and forget those that are queued. Idempotent."""
         self._collected.pop(shard, None)
         if shard in self._open:
             self._close(shard)
@@ -52,17 +52,17 @@ class ShardQueue(WaitingQueue[Key, Reason]):
         self._open.remove(shard)
         for key in super().owed():
             if self._shard_of(key) == shard:
-                # A key that rests is ready then, and so is dropped soon.
+                # This makes a delayed key ready, so that it is dropped soon.
                 super().add(key, _MOVED)
 
     def owes(self, shard: int) -> bool:
-        """Whether a key of the shard is ready, in hand, resting or collected."""
+        """Return True if a key of the shard is ready, being processed, delayed or collected."""
         return any(self._shard_of(key) == shard for key in self.owed())
 
     # --- as a queue ---
 
     def add(self, key: Key, reason: Reason, *, priority: Priority = LIVE) -> None:
-        """See `WaitingQueue.add`."""
+        """Add a key, if its shard is open or collecting."""
         shard = self._shard_of(key)
         if shard in self._open:
             super().add(key, reason, priority=priority)
@@ -72,69 +72,70 @@ class ShardQueue(WaitingQueue[Key, Reason]):
                 collected[key] = (reason, priority)
 
     def add_all(self, keys: Iterable[Key], reason: Reason, *, priority: Priority = LIVE) -> None:
-        """See `WaitingQueue.add_all`."""
+        """Add the keys whose shards are open."""
         super().add_all([key for key in keys if self._shard_of(key) in self._open], reason, priority=priority)
 
     def take_nowait(self) -> Taken[Key, Reason] | None:
-        """See `WaitingQueue.take_nowait`."""
+        """Dequeue a key of an open shard without waiting, or return None."""
         while (taken := super().take_nowait()) is not None and self._shard_of(taken.key) not in self._open:
             self.dropped(taken.key)
         return taken
 
     def failed(self, key: Key, reason: Reason) -> float:
-        """See `WaitingQueue.failed`."""
+        """Requeue a failed key with back-off, or drop it if its shard is not open."""
         if self._shard_of(key) in self._open:
             return super().failed(key, reason)
         self.dropped(key)
         return 0.0
 
     def requeue_after(self, key: Key, delay: float, reason: Reason) -> None:
-        """See `WaitingQueue.requeue_after`."""
+        """Requeue a key after a delay, or drop it if its shard is not open."""
         if self._shard_of(key) in self._open:
             super().requeue_after(key, delay, reason)
         else:
             self.dropped(key)
 
     def rest(self, key: Key, delay: float) -> None:
-        """See `WaitingQueue.rest`."""
+        """Delay a dequeued key, or drop it if its shard is not open."""
         if self._shard_of(key) in self._open:
             super().rest(key, delay)
         else:
             self.dropped(key)
 
     def is_idle(self) -> bool:
-        """See `WaitingQueue.is_idle`: what is collected is owed too."""
+        """Return True if no key is owed. Collected keys are owed."""
         return not any(self._collected.values()) and super().is_idle()
 
     def owed(self) -> list[Key]:
-        """See `WaitingQueue.owed`: the keys of open shards, and what is collected; others' are others' to do."""
+        """Return the owed keys, from open shards and collected ones. Other processes handle other shards."""
         collected = [key for keys in self._collected.values() for key in keys]
         return collected + [key for key in super().owed() if self._shard_of(key) in self._open]
 
     def scheduled(self) -> dict[Key, float]:
-        """See `WaitingQueue.scheduled`: the keys of open shards."""
+        """Return the scheduled keys of open shards."""
         return {key: due for key, due in super().scheduled().items() if self._shard_of(key) in self._open}
 
     def hold(self, holder: object = None) -> None:
-        """See `WaitingQueue.hold`."""
+        """Hold all keys back for a holder."""
         self._holders.add(holder)
         super().hold()
 
     def is_held_by(self, holder: object) -> bool:
-        """Whether this holder has not let go."""
+        """Return True if this holder has not released the queue."""
         return holder in self._holders
 
     def release(self, holder: object = None) -> None:
-        """Let keys be taken again, when every holder has said so."""
+        """Release the queue for a holder. Keys are handed out again after the last holder has released it."""
         self._holders.discard(holder)
         if not self._holders:
             super().release()
 
 
 class OneShard:
-    """A `ShardQueue` as seen by what serves one shard: keys of others don't go in, and it is held for itself.
+    """A view of a `ShardQueue` for one shard. Keys of other shards are not added, and it is a holder of its own.
 
-    Once it has been left it is not held any more: a write that is lost then is settled by the shard's next term.
+    After `leave`, it no longer holds the queue. A write whose outcome is unknown then is resolved by the shard's next
+    term.
     """
 
     def __init__(self, queue: ShardQueue, shard: int, shard_of: Callable[[Key], int]) -> None:
@@ -144,25 +145,25 @@ class OneShard:
         self._left = False
 
     def add(self, key: Key, reason: Reason, *, priority: Priority = LIVE) -> None:
-        """See `WaitingQueue.add`."""
+        """Add a key, if it belongs to this shard."""
         if self._shard_of(key) == self._shard:
             self._queue.add(key, reason, priority=priority)
 
     @property
     def held(self) -> bool:
-        """Whether keys are held back for this shard."""
+        """True if keys are held back for this shard."""
         return self._queue.is_held_by(self)
 
     def leave(self) -> None:
-        """Nothing serves the shard any more: nobody is there to release what would be held from now on."""
+        """Release the queue and never hold it again. The shard has ended here, so nothing would release it later."""
         self._left = True
         self.release()
 
     def hold(self) -> None:
-        """See `ShardQueue.hold`."""
+        """Hold all keys back, unless the shard has ended here."""
         if not self._left:
             self._queue.hold(self)
 
     def release(self) -> None:
-        """See `ShardQueue.release`."""
+        """Release the queue for this shard."""
         self._queue.release(self)

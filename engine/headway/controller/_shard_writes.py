@@ -1,4 +1,4 @@
-"""The writes of a sharded controller: each under the fence of the shard whose key is being reconciled."""
+"""The writes of a sharded controller. Each carries the fence of the shard whose key is being reconciled."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ from headway.resource import Key, ResourceType, pb
 
 
 class ShardWrites:
-    """Meets `client.Writes`. What no reconcile writes (a source, the initialiser) bears the process' own fence.
+    """An implementation of `client.Writes` for a sharded run.
+
+    Writes outside a reconcile (by a source or the initialiser) carry the process' own fence.
 
     Attributes:
-        by_shard: the writes of each shard that the run has, or had last: those of one that has moved are refused.
+        by_shard: the writes of each shard that the run has or had. Writes of a shard that has moved are refused.
     """
 
     def __init__(self, own: RunWrites, shard_of: Callable[[Key], int]) -> None:
@@ -33,28 +35,28 @@ class ShardWrites:
 
     @property
     def fence(self) -> pb.Fence | None:
-        """See `client.Writes`."""
+        """The fence of the current shard, or of the process."""
         return self._current.fence
 
     @property
     def store_id(self) -> str:
-        """See `client.Writes`."""
+        """The store that the run writes to."""
         return self._own.store_id
 
     def acknowledged(self, write: Acknowledged) -> None:
-        """See `client.Writes`."""
+        """Apply a write to the cache before the call returns."""
         self._own.acknowledged(write)
 
     async def wait_shown(self, type: ResourceType[Any], revision: int) -> None:
-        """See `client.Writes`."""
+        """Wait for the streams of other versions of the kind, if the run caches any."""
         await self._own.wait_shown(type, revision)
 
     def unknown(self, error: OutcomeUnknown | None) -> None:
-        """See `client.Writes`."""
+        """Hold all keys and start the resolution of the write."""
         self._current.unknown(error)
 
     def refused(self, fence: pb.Fence | None) -> None:
-        """See `client.Writes`."""
+        """Find out whether another run has begun."""
         self._current.refused(fence)
 
 

@@ -1,22 +1,24 @@
-"""A run of a sharded controller: it caches and maps for all shards, and reconciles the keys of those that it has.
+"""A run of a sharded controller. It caches and maps for all shards, and reconciles the keys of its own.
 
-- Each process that runs the controller is a *member*: it holds the lease ``app/controller/members/NAME`` and lists the
-  others, every third of a ttl. The run primes its types once, under a fence of the process' own.
-- A shard has a lease, ``app/controller#3``, a fence and a record of what is settled. Who should have it by rendezvous
-  (`_shards.py`) waits for its lease, and who shouldn't any more gives it up. Who really has it is decided by the lease
-  alone, so members may disagree for a while on who lives: a shard is nobody's then, and never two members'.
-- Taking a shard is a start of its own (C3, C6). From the moment in which its lease is held, the keys of it that are
-  mapped are collected. Its fence is raised; every type is waited for up to that commit, the shard's *starting
-  revision*; what was deleted since its former holder owed nothing is read from the store's history, up to where each
-  type stands; then, in one step, its keys in the cache are queued, with those collected, and those that the deletions
-  and the watched resources map to.
-- A write in the reconcile of a key bears the fence of the key's shard (C8). A lost one holds back all keys of the run,
-  and is settled by raising that shard's fence (C5).
-- Giving up a shard: no key of it is handed out from then on; those in hand end by themselves, or are cancelled after a
-  ttl, and lost writes of theirs are settled; what was settled is recorded; then the lease is released (C7). When the
-  lease is lost instead, those in hand are cancelled at once, in the time that its holder has left. Other shards go on.
-- What was owed for a shard that was lost, or that the former run in this process had, is kept for as long as the shard
-  should be this process', and queued when it has the shard again (C6).
+- Each process that runs the controller is a *member*: it holds the lease ``app/controller/members/NAME``, and lists the
+  others every third of a ttl. The run primes its types once, under a fence of the process' own.
+- A shard has a lease (``app/controller#3``), a fence and a checkpoint. Rendezvous hashing (`_shards.py`) determines the
+  member that should have it. That member waits for the lease, and any other member releases it. Only the lease decides
+  which member has the shard. Members may therefore disagree for a while on who is alive: the shard then belongs to no
+  member, but never to two.
+- Taking over a shard is a start of its own (C3, C6). From the moment its lease is held, mapped keys of the shard are
+  collected. Its fence is raised. The run waits until every type has reached that commit, the shard's *starting
+  revision*. Deletions since the checkpoint of the previous holder are read from the store's history, up to the current
+  revision of each type. Then, in one step, the shard's cached keys are enqueued, together with the collected keys and
+  with the keys that the deletions and the watched resources map to.
+- A write in the reconcile of a key carries the fence of the key's shard (C8). If its outcome is unknown, all keys of
+  the run are held until raising that shard's fence has resolved it (C5).
+- To give up a shard, the run hands out no more of its keys. Running reconciles end by themselves or are canceled after
+  a ttl, and their unknown writes are resolved. The checkpoint is recorded, and then the lease is released (C7). If the
+  lease is lost instead, running reconciles are canceled at once, in the time that remains to the holder. Other shards
+  continue.
+- Keys owed for a lost shard, or by the previous run in this process, are kept for as long as the shard should belong to
+  this process. They are enqueued when it has the shard again (C6).
 """
 
 from __future__ import annotations
@@ -50,27 +52,27 @@ from headway.resource import Key, Position, TypeName
 
 
 class _Deletions(NamedTuple):
-    """What a read of the store's history has found: the deletions after ``since``, of each type up to ``until``."""
+    """The result of reading the store's history: the deletions after ``since``, for each type up to ``until``."""
 
     since: int
     until: dict[TypeName, int]
     found: Deletions
 
     def cover(self, since: int, until: dict[TypeName, int]) -> bool:
-        """Whether all deletions between these are among them. Of a type of which they can't be known none are."""
+        """Return True if all deletions in these ranges are included. A type whose deletions are unknown has none."""
         return self.since <= since and all(
             up_to <= since or (up_to <= self.until[name] and name in self.found) for name, up_to in until.items()
         )
 
 
 class _Shard:
-    """A shard that this run has, or wants.
+    """A shard that this run has or wants.
 
     Attributes:
-        waiting: what waits for it, until it is open.
-        leaving: it is another member's.
-        mapping: of what the cache held when it was taken; None: it isn't open.
-        running: the reconciles of its keys that are in hand.
+        waiting: the scope of the task that waits for the shard until it is open.
+        leaving: set when the shard belongs to another member.
+        mapping: the mapping of what the cache held when the shard was taken over; None if it is not open.
+        running: the running reconciles of its keys.
     """
 
     def __init__(self, number: int) -> None:
@@ -84,29 +86,29 @@ class _Shard:
         self._idle = trio.lowlevel.ParkingLot()
 
     def leave(self) -> None:
-        """Give it up, however far it has come."""
+        """Give the shard up, in whatever state it is."""
         self.leaving.set()
         if self.mapping is None:
             self.waiting.cancel()
 
     def ended(self, reconcile: trio.CancelScope) -> None:
-        """One of those in hand has ended."""
+        """Note that a running reconcile has ended."""
         self.running.remove(reconcile)
         if not self.running:
             self._idle.unpark_all()
 
     async def wait_idle(self) -> None:
-        """Wait until none is in hand."""
+        """Wait until no reconcile is running."""
         while self.running:
             await self._idle.park()
 
 
 class ShardedRun(Run):
-    """A `Run` of the shards that are this process'.
+    """A `Run` of the shards that belong to this process.
 
     Args:
-        process: the member that this process is.
-        lease_ttl: of its leases, in seconds.
+        process: the name of this process as a member.
+        lease_ttl: the ttl of its leases, in seconds.
     """
 
     _queue: ShardQueue
@@ -127,7 +129,7 @@ class ShardedRun(Run):
     def _shard_of(self, key: Key) -> int:
         return shard_of(key, self._count)
 
-    # --- what it has otherwise than other runs ---
+    # --- overrides of `Run` ---
 
     def _make_queue(self, machine: WorkQueue[Key, Reason]) -> WaitingQueue[Key, Reason]:
         return ShardQueue(machine, self._shard_of)
@@ -141,39 +143,39 @@ class ShardedRun(Run):
 
     def _begin(self, deleted: Deletions) -> None:
         if self._owed.store_id:
-            # Whose shards are whose is about to be found out: until then all of what is owed is kept.
+            # The shards of this process are not known yet, so everything owed is kept until they are.
             for number in range(self._count):
                 self._queue.collect(number)
         super()._begin(deleted)
 
     def _queue_held(self, mapping: RunMapping, deleted: Deletions) -> None:
-        """Nothing: no shard is open yet."""
+        """Do nothing, because no shard is open yet."""
 
     def _start_beside(self, nursery: trio.Nursery) -> None:
         nursery.start_soon(self._share, name=f"the shards of {self._definition.name}")
 
     async def _record_now(self) -> None:
-        """Nothing: each shard has its own record."""
+        """Do nothing, because each shard records its own checkpoint."""
 
     def checkpoint(self) -> int:
-        """The revision up to which this run owes nothing; 0 while it owes something, or waits for a shard."""
+        """Return the revision up to which this run owes nothing, or 0 while it owes something or waits for a shard."""
         mappings = [shard.mapping for shard in self._shards.values()]
         if not self._assigned or any(mapping is None or mapping.unmapped for mapping in mappings):
             return 0
         return super().checkpoint()
 
     def status(self) -> ControllerStatus:
-        """What this run is doing now."""
+        """Return the state of this run."""
         held = tuple(sorted(shard.number for shard in self._shards.values() if shard.mapping is not None))
         return dataclasses.replace(super().status(), shards=held)
 
     def runtime_for(self, key: Key) -> Runtime:
-        """The runtime that a reconcile of the key gets."""
+        """Return the runtime for a reconcile of the key."""
         shard = self._shards.get(self._shard_of(key))
         return self._runtime if shard is None or shard.runtime is None else shard.runtime
 
     async def _reconcile(self, rt: Runtime, request: Request[Any]) -> Result:
-        """The declared reconciler, so that it can be ended for its shard alone."""
+        """Call the declared reconciler in a scope that can be canceled for its shard only."""
         shard = self._shards[self._shard_of(request.id.key)]
         with trio.CancelScope() as scope:
             shard.running.add(scope)
@@ -181,12 +183,12 @@ class ShardedRun(Run):
                 return await self._inner(shard.runtime or rt, request)
             finally:
                 shard.ended(scope)
-        raise LeaseLost(f"shard {shard.number} of {self._definition.name} is another process' now")
+        raise LeaseLost(f"shard {shard.number} of {self._definition.name} now belongs to another process")
 
-    # --- whose shards are whose ---
+    # --- assignment of shards ---
 
     async def _share(self) -> None:
-        """Be a member, and have the shards that are this one's; for ever."""
+        """Be a member, and keep the shards that belong to it, until canceled."""
         prefix = f"{self._fence_name}/members/"
         async with (
             hold_lease(self._lease, prefix + self._process, holder=self._process, ttl=self._ttl, report=self._report),
@@ -219,7 +221,7 @@ class ShardedRun(Run):
                 nursery.start_soon(self._have, shard, name=f"shard {number} of {self._definition.name}")
 
     async def _have(self, shard: _Shard) -> None:
-        """Wait for the shard's lease, and have the shard until it is another member's, or lost."""
+        """Wait for the shard's lease, and keep the shard until another member should have it or the lease is lost."""
         name = f"{self._fence_name}#{shard.number}"
         try:
             with shard.waiting:
@@ -228,7 +230,7 @@ class ShardedRun(Run):
                 ) as lease:
                     await self._hold(shard, lease)
         except Exception as error:
-            # It is asked for again when the members have been looked at; that this takes a while is as well.
+            # The shard is requested again after the next listing of members. The report gives that delay as well.
             if not all(isinstance(each, LeaseLost | Fenced | Unavailable) for each in leaves(error)):
                 raise
             self._report(CallDelayed(self._definition.name, f"shard {shard.number}", only_error(error), self._ttl / 3))
@@ -262,23 +264,23 @@ class ShardedRun(Run):
                 nursery.cancel_scope.cancel()
         finally:
             if not shard.leaving.is_set():
-                # It should be this process' still, and then is owed here what was.
+                # The shard should still belong to this process, which then owes what it owed before.
                 queue.collect(number)
-            # Invariant: nothing of the shard is in hand when its lease is given back (C7).
+            # Invariant: no reconcile of the shard is running when its lease is released (C7).
             await self._end_in_hand(shard)
-            # After that: who is cancelled in the middle of a write holds all keys.
+            # Leave only now: a reconcile that is canceled during a write holds all keys.
             own.leave()
 
     async def _take(self, shard: _Shard, lease: HeldLease, writes: RunWrites, own: OneShard) -> int:
-        """Begin with a shard whose lease is held. Returns up to where its former holder owed nothing."""
+        """Take over a shard whose lease is held. Return the checkpoint of its previous holder."""
         number, subscriptions = shard.number, self._subscriptions
         raised = await writes.raise_first(self._lease, self._fence_name, str(number), term=lease.term, number=1)
         start = raised.position
         if start.store_id != self._writes.store_id:
-            raise StoreChanged(f"shard {number} was taken in store {start.store_id}, not {self._writes.store_id}")
+            raise StoreChanged(f"shard {number} was taken over in store {start.store_id}, not {self._writes.store_id}")
         for type in self._definition.types:
             await self._informers.shared(type).wait_complete(start.revision)
-        # What is mapped without being collected was at or below these.
+        # Changes that were mapped without being collected are at or below these frontiers.
         until = {name: subscription.gate.frontier for name, subscription in subscriptions.items()}
         deleted = await self._deleted_until(start, raised.checkpoint, until)
         # No checkpoint from here on.
@@ -299,7 +301,7 @@ class ShardedRun(Run):
         return raised.checkpoint
 
     async def _deleted_until(self, start: Position, checkpoint: int, until: dict[TypeName, int]) -> Deletions:
-        """As `_deletions`; shards that are taken at once share a read of the store's history where one is enough."""
+        """Return the result of `_deletions`. Shards taken over together share a read of the history if possible."""
         async with self._reading:
             read = self._read
             if read is None or not read.cover(checkpoint, until):
@@ -315,10 +317,10 @@ class ShardedRun(Run):
         with trio.CancelScope(shield=True):
             await shard.wait_idle()
 
-    # --- beside a shard that is open ---
+    # --- tasks of an open shard ---
 
     async def _map_all(self, shard: _Shard) -> None:
-        """Map what was held when the shard was taken; what fails, again and again."""
+        """Map what the cache held when the shard was taken over, retrying failures."""
         mapping = shard.mapping
         assert mapping is not None
         async with trio.open_nursery() as nursery:
@@ -330,12 +332,12 @@ class ShardedRun(Run):
             nursery.cancel_scope.cancel()
 
     def _mapped(self, shard: _Shard) -> None:
-        # Not before the last one: shards that wait for progress would wake each other for ever.
+        # Wait for the last change: otherwise shards that wait for progress would wake each other endlessly.
         if shard.mapping is not None and not shard.mapping.unmapped:
             self._note_progress()
 
     def _checkpoint_of(self, shard: _Shard) -> int:
-        """The revision up to which nothing of a shard is owed; 0 while something is."""
+        """Return the revision up to which nothing of a shard is owed, or 0 while something is."""
         if (
             shard.mapping is None
             or shard.mapping.unmapped
@@ -355,7 +357,7 @@ class ShardedRun(Run):
     async def _note(self, shard: _Shard, writes: RunWrites, checkpoint: int) -> None:
         if checkpoint <= shard.recorded or writes.fence is None:
             return
-        # When it can't be noted, the next holder does more than it need; nothing is lost. Fenced ends the shard.
+        # If recording fails, the next holder does more than necessary, but nothing is lost. Fenced ends the shard.
         try:
             await self._lease.record_checkpoint(writes.fence, checkpoint)
         except Unavailable as error:

@@ -1,7 +1,7 @@
-"""Which shard a key is in, and which member has a shard. Pure: the same in every process, today and next year.
+"""The assignment of keys to shards and of shards to members. Always the same in every process. No I/O.
 
-Shards go to members by rendezvous: the member whose name, hashed with the shard, is highest has it. So who comes takes
-only what becomes its own, and of who leaves only what it had goes to others; nothing else moves.
+Shards are assigned by rendezvous hashing: a shard belongs to the member whose name, hashed with the shard, is highest.
+A new member therefore takes only its own shards, and only the shards of a leaving member move. Nothing else moves.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from headway.resource import Key
 
 
 def shard_of(key: Key, shards: int) -> int:
-    """The shard of a key, by a hash of its partition, namespace and name (which have no NUL in them)."""
+    """Return the shard of a key, by a hash of its partition, namespace and name (they never contain a NUL)."""
     return _hash("\0".join(key)) % shards
 
 
 def member_of(shard: int, members: Collection[str]) -> str:
-    """The member that should have a shard. There must be one."""
+    """Return the member that should have a shard. There must be at least one member."""
     return max(members, key=lambda member: (_hash(f"{shard}\0{member}"), member))
 
 

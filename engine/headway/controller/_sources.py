@@ -1,4 +1,4 @@
-"""Ready-made sources: what happens outside the store, and which keys it concerns."""
+"""Ready-made sources, which turn events outside the store into keys to reconcile."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from headway.resource import Resource, ResourceId
 E = TypeVar("E")
 
 Concerns = ResourceId | Resource[Any] | None | Iterable[ResourceId | Resource[Any]]
-"""An id or resource of the managed type, any number of them, or None. They need not be in the store."""
+"""An id or resource of the managed type, an iterable of them, or None. They need not be in the store."""
 
 
 class _Source:
-    """Meets `Source`."""
+    """An implementation of `Source`."""
 
     def __init__(self, name: str, run: Callable[[Runtime, Enqueue], Awaitable[None]]) -> None:
         self._name = name
@@ -46,15 +46,15 @@ class _Source:
 def from_channel(channel: trio.abc.ReceiveChannel[E], key: Callable[[E], Concerns]) -> Source:
     """``sources={"orders": headway.sources.from_channel(receive, lambda order: TEAM.id(order.team))}``
 
-    Every value that is sent into the channel makes the key or keys that ``key(value)`` gives be reconciled. When the
-    channel ends, the source ends quietly. A run that ends leaves the channel open, for the next one. A ``key`` that
-    raises, or gives something else, is reported (`SourceFailed`), and nothing is reconciled because of that value.
+    Reconcile the key or keys that ``key(value)`` returns for every value sent into the channel. When the channel ends,
+    the source ends without an error. When a run ends, the channel stays open for the next run. If ``key`` raises or
+    returns an invalid value, the failure is reported (`SourceFailed`), and that value triggers no reconcile.
     """
     _check("from_channel", key)
     given: object = channel
     if not isinstance(given, trio.abc.ReceiveChannel):
         raise DeclarationError(
-            f"from_channel takes the receiving end of a channel, not {given!r}. The form is: "
+            f"from_channel needs the receiving end of a channel, not {given!r}. The form is: "
             "send, receive = trio.open_memory_channel(100); sources.from_channel(receive, lambda name: TEAM.id(name))"
         )
 
@@ -73,19 +73,21 @@ def from_channel(channel: trio.abc.ReceiveChannel[E], key: Callable[[E], Concern
 def from_iterator(events: Callable[[], AsyncIterator[E]], key: Callable[[E], Concerns]) -> Source:
     """``sources={"lines": headway.sources.from_iterator(lambda: follow(path), lambda line: TEAM.id(line))}``
 
-    ``events()`` is called in each run and gives an async iterator, such as a generator, which is closed when the run
-    ends. One that ends ends the source quietly; one that raises ends the run, which is then started again. ``key`` is
-    as in `from_channel`.
+    Call ``events()`` in each run, and reconcile the keys of each event of the async iterator that it returns. The
+    iterator, such as a generator, is closed when the run ends. If it ends first, the source ends without an error. If
+    it raises, the run ends and is restarted. ``key`` is used as in `from_channel`.
     """
     _check("from_iterator", key)
     if not inspect.isasyncgenfunction(events):
-        form = "from_iterator takes a function that gives an async iterator: from_iterator(lambda: follow(), key)"
+        form = "from_iterator expects a function that returns an async iterator: from_iterator(lambda: follow(), key)"
         _check_form(events, 0, form)
 
     async def run(rt: Runtime, enqueue: Enqueue) -> None:
         iterator: Any = events()
         if not hasattr(iterator, "__anext__"):
-            raise DeclarationError(f"{rt.controller}: from_iterator's function gave {iterator!r}, no async iterator")
+            raise DeclarationError(
+                f"{rt.controller}: from_iterator's function returned {iterator!r}, not an async iterator"
+            )
         bounded = BoundedReport(rt.report)
         async with AsyncExitStack() as stack:
             if hasattr(iterator, "aclose"):
@@ -103,20 +105,20 @@ def every(
     *,
     jitter: float = 0.1,
 ) -> Source:
-    """``sources={"resync": headway.sources.every(3600)}``: have keys reconciled again and again.
+    """``sources={"resync": headway.sources.every(3600)}``: reconcile keys periodically.
 
     Args:
-        seconds: between two times; the first time is so long after the run's start.
-        keys: which, each time; all managed resources unless given.
-        jitter: the part of ``seconds`` by which each time may come earlier or later.
+        seconds: the interval. The first time is one interval after the run's start.
+        keys: returns the ids or resources to reconcile each time. Default: all managed resources.
+        jitter: vary each interval at random by up to this fraction of ``seconds``.
     """
     form = "The form is: headway.sources.every(3600, jitter=0.1)"
     if not _is_number(seconds) or seconds <= 0:
         raise DeclarationError(f"every: seconds must be a number above 0, not {seconds!r}. {form}")
     if not _is_number(jitter) or not 0 <= jitter < 1:
-        raise DeclarationError(f"every: jitter must be a part, from 0 to below 1, not {jitter!r}. {form}")
+        raise DeclarationError(f"every: jitter must be a number from 0 to below 1, not {jitter!r}. {form}")
     if keys is not None:
-        _check_form(keys, 1, "every: keys takes a runtime: every(60, lambda rt: rt.cache.list(TEAM))")
+        _check_form(keys, 1, "every: keys needs a function of a runtime: every(60, lambda rt: rt.cache.list(TEAM))")
 
     def concerned(rt: Runtime) -> Concerns:
         return rt.cache.list(rt.cache.manages) if keys is None else keys(rt)
@@ -135,7 +137,7 @@ def _is_number(given: object) -> bool:
 
 
 class Waitable(Protocol):
-    """What can be waited for: a `trio.Process`, or anything with ``async def wait()``."""
+    """An object that can be waited for: a `trio.Process`, or anything with ``async def wait()``."""
 
     async def wait(self) -> object:
         """Return when it has ended."""
@@ -143,22 +145,22 @@ class Waitable(Protocol):
 
 
 class ProcessExits:
-    """A source that reconciles a key when a process of it has ended. Made by `process_exits`.
+    """A source that reconciles a key when a process that belongs to it has ended. Created by `process_exits`.
 
-    What is watched is watched on by the controller's next run, when one has ended.
+    Processes that are watched stay watched in the controller's next run.
     """
 
     def __init__(self) -> None:
-        # What is waited for, and what waits for a task of the present run.
+        # All processes that are watched, and those that still need a task in the current run.
         self._watched: set[tuple[ResourceId, Waitable]] = set()
         self._new: list[tuple[ResourceId, Waitable]] = []
         self._added = trio.Event()
 
     def watch(self, id: ResourceId | Resource[Any], process: Waitable) -> None:
-        """Have ``id`` reconciled when ``process`` ends. Telling it twice changes nothing."""
+        """Reconcile ``id`` when ``process`` ends. Repeating the call has no effect."""
         if not inspect.iscoroutinefunction(getattr(process, "wait", None)):
             raise InvalidArgument(
-                f"watch() waits for something with `async def wait()`, such as a trio.Process, not for {process!r}: "
+                f"watch() needs an object with `async def wait()`, such as a trio.Process, not {process!r}: "
                 "await trio.lowlevel.open_process(...)"
             )
         watched = ((id.id if isinstance(id, Resource) else id).without_uid(), process)
@@ -169,11 +171,11 @@ class ProcessExits:
 
     @property
     def watched(self) -> int:
-        """How many processes are waited for."""
+        """The number of processes that are watched."""
         return len(self._watched)
 
-    async def __call__(self, rt: Runtime, enqueue: Enqueue) -> None:  # noqa: ARG002  # the form of a source
-        """The source."""
+    async def __call__(self, rt: Runtime, enqueue: Enqueue) -> None:  # noqa: ARG002  # the signature of a source
+        """Wait for the watched processes. This is the source."""
         self._new = list(self._watched)
         async with trio.open_nursery() as nursery:
             while True:
@@ -207,7 +209,7 @@ def _concern(
         for each in listed(_none_is_nobody(key(event))):
             enqueue(each.id if isinstance(each, Resource) else each)
     except BaseException as raised:
-        # A user's function may raise anything; the other events go on.
+        # A user's function may raise anything; the other events are still handled.
         error = ordinary(raised)
         if error is None:
             raise
@@ -219,7 +221,7 @@ def _none_is_nobody(given: Concerns) -> object:
 
 
 def _check(source: str, key: object) -> None:
-    _check_form(key, 1, f"{source} takes a function from an event to an id: {source}(..., lambda name: TEAM.id(name))")
+    _check_form(key, 1, f"{source} expects a function of an event to an id: {source}(..., lambda name: TEAM.id(name))")
 
 
 def _check_form(function: object, arguments: int, form: str) -> None:

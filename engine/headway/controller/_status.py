@@ -1,4 +1,4 @@
-"""What a controller is doing now, for people and metrics to look at."""
+"""The status of a controller, for people and for metrics."""
 
 from __future__ import annotations
 
@@ -12,32 +12,38 @@ from headway.queue import QueueStatistics
 from headway.resource import Key, TypeName
 
 CUT_OFF = 10.0
-"""Seconds without a stream of a type after which a controller doesn't count as reconciling: a server that is started
-again is back before.
+"""The number of seconds without a stream of one of its types before a controller counts as cut off.
+
+A server that restarts is back sooner.
 """
 
 Phase = Literal["starting", "priming", "running", "resting", "standby"]
-"""``starting``: taking the lease, raising the fence, and the initialiser; ``priming``: its types' caches fill;
-``running``: mapping and reconciling; ``resting``: between two runs; ``standby``: another process runs it, and this one
-is ready to."""
+"""The phase of a controller.
+
+- ``starting``: acquiring the lease, raising the fence, and running the initialiser.
+- ``priming``: filling the caches of its types.
+- ``running``: mapping and reconciling.
+- ``resting``: waiting between two runs.
+- ``standby``: ready to take over from another process that runs it.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class TypeStatus:
-    """One of a controller's N+1 types.
+    """The status of one of a controller's N+1 types.
 
     Attributes:
-        primed: whether its cache has had a whole snapshot.
-        revision: up to which its cache is complete (its frontier).
+        primed: True if its cache has had a complete snapshot.
+        revision: the revision up to which its cache is complete (its frontier).
         target: the revision that the run waits for before it begins.
-        resources: how many its cache holds; while a first snapshot comes in, how many have come.
-        lag: how many revisions it is behind the newest of the controller's types. A change that one type has told waits
-            to be mapped until all have reached it.
-        refused: how many items of its streams were older than what is held.
-        cut_off: why there is no stream of it now; empty: there is one, or the first is being opened.
-        cut_off_seconds: for how long.
-        undecodable: the keys of the resources found to have payload bytes that do not decode. Indexes and mappers that
-            look at their payloads leave them out.
+        resources: the number of resources in its cache; during a first snapshot, the number received.
+        lag: how many revisions it is behind the newest of the controller's types. A change of one type is
+            mapped only when all types have reached it.
+        refused: the number of items in its streams that were older than the cache.
+        cut_off: the reason that it has no stream now; empty if it has one or the first is being opened.
+        cut_off_seconds: the time without a stream.
+        undecodable: the keys of resources whose payloads do not decode. Indexes and mappers that read the payload leave
+            them out.
     """
 
     type: TypeName
@@ -53,7 +59,7 @@ class TypeStatus:
 
 
 def type_statuses(types: Collection[Informer], target: int, now: float) -> tuple[TypeStatus, ...]:
-    """What a run's types are doing, at a time by Trio's clock."""
+    """Return the status of a run's types at a time on Trio's clock."""
     newest = max((shared.frontier for shared in types), default=0)
     statuses = []
     for shared in types:
@@ -77,25 +83,27 @@ def type_statuses(types: Collection[Informer], target: int, now: float) -> tuple
 
 @dataclass(frozen=True, slots=True)
 class ControllerStatus:
-    """A controller at one moment. Times are in seconds.
+    """The status of a controller at one moment. Times are in seconds.
 
     Attributes:
-        seconds: how long it has been in this phase.
-        term: the present run's; 0 before it has one.
+        seconds: the time since it entered this phase.
+        term: the term of the current run; 0 before it has one.
         settled: the revision up to which nothing is owed; 0 while something is.
-        types: empty while no run is there.
-        concurrency: how many keys it may reconcile at once.
-        queue: None unless it is running.
-        running: how long each reconcile that is in hand has been running.
-        oldest_wait: how long the key that has waited longest has been ready; None: no key is.
-        holding: why every key is held back; empty: none is.
-        unmapped: changes that are still to be mapped.
-        not_done: up to 1,000 of the keys whose last reconcile didn't end well, by how they are called.
-        not_done_count: of all of them.
-        restarts: how many runs have ended.
-        error: what ended the last run, or keeps the next one from its lease, as class and text; empty: nothing has.
-        leader: the process that runs it while this one stands by.
-        shards: those that this process has; None unless it is sharded.
+        types: the status of each type; empty between runs.
+        concurrency: the number of keys that it may reconcile at once.
+        queue: statistics of the queue; None unless it is running.
+        running: the duration so far of each running reconcile.
+        oldest_wait: the longest time that a key has been ready; None if no key is ready.
+        holding: the reason that every key is held; empty if they are not.
+        unmapped: the number of changes that are still to be mapped.
+        not_done: the keys whose last reconcile did not succeed, by name; at most 1,000.
+        not_done_count: the number of all such keys.
+        restarts: the number of runs that have ended.
+        error: the class and message of the error that ended the last run, or that keeps the next one from its lease;
+            empty
+            if there is none.
+        leader: the process that runs the controller while this one is on standby.
+        shards: the shards of this process; None unless the controller is sharded.
     """
 
     name: str
@@ -120,24 +128,25 @@ class ControllerStatus:
 
     @property
     def problem(self) -> str:
-        """Why it isn't reconciling now, as a sentence without its name; empty: it is."""
+        """The reason that it is not reconciling now, as a sentence without its name; empty if it is."""
         if self.phase == "resting":
             runs = "a failed run" if self.restarts == 1 else f"{self.restarts} failed runs, the last"
-            return f"rests after {runs} by {self.error}"
+            return f"is backing off after {runs} with {self.error}"
         if self.phase == "starting":
             return f"has been starting for {self.seconds:.0f} s" + (f", after {self.error}" if self.error else "")
         if self.phase == "priming":
-            return f"has been priming for {self.seconds:.0f} s: waits for {self._unprimed()}"
+            return f"has been priming for {self.seconds:.0f} s, waiting for {self._unprimed()}"
         if self.holding:
             return f"holds back every key: {self.holding}"
         cut_off = [each for each in self.types if each.cut_off_seconds >= CUT_OFF]
         return "; ".join(
-            f"has heard nothing of {each.type} for {each.cut_off_seconds:.0f} s: {each.cut_off}" for each in cut_off
+            f"has received nothing about {each.type} for {each.cut_off_seconds:.0f} s: {each.cut_off}"
+            for each in cut_off
         )
 
     @property
     def notice(self) -> str:
-        """What is wrong without keeping it from reconciling, as a sentence without its name; empty: nothing is."""
+        """A problem that does not keep it from reconciling, as a sentence without its name; or empty."""
         return "; ".join(
             f"leaves out {len(each.undecodable)} of {each.type} whose payload does not decode, such as "
             f"{'/'.join(filter(None, each.undecodable[0]))}"
@@ -147,17 +156,17 @@ class ControllerStatus:
 
     @property
     def brief_notice(self) -> str:
-        """`notice` in a few words that strangers may read, as `cause` is of `problem`."""
+        """A short form of `notice` for unauthenticated readers, as `cause` is of `problem`."""
         count = sum(len(each.undecodable) for each in self.types)
         return f"leaves out {count} {'resource' if count == 1 else 'resources'} that can't be decoded" if count else ""
 
     @property
     def cause(self) -> str:
-        """The kind of `problem`, in a few words that strangers may read: no text of an error, no name of a type."""
+        """A short form of `problem` for unauthenticated readers, without the text of an error or the name of a type."""
         if not self.problem:
             return ""
         if self.phase == "resting":
-            return f"resting after {'a failed run' if self.restarts == 1 else f'{self.restarts} failed runs'}"
+            return f"backing off after {'a failed run' if self.restarts == 1 else f'{self.restarts} failed runs'}"
         if self.phase in ("starting", "priming"):
             return f"{self.phase} for {self.seconds:.0f} s"
         if self.holding:

@@ -1,4 +1,4 @@
-"""Strong reads: of the store itself, and never behind what the run has seen."""
+"""Strong reads, which read the store itself and are never behind what the run has seen."""
 
 from __future__ import annotations
 
@@ -13,30 +13,29 @@ T = TypeVar("T", bound=Payload)
 
 
 class StrongReads:
-    """Reads that go past the cache to the store; of any type, watched or not. Made as ``Runtime.strong``.
+    """Reads of the store that bypass the cache, for any type, watched or not. Available as ``Runtime.strong``.
 
-    An answer is not older than anything that the run's cache has shown by then, of whichever type, nor than where the
-    run began: a server that stands below that doesn't answer, and the read raises Unavailable (in a reconcile: the key
-    is tried again). It may be newer than the cache, so that a read of the cache after it may show less. Each costs a
-    call.
+    A result is never older than anything that the run's cache has shown for any type, nor than the start of the run. A
+    server that is behind that raises Unavailable (in a reconcile, the key is retried). A result may be newer than the
+    cache, so a later read of the cache may show an older state. Each read costs a call.
     """
 
     def __init__(self, cache: Cache, client: Client) -> None:
         self._cache = cache
         self._client = client
-        # The revision at which the run began.
+        # The revision of the run's start.
         self.began_at = 0
 
     async def get(
         self, type: ResourceType[T], id: str | ResourceId, *, partition: str = "", namespace: str = ""
     ) -> Resource[T] | None:
-        """See `Client.get`."""
+        """Return a resource or None, like `Client.get`."""
         return await self._client.get(type, id, partition=partition, namespace=namespace, min_revision=self._at_least)
 
     async def read(
         self, type: ResourceType[T], id: str | ResourceId, *, partition: str = "", namespace: str = ""
     ) -> Resource[T]:
-        """See `Client.read`."""
+        """Return a resource, or raise NotFound, like `Client.read`."""
         return await self._client.read(type, id, partition=partition, namespace=namespace, min_revision=self._at_least)
 
     async def list(
@@ -48,7 +47,7 @@ class StrongReads:
         name_prefix: str = "",
         filter: str = "",
     ) -> builtins.list[Resource[T]]:
-        """See `Client.list`."""
+        """Return the resources of a type, like `Client.list`."""
         return await self._client.list(
             type,
             partition=partition,

@@ -1,4 +1,4 @@
-"""Keep one controller running: run after run, never two at once, with growing delays when they fail quickly."""
+"""The supervisor of a controller, which starts one run after another, and delays restarts after failures."""
 
 from __future__ import annotations
 
@@ -20,14 +20,17 @@ from headway.errors import Closed, EngineBug, LeaseLost, NotHeadway
 from headway.events import Report, RunEnded
 
 FLAP = 2.0
-"""A run that ended within so many seconds of its start is a flap: the next one is delayed."""
+"""A run that ends within this many seconds of its start is a flap. The run after a flap is delayed."""
 
 _ANY_REVISION = 2**64
 _FIRST, _LONGEST, _JITTER = 0.5, 60.0, 0.25
 
 
 def restart_delay(flaps: int) -> float:
-    """Seconds before the next run after so many flaps in a row: 0.5, then 1, 2, 4 … 60 with up to a quarter on top."""
+    """Return the delay before the next run after this many consecutive flaps.
+
+    It is 0.5 s after the first, then 1, 2, 4 … 60 s, with up to a quarter added at random.
+    """
     if flaps <= 0:
         return 0.0
     if flaps == 1:
@@ -37,15 +40,15 @@ def restart_delay(flaps: int) -> float:
 
 
 class Supervisor:
-    """Runs one controller.
+    """The supervisor of one controller.
 
     Args:
-        leading: how it comes by its lease; None: it runs without one.
+        leading: acquires the controller's lease; None if it needs none.
 
     Attributes:
-        name: of the controller.
-        fence_name: under what the store keeps its fence, "app/name".
-        run: the present run; None between two.
+        name: the name of the controller.
+        fence_name: the name under which the store keeps its fence, "app/name".
+        run: the current run; None between two runs.
     """
 
     def __init__(
@@ -65,7 +68,7 @@ class Supervisor:
         self._leading = leading
         self._started = trio.lowlevel.ParkingLot()
         self._restarts = 0
-        # Whether an engine has ever answered.
+        # True once an engine has answered.
         self._answered = False
         self._error = ""
         self._ended_at = trio.current_time()
@@ -76,9 +79,9 @@ class Supervisor:
             leading.on_standby = self._stand_by
 
     async def supervise(self) -> None:
-        """Start a run, and another one when it has ended, until cancelled. What one still owes the next one gets.
+        """Run the controller until canceled, starting a new run when one ends. Each run gets what the last one owed.
 
-        Raises NotHeadway when what answers is no engine, and none has answered before.
+        Raises NotHeadway if the server is not an engine and no engine has answered before.
         """
         CONTROLLER.set(self.name)
         try:
@@ -88,7 +91,7 @@ class Supervisor:
             self._started.unpark_all()
 
     def check_open(self) -> None:
-        """Raise Closed when its engine has ended: no run of it begins any more."""
+        """Raise Closed if the engine has ended, so that no further run begins."""
         if self._ended:
             raise Closed(
                 "the block of this engine has ended: use the engine inside `async with headway.open_engine(...)` or "
@@ -100,19 +103,19 @@ class Supervisor:
         while True:
             began = trio.current_time()
             error, run = await self._one_run()
-            # Invariant: the run's nurseries have closed here, so nothing of it goes on beside the next one (C7).
+            # Invariant: the run's nurseries have closed here, so none of its tasks overlaps the next run (C7).
             if run is not None:
                 self._owed, began = run.owed(), run.began
                 self._answered = self._answered or run.answered
             if self._leading is not None and self._leading.answered:
-                # A standby has had no run, and an engine has answered it all the same.
+                # A standby has had no run, but an engine has answered it.
                 self._answered = True
             if isinstance(error, NotHeadway) and not self._answered:
-                # Nobody would mend it by waiting. Once an engine has answered, what answers in its place may pass.
+                # Waiting would not help. Once an engine has answered, a different server in its place may be temporary.
                 raise error
             self._restarts, self._error = self._restarts + 1, story(error)
             self._ended_at = trio.current_time()
-            # Who has lost the lease waits for it; that is no failure of the controller's.
+            # Losing the lease is not a failure of the controller; it waits until it can acquire the lease again.
             flaps = flaps + 1 if trio.current_time() - began < FLAP and not isinstance(error, LeaseLost) else 0
             delay = restart_delay(flaps)
             self._report(RunEnded(self.name, error, delay))
@@ -122,14 +125,14 @@ class Supervisor:
 
     @property
     def stands_by(self) -> bool:
-        """Whether another process runs it, and this one would if that didn't."""
+        """True if another process runs the controller and this one is ready to take over."""
         return self.run is None and self._leading is not None and bool(self._leading.leader)
 
     def _stand_by(self) -> None:
-        # An engine has said who leads. It may be long until there is a run here.
+        # An engine has reported the leader. This process may wait for a run of its own for a long time.
         self._answered = True
-        # What comes from now on is the leader's to do, and the store's history tells the next run here what it left:
-        # feeds that nobody reads would only grow.
+        # From here the leader handles all changes, and the next run here finds in the store's history what the leader
+        # left. A subscription without a reader would only grow.
         for _, subscription in self._owed.subscriptions:
             subscription.close()
         self._owed = self._owed._replace(subscriptions=())
@@ -137,7 +140,7 @@ class Supervisor:
         self._started.unpark_all()
 
     def status(self) -> ControllerStatus:
-        """What the controller is doing now."""
+        """Return the controller's current status."""
         leading = self._leading
         if self.run is not None:
             status = self.run.status()
@@ -145,14 +148,14 @@ class Supervisor:
             seconds = trio.current_time() - self._ended_at
             status = ControllerStatus(self.name, "standby", seconds, leader=leading.leader)
         else:
-            # Before the first run nothing has ended yet.
+            # Before the first run, this is the time since the supervisor was created.
             phase: Phase = "resting" if self._resting else "starting"
             status = ControllerStatus(self.name, phase, trio.current_time() - self._ended_at)
         error = leading.error if leading is not None and leading.error else self._error
         return dataclasses.replace(status, restarts=self._restarts, error=error)
 
     async def _one_run(self) -> tuple[BaseException, Run | None]:
-        """What has ended the run, and the run, if there was one."""
+        """Run once, and return the error that ended the run, and the run if it was created."""
         run: Run | None = None
         try:
             async with nullcontext() if self._leading is None else self._leading.lead() as lease:
@@ -164,16 +167,16 @@ class Supervisor:
                 finally:
                     self.run = None
         except GeneratorExit:
-            # This very task is being closed. What a program raises comes out of the run's nursery, in a group.
+            # This task itself is being closed. Exceptions of the program come out of the run's nursery, in a group.
             raise
         except BaseException as error:
             failed, others = of_controller(error)
             if others is None:
                 assert failed is not None
-                # Whatever ends a run ends that run alone, and is reported (C10).
+                # An error ends only this run, and it is reported (C10).
                 return only_error(failed), run
             if failed is not None:
-                # Cancelled while it failed. The failure is this controller's alone, and goes no further.
+                # The run was canceled while it failed. The failure belongs to this controller and is not propagated.
                 self._report(RunEnded(self.name, only_error(failed), None))
             if failed is None:
                 raise
@@ -181,15 +184,15 @@ class Supervisor:
         raise EngineBug("a run returned")
 
     async def wait_idle(self, revision: int) -> None:
-        """Wait until the controller owes nothing up to ``revision``, through restarts if need be.
+        """Wait until the controller owes nothing up to ``revision``, through restarts if necessary.
 
-        One that stands by owes nothing. Raises Closed when its engine ends.
+        Return at once for a controller on standby, which owes nothing. Raises Closed when the engine ends.
         """
         while not self.stands_by:
             run = self.run
             if run is None:
                 if self._ended:
-                    # In the block of an engine that has failed this raises Cancelled, and the failure comes out alone.
+                    # If the engine failed, this raises Cancelled, so that only the failure leaves its block.
                     await trio.lowlevel.checkpoint()
                     self.check_open()
                 await self._started.park()
@@ -199,9 +202,9 @@ class Supervisor:
             await run.wait_progress()
 
     def checkpoint(self) -> int:
-        """The revision up to which the present run owes nothing; 0 when that can't be said.
+        """Return the revision up to which the current run owes nothing; 0 if it owes something or is not running.
 
-        Of one that stands by, which owes nothing ever, above every revision.
+        A controller on standby never owes anything: the result is above every revision.
         """
         if self.stands_by:
             return _ANY_REVISION

@@ -1,7 +1,7 @@
-"""Timers: a call for each resource, again and again.
+"""Timers: a periodic call for each resource.
 
-A timer is a controller whose reconciler is called by changes too, and then only says when it is due: so a call is
-bounded, retried and counted as a reconcile is, and a resource that waits costs no task.
+A timer is implemented as a controller. A change also calls its reconciler, which then only returns when the timer is
+due. Calls are therefore bounded, retried and counted like reconciles, and a waiting resource costs no task.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from headway.controller._runtime import Runtime
 from headway.resource import Key
 
 Timer = Callable[[Runtime, Any], Awaitable[None]]
-"""Its resource is a `Resource` or, of a projection, a `Projected`."""
+"""The function of a timer. Its resource is a `Resource`, or a `Projected` if the timer's type is a projection."""
 
 
 class Timers:
-    """What is declared by `App.timer`."""
+    """A timer as declared by `App.timer`."""
 
     def __init__(self, timer: Timer, every: float, jitter: float) -> None:
         self._timer = timer
         self._every = every
         self._jitter = jitter
-        # For each run: which incarnation's next call is due when.
+        # For each run and key: the incarnation, and when its next call is due.
         self._due: WeakKeyDictionary[Runtime, dict[Key, tuple[str, float]]] = WeakKeyDictionary()
 
     async def reconcile(self, rt: Runtime, request: Request[Any]) -> RequeueAfter | None:

@@ -1,4 +1,4 @@
-"""A worker: takes a key, reconciles it, and says what became of it."""
+"""A worker, which dequeues a key, reconciles it, and reports the result."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from headway.resource import Key, ResourceId
 
 _SLOW = 30.0
 _EARLY = 0.001
-"""The part of its deadline by which a reconcile may be cancelled too early."""
+"""The fraction of its deadline by which a reconcile may be canceled too early."""
 _IN_A_ROW = 8
-"""How many reconciles, if they don't wait, a worker does between two checkpoints of its own."""
+"""The number of reconciles that a worker may do between two checkpoints of its own, if they never wait."""
 _RETRY = Reason("retry")
 _REQUEUE = Reason("requeue")
 
 
 class Worker:
-    """What the workers of one run do; each of them calls `work`."""
+    """The workers of one run. Each of them calls `work`."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Worker:
         self._started: dict[Key, float] = {}
 
     async def work(self) -> None:
-        """Reconcile key after key until cancelled. A cancelled reconcile's key stays in hand, and so is still owed."""
+        """Reconcile keys until canceled. The key of a canceled reconcile stays in hand, and is therefore still owed."""
         reconciling = Reconciling()
         RECONCILING.set(reconciling)
         taken = await self._queue.take()
@@ -63,11 +63,11 @@ class Worker:
             taken = await self._work_on(taken, reconciling)
 
     async def _work_on(self, taken: Taken[Key, Reason] | None, reconciling: Reconciling) -> Taken[Key, Reason] | None:
-        """Reconcile from ``taken`` on until a deadline has passed; returns the key that comes after that.
+        """Reconcile from ``taken`` on until a deadline has passed, and return the next key.
 
-        One cancel scope serves until then: to open one for each reconcile would cost more than all the rest of it. Its
-        deadline is set anew when it is more than a thousandth too early for the next one. While this waits for a key it
-        means nothing.
+        One cancel scope serves many reconciles, because opening one for each would cost more than everything else here.
+        The deadline of the scope is moved when it is more than a thousandth too early for the next reconcile. It has no
+        meaning while the worker waits for a key.
         """
         limit = self._definition.deadline
         began, due, in_a_row = 0.0, 0.0, 0
@@ -94,23 +94,23 @@ class Worker:
                         running = None
                         late = scope.cancel_called
                         if late and error is None:
-                            # It has caught what cancelled it, or has not come to a checkpoint since.
+                            # The reconciler has caught the cancellation, or has not reached a checkpoint since.
                             error = self._timeout(id)
                         self._done(taken, id, began, result, error, reconciling, timed_out=late)
                     in_a_row += 1
                     taken = self._queue.take_nowait() if in_a_row % _IN_A_ROW else None
                     if taken is None:
                         taken = await self._queue.take()
-                        # A deadline that passes while a key is being taken leaves a scope that is of no use to the key.
+                        # If the deadline passes while the worker waits for a key, the scope is useless for that key.
                         late = scope.cancel_called
                 return taken
         except Exception as raised:
-            # What a reconcile raised beside its cancellation; of ours nothing comes here.
+            # The reconcile raised this alongside its cancellation. Headway's own code raises nothing here.
             if running is None:
                 raise
             beside = only_error(raised)
         except BaseException as raised:  # noqa: BLE001  # it is raised again
-            # It ends the run, or the engine. The key stays in hand, and so is owed to the next run.
+            # This ends the run or the engine. The key stays in hand, and is therefore owed to the next run.
             failed, _ = of_controller(raised)
             if running is not None and failed is not None:
                 self._tell(*running, "failed", began, only_error(failed), None, timed_out=scope.cancel_called)
@@ -122,25 +122,25 @@ class Worker:
         return await self._queue.take()
 
     def _timeout(self, id: ResourceId, canceled: BaseException | None = None) -> ReconcileTimeout:
-        """Return the error of a deadline that has passed, with the traceback of where the reconcile was."""
-        error = ReconcileTimeout(f"{id}: the reconcile took longer than {self._definition.deadline} s")
+        """Return the error of a missed deadline, with the traceback of the point that the reconcile had reached."""
+        error = ReconcileTimeout(f"{id}: the reconcile exceeded its deadline of {self._definition.deadline} s")
         if canceled is None:
             return error
         error.__cause__ = canceled
-        # Of a nursery's tasks the first one: their error is a group, whose own frames end at the nursery.
+        # Use the first task of a nursery, because its exception is a group, whose own frames end at the nursery.
         return error.with_traceback(next(leaves(canceled)).__traceback__)
 
     async def _call(
         self, taken: Taken[Key, Reason], id: ResourceId, began: float
     ) -> tuple[RequeueAfter | None, Exception | None]:
-        """Call the reconciler, and return what it has returned and what it has raised."""
+        """Call the reconciler. Return its result and its exception."""
         key, definition = taken.key, self._definition
         self._started[key] = began
         try:
             result: Any = await definition.reconcile(self._runtime, Request(id, taken.reasons, taken.attempt))
         except BaseException as raised:
-            # A user's function may raise anything; its key is tried again. A nursery of the reconciler's own wraps what
-            # it raises: a PermanentFailure is one even so.
+            # A user's function may raise anything; its key is retried. A nursery of the reconciler wraps exceptions in
+            # a group. A PermanentFailure is recognized in a group as well.
             error = ordinary(raised)
             if error is None:
                 raise
@@ -149,7 +149,7 @@ class Worker:
             del self._started[key]
         if result is None or isinstance(result, RequeueAfter):
             return result, None
-        # A coroutine is what a forgotten `await` leaves.
+        # A forgotten `await` leaves a coroutine.
         if inspect.iscoroutine(result):
             result.close()
             return None, InvalidResult(
@@ -199,7 +199,7 @@ class Worker:
     ) -> None:
         seconds = trio.current_time() - began
         name = self._definition.name
-        # One that has asked for a delay was queued at the end of it, and a clock may be asked in between.
+        # A key with a requested delay is queued from the end of the delay, and the clock may be read in between.
         waited = max(began - taken.queued_at, 0.0)
         attempt, reasons = taken.attempt, taken.reasons
         self._report(Reconciled(name, id, outcome, seconds, error, retry_after, reasons, waited, attempt, timed_out))
@@ -218,7 +218,7 @@ class Worker:
         return "failed", queue.failed(key, _RETRY)
 
     def running(self) -> tuple[float, ...]:
-        """How long each reconcile in hand has been running, in seconds."""
+        """Return the duration so far, in seconds, of each running reconcile."""
         now = trio.current_time()
         return tuple(now - began for began in self._started.values())
 
@@ -237,7 +237,7 @@ class Worker:
         self._results.note(NotDone(id, outcome, story(error), taken.attempt, now, until, timed_out))
 
     def _rests(self, taken: Taken[Key, Reason]) -> bool:
-        """Put the key off if it has triggered itself too often, and say whether it was."""
+        """Delay the key if it has triggered itself too often, and return True if so."""
         now, key = trio.current_time(), taken.key
         rest = self._self_triggers.rest(key, taken.reasons, taken.attempt, now)
         if rest is None:
@@ -247,12 +247,12 @@ class Worker:
             id = ResourceId(self._type, key[2], key[0], key[1])
             self._report(SelfTriggered(self._definition.name, id, rest.writes, rest.runs, rest.seconds))
             writes = ", ".join(map(str, rest.writes))
-            text = f"triggers itself by what it writes: {writes}"
+            text = f"triggers itself with its own writes: {writes}"
             self._results.note(NotDone(id, "slowed", text, rest.runs, now, now + rest.seconds))
         return True
 
     async def watchdog(self) -> None:
-        """Name the reconciles that are running for long, again and again, for ever."""
+        """Report long-running reconciles periodically, until canceled."""
         while True:
             await trio.sleep(_SLOW)
             now = trio.current_time()

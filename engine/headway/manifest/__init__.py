@@ -1,17 +1,17 @@
-"""Manifests: documents in YAML, JSON or HCL to resources and back, with the place of everything that is wrong.
+"""Manifests: convert documents in YAML, JSON or HCL to resources and back, and report all problems with their places.
 
     type: staff.v1.Team
     name: core
     data:
       members: [ada, grace]
 
-A text is read whole: ``load`` gives all of its resources, or one ManifestError with all of its problems.
+``load`` returns all resources of a text, or raises one ManifestError with all problems.
 
-What never happens here: nothing is stored or sent, no type is guessed where two could be meant, no value is
-turned into one of another kind (an unquoted ``1.10`` is no text), and no tag makes an object.
+Loading never stores or sends anything, never guesses an ambiguous type, never converts a value to another kind (an
+unquoted ``1.10`` is a number, not text), and never creates an object from a tag.
 
-Open `_document.py` first: what a document may say. `_payload.py` is what goes on under ``data``; `_nodes.py` is
-what every format is read into, by `_yaml.py`, `_json.py` and `_hcl.py`.
+Start reading at `_document.py`, which defines the fields of a document. `_payload.py` reads the fields under ``data``.
+`_nodes.py` defines the common form into which `_yaml.py`, `_json.py` and `_hcl.py` parse their formats.
 """
 
 from headway.errors import ManifestError as ManifestError

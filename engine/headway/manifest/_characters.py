@@ -1,4 +1,4 @@
-"""Which characters can stand in a text, and where a text ends."""
+"""Check the characters of a text, and find its end."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ _BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
 
 
 def end_of(text: str) -> Place:
-    """The place after the last character."""
+    """Return the position after the last character."""
     lines = _BREAK.split(text)
     return Place(len(lines), len(lines[-1]) + 1)
 
 
 def unprintable(text: str) -> Iterator[tuple[Place, str]]:
-    """The first character that can't stand in a text of YAML or HCL, if there is one."""
-    # A mark of the byte order at the very beginning is no part of the text.
+    """Yield the first character that is not allowed in YAML or HCL, if any, with a message."""
+    # A byte order mark at the very beginning is not part of the text.
     found = _UNPRINTABLE.search(text.removeprefix("\ufeff"))
     if found is not None:
         code = ord(found.group())
         yield (
             end_of(found.string[: found.start()]),
-            f"the character U+{code:04X} can't stand in a manifest: write it as an escape in double quotes",
+            f"the character U+{code:04X} is not allowed in a manifest: write it as an escape in double quotes",
         )

@@ -1,4 +1,4 @@
-"""Make a resource of one document: its type, its id, its owner, its metadata and its payload."""
+"""Convert one document to a resource: its type, id, owner, metadata and payload."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ _REFUSED = _ASSIGNED | {
     "status": "a status is written by controllers, never by a manifest: leave it out",
     "version": "the store assigns the version with every change: leave it out",
     "generation": "the store assigns the generation with every write: leave it out",
-    "id": "an id is written as its parts: type, name, and namespace and partition where they are not the default",
-    # What those who come from Kubernetes write first.
+    "id": "write an id as its parts: type, name, and namespace and partition if they are not the default",
+    # Fields that users of Kubernetes may try first.
     "spec": "the payload's fields go under data",
     "kind": "the kind goes into type, such as 'type: staff.v1.Team'",
     "apiVersion": "group and version go into type, such as 'type: staff.v1.Team'",
 }
 
-# What JSON that was read from a server has, and HCL has never. It goes back as it came: the store assigns all of it.
+# Fields in JSON that was read from a server. They are accepted and ignored, since the store assigns all of them.
 _READ_BACK = {name: name for name in ("uid", "version", "generation", "status")}
-# The form that has the parts of an id in one place, as the messages have it.
+# The form of an id that nests all of its parts, like the wire messages.
 _WHOLE_ID = _OWNER | {"tenancy": "tenancy"}
 _TENANCY = {"partition": "partition", "namespace": "namespace"}
 _TYPE = {"group": "group", "version": "version", "kind": "kind", "group_version": "version", "groupVersion": "version"}
@@ -52,7 +52,7 @@ class _Identity(NamedTuple):
 
 
 def read_document(node: Node, registry: Registry, problems: Problems) -> Resource[Any] | None:
-    """The resource that a document is, or None once its problems are noted."""
+    """Return the resource of a document, or None after adding its problems."""
     if not isinstance(node, Mapping):
         problems.add(node.place, "", misplaced(node, "a map with type, name and data"))
         return None
@@ -98,7 +98,7 @@ def _format(node: Mapping) -> Format:
 
 
 def _with_parts(entries: dict[str, Entry], problems: Problems) -> dict[str, Entry]:
-    """The entries with the parts of a whole id among them, each in its own place."""
+    """Return the entries, with a nested id replaced by its parts."""
     whole = entries.pop("id", None)
     if whole is None:
         return entries
@@ -109,7 +109,7 @@ def _with_parts(entries: dict[str, Entry], problems: Problems) -> dict[str, Entr
 
 
 def _parts(whole: Entry, problems: Problems) -> dict[str, Entry]:
-    """Type, name, partition and namespace of an id that has its tenancy in a map of its own."""
+    """Return the type, name, partition and namespace of a nested id, whose tenancy is a map."""
     node = whole.value
     if not isinstance(node, Mapping):
         problems.add(node.place, whole.path, misplaced(node, "a map with type, name and tenancy"))
@@ -137,7 +137,7 @@ def _identity(
     problems: Problems,
     near: _Identity | None = None,
 ) -> _Identity:
-    """Type, name and tenancy; units that are not given are those of ``near``, or else the default ones."""
+    """Read the type, name and tenancy. Omitted tenancy units are those of ``near``, or else the defaults."""
     for name in ("type", "name"):
         if name not in entries:
             problems.add(place, path, f"{name} is required")
@@ -162,7 +162,7 @@ def _identity(
 
 
 def _unit_problem(type: ResourceType[Any], unit: str, given: str) -> str | None:
-    # Each unit beside the other's default, so that a problem stands at the place of the unit that has it.
+    # Check each unit with the default of the other, so that a problem gets the place of the invalid unit.
     partition, namespace = DEFAULT_TENANCY[type.scope]
     return type.tenancy_problem(given, namespace) if unit == "partition" else type.tenancy_problem(partition, given)
 
@@ -234,7 +234,7 @@ def _metadata(entry: Entry, problems: Problems) -> dict[str, str]:
         name = _key(key, entry.path, problems)
         path = below(entry.path, key.text)
         if name == DELETION_TIMESTAMP:
-            problems.add(key.place, path, "the store marks what is being deleted: delete the resource instead")
+            problems.add(key.place, path, "only the store sets this: delete the resource instead")
         text = read_text(value, path, problems)
         metadata[name] = text or ""
     return metadata

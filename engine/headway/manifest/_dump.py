@@ -1,4 +1,4 @@
-"""Write resources as YAML that loads back to equal ones."""
+"""Write resources as YAML that loads back to equal resources."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from headway.manifest._fields import Element, Field, enum_names, fields_of
 from headway.manifest._yaml_scalars import decimal
 from headway.resource import DEFAULT_TENANCY, DELETION_TIMESTAMP, Resource, ResourceId
 
-# Lines that come back from a block (`|`) as they were: none is blank at its ends or has characters to escape.
+# Lines that a block (`|`) preserves: they have no blanks at their ends and no characters to escape.
 _BLOCK = re.compile(r"(?:[!-~](?:[ -~]*[!-~])?\n)+\Z")
 
 
 def dump(resource: Resource[Any]) -> str:
-    """One resource as a YAML document: what a manifest can say, defaults left out, always in the same order.
+    """Return a resource as a YAML document. Its fields are always in the same order, and defaults are omitted.
 
-    What the store assigns is not in it, nor what only a newer program knows: fields that are unknown here. An
-    enum's number without a name is written as it is, and is the one thing that ``load`` then refuses.
+    The document contains neither the fields that the store assigns nor fields that this program doesn't know. An enum
+    value without a name is written as its number, which ``load`` rejects; everything else loads back.
     """
     dumped: str = yaml.dump(
         _document(resource),
@@ -37,18 +37,18 @@ def dump(resource: Resource[Any]) -> str:
 
 
 def dump_all(resources: Iterable[Resource[Any]]) -> str:
-    """Several resources as the documents of one text."""
+    """Return several resources as the documents of one text."""
     return "---\n".join(map(dump, resources))
 
 
-# Line breaks of YAML 1.1 that other quotes lose, and the mark of the byte order.
+# The byte order mark, and line breaks of YAML 1.1 that only double quotes preserve.
 _FRAIL = re.compile("[\r\x85\u2028\u2029\ufeff]")
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 
 class _Dumper(yaml.SafeDumper):
     def ignore_aliases(self, _data: Any) -> bool:
-        # Equal values are written twice: an alias in a manifest is for who writes it by hand.
+        # Write equal values twice: aliases are meant for manifests written by hand.
         return True
 
 
@@ -59,7 +59,7 @@ def _text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
     elif _FRAIL.search(value):
         style = '"'
     elif decimal(value) is not None:
-        # PyYAML would leave `1e3` without quotes: it is text to it alone.
+        # PyYAML would not quote `1e3`, which it alone takes for text.
         style = "'"
     return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
 
@@ -100,7 +100,7 @@ def _message(cls: type[Any], message: Any) -> dict[str, Any]:
 
 
 def is_default(field: Field, value: Any) -> bool:
-    """Whether a field's value needs not be written."""
+    """Return True if the value of a field can be omitted."""
     if field.shape == "optional":
         return value is None
     if field.shape == "single" and field.element.kind == "message":
@@ -112,13 +112,13 @@ def _field(field: Field, value: Any) -> Any:
     if field.shape == "repeated":
         return [written_element(field.element, item) for item in value]
     if field.shape == "map":
-        # Not sorted: the order is in the bytes of a stored payload, and the bytes are what is compared.
+        # Not sorted: stored payloads are compared by their bytes, which depend on the order.
         return {key: written_element(field.element, item) for key, item in value.items()}
     return written_element(field.element, value)
 
 
 def written_element(element: Element, value: Any) -> Any:
-    """One value as a manifest has it."""
+    """Return one value in the form that it has in a manifest."""
     kind = element.kind
     if element.message is not None:
         return _message(element.message, element.message.from_wrapped(value) if element.wrapped else value)

@@ -1,4 +1,4 @@
-"""Read a map whose keys are names that are known beforehand: a document, a type, an owner, a message."""
+"""Read a map with a fixed set of keys: a document, a type, an owner or a message."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from headway.resource import did_you_mean
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A field as it was given: where its name stands, its path and its value."""
+    """A field of a map: the place of its name, its path and its value."""
 
     place: Place
     path: str
@@ -29,7 +29,10 @@ def read_entries(
     spellings: Known[str, str],
     refused: Known[str, str] | None = None,
 ) -> dict[str, Entry]:
-    """The entries by name; what is unknown, refused (with the sentence why) or given twice is a problem."""
+    """Return the entries by name.
+
+    Unknown fields, duplicate fields and those in ``refused``, which maps names to error messages, are problems.
+    """
     entries: dict[str, Entry] = {}
     for key, value in one_of(node, path, problems).entries:
         where = below(path, key.text)
@@ -42,7 +45,7 @@ def read_entries(
             problems.add(key.place, where, f"{of} has no field {shown}{hint}")
         elif name in entries:
             problems.add(
-                key.place, where, f"{name} was given before, at {entries[name].place}, in another spelling: keep one"
+                key.place, where, f"{name} was already given at {entries[name].place} in another spelling: keep one"
             )
         else:
             entries[name] = Entry(key.place, where, value)
@@ -60,14 +63,14 @@ def _name(key: Scalar, spellings: Known[str, str]) -> str | None:
 
 def _known(key: Scalar, spellings: Known[str, str]) -> set[str]:
     if key.format == "HCL" and key.text[:1].isupper():
-        # As the rest of such a file is written.
+        # Suggest the spelling that such a file uses.
         return set(_capitalised(tuple((name, name) for name in spellings.values())))
     return set(spellings.values())
 
 
 @lru_cache(maxsize=256)
 def _capitalised(spellings: tuple[tuple[str, str], ...]) -> dict[str, str]:
-    """The names as HCL files in Go's manner have them: ClusterID for cluster_id, and ClusterId too."""
+    """Return the names in the Go style of HCL files: ClusterID for cluster_id, and ClusterId too."""
     names: dict[str, str] = {}
     for spelling, name in spellings:
         words = [word for word in spelling.split("_") if word]
@@ -80,7 +83,7 @@ _ACRONYMS = {"id", "tcp", "udp", "http"}
 
 
 def read_text(node: Node, path: str, problems: Problems) -> str | None:
-    """The text that a node is, or None once the problem is noted."""
+    """Return the text of a node, or None after adding a problem."""
     if not isinstance(node, Scalar):
         problems.add(node.place, path, misplaced(node, "text"))
         return None

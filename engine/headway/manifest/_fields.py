@@ -1,4 +1,4 @@
-"""Read from a message class which fields a manifest may give, and what each of them holds."""
+"""Determine the fields that a manifest may set in a message, and the type of each field."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ Shape = Literal["single", "optional", "repeated", "map"]
 
 @dataclass(frozen=True, slots=True)
 class Element:
-    """What one value is.
+    """The type of a single value.
 
     Attributes:
-        kind: its protobuf kind, or "timestamp" or "duration".
+        kind: the protobuf kind, or "timestamp" or "duration".
         message: the class of a message.
-        enum: what makes a member of an enum from its number.
-        wrapped: whether the program holds not the message but what its ``to_wrapped`` gives.
+        enum: a callable that returns the member of an enum for a number.
+        wrapped: True if the program holds the result of the message's ``to_wrapped`` instead of the message.
     """
 
     kind: str
@@ -32,7 +32,7 @@ class Element:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field of a message."""
+    """A field of a message."""
 
     name: str
     shape: Shape
@@ -43,32 +43,32 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class MessageFields:
-    """The fields of a message class in the order of their declaration, and every accepted spelling of their names."""
+    """The fields of a message class in order of declaration, with all accepted spellings of their names."""
 
     by_name: dict[str, Field]
     spellings: dict[str, str]
 
 
 def fields_of(cls: type[Any]) -> MessageFields:
-    """The fields of a message class."""
-    # To the stubs of `cache` a type[Any] is not hashable.
+    """Return the fields of a message class."""
+    # The stubs of `cache` do not accept type[Any] as hashable.
     return _fields_of(cast("Any", cls))
 
 
 @cache
 def _fields_of(cls: Any) -> MessageFields:
-    # betterproto2's classproperty is typed so that nothing may ask it.
+    # Cast, because the type of betterproto2's classproperty allows no access.
     metadata: betterproto2.ProtoClassMetadata = cast("Any", cls)._betterproto
     fields = {name: _field(name, meta, metadata) for name, meta in metadata.meta_by_field_name.items()}
-    # A generated name that is a keyword of Python ends in an underscore, which the .proto file doesn't have.
+    # A generated name that would be a Python keyword ends in an underscore, which the .proto file doesn't have.
     spellings = {camel_case(name): name for name in fields} | {name.rstrip("_"): name for name in fields}
     return MessageFields(fields, spellings | {name: name for name in fields})
 
 
 @cache
 def enum_names(enum: Any) -> dict[str, int]:
-    """The numbers of an enum by name, the names of the .proto file too where they are others."""
-    # A declared message has a stand-in here for an IntEnum that is not betterproto2's.
+    """Return the numbers of an enum by name. Names that are different in the .proto file are included too."""
+    # A declared message has a `PlainEnum` here for an IntEnum that is not a betterproto2.Enum.
     members = getattr(enum, "plain_enum", enum).__members__
     names = {name: int(member) for name, member in members.items()}
     return names | dict(enum.betterproto_renamed_proto_names_to_value())
@@ -80,7 +80,7 @@ def _field(name: str, meta: betterproto2.FieldMetadata, metadata: betterproto2.P
         return Field(name, "map", _element(meta.map_meta[1], held), key=Element(meta.map_meta[0].proto_type))
     shape: Shape = "repeated" if meta.repeated else "optional" if meta.optional or meta.group else "single"
     if shape == "single" and metadata.default_gen[name]() is None:
-        # A generated message holds None where a message, which proto3 lets always be absent, is not there.
+        # Generated classes use None for an absent message. In proto3, every message may be absent.
         shape = "optional"
     return Field(name, shape, _element(meta, metadata.cls_by_field[name]), group=meta.group)
 
@@ -99,6 +99,6 @@ def _element(meta: betterproto2.FieldMetadata, held: Any) -> Element:
     message: Any = meta.unwrap()
     value = message._betterproto.meta_by_field_name.get("value")
     if value is not None and value.proto_type != "message":
-        # Int64Value and its like: a number that may be absent.
+        # A wrapper such as Int64Value: a number that may be absent.
         return Element(value.proto_type)
     return Element("message", message=message, wrapped=True)

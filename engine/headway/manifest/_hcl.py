@@ -1,7 +1,7 @@
-"""Read HCL into nodes, with the place of every value: attributes, blocks and constants, but nothing to be computed.
+"""Parse HCL into nodes, with the place of every value: attributes, blocks and constants, but no expressions.
 
-tree-sitter's grammar of HCL finds the structure; what its leaves mean is read here (`_hcl_values.py`). A body is a map,
-blocks of one name are a list or a map by their labels, and which one is right is for the message's class to say.
+tree-sitter's HCL grammar finds the structure, and this package interprets the leaves (`_hcl_values.py`). A body is a
+map. Blocks with the same name are a list, or a map by their labels; the message class decides which one is valid.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _LITERALS: dict[str, tuple[Kind, bool | None]] = {
     "null": ("nothing", None),
 }
 
-# The grammar takes hexadecimal ones too, which HCL itself hasn't.
+# The grammar also accepts hexadecimal numbers, which HCL itself doesn't have.
 _NUMBER = re.compile(r"(-?)\s*([0-9]+(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?)\Z", re.ASCII)
 
 
 def read_hcl(text: str, problems: Problems) -> list[Node]:
-    """The documents of a text: the one that it is, or each of its blocks ``resource``. None when it can't be read."""
+    """Return the documents of a text: the whole text, or each ``resource`` block. Malformed text has no documents."""
     found = list(unprintable(text))
     for place, message in found:
         problems.add(place, "", message)
@@ -59,7 +59,7 @@ class _Reader:
         self._problems = problems
 
     def place(self, at: tuple[int, int]) -> Place:
-        """Its columns are bytes, ours are characters."""
+        """Return a place. The parser counts columns in bytes, but places count characters."""
         row, column = at
         return Place(row + 1, len(self._lines[row][:column].decode(errors="replace")) + 1)
 
@@ -71,7 +71,7 @@ class _Reader:
             return
         for key, _ in whole.entries:
             if key.text != "resource":
-                self._problems.add(key.place, key.text, "beside blocks 'resource' nothing can stand: put it into one")
+                self._problems.add(key.place, key.text, "only 'resource' blocks are allowed here: move it into one")
         yield alone(resources)
         yield from resources.again
 
@@ -98,7 +98,7 @@ class _Reader:
         name, *labels = parts
         key = self._key(name, _text(name))
         if len(labels) > 1:
-            raise Unreadable("a block has one label at most, which is the key of its map", labels[1])
+            raise Unreadable("a block can have only one label, the key of its map", labels[1])
         where = below(found.path, key.text)
         if not labels:
             found.block(key, self._body(body, key.place, depth + 1, where))
@@ -118,7 +118,7 @@ class _Reader:
         held = [child for child in node.named_children if child.type != "comment"]
         kind = node.type
         if kind in ("expression", "literal_value", "collection_value", "template_expr") and len(held) == 1:
-            # A level of the grammar, or brackets, and none of what is written.
+            # A level of the grammar, or parentheses, but not a level of the value.
             return self._value(held[0], depth + (kind == "expression"), path, named=named)
         if kind == "tuple":
             items = [child for child in held if child.type == "expression"]
@@ -143,14 +143,14 @@ class _Reader:
         return Mapping(place, found.entries())
 
     def _type_name(self, held: list[Parsed], place: Place) -> Scalar:
-        """``gvk("demo.v2.Artist")``, as the origin of this form has it, or with three arguments."""
+        """Return the type name in a call of ``gvk`` with one or three arguments, such as ``gvk("demo.v2.Artist")``."""
         name, *arguments = held
         given = [each for each in (arguments[0].named_children if arguments else ()) if each.type == "expression"]
         parts = [self._value(each, 1, "") for each in given]
         texts = [part.text for part in parts if isinstance(part, Scalar) and part.kind == "text"]
         if _text(name) != "gvk" or len(texts) != len(parts) or len(texts) not in (1, 3):
-            right = 'write gvk("group.version.Kind"), or the three one by one, or the name alone in quotes'
-            raise Unreadable(f"this is no name of a type: {right}", name)
+            right = 'write gvk("group.version.Kind"), or gvk with the three parts, or only the name in quotes'
+            raise Unreadable(f"invalid type name: {right}", name)
         text = ".".join(texts)
         return Scalar(place, "text", text, text, quoted=True, format="HCL")
 
@@ -166,13 +166,13 @@ class _Reader:
             return _number(place, "".join(found.groups()))
         if node.type == "variable_expr":
             raise Unreadable(
-                f"{written[:60]!r} would be a variable, which no manifest has: text stands in quotes", node
+                f"{written[:60]!r} is a variable, which a manifest cannot have: write text in quotes", node
             )
-        raise Unreadable("this would have to be computed: a manifest holds plain values only", node)
+        raise Unreadable("expressions are not allowed: a manifest holds plain values only", node)
 
 
 class _Body:
-    """Collects the entries of a body or an object; what is given twice is a problem."""
+    """Collects the entries of a body or an object. Duplicate keys are problems."""
 
     def __init__(self, problems: Problems, path: str) -> None:
         self.path = path
@@ -209,7 +209,7 @@ class _Body:
                 continue
             where = below(self.path, key.text)
             self._problems.add(
-                key.place, where, f"the key {key} was given before, at {known[0].place}: keep one of them"
+                key.place, where, f"the key {key} was already given at {known[0].place}: keep one of them"
             )
             return False
         return True
@@ -226,7 +226,7 @@ def _key_text(node: Parsed) -> str:
         return quoted_text(node)
     if node.type in ("identifier", "numeric_lit", "bool_lit", "null_lit"):
         return _text(node)
-    raise Unreadable("a key is a name or text in quotes, and nothing to be computed", node)
+    raise Unreadable("a key must be a name or text in quotes", node)
 
 
 def _number(place: Place, written: str) -> Scalar:

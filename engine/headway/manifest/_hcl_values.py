@@ -1,4 +1,4 @@
-"""What HCL's quotes and heredocs hold, and where a text is no HCL."""
+"""Read HCL's quoted text and heredocs, and locate syntax errors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _INTERPOLATED = ("template_interpolation", "template_directive")
 
 
 class Unreadable(Exception):
-    """A value that a manifest can't hold, and where it begins."""
+    """A value that a manifest cannot contain, with its position."""
 
     def __init__(self, message: str, node: Parsed) -> None:
         super().__init__(message)
@@ -23,36 +23,36 @@ class Unreadable(Exception):
 
 
 def quoted_text(node: Parsed) -> str:
-    """The text in quotes."""
+    """Return the text in quotes."""
     _check_constant(node)
     raw = _text(node)[1:-1]
     if "\n" in raw:
-        raise Unreadable(r"a line break can't stand in quotes: write it as \n, or use <<EOT", node)
+        raise Unreadable(r"a line break is not allowed in quotes: write it as \n, or use <<EOT", node)
 
     def escaped(found: re.Match[str]) -> str:
         four, eight, one = found.groups()
         if one is not None:
             if one not in _ESCAPED:
-                raise Unreadable(f"no such escape: \\{one}; write \\\\ for a backslash", node)
+                raise Unreadable(f"unknown escape: \\{one}; write \\\\ for a backslash", node)
             return _ESCAPED[one]
         code = int(four or eight, 16)
         if 0xD800 <= code < 0xE000 or code > 0x10FFFF:
-            raise Unreadable(f"this escape is no character: {found.group()}", node)
+            raise Unreadable(f"this escape is not a valid character: {found.group()}", node)
         return chr(code)
 
-    # What is doubled is no escape of a backslash, and what a backslash makes is never doubled.
+    # Split at `$${` and `%%{` first: backslash escapes can neither contain nor produce them.
     pieces = _DOUBLED.split(raw)
     texts = [_ESCAPE.sub(escaped, piece) if n % 2 == 0 else f"{piece}{{" for n, piece in enumerate(pieces)]
     return "".join(texts)
 
 
 def heredoc_text(node: Parsed) -> str:
-    """The lines of a heredoc, each with its end; ``<<-`` takes away the indentation that they have in common."""
+    """Return the lines of a heredoc, with their line breaks. ``<<-`` removes their common indentation."""
     _check_constant(node)
     opening, _, rest = _text(node).replace("\r\n", "\n").partition("\n")
     lines, line_break, end = rest.rpartition("\n")
     if not _HEREDOC_END.match(end):
-        raise Unreadable("a heredoc is <<NAME, its lines, and NAME on a line of its own", node)
+        raise Unreadable("a heredoc must be <<NAME, its lines, and NAME on its own line", node)
     lines += line_break
     text = textwrap.dedent(lines) if opening.startswith("<<-") else lines
     return _DOUBLED.sub(r"\1{", text)
@@ -63,34 +63,32 @@ def _check_constant(node: Parsed) -> None:
     while pending:
         held = pending.pop()
         if held.type in _INTERPOLATED:
-            raise Unreadable(
-                "a manifest has nothing to put in here: write the value, or $${ for ${ and %%{ for %{", held
-            )
+            raise Unreadable("interpolation is not allowed: write the value, or $${ for ${ and %%{ for %{", held)
         pending += held.named_children
 
 
 def beginning(node: Parsed) -> tuple[int, int]:
-    """Where a node begins: its row and, in bytes, its column; both count from 0."""
+    """Return the row of a node and its column in bytes. Both count from 0."""
     return node.start_point.row, node.start_point.column
 
 
 def syntax_error(root: Parsed, source: bytes) -> tuple[tuple[int, int], str]:
-    """Where a text is no HCL, and what should stand there, if that can be said."""
+    """Return the position of a syntax error, with a message that says what was expected, if known."""
     node = root
     while not (node.is_error or node.is_missing):
         node = next(child for child in node.children if child.has_error or child.is_missing)
     if node.is_missing:
-        return beginning(node), _MISSING.get(node.type, f"{node.type!r} should stand here")
-    # What it could not fit in is the last thing of an error.
+        return beginning(node), _MISSING.get(node.type, f"expected {node.type!r}")
+    # The last leaf of an error node is the token that the parser could not place.
     last = node.children[-1] if node.children else node
     while last.children:
         last = last.children[-1]
     line = source[last.start_byte :].split(b"\n")[0].decode(errors="replace").strip()
     if line.startswith("\\"):
-        return beginning(last), "no such escape: write \\\\ for a backslash"
-    shown = f" with {line[:40]!r}" if line else ""
+        return beginning(last), "unknown escape: write \\\\ for a backslash"
+    shown = repr(line[:40]) if line else "end of line"
     return beginning(last), (
-        f'HCL can\'t go on{shown} here: write NAME = VALUE or NAME {{ … }}, text in "double quotes", '
+        f'unexpected {shown}: write NAME = VALUE or NAME {{ … }}, text in "double quotes", '
         "and commas only in [ ] and = { }"
     )
 
@@ -100,10 +98,10 @@ def _text(node: Parsed) -> str:
 
 
 _MISSING = {
-    "identifier": "a value should stand here",
+    "identifier": "expected a value",
     "quoted_template_end": "the text in quotes doesn't end",
-    "heredoc_identifier": "the heredoc doesn't end: its name stands on a line of its own",
-    "}": "a block or object doesn't end: '}' should stand here",
-    "]": "a list doesn't end: ']' should stand here",
-    ")": "')' should stand here",
+    "heredoc_identifier": "the heredoc doesn't end: write its name on its own line",
+    "}": "a block or object doesn't end: expected '}'",
+    "]": "a list doesn't end: expected ']'",
+    ")": "expected ')'",
 }

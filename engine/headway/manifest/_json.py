@@ -1,7 +1,8 @@
-"""Read JSON text into nodes, with the place of every value.
+"""Parse JSON into nodes, with the place of every value.
 
-The standard library reads strings and says what is wrong inside them; it has no places for values that are right.
-Several documents may follow one another, on lines of their own or not, and those of a list are documents too.
+The standard library only parses strings here, with its error messages: it doesn't report the places of valid values. A
+text may contain several documents in sequence, on separate lines or not. The items of a top-level list are documents
+too.
 """
 
 from __future__ import annotations
@@ -22,25 +23,28 @@ _WORDS: dict[str, tuple[Kind, bool | None]] = {
     "true": ("a boolean", True),
     "false": ("a boolean", False),
 }
-# The standard library's own sentences, and ours.
+# Error messages of the standard library, and their replacements.
 _STRING_WORDS = (
     ("Unterminated string", "the text ends inside quotes"),
-    ("Invalid control character", r"a line break or another control character can't stand in quotes: write it as \n"),
-    ("Invalid \\escape", r"no such escape: write \\ for a backslash"),
-    ("Invalid \\uXXXX", r"\u is followed by four hexadecimal digits"),
+    (
+        "Invalid control character",
+        r"a line break or another control character is not allowed in quotes: write it as \n",
+    ),
+    ("Invalid \\escape", r"unknown escape: write \\ for a backslash"),
+    ("Invalid \\uXXXX", r"\u must be followed by four hexadecimal digits"),
 )
 _STRINGS = json.JSONDecoder()
 _SURROGATE = re.compile("[\ud800-\udfff]")
-# JSON's dialects have them, and JSON has not.
+# Words that only dialects of JSON have.
 _FOREIGN = {"NaN": '"NaN"', "Infinity": '"Infinity"', "-Infinity": '"-Infinity"', "None": "null"}
 
 
 class _Unreadable(Exception):
-    """What follows can't be read; the problem has been noted."""
+    """The rest of the text cannot be parsed. The problem has been added already."""
 
 
 def read_json(text: str, problems: Problems) -> list[Node]:
-    """The documents of a text that could be read."""
+    """Return the documents of a text, up to the first that cannot be parsed."""
     documents: list[Node] = []
     try:
         for node in _Reader(text, problems).documents():
@@ -54,10 +58,10 @@ class _Reader:
     def __init__(self, text: str, problems: Problems) -> None:
         self._text = text
         self._problems = problems
-        # A mark of the byte order is no part of the text.
+        # A byte order mark is not part of the text.
         self._at = 1 if text.startswith("\ufeff") else 0
         self._line, self._line_starts = 1, self._at
-        # Up to where lines have been counted.
+        # The index up to which lines have been counted.
         self._counted = self._at
 
     def documents(self) -> Iterator[Node]:
@@ -69,14 +73,14 @@ class _Reader:
                 yield node
 
     def _next(self) -> str:
-        """The character that the next token begins with; empty at the end."""
+        """Skip blanks, and return the first character of the next token, or an empty string at the end."""
         found = _SPACE.match(self._text, self._at)
         self._at = found.end() if found else self._at
         return self._text[self._at : self._at + 1]
 
     def _place(self, at: int | None = None) -> Place:
         at = self._at if at is None else at
-        # Places are asked for in their order: each part of the text is looked at once.
+        # Places are requested in ascending order, so each part of the text is scanned only once.
         lines = self._text.count("\n", self._counted, at)
         if lines:
             self._line += lines
@@ -109,30 +113,30 @@ class _Reader:
             if self._closed("}", first=number == 0, path=path):
                 return
             if self._next() != '"':
-                raise self._refuse('a key should stand here: write it in "double quotes"', path)
+                raise self._refuse('expected a key in "double quotes"', path)
             key = self._string(self._place(), path)
             where = below(path, key.text)
             if self._next() != ":":
-                raise self._refuse("a ':' should stand here, after the key", where)
+                raise self._refuse("expected ':' after the key", where)
             self._at += 1
             value = self._node(depth + 1, where)
             if (first := seen.setdefault(key.text, key.place)) is not key.place:
-                self._problems.add(key.place, where, f"the key {key} was given before, at {first}: keep one of them")
+                self._problems.add(key.place, where, f"the key {key} was already given at {first}: keep one of them")
             else:
                 yield key, value
 
     def _closed(self, end: str, *, first: bool, path: str) -> bool:
-        """Whether a list or map ends here; if not, the comma before its next item has been read."""
+        """Return True if a list or map ends here. Otherwise, consume the comma before its next item."""
         found = self._next()
         if found == end:
             self._at += 1
             return True
         if not first:
             if found != ",":
-                raise self._refuse(f"a ',' or '{end}' should stand here", path)
+                raise self._refuse(f"expected ',' or '{end}'", path)
             self._at += 1
             if self._next() == end:
-                raise self._refuse(f"nothing follows the ',' before this '{end}': take it away", path)
+                raise self._refuse(f"unexpected ',' before '{end}': remove it", path)
         return False
 
     def _string(self, place: Place, path: str) -> Scalar:
@@ -142,9 +146,9 @@ class _Reader:
             words = next((words for part, words in _STRING_WORDS if part in error.msg), error.msg)
             raise self._refuse(words, path, self._place(min(error.pos, len(self._text)))) from error
         if _SURROGATE.search(text):
-            # What was written as an escape, or could not be read as UTF-8.
+            # It was written as an escape, or was invalid UTF-8.
             self._problems.add(
-                place, path, r"half of a surrogate pair is no character: write both halves, as \ud83d\ude00"
+                place, path, r"half of a surrogate pair is not a character: write both, such as \ud83d\ude00"
             )
             text = _SURROGATE.sub("\ufffd", text)
         self._at = end
@@ -174,18 +178,19 @@ class _Reader:
 
 def _no_value(written: str, first: str) -> str:
     if not first:
-        return "the text ends where a value should stand"
+        return "expected a value, got the end of the text"
     if not written:
-        return f"a value should stand here, not {first!r}"
+        return f"expected a value, got {first!r}"
     shown = repr(written[:60])
     if written in _FOREIGN:
         return f"{shown} is not JSON: write {_FOREIGN[written]}"
     if written.lower() in _WORDS:
         return f"{shown} is not JSON: write {written.lower()}"
     if written.startswith(("//", "/*", "#")):
-        return "JSON has no comments: take it away, or write YAML"
+        return "JSON has no comments: remove it, or write YAML"
     if written[0] in "0123456789-+.":
         return (
-            f"{shown} is no number of JSON: write it in decimal, without leading zeros and with digits around a point"
+            f"{shown} is not a valid number in JSON: "
+            "write it in decimal, without leading zeros and with digits around a point"
         )
-    return f'{shown} is no value: write text in "double quotes"'
+    return f'{shown} is not a valid value: write text in "double quotes"'

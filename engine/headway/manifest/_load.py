@@ -1,6 +1,6 @@
-"""Load the resources of a text or a file, or say everything that is wrong with it.
+"""Load the resources of a text or a file, or report all of its problems.
 
-Readers are imported when their format is met: each needs a library of its own.
+The parser of a format is imported when it is first needed, since each one needs another library.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from headway.resource import Key, Kind, Registry, Resource
 
 _SUFFIXES: dict[str, Format] = {".yaml": "YAML", ".yml": "YAML", ".json": "JSON", ".hcl": "HCL"}
 _COMMENTS = re.compile(r"(\s|#[^\n]*(\n|\Z)|//[^\n]*(\n|\Z)|/\*.*?\*/)*", re.DOTALL)
-# What no manifest in YAML can begin with.
+# Beginnings that no YAML manifest has.
 _BEGINS_HCL = re.compile(r'[A-Za-z_][\w-]*(\s*=|[ \t]*("[^"\n]*"[ \t]*)?\{)')
 _BEGINS_JSON = re.compile(r'(\[\s*)?\{\s*"')
 
 
 def format_of(text: str) -> Format:
-    """What a text that has no file name is written in, by what it begins with."""
+    """Guess the format of a text without a file name from its beginning."""
     text = text.removeprefix("\ufeff")
     if _BEGINS_JSON.match(text.lstrip()):
         return "JSON"
@@ -34,15 +34,16 @@ def format_of(text: str) -> Format:
 def load(
     text: str, registry: Registry, *, source: str = "<text>", format: Format | None = "YAML"
 ) -> list[Resource[Any]]:
-    """The resources of all documents in a text, in its order.
+    """Return the resources of all documents in a text, in their order.
 
     Args:
         text: the manifests.
-        registry: the types that they can be of.
-        source: what problems call the text.
-        format: "YAML", "JSON" or "HCL"; with None it is seen from how the text begins.
+        registry: the known types.
+        source: the name of the text in problems.
+        format: "YAML", "JSON" or "HCL". With None, it is guessed from the beginning of the text.
 
-    Raises ManifestError with every problem of the text.
+    Raises:
+        ManifestError: The text has problems. The error lists all of them.
     """
     problems = Problems(source)
     resources: list[Resource[Any]] = []
@@ -51,10 +52,10 @@ def load(
         resource = read_document(node, registry, problems)
         if resource is None:
             continue
-        # All versions of a kind share one name space.
+        # All versions of a kind share one set of names.
         first = places.setdefault((resource.type.kind, resource.id.key), node.place)
         if first is not node.place:
-            problems.add(node.place, "", f"{resource.id} was given before, at {first}: keep one of them")
+            problems.add(node.place, "", f"{resource.id} was already given at {first}: keep one of them")
         resources.append(resource)
     problems.raise_if_any()
     return resources
@@ -78,9 +79,13 @@ def _documents(text: str, format: Format, source: str, problems: Problems) -> li
 
 
 def load_file(path: str | os.PathLike[str], registry: Registry) -> list[Resource[Any]]:
-    """The resources of a file in UTF-8, as ``load`` has them. Raises OSError when it can't be read.
+    """Return the resources of a file in UTF-8, like `load`.
 
-    What it is written in is said by its name (.yaml, .yml, .json, .hcl), or else by how it begins.
+    The format follows from the suffix (.yaml, .yml, .json, .hcl), or else from the beginning of the text.
+
+    Raises:
+        OSError: The file cannot be read.
+        ManifestError: The text has problems. The error lists all of them.
     """
     source = os.fspath(path)
     content = Path(path).read_bytes()

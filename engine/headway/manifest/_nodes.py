@@ -1,7 +1,7 @@
-"""What a document is once its format is read: scalars, lists and maps, each with its place.
+"""The nodes of a parsed document: scalars, lists and maps, each with its place.
 
-Every format is read into these and everything after the reading knows only these: a format is added by a
-reader of its own beside `_yaml.py`.
+Every format is parsed into these nodes, and all further processing uses only them. To add a format, write a parser like
+`_yaml.py`.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import Literal, NamedTuple
 from headway.errors import ManifestError, Problem
 
 Kind = Literal["nothing", "a boolean", "a whole number", "a number", "a date", "text"]
-"""What a scalar is to its format, in the words of a message."""
+"""The kind of a scalar in its format, as worded in problems."""
 
 Format = Literal["YAML", "JSON", "HCL"]
-"""What a text is written in. What a value may be follows from it: JSON has no way to write a long number."""
+"""The format of a text. Some rules for values depend on it: JSON needs quotes for long numbers."""
 
-# The depth to which protobuf's own readers follow messages.
+# The nesting limit of protobuf's own parsers.
 DEPTH_LIMIT = 100
 
 _SHOWN = 60
@@ -28,7 +28,7 @@ _PLAIN_KEY = re.compile(r"[\w-]+\Z")
 
 
 class Place(NamedTuple):
-    """Where something begins. Both count from 1."""
+    """A position in a text. The line and the column count from 1."""
 
     line: int
     column: int
@@ -39,7 +39,7 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
-    """A single value. ``value`` is None for nothing, for dates, and for a number that only YAML 1.1 reads as one."""
+    """A single value. ``value`` is None for null, for dates, and for a number that only YAML 1.1 reads as a number."""
 
     place: Place
     kind: Kind
@@ -66,9 +66,10 @@ class Sequence:
 
 @dataclass(frozen=True, slots=True)
 class Mapping:
-    """A map, in the order of the text; no key is in it twice.
+    """A map, in the order of the text, without duplicate keys.
 
-    A block of HCL is a list of one where a list should stand, and ``again`` has the further blocks of its name.
+    ``block`` is True for an HCL block, which can also be an item of a list. ``again`` has the further blocks with the
+    same name.
     """
 
     place: Place
@@ -84,35 +85,35 @@ Node = Scalar | Sequence | Mapping
 
 
 def described(scalar: Scalar) -> str:
-    """What the format takes a scalar for: ``'three' is text``, ``yes is read as a boolean``."""
+    """Describe the kind of a scalar in its format: ``'three' is text``, ``yes is read as a boolean``."""
     return f"{scalar} is {'' if scalar.kind == 'text' else 'read as '}{scalar.kind}"
 
 
 def misplaced(node: Node, right: str, empty: str = "") -> str:
-    """The sentence for a node that is of another shape than what should stand there; ``empty`` is an empty such."""
+    """Return the message for a node of the wrong shape. ``empty`` is how to write an empty value of the right shape."""
     hint = f"; write {empty} for an empty one" if empty and isinstance(node, Scalar) and node.kind == "nothing" else ""
-    return f"{node} stands where {right} should{hint}"
+    return f"expected {right}, got {node}{hint}"
 
 
 def in_quotes(scalar: Scalar, text: str) -> str:
-    """A text as the format of the scalar has it."""
+    """Return a text in quotes, in the format of the scalar."""
     return repr(text) if scalar.format == "YAML" else json.dumps(text, ensure_ascii=False)
 
 
 def alone(block: Mapping) -> Mapping:
-    """A block without the further ones of its name."""
+    """Return a block without the further blocks of the same name."""
     return replace(block, again=())
 
 
 def one_of(node: Mapping, path: str, problems: Problems) -> Mapping:
-    """The map that a node is, where only one can be; further blocks of its name are a problem."""
+    """Return a node where only one map is allowed. Further blocks of the same name are problems."""
     for other in node.again:
-        problems.add(other.place, path, f"this block was given before, at {node.place}: keep one of them")
+        problems.add(other.place, path, f"this block was already given at {node.place}: keep one of them")
     return node
 
 
 def inner(node: Node) -> Iterator[Node]:
-    """What a node directly holds."""
+    """Yield the direct children of a node."""
     if isinstance(node, Sequence):
         yield from node.items
     elif isinstance(node, Mapping):
@@ -122,7 +123,7 @@ def inner(node: Node) -> Iterator[Node]:
 
 
 def below(path: str, key: str | int) -> str:
-    """The path of what stands under ``key``."""
+    """Return the path of the value at ``key``."""
     if isinstance(key, int):
         return f"{path}[{key}]"
     if not _PLAIN_KEY.match(key):
@@ -131,19 +132,19 @@ def below(path: str, key: str | int) -> str:
 
 
 class Problems:
-    """Collects everything that is wrong with one text."""
+    """Collects all problems of one text."""
 
     def __init__(self, source: str) -> None:
         self._source = source
-        # A dict for its order: two aliases of one value repeat what is wrong with it, unless the paths differ.
+        # A dict removes duplicates and keeps the order: two aliases of a value with the same path repeat its problems.
         self._found: dict[Problem, None] = {}
 
     def __len__(self) -> int:
         return len(self._found)
 
     def add(self, place: Place, path: str, message: str) -> None:
-        """Note a problem and go on."""
-        # What others say may quote the text, line breaks and all; a problem is one line.
+        """Add a problem."""
+        # Messages of other libraries may quote line breaks of the text, but a problem must be one line.
         sentence = " ".join(message.splitlines())
         self._found[Problem(self._source, place.line, place.column, path, sentence)] = None
 

@@ -1,4 +1,4 @@
-"""Write payloads as protobuf's own JSON has them, so that nothing is lost when they are read back."""
+"""Convert payloads to protobuf's JSON form, which can be read back without loss."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from betterproto2.casing import camel_case
 from headway.manifest._dump import is_default, written_element
 from headway.manifest._fields import Element, Field, fields_of
 
-# JavaScript would round them.
+# These need quotes, since JavaScript would round them.
 _LONG = ("int64", "uint64", "sint64", "fixed64", "sfixed64")
 
 
 def as_object(payload: Any) -> dict[str, Any]:
-    """A payload as an object of JSON, defaults left out: long numbers in quotes, and all keys text."""
+    """Return a payload as a JSON object without defaults. Long numbers are strings, and so are all keys."""
     return _message(type(payload), payload)
 
 

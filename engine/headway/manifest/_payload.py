@@ -1,4 +1,4 @@
-"""Make a payload of the nodes under ``data``, by what its class says of its fields."""
+"""Convert the nodes under ``data`` to a payload."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headway.manifest._scalars import Unfit, convert, expected, unquoted
 
 
 def read_message(cls: type[Any], node: Node, path: str, problems: Problems) -> Any:
-    """The message that a node is, or None once its problems are noted."""
+    """Return the message of a node, or None after adding its problems."""
     if not isinstance(node, Mapping):
         problems.add(node.place, path, misplaced(node, f"a map of {cls.__name__}'s fields", "{}"))
         return None
@@ -28,7 +28,7 @@ def read_message(cls: type[Any], node: Node, path: str, problems: Problems) -> A
             problems.add(
                 entry.place,
                 entry.path,
-                f"only one of {field.group} can be set, and {rival} is, at {entries[rival].place}: keep one of them",
+                f"only one of {field.group} can be set, and {rival} is set at {entries[rival].place}: keep one of them",
             )
         values[name] = _field(field, entry, problems)
     return None if len(problems) > before else _made(cls, values, node, path, problems)
@@ -38,8 +38,8 @@ def _made(cls: type[Any], values: dict[str, Any], node: Node, path: str, problem
     try:
         return cls(**values)
     except (TypeError, ValueError) as error:
-        # A class may check itself when it is made.
-        problems.add(node.place, path, f"{cls.__name__} refuses these fields: {error}")
+        # A class may validate its fields in its constructor.
+        problems.add(node.place, path, f"{cls.__name__} rejected these fields: {error}")
         return None
 
 

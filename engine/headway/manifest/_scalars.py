@@ -1,4 +1,4 @@
-"""Convert a scalar to the value of a protobuf kind, or say what would be right."""
+"""Convert a scalar to the value of a protobuf kind, or report what was expected."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RANGES: Final = {kind: (-(1 << bits - 1), (1 << bits - 1) - 1) for kind, bits in
     kind: (0, (1 << bits) - 1) for kind, bits in _UNSIGNED.items()
 }
 _WHOLE = re.compile(r"[-+]?\d+\Z", re.ASCII)
-# A whole number that is in no doubt, and was left unread for its length.
+# A whole number that is unambiguous, and was not converted only because of its length.
 _LONG = re.compile(r"[-+]?[1-9]\d*\Z", re.ASCII)
 _JSON_NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][-+]?\d+)?\Z", re.ASCII)
 _ENDLESS = ("NaN", "Infinity", "-Infinity")
@@ -37,13 +37,13 @@ _LONGEST_DURATION = 315_576_000_000
 
 
 class Unfit(Exception):
-    """A value is not what its field holds; the text is the sentence for the user."""
+    """A value does not fit its field. The text is the message for the user."""
 
 
 def convert(element: Element, scalar: Scalar) -> Any:
-    """The value that ``scalar`` is for ``element``. Raises Unfit."""
+    """Convert a scalar to a value of the element's type. Raises Unfit."""
     if scalar.kind == "nothing":
-        what = f"{scalar} stands for no value" if scalar.text else "there is no value"
+        what = f"{scalar} means no value" if scalar.text else "the value is missing"
         raise Unfit(f"{what}; write {expected(element)}, or leave it out")
     if scalar.format == "JSON" and (element.kind in RANGES or element.kind in ("float", "double")):
         scalar = unquoted(scalar)
@@ -51,9 +51,9 @@ def convert(element: Element, scalar: Scalar) -> Any:
 
 
 def unquoted(scalar: Scalar) -> Scalar:
-    """The number or boolean that stands in quotes because its format can write it in no other way.
+    """Return a number or boolean without its quotes, where the format requires them.
 
-    So it is with keys of JSON and HCL, and protobuf's own JSON has numbers of 64 bits, and endless ones, in quotes.
+    The keys of JSON and HCL are always quoted, and so are 64-bit and non-finite numbers in protobuf's JSON form.
     """
     text = scalar.text
     kind: Kind = scalar.kind
@@ -65,7 +65,7 @@ def unquoted(scalar: Scalar) -> Scalar:
     elif text in _ENDLESS:
         kind, value = "a number", float(text)
     elif _WHOLE.match(text):
-        # A longer one is in no range, and Python refuses to read very long ones.
+        # A longer number is always out of range, and Python refuses to parse very long ones.
         kind, value = "a whole number", int(text) if len(text) < LONGEST_NUMBER else None
     elif _JSON_NUMBER.match(text):
         kind, value = "a number", float(text)
@@ -73,7 +73,7 @@ def unquoted(scalar: Scalar) -> Scalar:
 
 
 def text_of(scalar: Scalar) -> str:
-    """The text that a scalar is. Raises Unfit."""
+    """Return the text of a scalar. Raises Unfit if it is not text."""
     value: str = convert(Element("string"), scalar)
     return value
 
@@ -87,7 +87,7 @@ def _string(_element: Element, scalar: Scalar) -> str:
 def _bytes(element: Element, scalar: Scalar) -> bytes:
     text = _string(element, scalar)
     try:
-        # A block of base64 has line breaks in it.
+        # Base64 text may contain line breaks.
         return base64.b64decode("".join(text.split()), validate=True)
     except (binascii.Error, ValueError) as error:
         raise Unfit(f"{scalar} is not {expected(element)}") from error
@@ -116,9 +116,9 @@ def _float(element: Element, scalar: Scalar) -> float:
     try:
         made = float(number)
         if math.isinf(made) and "inf" not in scalar.text.lower():
-            # Reading `1e400` made it so.
+            # Parsing `1e400` gave infinity.
             raise OverflowError
-        # With "<", for without it a number too great for a float becomes infinite.
+        # "<" is required: in the native format, a number that is too large for a float becomes infinite.
         struct.pack("<f" if element.kind == "float" else "<d", made)
     except OverflowError as error:
         raise Unfit(f"{scalar} is out of range for a {element.kind}") from error
@@ -126,13 +126,13 @@ def _float(element: Element, scalar: Scalar) -> float:
 
 
 def _certain(element: Element, scalar: Scalar) -> int | float:
-    """The number that a scalar is, if that is beyond doubt."""
+    """Return the number of a scalar. Raises Unfit if it is ambiguous."""
     if isinstance(scalar.value, (int, float)):
         return scalar.value
     if _LONG.match(scalar.text):
         raise Unfit(f"{scalar} is out of range; write {expected(element)}")
     raise Unfit(
-        f"{scalar} is {scalar.kind} that readers of YAML read differently; write it in decimal, without leading zeros"
+        f"{scalar} is {scalar.kind} that YAML parsers interpret differently; write it in decimal, without leading zeros"
     )
 
 
@@ -140,14 +140,14 @@ def _enum(element: Element, scalar: Scalar) -> Any:
     names = enum_names(element.enum)
     if scalar.kind == "text":
         if scalar.text not in names:
-            raise Unfit(f"{scalar} is no {element.enum.__name__}{did_you_mean(scalar.text, names)}")
+            raise Unfit(f"{scalar} is not a {element.enum.__name__}{did_you_mean(scalar.text, names)}")
         return element.enum(names[scalar.text])
     if scalar.kind != "a whole number":
         if scalar.text in names:
             raise Unfit(f"{described(scalar)}; quote it: {in_quotes(scalar, scalar.text)}")
         raise _wrong(element, scalar)
     if scalar.value not in names.values():
-        raise Unfit(f"{scalar} is no {element.enum.__name__}; write {expected(element)}")
+        raise Unfit(f"{scalar} is not a {element.enum.__name__}; write {expected(element)}")
     return element.enum(scalar.value)
 
 
@@ -164,7 +164,7 @@ def _timestamp(element: Element, scalar: Scalar) -> datetime.datetime:
         )
         return moment.astimezone(datetime.UTC)
     except (ValueError, OverflowError) as error:
-        raise Unfit(f"{scalar} is no moment there is; write {expected(element)}") from error
+        raise Unfit(f"{scalar} is not a valid timestamp; write {expected(element)}") from error
 
 
 def _duration(element: Element, scalar: Scalar) -> datetime.timedelta:
@@ -188,12 +188,12 @@ def _microseconds(fraction: str | None, scalar: Scalar) -> int:
 
 
 def _wrong(element: Element, scalar: Scalar, *, unquoted: bool = False) -> Unfit:
-    hint = ": take the quotes away" if unquoted and scalar.kind == "text" and scalar.quoted else ""
+    hint = ": remove the quotes" if unquoted and scalar.kind == "text" and scalar.quoted else ""
     return Unfit(f"{described(scalar)}; write {expected(element)}{hint}")
 
 
 def expected(element: Element) -> str:
-    """What would be right, as the object of ``write``."""
+    """Describe a valid value, for use after ``write``."""
     if element.kind in RANGES:
         low, high = RANGES[element.kind]
         return f"a whole number from {low} to {high} ({element.kind})"
@@ -208,7 +208,7 @@ _WORDS = {
     "bool": "true or false",
     "float": "a number",
     "double": "a number",
-    "timestamp": "a moment with its zone, such as '2024-02-29T12:30:00Z'",
+    "timestamp": "a timestamp with its zone, such as '2024-02-29T12:30:00Z'",
     "duration": "seconds, such as '1.5s'",
     "message": "a map of its fields",
 }

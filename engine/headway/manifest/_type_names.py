@@ -1,4 +1,4 @@
-"""Find the registered type that a manifest means."""
+"""Find the registered type that a manifest refers to."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from headway.resource import Registry, ResourceType, TypeName, did_you_mean
 
 
 class ResolveError(Exception):
-    """No one type is meant; the text is the sentence for the user."""
+    """The type is unknown or ambiguous. The text is the message for the user."""
 
 
 def resolve(written: str | tuple[str, str, str], registry: Registry) -> ResourceType[Any]:
-    """The type of a full name, of its three parts, or of a kind that only one type bears. Raises ResolveError."""
+    """Return the type with a full name, with three parts of a name, or with a unique kind. Raises ResolveError."""
     parts = tuple(written.split(".")) if isinstance(written, str) else written
     if len(parts) == 3:
         try:
@@ -25,8 +25,8 @@ def resolve(written: str | tuple[str, str, str], registry: Registry) -> Resource
         return bearers[0]
     if bearers:
         names = ", ".join(str(type.name) for type in bearers)
-        raise ResolveError(f"several types bear the kind {written!r}; write one of {names}")
+        raise ResolveError(f"several types have the kind {written!r}; write one of {names}")
     known = [str(type.name) for type in registry]
-    # A kind is compared with kinds: against full names it would never be close.
+    # Compare a kind only with kinds, since it is never similar to a full name.
     closest = did_you_mean(str(written), known if len(parts) > 1 else [type.name.kind for type in registry])
-    raise ResolveError(f"no type {written!r} is registered; write one as group.version.Kind{closest}")
+    raise ResolveError(f"type {written!r} is not registered; write it as group.version.Kind{closest}")

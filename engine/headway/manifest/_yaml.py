@@ -1,7 +1,7 @@
-"""Read YAML text into nodes, with the places that its scanner saw.
+"""Parse YAML into nodes, with the places that the scanner reports.
 
-The tree is built here, from PyYAML's events, so that nesting and aliases are bounded before they are followed:
-an alias is the node that it names, never a copy, and what aliases add to a text is counted.
+The tree is built here from PyYAML's events, so that nesting and aliases are limited before they are followed. An alias
+refers to its node and is never a copy. The number of nodes that aliases add is limited.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from headway.manifest._nodes import DEPTH_LIMIT, Mapping, Node, Place, Problems,
 from headway.manifest._yaml_scalars import TAG, scalar_kind, scalar_of
 from headway.manifest._yaml_words import syntax_message
 
-# What aliases may add to a text, in nodes. Nine lines of nine aliases each ("a billion laughs") are 10^9.
+# The number of nodes that aliases may add. Nine lines of nine aliases each ("a billion laughs") would add 10^9.
 ALIASED_LIMIT = 10_000
 
-# libyaml reads ten times as fast; both are safe, as nothing but events is asked of them.
+# libyaml is ten times as fast. Both loaders are safe, since they only produce events.
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class _Unreadable(Exception):
-    """What follows can't be read; the problem has been noted."""
+    """The rest of the text cannot be parsed. The problem has been added already."""
 
 
 def read_yaml(text: str, problems: Problems) -> list[Node]:
-    """The documents of a text that could be read, empty ones left out."""
+    """Return the documents of a text that could be parsed, without empty ones."""
     found = list(unprintable(text))
     for place, message in found:
         problems.add(place, "", message)
@@ -44,7 +44,7 @@ def read_yaml(text: str, problems: Problems) -> list[Node]:
         pass
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        # Its scanners put the end on a line of its own, which the text needn't have.
+        # The scanners put the end on its own line, which may not exist in the text.
         end = end_of(text)
         problems.add(min(_place(mark), end) if mark else end, "", syntax_message(error))
     except yaml.YAMLError as error:
@@ -60,7 +60,7 @@ class _Composer:
     def __init__(self, text: str, problems: Problems) -> None:
         self._events: Iterator[yaml.Event] = yaml.parse(text, Loader=_LOADER)
         self._problems = problems
-        # None while the node that it names is being read.
+        # The value is None while the anchored node is being read.
         self._anchors: dict[str, Node | None] = {}
         self._aliased = 0
 
@@ -102,17 +102,17 @@ class _Composer:
     def _entries(self, depth: int, path: str) -> Iterator[tuple[Scalar, Node]]:
         seen: dict[tuple[str, object], Place] = {}
         while not isinstance(event := next(self._events), yaml.MappingEndEvent):
-            # An alias as a key stands where the alias is.
+            # If the key is an alias, its place is the place of the alias.
             place = _place(event.start_mark)
             key = self._node(event, depth, path)
             where = below(path, key.text) if isinstance(key, Scalar) else path
             value = self._node(next(self._events), depth, where)
             if not isinstance(key, Scalar):
-                self._problems.add(place, path, f"{key} can't be a key; a key is a single text, number or boolean")
+                self._problems.add(place, path, f"{key} can't be a key; use text, a number or a boolean")
             elif key.text == "<<" and not key.quoted:
                 self._problems.add(place, path, "merging with '<<' is not supported: write the fields out")
             elif (first := seen.setdefault(_identity(key), place)) is not place:
-                self._problems.add(place, where, f"the key {key} was given before, at {first}: keep one of them")
+                self._problems.add(place, where, f"the key {key} was already given at {first}: keep one of them")
             else:
                 yield key, value
 
@@ -128,18 +128,18 @@ class _Composer:
 
     def _alias(self, anchor: str, place: Place, depth: int, path: str) -> Node:
         if anchor not in self._anchors:
-            raise self._refuse(place, path, f"the alias *{anchor} names nothing: no &{anchor} stands before it")
+            raise self._refuse(place, path, f"the alias *{anchor} is undefined: no &{anchor} precedes it")
         node = self._anchors[anchor]
         if node is None:
-            raise self._refuse(place, path, f"the alias *{anchor} stands inside what it names")
+            raise self._refuse(place, path, f"the alias *{anchor} is inside the value that it refers to")
         self._weigh(node, place, depth, path)
         return node
 
     def _weigh(self, node: Node, place: Place, depth: int, path: str) -> None:
-        """Count what an alias adds; it ends at the limits, however much that is."""
+        """Count the nodes that an alias adds. Counting stops at the limits, however many there are."""
         self._aliased += 1
         if self._aliased > ALIASED_LIMIT:
-            raise self._refuse(place, path, f"aliases make this text longer by more than {ALIASED_LIMIT} values")
+            raise self._refuse(place, path, f"aliases add more than {ALIASED_LIMIT} values to this text")
         if depth > DEPTH_LIMIT:
             raise self._refuse(place, path, f"with its aliases this is nested deeper than {DEPTH_LIMIT} levels")
         for held in inner(node):
@@ -156,4 +156,4 @@ def _identity(key: Scalar) -> tuple[str, object]:
 
 def _bad_tag(tag: str) -> str:
     shown = tag.replace(TAG, "!!") if tag.startswith(TAG) else tag
-    return f"the tag {shown} can't stand here: a manifest holds plain values only, so take it away"
+    return f"the tag {shown} is not allowed: a manifest holds plain values only, so remove it"

@@ -1,4 +1,4 @@
-"""Say what a YAML scalar is: YAML 1.1's opinion, as PyYAML has it, and its value where that is beyond doubt."""
+"""Determine the kind of a YAML scalar by the rules of YAML 1.1 in PyYAML, and its value if it is unambiguous."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ _KINDS: dict[str, Kind] = {
     f"{TAG}float": "a number",
     f"{TAG}timestamp": "a date",
     f"{TAG}str": "text",
-    # `<<` and `=`: as a key the first is refused by who reads maps, as a value both are text.
+    # `<<` and `=` are text as values. As a key, `<<` is rejected when a map is read.
     f"{TAG}merge": "text",
     f"{TAG}value": "text",
 }
-# No `012` (octal), no `1:30` (ninety) and no `1_000`: other readers of YAML take them for other things.
+# Without `012` (octal), `1:30` (ninety) and `1_000`, which other YAML parsers interpret differently.
 _WHOLE = re.compile(r"[-+]?(0|[1-9][0-9]*|0x[0-9a-fA-F]+)\Z")
 _DECIMAL = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?\Z")
 _ENDLESS = {".inf": "inf", "+.inf": "inf", "-.inf": "-inf", ".nan": "nan"}
-# Longer numbers are out of every range, and Python refuses to read very long ones.
+# Longer numbers are always out of range, and Python refuses to parse very long ones.
 _LONGEST_NUMBER = 400
 
-# PyYAML's stubs leave its methods untyped.
+# Any, because the methods are untyped in PyYAML's stubs.
 _RESOLVER: Any = Resolver()
 
 
 def scalar_kind(event: Any) -> Kind | None:
-    """What a scalar's event is, or None where its tag asks for something that it can't be."""
+    """Return the kind of a scalar, or None if its tag requires another kind."""
     implied: str = _RESOLVER.resolve(yaml.ScalarNode, event.value, (True, False))
     if event.tag is None:
         if not event.implicit[0]:
             return "text"
-        # `1e3` and `08` are text to YAML 1.1, and numbers to everyone who reads them.
+        # `1e3` and `08` are text in YAML 1.1, but people read them as numbers.
         return "a number" if _KINDS[implied] == "text" and decimal(event.value) is not None else _KINDS[implied]
     if event.tag in ("!", f"{TAG}str"):
         return "text"
@@ -48,7 +48,7 @@ def scalar_kind(event: Any) -> Kind | None:
 
 
 def scalar_of(place: Place, kind: Kind, event: Any) -> Scalar:
-    """The scalar of an event, once its kind is known."""
+    """Return the scalar for an event of a known kind."""
     text: str = event.value
     return Scalar(place, kind, text, _value(kind, text), quoted=event.tag is not None or not event.implicit[0])
 
@@ -64,6 +64,6 @@ def _value(kind: Kind, text: str) -> bool | int | float | str | None:
 
 
 def decimal(text: str) -> float | None:
-    """The number that a text is, in decimal, or None."""
+    """Return the decimal number in a text, or None."""
     endless = _ENDLESS.get(text.lower())
     return float(endless or text) if endless or _DECIMAL.match(text) else None

@@ -1,7 +1,7 @@
-"""Whose concern: from a changed resource to the ids that want a reconcile.
+"""Mappers: from a changed resource to the ids of the managed resources to reconcile.
 
-A mapper is asked for the old state and for the new one, so it never has to remember who used to be concerned. Nothing
-here waits or queues. Open `_mappers.py` first, then `_ready.py`, `_predicates.py` and `_map_queue.py`.
+A mapper is called with the old and the new state, so it need not remember which resources were affected before. Nothing
+here waits or enqueues. Start with `_mappers.py`, then read `_ready.py`, `_predicates.py` and `_map_queue.py`.
 """
 
 from headway.mapper._map_queue import Kept as Kept

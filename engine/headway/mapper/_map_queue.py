@@ -1,14 +1,13 @@
-"""The map queue: changes that wait until every type of their controller has reached them. Pure.
+"""The map queue: changes that wait until every type of their controller has reached them. No I/O.
 
 Rules:
-1. A change waits under its revision. It is handed out when the caller says that every frontier of its controller has
-   reached that revision (C4), in order of revision, and within one in order of arrival.
-2. A change is handed out until it is taken for good. One whose mapper failed is kept aside until its time, and doesn't
-   hold up the others.
-3. The changes of one resource whose mapping failed are kept together, and tried again together. Beyond `MOST` of them
-   they become two, from the oldest state to the newest and the last one itself, so that the number of resources bounds
-   what is kept. The loss is noted, because only the lost states say which keys they mapped to.
-4. The backlog (what was there when the run began) is handed out only when no change is ready.
+1. A change waits under its revision. It is returned when every frontier of its controller has reached that revision
+   (C4), in order of revision, and in order of arrival within a revision.
+2. A change whose mapper failed is kept separately until it is due, and does not delay the others.
+3. Failed changes of one resource are kept and retried together. If there are more than `MOST`, they are reduced to two:
+   one from the oldest state to the newest, and the last change itself. The amount kept is therefore limited by the
+   number of resources. The loss is noted, because only the lost states determine which keys they mapped to.
+4. The backlog (the resources that existed when the run began) is returned only when no change is ready.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from headway.cache import Applied
 from headway.resource import Key, TypeName
 
 MOST = 16
-"""How many changes of one resource are kept while its mapping fails."""
+"""The number of changes of one resource that are kept while its mapping fails."""
 
 
 class MapItem(NamedTuple):
@@ -39,11 +38,11 @@ class Kept:
     """The changes of one resource whose mapping has failed.
 
     Attributes:
-        changes: the oldest first; one at least.
-        backlog: all of them are of what was there when the run began.
-        failures: how often in a row mapping them has failed.
+        changes: the changes, the oldest first; never empty.
+        backlog: True if all of them belong to the backlog.
+        failures: the number of consecutive failures to map them.
         due: when they are to be mapped again.
-        lost: changes between these were dropped.
+        lost: True if changes between these were dropped.
     """
 
     __slots__ = ("backlog", "changes", "due", "failures", "lost", "order", "type")
@@ -63,14 +62,14 @@ class Kept:
         return self.type, self.changes[0].key
 
     def add(self, item: MapItem) -> None:
-        """Keep a later change of the same resource."""
+        """Add a later change of the same resource."""
         self.backlog = self.backlog and item.backlog
         self.changes.append(item.applied)
         if len(self.changes) > MOST:
             last = item.applied
-            # One that begins and ends with nothing there would map to nothing, and its mapper might raise for it.
+            # A change from nothing to nothing would map to nothing, and its mapper might raise.
             merged = last._replace(old=self.changes[0].old or last.old)
-            # The key that the last one moved the resource from may be one that no other state maps to.
+            # Perhaps no other state maps to the key that the last change moved the resource from.
             self.changes = [merged, last] if merged.old is not last.old else [last]
             self.lost = True
 
@@ -80,11 +79,11 @@ class MapQueue:
 
     def __init__(self) -> None:
         self._waiting: list[MapItem] = []
-        # What is left of each type's backlog. An item is made when it is taken, so that a run which starts on many
-        # resources doesn't make as many items first.
+        # The rest of each type's backlog. Items are created on demand, so that the start of a run with a large backlog
+        # stays cheap.
         self._backlog: deque[tuple[TypeName, Iterator[Applied]]] = deque()
         self._backlog_left = 0
-        # By resource. Invariant: the heap, by due time, has each of them once.
+        # By resource. Invariant: the heap, by due time, contains each of them once.
         self._failed: dict[tuple[TypeName, Key], Kept] = {}
         self._due: list[tuple[float, int, Kept]] = []
         self._order = 0
@@ -98,13 +97,13 @@ class MapQueue:
         self._order = order
 
     def push_backlog(self, type: TypeName, applied: Collection[Applied]) -> None:
-        """Add what was there when the run began. It is kept, and must not change any more."""
+        """Add the resources that existed when the run began. The collection is kept and must not change."""
         if applied:
             self._backlog.append((type, iter(applied)))
             self._backlog_left += len(applied)
 
     def take(self, complete: int) -> MapItem | None:
-        """The next change at or below ``complete``, the lowest frontier of the controller; else one of the backlog."""
+        """Return the next change at or below ``complete``, the controller's lowest frontier, or one of the backlog."""
         if self._waiting and self._waiting[0].revision <= complete:
             return heapq.heappop(self._waiting)
         return self._take_backlog() if self._backlog else None
@@ -120,7 +119,7 @@ class MapQueue:
         return None
 
     def keep(self, item: MapItem, due: float) -> Kept:
-        """Mapping this item failed: keep it until ``due``, or with what is kept of its resource already."""
+        """Keep an item whose mapping failed until ``due``, or together with earlier failures of its resource."""
         kept = self._failed.get((item.type, item.applied.key))
         if kept is not None:
             kept.add(item)
@@ -130,7 +129,7 @@ class MapQueue:
         return kept
 
     def keep_again(self, kept: Kept, due: float) -> None:
-        """Mapping these changes failed again: keep them until ``due``."""
+        """Keep changes whose mapping failed again until ``due``."""
         kept.failures += 1
         kept.due = due
         self._wait(kept)
@@ -140,7 +139,7 @@ class MapQueue:
         heapq.heappush(self._due, (kept.due, kept.order, kept))
 
     def take_due(self, now: float) -> Kept | None:
-        """The next failed changes whose time has come; to be kept again if they fail again."""
+        """Return the next failed changes that are due, or None. If they fail again, use `keep_again`."""
         if self._due and self._due[0][0] <= now:
             kept = heapq.heappop(self._due)[2]
             del self._failed[kept.name]
@@ -148,13 +147,13 @@ class MapQueue:
         return None
 
     def next_due(self) -> float | None:
-        """When the next failed change's time comes."""
+        """Return when the next failed changes are due, or None."""
         return self._due[0][0] if self._due else None
 
     def take_all(self) -> list[tuple[TypeName, Applied]]:
-        """Everything that waits, in no order, when the run has ended: for the next one.
+        """Return everything that waits, in no particular order, for the next run after this one has ended.
 
-        That changes were lost needs no word: every run begins with all keys that it holds.
+        Lost changes need no mention, because every run begins with all keys in its cache.
         """
         waiting = [(item.type, item.applied) for item in self._waiting]
         failed = [(kept.type, applied) for kept in self._failed.values() for applied in kept.changes]
@@ -164,5 +163,5 @@ class MapQueue:
         return [*waiting, *failed, *backlog]
 
     def __len__(self) -> int:
-        """How many changes wait; those of a resource whose mapping has failed count as one."""
+        """Return the number of changes that wait. Those of a resource whose mapping failed count as one."""
         return len(self._waiting) + self._backlog_left + len(self._failed)

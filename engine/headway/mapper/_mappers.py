@@ -1,4 +1,4 @@
-"""What a mapper is, and what every mapper must give."""
+"""The definition of a mapper, and the requirements on its results."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from headway.cache import CachedType, CacheReader, Index, Isolation, Projected
 from headway.resource import Key, Resource, ResourceId, Stored, shared_message
 
 R = TypeVar("R", default=Any)
-"""What of a type is read: a `Resource`, or a `Projected`."""
+"""The form in which a type is read: a `Resource` or a `Projected`."""
 R_contra = TypeVar("R_contra", contravariant=True, default=Any)
 Answer = TypeVar("Answer")
 
 Concerned = Iterable[ResourceId | Resource[Any] | Projected[Any]]
-"""Ids, or resources, of the managed type; none is an empty list."""
+"""Ids or resources of the managed type. An empty list maps the change to nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +28,8 @@ class Need:
     """An index that a mapper reads.
 
     Attributes:
-        type: that it is on; None: the type that is mapped to.
-        index: None: that by owner, which a watched type has anyway and the managed one where it is needed.
+        type: the indexed type; None for the type that is mapped to.
+        index: the index; None for the index by owner, which every watched type has, and the managed type if needed.
     """
 
     type: CachedType[Any] | None
@@ -37,11 +37,11 @@ class Need:
 
 
 class ReadyMapper(Generic[R_contra]):
-    """A mapper of one state, ready-made or put together.
+    """A mapper of one state, ready-made or combined from others.
 
     Attributes:
-        name: what it is called in reports.
-        towards: maps to resources of the given type, which is the managed one when the engine asks.
+        name: the mapper's name in reports.
+        towards: maps to resources of the given type, which is the managed type when the engine calls it.
         needs: the indexes that it reads.
     """
 
@@ -65,7 +65,7 @@ class ReadyMapper(Generic[R_contra]):
 
 
 class ChangeMapper(Generic[R_contra]):
-    """A mapper that is asked once a change, for both of its states at once. Made by `mappers.change`."""
+    """A mapper that is called once for each change, with both states. Created by `mappers.change`."""
 
     __slots__ = ("function", "name", "needs")
 
@@ -83,21 +83,21 @@ class ChangeMapper(Generic[R_contra]):
         return self.name
 
 
-# A ready-made mapper is a callable, too. It is named because pyright looks for the type of a lambda's argument only
-# among classes that it is given by name: `watch(ROUTE, mappers.reference(lambda route: route.data.service))`.
+# A ready-made mapper is also callable. It is listed by name because pyright infers the type of a lambda's argument only
+# from named classes: `watch(ROUTE, mappers.reference(lambda route: route.data.service))`.
 StateMapper = Callable[[R, CacheReader], Concerned] | ReadyMapper[R]
 Mapper = StateMapper[R] | ChangeMapper[R]
-"""``mapper(resource, cache)`` gives the managed resources that are concerned by ``resource``.
+"""``mapper(resource, cache)`` returns the managed resources that are affected by ``resource``.
 
-It is called with a changed resource's (or `Projected`'s) old state and with its new one, when the cache of every type
-of the controller has reached the change. It must depend on its arguments alone, must not change them, and must not
-wait. It returns ids, or resources, of the managed type; none is an empty list. One made by `mappers.change` gets both
-states at once.
+It is called with the old state and with the new state of a changed resource (or `Projected`), once the cache of every
+type of the controller has reached the change. It must depend only on its arguments, must not change them, and must not
+wait. It returns ids or resources of the managed type; an empty list maps the change to nothing. A mapper made by
+`mappers.change` gets both states in one call.
 """
 
 
 def ask(mapper: Mapper[R], old: R | None, new: R | None, cache: CacheReader) -> list[object]:
-    """What a mapper answers to a change: one answer for each time it has to be asked, as it gave it."""
+    """Return the results of a mapper for a change, unmodified: one for each call that it needs."""
     if cache.isolation is not None:
         return _ask_checked(cache.isolation, mapper, old, new, cache)
     if isinstance(mapper, ChangeMapper):
@@ -106,7 +106,7 @@ def ask(mapper: Mapper[R], old: R | None, new: R | None, cache: CacheReader) -> 
 
 
 def towards(mapper: StateMapper[R], resource: R, cache: CacheReader, target: CachedType[Any]) -> object:
-    """What a mapper of one state gives when it is to map to ``target``."""
+    """Return the result of a mapper of one state that is to map to ``target``."""
     if cache.isolation is not None:
         given = partial(_towards, mapper, resource, cache, target)
         return reading(cache.isolation, f"mapper {mapper_name(mapper)}", (resource,), lambda: _gathered(given()))
@@ -128,7 +128,7 @@ def _ask_checked(
 
 
 def reading(isolation: Isolation | None, who: str, given: Iterable[object], call: Callable[[], Answer]) -> Answer:
-    """Call what is given these resources; with ``isolation``, check that it only reads them."""
+    """Call a function on these resources. With ``isolation``, check that it only reads them."""
     if isolation is not None:
         for each in given:
             if isinstance(each, Stored):
@@ -137,12 +137,12 @@ def reading(isolation: Isolation | None, who: str, given: Iterable[object], call
 
 
 def _gathered(answer: object) -> object:
-    """An answer that is done with what it was given: a mapper may yield."""
+    """Return a result that no longer depends on the arguments, since a mapper may be a generator."""
     return list(answer) if isinstance(answer, Iterator) else answer
 
 
 def listed(answer: object) -> Iterator[Any]:
-    """What is in an answer. What is no list stands for itself, so that `ids_of` names it."""
+    """Yield the elements of a result. A result that is not a list is its own element, so that `ids_of` reports it."""
     if isinstance(answer, str | Stored | ResourceId) or not isinstance(answer, Iterable):
         yield answer
     else:
@@ -150,18 +150,18 @@ def listed(answer: object) -> Iterator[Any]:
 
 
 def needs_of(*mappers: object) -> frozenset[Need]:
-    """The indexes that these mappers read, as far as they say so."""
+    """Return the indexes that these mappers read, as far as they declare it."""
     none: frozenset[Need] = frozenset()
     return none.union(*(each.needs for each in mappers if isinstance(each, ReadyMapper | ChangeMapper)))
 
 
 def mapper_name(mapper: object) -> str:
-    """What a mapper, or a predicate, is called in reports."""
+    """Return the name of a mapper or a predicate in reports."""
     return getattr(mapper, "__qualname__", None) or repr(mapper)
 
 
 def mapper_problem(mapper: object) -> str | None:
-    """What is wrong with a mapper, or None."""
+    """Return the problem of a mapper, or None."""
     if isinstance(mapper, ChangeMapper):
         return None
     return plain_problem(
@@ -175,7 +175,7 @@ def mapper_problem(mapper: object) -> str | None:
 
 
 def ids_of(result: object, managed: CachedType[Any]) -> tuple[list[Key], list[str]]:
-    """The keys in what a mapper returned, and a sentence for each thing in it that isn't right."""
+    """Return the keys in a mapper's result, and a sentence for each element that is invalid."""
     if isinstance(result, Awaitable) and (problem := answer_problem(result)):
         return [], [problem]
     if result is None:
@@ -188,12 +188,12 @@ def ids_of(result: object, managed: CachedType[Any]) -> tuple[list[Key], list[st
         id = each.id if isinstance(each, Stored) else each
         if not isinstance(id, ResourceId):
             problems.append(
-                f"it gave {repr_text(each)}, which is no id: give {managed.name.kind} ids, as from TYPE.id(name)"
+                f"it returned {repr_text(each)}, which is not an id: return {managed.name.kind} ids from TYPE.id(name)"
             )
         elif id.type.unversioned != managed.kind:
-            problems.append(f"it gave {id}, of type {id.type}: the controller manages {managed.name}")
+            problems.append(f"it returned {id}, of type {id.type}: the controller manages {managed.name}")
         elif problem := managed.tenancy_problem(id.partition, id.namespace):
-            problems.append(f"it gave {id}: {problem}; give {managed.name.kind} ids, as from TYPE.id(name)")
+            problems.append(f"it returned {id}: {problem}; return {managed.name.kind} ids, as from TYPE.id(name)")
         else:
             keys.append(id.key)
     return keys, problems

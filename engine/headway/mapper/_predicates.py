@@ -1,8 +1,8 @@
-"""Predicates: which changes a controller wants to hear of.
+"""Predicates, which select the changes that trigger a controller.
 
-A predicate decides what is lost: a change that it turns away makes nobody look. So the ready-made ones turn away
-updates alone. Creations (and with them all that is there when a run begins), deletions, and the beginning of a
-deletion always pass them, and pass what is made of them. A function of yours is asked for everything.
+A predicate decides what is lost: a change that it rejects triggers no reconcile. The ready-made ones therefore reject
+only updates. Creations (including everything that exists when a run begins), deletions, and the beginning of a deletion
+always pass them and all combinations of them. Your own function is called for every change.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from headway.mapper._mappers import R, R_contra, mapper_name, reading
 from headway.resource import is_marked, pb
 
 Passes = Callable[[CachedType[Any], "pb.Resource | None", "pb.Resource | None", bool, "Isolation | None"], bool]
-"""(type, old, new, whether this run itself wrote it, what checks a function of the user's)."""
+"""The function of a predicate: (type, old, new, True if this run made the write, the check of users' functions)."""
 
 
 class Predicate(Generic[R_contra]):
-    """Lets a change through, or not. Made by the functions of this module.
+    """A predicate, which lets a change pass or rejects it. Created by the functions of this module.
 
     Attributes:
-        name: what it is called in reports.
-        updates_only: creations, deletions and the beginnings of deletions pass without being asked about.
+        name: the predicate's name in reports.
+        updates_only: True if creations, deletions and the beginnings of deletions pass without calling the function.
     """
 
     __slots__ = ("_passes", "name", "updates_only")
@@ -44,7 +44,7 @@ class Predicate(Generic[R_contra]):
         own: bool = False,
         isolation: Isolation | None = None,
     ) -> bool:
-        """Whether the change is let through. Raises what a function of the user's raises."""
+        """Return True if the change passes. Raises whatever a user's function raises."""
         if self.updates_only and (
             old is None or new is None or (is_marked(new.metadata) and not is_marked(old.metadata))
         ):
@@ -72,19 +72,19 @@ def _update(name: str, differs: Callable[[pb.Resource, pb.Resource], bool]) -> P
 
 @check_keywords
 def content_changed() -> Predicate[Any]:
-    """A Write changed the resource, not only a status: its generation is another one."""
+    """Pass updates by a Write, which changes the generation, but not updates of only a status."""
     return _update("content_changed()", lambda old, new: old.generation != new.generation)
 
 
 @check_keywords
 def data_changed() -> Predicate[Any]:
-    """The payload is another one; or may be, where the function of a projection has raised."""
+    """Pass updates that change the payload, or may do so because the function of a projection raised."""
     return _update("data_changed()", lambda old, new: old.data is None or old.data != new.data)
 
 
 @check_keywords
 def metadata_changed(*keys: str) -> Predicate[Any]:
-    """The metadata differ; with keys: any of these entries does."""
+    """Pass updates that change the metadata or, if keys are given, any of these entries."""
     if not keys:
         return _update("metadata_changed()", lambda old, new: old.metadata != new.metadata)
     _check_texts("metadata_changed", keys)
@@ -96,7 +96,7 @@ def metadata_changed(*keys: str) -> Predicate[Any]:
 
 @check_keywords
 def status_changed(*keys: str) -> Predicate[Any]:
-    """A status differs; with keys: one of those that are kept under these names does."""
+    """Pass updates that change a status or, if keys are given, any status under these names."""
     if not keys:
         return _update("status_changed()", lambda old, new: old.status != new.status)
     _check_texts("status_changed", keys)
@@ -108,36 +108,36 @@ def status_changed(*keys: str) -> Predicate[Any]:
 
 @check_keywords
 def deletion_begun() -> Predicate[Any]:
-    """No update but the beginning of the deletion; creations and deletions pass as well."""
+    """Pass no update except the beginning of a deletion. Creations and deletions pass as well."""
     return _update("deletion_begun()", lambda _, __: False)
 
 
 @check_keywords
 def not_own_writes() -> Predicate[Any]:
-    """What others wrote, and not what this run of the controller did.
+    """Pass updates by other writers, but not those by this run of the controller.
 
-    A write whose outcome is unknown passes, and so does what a former run wrote.
+    A write with an unknown outcome passes, and so does a write of an earlier run.
     """
     return Predicate("not_own_writes()", lambda _, __, ___, own, ____: not own, updates_only=True)
 
 
 @check_keywords
 def all_of(*predicates: When[R]) -> Predicate[R]:
-    """What passes every one of these."""
+    """Pass changes that pass all of these predicates."""
     made = _made("all_of", predicates)
     return _combined("all_of", made, lambda *change: all(each.passes(*change) for each in made))
 
 
 @check_keywords
 def any_of(*predicates: When[R]) -> Predicate[R]:
-    """What passes at least one of these."""
+    """Pass changes that pass at least one of these predicates."""
     made = _made("any_of", predicates)
     return _combined("any_of", made, lambda *change: any(each.passes(*change) for each in made))
 
 
 @check_keywords
 def none_of(*predicates: When[R]) -> Predicate[R]:
-    """What passes none of these. What always passes the ready-made ones passes this too, if all of them are such."""
+    """Pass changes that pass none of these. If all are ready-made, creations and deletions still pass."""
     made = _made("none_of", predicates)
     return _combined("none_of", made, lambda *change: not any(each.passes(*change) for each in made))
 
@@ -155,7 +155,7 @@ def _made(where: str, given: tuple[object, ...]) -> list[Predicate[Any]]:
 
 
 def predicate(where: str, given: object) -> Predicate[Any]:
-    """What is given as a predicate, as one. Raises DeclarationError when it can't be."""
+    """Return a predicate or a function as a `Predicate`. Raises DeclarationError for anything else."""
     if isinstance(given, Predicate):
         return given
     problem = plain_problem(
@@ -181,10 +181,10 @@ def predicate(where: str, given: object) -> Predicate[Any]:
         given = (None if old is None else type.view(old), None if new is None else type.view(new))
         answer = reading(isolation, f"predicate {name}", given, lambda: function(*given))
         if not isinstance(answer, bool):
-            # One that forgot its `return` would turn everything away, and nobody would hear of it.
+            # A function without `return` would reject every change without anyone noticing.
             if problem := answer_problem(answer):
                 raise DeclarationError(problem)
-            raise DeclarationError(f"it returned {answer!r}: a predicate returns True or False")
+            raise DeclarationError(f"it returned {answer!r}: a predicate must return True or False")
         return answer
 
     return Predicate(name, passes, updates_only=False)
@@ -193,4 +193,4 @@ def predicate(where: str, given: object) -> Predicate[Any]:
 def _check_texts(where: str, keys: tuple[object, ...]) -> None:
     for key in keys:
         if not isinstance(key, str):
-            raise DeclarationError(f"{where} takes keys, such as {where}('colour'), not {key!r}")
+            raise DeclarationError(f"{where} expects keys, such as {where}('colour'), not {key!r}")

@@ -1,4 +1,4 @@
-"""The ready-made mappers: whose concern a resource is by owner, name, reference or index, and what is made of them."""
+"""The ready-made mappers: by owner, name, reference or index, and combinations of mappers."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ P = TypeVar("P", bound=tuple[str, ...])
 Either = Resource[Any] | Projected[Any]
 
 Reference = ResourceId | pb.Reference | str | None
-"""What a resource refers to: an id, a reference, or a name; None, or an empty name, is nothing."""
+"""A reference to a resource: an id, a reference, or a name. None and an empty name refer to nothing."""
 
 
 @check_keywords
 def itself() -> ReadyMapper[Any]:
-    """The changed resource itself, where it is of the managed type."""
+    """Map to the changed resource itself, if it is of the managed type."""
     return ReadyMapper("mappers.itself()", _self)
 
 
@@ -47,7 +47,7 @@ def _self(resource: Either, _: CacheReader, target: CachedType[Any]) -> Concerne
 
 @check_keywords
 def owner() -> ReadyMapper[Any]:
-    """The owner, where it is of the managed type."""
+    """Map to the owner, if it is of the managed type."""
     return ReadyMapper("mappers.owner()", _owner)
 
 
@@ -58,7 +58,7 @@ def _owner(resource: Either, _: CacheReader, target: CachedType[Any]) -> Concern
 
 @check_keywords
 def owned() -> ReadyMapper[Any]:
-    """The managed resources that the changed one owns. What owns nothing concerns nobody."""
+    """Map to the managed resources that the changed resource owns."""
     return ReadyMapper("mappers.owned()", _owned, frozenset({Need(None, None)}))
 
 
@@ -68,7 +68,7 @@ def _owned(resource: Either, cache: CacheReader, target: CachedType[Any]) -> Con
 
 @check_keywords
 def same_name() -> ReadyMapper[Any]:
-    """The managed resource with the same name, and the same tenancy as far as the managed type has one."""
+    """Map to the managed resource of the same name, in the same tenancy as far as the managed type has one."""
     return ReadyMapper("mappers.same_name()", _same_name)
 
 
@@ -78,10 +78,10 @@ def _same_name(resource: Either, _: CacheReader, target: CachedType[Any]) -> Con
 
 @check_keywords
 def reference(refers_to: Callable[[R], Reference]) -> ReadyMapper[R]:
-    """The managed resource that the changed one refers to: ``mappers.reference(lambda route: route.data.service)``.
+    """Map to the managed resource in a reference: ``mappers.reference(lambda route: route.data.service)``.
 
-    The function gives an id, a reference or a name; a name is one in the changed resource's own tenancy. None, or an
-    empty name, is nobody, and so is something of another type than the managed one.
+    The function returns an id, a reference or a name. A name is looked up in the changed resource's own tenancy. None,
+    an empty name, and a resource of another type map to nothing.
     """
     check_plain("mappers.reference", refers_to, 1, "a resource", "mappers.reference(lambda route: route.data.service)")
     return ReadyMapper(
@@ -92,7 +92,7 @@ def reference(refers_to: Callable[[R], Reference]) -> ReadyMapper[R]:
 
 @check_keywords
 def references(refers_to: Callable[[R], Iterable[Reference]]) -> ReadyMapper[R]:
-    """As `mappers.reference`, for a function that gives any number of them: ``lambda team: team.data.members``."""
+    """Map like `mappers.reference`, to several resources: ``mappers.references(lambda team: team.data.members)``."""
     form = "mappers.references(lambda team: team.data.members)"
     check_plain("mappers.references", refers_to, 1, "a resource", form, may_yield=True)
     return ReadyMapper(
@@ -112,13 +112,13 @@ def _referred(given: Iterable[Any], resource: Any, target: CachedType[Any]) -> C
             if id.type.unversioned == target.kind:
                 found.append(id)
         elif each is not None:
-            # Whatever it is, it is no id, and gets named.
+            # Not an id. It is passed on, so that the error names it.
             found.append(each)
     return found
 
 
 def _named(name: str, beside: ResourceId, target: CachedType[Any]) -> ResourceId:
-    """A name in the tenancy of what refers to it, as far as the type's scope has one."""
+    """Return the id of a name in the tenancy of the referring resource, as far as the type's scope has one."""
     return ResourceId(target.name, name, *tenancy_within(target.scope, ("", ""), (beside.partition, beside.namespace)))
 
 
@@ -134,16 +134,16 @@ def index(index: Index[Any, ResourceId]) -> ReadyMapper[Any]: ...
 def index(index: Index[Any, V], *, value: Callable[[R], V | None]) -> ReadyMapper[R]: ...
 @check_keywords
 def index(index: Index[Any, Any], *, value: Callable[[R], Any] | None = None) -> ReadyMapper[R]:
-    """The managed resources that have the changed resource's id (without its uid) as a value of an index.
+    """Map to the managed resources whose value in an index is the changed resource's id (without its uid).
 
-    The index is one on the managed type, and says what each of its resources refers to: `headway.indexes.by_reference`.
-    If the index holds something other than ids, ``value`` computes it:
-    ``mappers.index(BY_TEAM, value=lambda team: team.name)``. None maps to nothing.
+    The index is on the managed type and by what its resources refer to, as `headway.indexes.by_reference` makes it. If
+    the index holds something other than ids, ``value`` computes it: ``mappers.index(BY_TEAM, value=lambda team:
+    team.name)``. None maps to nothing.
     """
     given: object = index
     if not isinstance(given, Index):
         raise DeclarationError(
-            f"mappers.index takes an index on the managed type, as indexes.by made it, not {given!r}"
+            f"mappers.index expects an index on the managed type, as indexes.by made it, not {given!r}"
         )
     if value is not None:
         check_plain(
@@ -164,9 +164,9 @@ def index_prefix(index: Index[Any, str], value: Callable[[R], str | None]) -> Re
 def index_prefix(index: Index[Any, P], value: Callable[[R], tuple[str, ...] | None]) -> ReadyMapper[R]: ...
 @check_keywords
 def index_prefix(index: Index[Any, Any], value: Callable[[R], Any]) -> ReadyMapper[R]:
-    """The managed resources that have a value which begins with what ``value(resource)`` gives; None is nobody.
+    """Map to the managed resources with a value that begins with ``value(resource)``; None maps to nothing.
 
-    The index is one on the managed type, by texts or paths: see `CacheReader.index_prefix`.
+    The index is on the managed type, by texts or paths, as for `CacheReader.index_prefix`.
     """
     return _by_path("mappers.index_prefix", index, value, lambda cache, given: cache.index_prefix(index, given))
 
@@ -177,10 +177,10 @@ def index_parents(index: Index[Any, str], value: Callable[[R], str | None]) -> R
 def index_parents(index: Index[Any, P], value: Callable[[R], tuple[str, ...] | None]) -> ReadyMapper[R]: ...
 @check_keywords
 def index_parents(index: Index[Any, Any], value: Callable[[R], Any]) -> ReadyMapper[R]:
-    """The managed resources that have a value which is a beginning of what ``value(resource)`` gives, or all of it.
+    """Map to the managed resources with a value that is a prefix of the result of ``value(resource)``, or equal to it.
 
-    ``mappers.index_parents(BY_PREFIX, lambda pod: pod.name)`` gives the resources that select pods by a prefix of their
-    names. The index is as for `mappers.index_prefix`.
+    ``mappers.index_parents(BY_PREFIX, lambda pod: pod.name)`` returns the resources that select pods by a prefix of
+    their names. The index is as for `mappers.index_prefix`.
     """
     return _by_path("mappers.index_parents", index, value, lambda cache, given: cache.index_parents(index, given))
 
@@ -190,7 +190,7 @@ def _by_path(
 ) -> ReadyMapper[R]:
     if not isinstance(index, Index):
         raise DeclarationError(
-            f"{where} takes an index on the managed type, as headway.indexes.by made it, not {index!r}"
+            f"{where} expects an index on the managed type, as headway.indexes.by made it, not {index!r}"
         )
     check_plain(f"{where}: value", value, 1, "a resource", f"{where}(BY_PREFIX, lambda pod: pod.name)")
 
@@ -203,7 +203,7 @@ def _by_path(
 
 @check_keywords
 def union(*mappers: Mapper[R]) -> Mapper[R]:
-    """Whoever any of these mappers gives; each of them once."""
+    """Map to everything that any of these mappers maps to, without duplicates."""
     _check("mappers.union", *mappers)
     name = f"mappers.union({', '.join(map(mapper_name, mappers))})"
     states = [each for each in mappers if not isinstance(each, ChangeMapper)]
@@ -226,9 +226,10 @@ def union(*mappers: Mapper[R]) -> Mapper[R]:
 
 @check_keywords
 def only_if(condition: Callable[[R], bool], mapper: Mapper[R]) -> Mapper[R]:
-    """As ``mapper``, which gets only the states for which ``condition(resource)`` is true.
+    """Map like ``mapper``, but only with states that satisfy ``condition(resource)``.
 
-    A resource for which it has become false, or true, still concerns whoever it did, or does, by its other state.
+    If the condition becomes true or false for a resource, the change is still mapped, by the state for which it is
+    true.
     """
     check_plain(
         "mappers.only_if",
@@ -263,10 +264,10 @@ def only_if(condition: Callable[[R], bool], mapper: Mapper[R]) -> Mapper[R]:
 def change(
     function: Callable[[R | None, R | None, CacheReader], Concerned],
 ) -> ChangeMapper[R]:
-    """A mapper by old and new state at once: ``mappers.change(lambda old, new, cache: ...)``.
+    """Map with the old and the new state at once: ``mappers.change(lambda old, new, cache: ...)``.
 
-    Of a creation, and of what was there when the run began, the old state is None; of a deletion the new one is.
-    Whoever was concerned by the old state and isn't by the new one wants to hear of it too.
+    The old state is None for a creation, and for a resource that existed when the run began. The new state is None for
+    a deletion. Include the resources that only the old state affects, because they need a reconcile too.
     """
     form = "mappers.change(lambda old, new, cache: [...])"
     check_plain("mappers.change", function, 3, "old, new and a cache", form, may_yield=True)
@@ -275,7 +276,7 @@ def change(
 
 @check_keywords
 def through(type: CachedType[Any], first: StateMapper[R], then: StateMapper[Any]) -> ReadyMapper[R]:
-    """By way of a third type: ``first`` gives resources of ``type``, and ``then`` maps each of them that is there.
+    """Map by way of a third type: ``first`` maps to resources of ``type``, and ``then`` maps each existing one of them.
 
     With ``mappers.through(POD, mappers.index(PODS_BY_NODE), mappers.owner())`` a changed node affects the owners of the
     pods that have it as a value of the index. A ready-made mapper given as ``first`` maps to ``type``. Changes of
@@ -283,17 +284,17 @@ def through(type: CachedType[Any], first: StateMapper[R], then: StateMapper[Any]
     """
     given: object = type
     if not isinstance(given, ResourceType | Projection):
-        raise DeclarationError(f"mappers.through goes through a type, as app.type(...) returned it, not {given!r}")
+        raise DeclarationError(f"mappers.through needs a type, as app.type(...) returned it, not {given!r}")
     _check("mappers.through", first, then)
     both: list[object] = [first, then]
     if any(isinstance(each, ChangeMapper) for each in both):
-        raise DeclarationError("mappers.through takes mappers of one state, and mappers.change(...) makes one of two")
+        raise DeclarationError("mappers.through expects mappers of one state, but mappers.change(...) maps two")
 
     def through(resource: R, cache: CacheReader, target: CachedType[Any]) -> Concerned:
         found: dict[ResourceId, Any] = {}
         for each in listed(towards(first, resource, cache, type)):
             whole = isinstance(each, Stored)
-            # What `then` is given is of the form that it is declared for.
+            # `then` needs the form of the resource that it is declared for.
             between = each if whole and each.type is type else cache.get(type, each.id if whole else each)
             if between is not None:
                 found.setdefault(between.id, between)
@@ -307,7 +308,7 @@ def through(type: CachedType[Any], first: StateMapper[R], then: StateMapper[Any]
 
 def _check(where: str, *mappers: object) -> None:
     if not mappers:
-        raise DeclarationError(f"{where} takes mappers, such as headway.mappers.owner(), and got none")
+        raise DeclarationError(f"{where} expects mappers, such as headway.mappers.owner(), but got none")
     for each in mappers:
         problem = mapper_problem(each)
         if problem:

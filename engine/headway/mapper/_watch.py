@@ -15,7 +15,7 @@ from headway.resource import ResourceType
 
 @dataclass(frozen=True, slots=True)
 class Watch(Generic[R]):
-    """A type that a controller watches. Made by `watch`."""
+    """A type that a controller watches. Created by `watch`."""
 
     type: CachedType[R]
     mapper: Mapper[R]
@@ -23,7 +23,7 @@ class Watch(Generic[R]):
 
     @property
     def needs(self) -> frozenset[Need]:
-        """The indexes that the mapper reads, as far as it says so."""
+        """The indexes that the mapper reads, as far as it declares them."""
         return needs_of(self.mapper)
 
     def __str__(self) -> str:
@@ -36,15 +36,15 @@ def watch(type: CachedType[R], mapper: Mapper[R], *, when: When[R] | None = None
     """``watches=[headway.watch(ROUTE, service_of, when=headway.predicates.content_changed())]``
 
     Args:
-        type: what is watched, a type or a projection of one.
-        mapper: from its changes to managed resources.
-        when: which of its changes are mapped; all, unless given.
+        type: the watched type, or a projection of it.
+        mapper: maps its changes to managed resources.
+        when: selects the changes that are mapped. Default: all.
 
     Raises DeclarationError.
     """
     given: object = type
     if not isinstance(given, ResourceType | Projection):
-        raise DeclarationError(f"watch takes a type, as app.type(...) returned it, and a mapper, not {given!r}")
+        raise DeclarationError(f"watch expects a type, as app.type(...) returned it, and a mapper, not {given!r}")
     problem = mapper_problem(mapper)
     if problem:
         raise DeclarationError(f"watches[{type.name}] {problem}")

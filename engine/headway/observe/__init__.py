@@ -1,6 +1,6 @@
-"""Exporters: what the rooms report, as log lines, as metrics, and as health.
+"""Exporters, which turn events into log lines, metrics and health.
 
-Nothing here changes what the engine does. Open `_log.py` first, then `_metrics.py`.
+Nothing here affects what the engine does. Start with `_log.py`, then read `_metrics.py`.
 """
 
 from headway.observe._log import log_report as log_report

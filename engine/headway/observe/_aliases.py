@@ -1,4 +1,4 @@
-"""The same numbers under controller-runtime's names, for dashboards that were made for it."""
+"""Metrics under controller-runtime's names, for dashboards that were made for it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from prometheus_client import Metric
 
 OUTCOMES = {"done": "success", "requeue": "requeue_after", "failed": "error", "permanent": "error"}
-"""How a reconcile can end, and what controller-runtime calls that."""
+"""The outcomes of a reconcile, and controller-runtime's names for them."""
 
 SAME = {
     "headway_reconcile_seconds": ("controller_runtime_reconcile_time_seconds", "workqueue_work_duration_seconds"),
@@ -20,11 +20,11 @@ SAME = {
     "headway_reconcile_running_seconds": ("workqueue_unfinished_work_seconds",),
     "headway_reconcile_longest_seconds": ("workqueue_longest_running_processor_seconds",),
 }
-"""Ours, and the names under which the same number is given; without the suffixes of counters and histograms."""
+"""Headway's metrics, and the aliases of each, without the suffixes of counters and histograms."""
 
 
 def aliases(ours: Iterable[Metric]) -> Iterator[Metric]:
-    """The metrics that controller-runtime has, made of ours."""
+    """Yield controller-runtime's metrics, derived from Headway's."""
     for metric in ours:
         for name in SAME.get(metric.name, ()):
             yield _renamed(metric, name)
@@ -45,7 +45,7 @@ def _renamed(metric: Metric, name: str) -> Metric:
 
 
 def _labels(name: str, labels: dict[str, str]) -> dict[str, str]:
-    """A work queue is known by its controller's name, twice."""
+    """Return the labels of an alias. A work queue's metrics also have its controller's name under ``name``."""
     return labels | {"name": labels["controller"]} if name.startswith("workqueue_") else labels
 
 

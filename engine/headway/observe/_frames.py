@@ -1,4 +1,4 @@
-"""The frames of a program's own in an error: what a log line shows of a traceback."""
+"""The frames of the program's own code in an error, for the traceback in a log line."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ _INSTALLED = os.path.join(_LIBRARY, "site-packages") + os.sep
 # Trio raises Cancelled through outcome.
 _NOT_THE_PROGRAM = tuple(os.path.dirname(str(module.__file__)) + os.sep for module in (events, trio, outcome))
 _FIRST, _LAST = 5, 20
-"""How many frames of a long stack are shown, from its beginning and from its end."""
+"""The numbers of frames of a long stack that are shown, from its beginning and from its end."""
 _CAUSES = 5
 _NOTES = 20
-"""How many lines of an error's text and notes are shown."""
+"""The number of lines of an error's message and notes that are shown."""
 
 
 def where_of(error: BaseException) -> str:
-    """The innermost line of the program's own that an error came through; empty: there is none."""
+    """Return the innermost line of the program's own code that an error passed through, or an empty text."""
     frames = list(_own(error))
     return f"{frames[-1][0].f_code.co_filename}:{frames[-1][1]}" if frames else ""
 
 
 def own_frames(error: BaseException) -> str:
-    """The frames of the program's own, down to the raise, of each error in a group and of what caused it.
+    """Return the program's own frames, down to the raise, of an error, of each error in a group, and of causes.
 
-    Empty if there is none. Frames of Headway, of Trio and of Python's library are left out.
+    The text is empty without such frames. Frames of Headway, of Trio and of Python's library are left out.
     """
     return "\n".join(filter(None, (_chain(each, _CAUSES) for each in first_leaves(error))))
 
 
 def first_leaves(error: BaseException) -> Iterator[BaseException]:
-    """As many errors of a group as are shown."""
+    """Yield those errors of a group that are shown."""
     return itertools.islice(leaves(error), MOST_ERRORS)
 
 
@@ -57,19 +57,19 @@ def _chain(error: BaseException, causes: int) -> str:
 
 
 def message_of(error: BaseException) -> str:
-    """The line of an error's class and text, and those of its notes: bounded, and safe to print.
+    """Return the line of an error's class and message, and the lines of its notes, bounded and safe to print.
 
-    A text is data, often another program's: it must not look like another line of the log, nor move a cursor.
+    The message is data, often from another program. It must not imitate another line of the log, nor move a cursor.
     """
     lines = [bounded(each) for each in traceback.format_exception_only(error)]
     if len(lines) > _NOTES:
         lines[_NOTES:] = [f"… ({len(lines) - _NOTES} lines more)"]
-    # What isn't the first line is set off from what the log itself says.
+    # Indent all lines but the first, to distinguish them from the log's own lines.
     return "\n  ".join(plain(each.rstrip("\n")) for each in lines)
 
 
 def all_frames(error: BaseException, causes: int = _CAUSES) -> str:
-    """All frames of an error, of each error in a group, and of what caused them."""
+    """Return all frames of an error, of each error in a group, and of their causes."""
     before = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     cause = all_frames(before, causes - 1) + "\n-- and then:\n" if before is not None and causes else ""
     text = cause + "".join(traceback.format_tb(error.__traceback__)) + message_of(error)

@@ -1,4 +1,4 @@
-"""What the controllers are doing now, as gauges."""
+"""The state of the controllers as gauges."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def gauges(controllers: Sequence[ControllerStatus]) -> list[Metric]:
-    """The metrics of these controllers."""
+    """Return the metrics of these controllers."""
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
     families: dict[str, GaugeMetricFamily | CounterMetricFamily] = {}
@@ -28,23 +28,23 @@ def gauges(controllers: Sequence[ControllerStatus]) -> list[Metric]:
     for status in controllers:
         of = {"controller": status.name}
         for phase in get_args(Phase):
-            put("controller_phase", "1 for the phase it is in.", of | {"phase": phase}, float(phase == status.phase))
-        put("controller_phase_seconds", "How long it has been in its phase.", of, status.seconds)
-        put("controller_ready", "Whether it is reconciling.", of, float(not status.problem))
+            put("controller_phase", "1 for the current phase.", of | {"phase": phase}, float(phase == status.phase))
+        put("controller_phase_seconds", "Seconds since it entered its phase.", of, status.seconds)
+        put("controller_ready", "1 while it is reconciling.", of, float(not status.problem))
         put("controller_term", "Its run's term.", of, status.term)
         if status.shards is not None:
             put("shards_held", "Shards that this process has.", of, len(status.shards))
         put("controller_restarts", "Runs that have ended.", of, status.restarts, counts=True)
-        put("concurrency", "How many keys it may reconcile at once.", of, status.concurrency)
+        put("concurrency", "The number of keys that it may reconcile at once.", of, status.concurrency)
         for each in status.types:
             both = of | {"type": str(each.type)}
-            put("cache_primed", "Whether the type's cache has had a whole snapshot.", both, float(each.primed))
-            put("cache_resources", "Resources held, or come so far.", both, each.resources)
+            put("cache_primed", "1 once the type's cache has had a complete snapshot.", both, float(each.primed))
+            put("cache_resources", "Resources in the cache, or received so far.", both, each.resources)
             put("cache_revision", "The revision up to which the cache is complete.", both, each.revision)
-            put("stream_cut_off_seconds", "For how long the type has had no stream.", both, each.cut_off_seconds)
+            put("stream_cut_off_seconds", "Seconds without a stream of the type.", both, each.cut_off_seconds)
             text = "Resources found to have a payload that does not decode."
             put("cache_undecodable", text, both, len(each.undecodable))
-            text = "How far that is below the newest revision that this process has heard of."
+            text = "Revisions by which the cache is behind the newest revision known to this process."
             put("cache_lag_revisions", text, both, max(newest - each.revision, 0))
         queue = status.queue
         if queue is None:
@@ -56,16 +56,16 @@ def gauges(controllers: Sequence[ControllerStatus]) -> list[Metric]:
             ("scheduled", queue.scheduled),
             ("in hand", queue.in_hand),
         ):
-            put("queue_keys", "Keys, by state; the backlog is a part of the ready.", of | {"state": state}, count)
+            put("queue_keys", "Keys, by state; ready includes backlog.", of | {"state": state}, count)
         put("queue_adds", "Keys queued.", of, queue.adds, counts=True)
-        put("queue_merged", "Of these, those that joined a run already waiting.", of, queue.merged, counts=True)
-        put("queue_oldest_seconds", "How long the oldest ready key has waited.", of, status.oldest_wait or 0.0)
+        put("queue_merged", "Queued keys that joined a run already waiting.", of, queue.merged, counts=True)
+        put("queue_oldest_seconds", "Seconds that the oldest ready key has waited.", of, status.oldest_wait or 0.0)
         put("keys_held", "Ready keys that are held back.", of, queue.ready if status.holding else 0)
         put("held", "1 while every key is held back.", of, float(bool(status.holding)))
         put("unmapped", "Changes that are still to be mapped.", of, status.unmapped)
-        put("keys_not_done", "Keys whose last reconcile didn't end well.", of, status.not_done_count)
-        put("reconcile_running_seconds", "How long the reconciles in hand have run, in all.", of, sum(status.running))
-        put("reconcile_longest_seconds", "How long the longest has run.", of, max(status.running, default=0.0))
+        put("keys_not_done", "Keys whose last reconcile did not succeed.", of, status.not_done_count)
+        put("reconcile_running_seconds", "Total duration of the running reconciles so far.", of, sum(status.running))
+        put("reconcile_longest_seconds", "Longest running reconcile so far.", of, max(status.running, default=0.0))
     return list(families.values())
 
 

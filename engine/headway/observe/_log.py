@@ -1,4 +1,4 @@
-"""Log lines, by structlog: what an operator should know at `warning`, the rest at `info` and `debug`."""
+"""Log lines by structlog: important events for operators at `warning`, others at `info` and `debug`."""
 
 from __future__ import annotations
 
@@ -53,14 +53,15 @@ _INFOS = (
 
 
 def log_report(logger: Any = None, *, verbose: bool = False) -> Report:
-    """A report that logs what went wrong, under its event's name and with its fields, as warnings.
+    """Return a report that logs problems as warnings, with the event's name and fields.
 
-    An error is logged by its class and text, several at once as one story. ``where`` is the line of the program that it
-    came through last, and ``stack`` shows the program's own frames down to the raise. ``reasons`` are those of the
-    attempt itself; after a failure that nothing has followed they are the reasons of the failure, and ``retry``.
+    An error is logged as its class and message, and a group of errors as one text. ``where`` is the program's innermost
+    line that the error passed through, and ``stack`` shows the program's own frames down to the raise. ``reasons`` are
+    those of the attempt itself. If no new reason followed a failure, they are the reasons of the failed attempt and
+    ``retry``.
 
-    ``logger`` is a structlog logger, the one named ``headway`` unless given. With ``verbose`` everything else is
-    logged too: priming and runs at `info`, each reconcile and stream at `debug`. ``stack`` then has all frames of an
+    ``logger`` is a structlog logger, by default the one named ``headway``. With ``verbose``, everything else is logged
+    as well: priming and runs at `info`, each reconcile and stream at `debug`. ``stack`` then has all frames of an
     error.
     """
     import structlog  # here, because it takes longer to import than all of Headway
@@ -78,7 +79,7 @@ def log_report(logger: Any = None, *, verbose: bool = False) -> Report:
         if isinstance(error, BaseException):
             if where := ", ".join(filter(None, map(where_of, first_leaves(error)))):
                 fields["where"] = where
-            # Under this name structlog prints lines as lines.
+            # Under this name structlog prints line breaks as such.
             if stack := all_frames(error) if verbose else own_frames(error):
                 fields["stack"] = stack
         if isinstance(event, events.Reconciled):
@@ -96,7 +97,7 @@ def log_report(logger: Any = None, *, verbose: bool = False) -> Report:
 
 
 def _causes(reasons: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The reasons of one attempt: those since the last failure, or those of the failure and its retry."""
+    """Return the reasons of one attempt: all since the last failure, or those before the failure and the retry."""
     retries = [index for index, reason in enumerate(reasons) if str(reason) == "retry"]
     if not retries:
         return reasons
@@ -111,7 +112,7 @@ def _plain(value: object) -> object:
     if isinstance(value, BaseException):
         return story(value)
     if type(value) is tuple:
-        # A key is of texts, and reasons are not.
+        # A key consists of texts; reasons do not.
         return ("/" if all(isinstance(each, str) for each in value) else ", ").join(map(str, value))
     if isinstance(value, float):
         return round(value, 6)

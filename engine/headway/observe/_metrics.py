@@ -1,7 +1,7 @@
-"""Metrics for Prometheus: counts and times from the events, and at each scrape what the controllers are doing.
+"""Metrics for Prometheus: counts and durations from the events, and at each scrape the state of the controllers.
 
-Names begin with ``headway_``. For dashboards that were made for controller-runtime the same numbers are given under its
-names too, where it has one: ``controller_runtime_…`` and ``workqueue_…`` (`_aliases.py`).
+Names begin with ``headway_``. For dashboards that were made for controller-runtime, numbers that it also has are
+exported under its names too: ``controller_runtime_…`` and ``workqueue_…`` (`_aliases.py`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Status = Callable[[], Sequence[ControllerStatus]]
 
 
 class Metrics:
-    """A report that counts, and a collector that Prometheus' client can register.
+    """A report that counts events, and a collector for Prometheus' client.
 
     ::
 
@@ -35,10 +35,10 @@ class Metrics:
         async with headway.open_engine("sqlite:staff.db", app, report=metrics) as engine:
             metrics.watch(engine.status)
             ...
-            metrics.text()  # what Prometheus reads
+            metrics.text()  # the text that Prometheus scrapes
 
-    Needs ``pip install 'headway[metrics]'``; raises DeclarationError without it. With it every reconcile is reported,
-    which costs each of them some microseconds.
+    Needs ``pip install 'headway[metrics]'``, and raises DeclarationError without it. Every reconcile is then reported,
+    which costs some microseconds each time.
     """
 
     def __init__(self) -> None:
@@ -59,23 +59,23 @@ class Metrics:
             for name, text in _TIMES.items()
         }
         self._primed = prometheus_client.Gauge(
-            "headway_prime_seconds", "How long a type's last priming took.", ["controller", "type"], registry=None
+            "headway_prime_seconds", "Duration of a type's last priming.", ["controller", "type"], registry=None
         )
         self.registry.register(self)
 
     def watch(self, status: Status) -> None:
-        """At each scrape, ask this what the controllers are doing: ``metrics.watch(engine.status)``."""
+        """Add a source of controller states, which is called at each scrape: ``metrics.watch(engine.status)``."""
         check_plain("Metrics.watch", status, 0, "no argument", "metrics.watch(engine.status)")
         self._status.append(status)
 
     def text(self) -> bytes:
-        """All of it, in Prometheus' text format."""
+        """Return all metrics in Prometheus' text format."""
         import prometheus_client
 
         return prometheus_client.generate_latest(self.registry)
 
     def __call__(self, event: object) -> None:
-        """Count an event; see `headway.events.Report`."""
+        """Count an event. This makes the object a `headway.events.Report`."""
         if isinstance(event, events.Reconciled):
             self._reconciled(event)
         elif isinstance(event, events.Primed):
@@ -94,20 +94,20 @@ class Metrics:
             self._counters["reconcile_timeouts"].labels(name).inc()
 
     def collect(self) -> Iterator[Metric]:
-        """See `prometheus_client.registry.Collector`."""
+        """Yield all metrics. This makes the object a `prometheus_client.registry.Collector`."""
         statuses = [status for source in self._status for status in source()]
         self._begin_at_zero(statuses)
         counted = [*self._counters.values(), *self._times.values(), self._primed]
         ours = [metric for each in counted for metric in each.collect()]
         for metric in ours:
-            # When each was first counted would be a third of the page, and nobody reads it.
+            # The creation times of counters would be a third of the page, and are not used.
             metric.samples = [sample for sample in metric.samples if not sample.name.endswith("_created")]
         ours += gauges(statuses)
         yield from ours
         yield from aliases(ours)
 
     def _begin_at_zero(self, statuses: Iterable[ControllerStatus]) -> None:
-        """What a controller may count is there before it does: of a sample that begins at 1 Prometheus sees no rise."""
+        """Create the counters of each controller at 0. Prometheus sees no increase in a series that begins at 1."""
         for status in statuses:
             for outcome in OUTCOMES:
                 self._counters["reconcile"].labels(status.name, outcome)
@@ -119,11 +119,11 @@ class Metrics:
 
 
 def reports(*several: events.Report) -> events.Report:
-    """One report that calls all of these: ``report=reports(log_report(), metrics)``."""
+    """Return one report that calls all of these: ``report=reports(log_report(), metrics)``."""
     for each in several:
         check_plain("reports", each, 1, "an event", "reports(log_report(), metrics)")
 
-    # One that fails must not keep an event from the others.
+    # A report that fails must not keep an event from the others.
     safe = tuple(map(safe_report, several))
 
     def report(event: object) -> None:
@@ -137,48 +137,48 @@ def reports(*several: events.Report) -> events.Report:
 _COUNTERS = {
     "reconcile": ("Reconciles, by outcome: done, requeue, failed, permanent.", ["controller", "outcome"]),
     "reconcile_timeouts": ("Reconciles that had not ended at their deadline.", ["controller"]),
-    "reconcile_slow": ("Reports of a reconcile that has been running for long.", ["controller"]),
+    "reconcile_slow": ("Reports of a long-running reconcile.", ["controller"]),
     "mapping_failures": ("Changes whose mapper failed.", ["controller", "type"]),
     "index_failures": ("Resources left out of an index, because its function raised.", ["controller", "type", "index"]),
     "payloads_undecodable": ("Stored payloads that were found not to decode.", ["type"]),
     "projection_failures": ("Resources whose projection raised.", ["type", "projection"]),
     "conversion_failures": ("Resources that could not be converted to another version.", ["type", "wanted"]),
-    "writes_unknown": ("Writes whose outcome was unknown, each of which holds back every key.", ["controller"]),
-    "writes_settled": ("Times that unknown writes were settled.", ["controller"]),
-    "self_triggers": ("Times that a key was put off because it triggers itself.", ["controller"]),
+    "writes_unknown": ("Writes with an unknown outcome, each of which holds back every key.", ["controller"]),
+    "writes_settled": ("Times that unknown writes were resolved.", ["controller"]),
+    "self_triggers": ("Times that a key was delayed because it triggers itself.", ["controller"]),
     "daemons_ended": ("Daemons that ended, by the class of the error.", ["controller", "error"]),
-    "source_failures": ("Values of a source that came to nothing.", ["controller", "source"]),
+    "source_failures": ("Values of a source whose function failed.", ["controller", "source"]),
     "callback_failures": ("Callbacks that failed.", ["controller", "callback"]),
-    "calls_delayed": ("Calls of a run for its fence that failed and are made again.", ["controller", "call"]),
-    "leases_awaited": ("Times that a lease was found to be another's.", ["lease"]),
-    "leases_taken": ("Terms of a lease that this process has had.", ["lease"]),
-    "leases_delayed": ("Failed attempts to take or renew a lease.", ["lease"]),
-    "leases_ended": ("Terms that have ended: given back, or by the class of the error.", ["lease", "error"]),
-    "stale_refused": ("Items from streams that were older than what is held, or held it already.", ["type", "what"]),
+    "calls_delayed": ("Calls of a run for its fence that failed and are repeated.", ["controller", "call"]),
+    "leases_awaited": ("Times that another process was found to hold a lease.", ["lease"]),
+    "leases_taken": ("Terms of a lease that this process has held.", ["lease"]),
+    "leases_delayed": ("Failed attempts to acquire or renew a lease.", ["lease"]),
+    "leases_ended": ("Terms that have ended: released, or by the class of the error.", ["lease", "error"]),
+    "stale_refused": ("Items from streams that were not newer than the cache.", ["type", "what"]),
     "streams_opened": ("Streams opened, resumed or with a snapshot.", ["type", "how"]),
     "streams_ended": ("Streams that ended.", ["type"]),
     "streams_lagging": ("Streams left because their server lagged.", ["type"]),
     "bookmarks_refused": ("Bookmarks that proved false.", ["type"]),
     "runs_started": ("Runs that were primed and began to reconcile.", ["controller"]),
     "runs_ended": ("Runs that ended, by the class of the error.", ["controller", "error"]),
-    "deletions_unknown": ("Runs that can't know what was deleted before them.", ["controller", "type"]),
-    "handler_failures": ("Calls whose handler raised something that is no answer.", ["path"]),
-    "authentication_failures": ("Calls that bore a token that does not hold.", []),
-    "calls_denied": ("Calls that no rule of their caller allows, by whether that bore a token.", ["caller"]),
-    "access_changes": ("Times that policies or tokens were replaced by other ones.", []),
-    "connections_ended": ("Connections ended because their peer broke the protocol or flooded the server.", []),
+    "deletions_unknown": ("Runs that cannot know what was deleted before them.", ["controller", "type"]),
+    "handler_failures": ("Calls whose handler raised an unexpected exception.", ["path"]),
+    "authentication_failures": ("Calls with an invalid token.", []),
+    "calls_denied": ("Calls that no rule allows, by whether the caller had a token.", ["caller"]),
+    "access_changes": ("Times that policies or tokens were replaced.", []),
+    "connections_ended": ("Connections closed because their peer violated the protocol or flooded the server.", []),
     "store_failures": ("Times that the store was found to have a problem.", ["problem"]),
-    "store_recoveries": ("Times that it was found without it again.", ["problem"]),
-    "certificates_renewed": ("Certificates of the server that were read again because their files changed.", []),
-    "certificates_refused": ("Changed certificates of the server that cannot be used.", []),
+    "store_recoveries": ("Times that the store recovered from a problem.", ["problem"]),
+    "certificates_renewed": ("Server certificates that were read again because their files changed.", []),
+    "certificates_refused": ("Changed server certificates that are invalid.", []),
     "connections_refused": ("Connections refused, or closed in their handshake, because of a limit.", []),
-    "loop_blocked": ("Times that a task held the event loop for too long.", ["controller"]),
-    "shutdown_blocked": ("Tasks that had not ended in time after their engine was told to.", ["task"]),
+    "loop_blocked": ("Times that a task blocked the event loop for too long.", ["controller"]),
+    "shutdown_blocked": ("Tasks that had not ended in time after their engine began to shut down.", ["task"]),
 }
 
 _TIMES = {
-    "reconcile_seconds": "How long a reconcile takes.",
-    "queue_wait_seconds": "How long a key is ready before its reconcile begins.",
+    "reconcile_seconds": "Duration of a reconcile.",
+    "queue_wait_seconds": "Time that a key is ready before its reconcile begins.",
 }
 
 Labels = Callable[[Any], Iterable[str]]
@@ -201,7 +201,7 @@ def _type(event: Any) -> Iterable[str]:
 
 
 def _kind_of_caller(event: Any) -> Iterable[str]:
-    # A label for each token would let whoever makes tokens make time series.
+    # A label for each token would let the creators of tokens create time series.
     return (ANONYMOUS if event.caller == ANONYMOUS else "token",)
 
 

@@ -1,8 +1,8 @@
-"""A server of pages over HTTP that strangers cannot fill: it keeps few connections at once.
+"""A server of pages over HTTP that unauthenticated clients cannot exhaust, because it limits its connections.
 
-Hypercorn speaks HTTP. Its public `serve` accepts without a bound, and its accept loop logs a traceback for each
-connection that it gets no descriptor for. So this module accepts, and hands each connection to Hypercorn's `TCPServer`.
-tests/observe/test_private_names.py has the names of Hypercorn that this uses.
+Hypercorn implements HTTP. Its public `serve` accepts connections without limit, and its accept loop logs a traceback
+for each connection for which no file descriptor is free. This module therefore accepts connections itself, and passes
+each to Hypercorn's `TCPServer`. The names of Hypercorn that it uses are in tests/observe/test_private_names.py.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Message, Receive, Send], Awaitable[None]]
 
-# Half of the 32 descriptors that the network leaves, at least, to the rest of the process.
+# Half of the 32 or more file descriptors that the network leaves to the rest of the process.
 CONNECTIONS = 16
-# Seconds for a request to come, the next one too; and for which an answer under way protects its connection.
+# The time, in seconds, for each request to arrive. An answer in progress protects its connection for as long.
 _PATIENCE = 5.0
-# How many times as long all answers under way may take. A peer that takes none, or that has asked for another protocol,
-# would otherwise hold its place for good.
+# The number of such periods that a connection may have answers in progress. Otherwise a peer that reads no answer,
+# or that has asked for another protocol, would keep its place forever.
 _ANSWERS = 2
-# Seconds until it accepts again after it got no descriptor.
+# The delay, in seconds, before it accepts again when no file descriptor was free.
 _PAUSE = 0.1
 
 
 class PageServer:
-    """Serves an ASGI application to at most ``connections`` at once.
+    """A server of an ASGI application for at most ``connections`` connections at once.
 
-    A new connection is always accepted. One too many closes the oldest that is not being answered, or the oldest if
-    all are. A connection on which no request comes for ``patience`` seconds is closed, and so is one on which answers
-    are under way for twice as long without a pause.
+    A new connection is always accepted. If there are too many, the oldest that is not being answered is closed, or the
+    oldest if all are. A connection without a request for ``patience`` seconds is closed, and so is one with answers in
+    progress for twice as long without a pause.
     """
 
     def __init__(self, app: App, connections: int = CONNECTIONS, patience: float = _PATIENCE) -> None:
@@ -51,7 +51,7 @@ class PageServer:
         self._config.errorlog = None
 
     async def serve(self, listener: trio.SocketListener, ending: trio.Event, grace: float) -> None:
-        """Serve until ``ending`` is set, then until all is answered, for ``grace`` seconds at most."""
+        """Serve until ``ending`` is set, then until everything is answered, for ``grace`` seconds at most."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._end, ending, grace)
             async with trio.open_nursery() as handling:
@@ -65,10 +65,10 @@ class PageServer:
             nursery.cancel_scope.cancel()
 
     async def _end(self, ending: trio.Event, grace: float) -> None:
-        """Close what is still open when the grace is over, or when this is canceled."""
+        """Close all open connections when the grace period is over, or when this is canceled."""
         try:
             await ending.wait()
-            # Hypercorn closes the idle ones then.
+            # Hypercorn then closes the idle ones.
             await self._context.terminated.set()
             await trio.sleep(grace)
         finally:
@@ -80,12 +80,13 @@ class PageServer:
             try:
                 stream = await listener.accept()
             except OSError:
-                # No descriptor is free, or the connection was lost. Nothing logs it: strangers could fill the log.
+                # No descriptor is free, or the connection was lost. This is not logged, because clients could then fill
+                # the log.
                 await trio.sleep(_PAUSE)
                 continue
             if len(self._open) >= self._connections:
                 now = trio.current_time()
-                # The dict has the oldest first, and `min` takes the first.
+                # The dict has the oldest first, and `min` returns the first.
                 self._close(min(self._open, key=lambda each: each.answering_until > now))
             connection = _Connection(self._app, stream, self._patience)
             self._open[connection] = None
@@ -100,7 +101,7 @@ class PageServer:
                     await TCPServer(app, self._config, self._context, ConnectionState({}), connection.stream)  # type: ignore[arg-type]  # it says SSLStream, and takes both
                 nursery.cancel_scope.cancel()
         except* Exception:  # noqa: BLE001
-            # Some bytes make Hypercorn raise, such as a request in a WebSocket. They may end their connection alone.
+            # Some bytes make Hypercorn raise, such as a request in a WebSocket. This must only end their connection.
             pass
         finally:
             self._close(connection)
@@ -112,14 +113,14 @@ class PageServer:
         self._close(connection)
 
     def _close(self, connection: _Connection) -> None:
-        # Hypercorn shields what it sends from being canceled, so the socket must be closed, too.
+        # Hypercorn shields its sends from cancellation, so the socket must be closed as well.
         connection.stream.socket.close()
         connection.scope.cancel()
         self._open.pop(connection, None)
 
 
 class _Connection:
-    """One connection, and the application that answers it."""
+    """A connection, and the application that answers it."""
 
     def __init__(self, app: App, stream: trio.SocketStream, patience: float) -> None:
         self.stream = stream
@@ -131,7 +132,7 @@ class _Connection:
         self._patience = patience
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        """See ASGI's specification."""
+        """Answer a request, as an ASGI application."""
         now = trio.current_time()
         if not self._answers:
             self.time.deadline = now + self._patience * _ANSWERS

@@ -1,4 +1,4 @@
-"""Pages over HTTP for what watches over a process: ``/metrics``, ``/healthz`` and ``/readyz``."""
+"""Pages over HTTP for monitoring a process: ``/metrics``, ``/healthz`` and ``/readyz``."""
 
 from __future__ import annotations
 
@@ -40,26 +40,28 @@ _FORM = "open_pages('127.0.0.1:9090', engine.status, metrics, lambda: engine.sto
 
 
 def unready(status: Status, store: Store | None = None) -> list[str]:
-    """A line for the store if it can't be used, and for each controller that isn't reconciling, with why not.
+    """Return a line for the store if it is unusable, and one for each controller that is not reconciling.
 
-    Empty: all is well. The lines hold the texts of users' errors. They are for logs; ``/readyz`` has
-    `ControllerStatus.cause` instead.
+    The list is empty if all is well. The lines contain messages of users' errors, so they are for logs only;
+    ``/readyz`` has `ControllerStatus.cause` instead.
     """
     problem = None if store is None else store()
-    # An error's text may have lines of its own.
+    # An error's message may contain line breaks.
     lines = [" ".join(f"{each.name} {each.problem}".split()) for each in status() if each.problem]
     return lines if problem is None else [problem.value, *lines]
 
 
 class Pages:
-    """An ASGI application with these pages, for a server of your own; `open_pages` runs one.
+    """An ASGI application with these pages, for your own server; `open_pages` includes a server.
 
     - ``/metrics``: for Prometheus.
-    - ``/healthz``: 200, and 503 if the store must be opened again: a restart of the process may mend that.
-    - ``/readyz``: 200 when the store can be used and every controller is reconciling, else 503 with a line for the
-      store and one for each controller that isn't: its name and `ControllerStatus.cause`, in which no text of an error
-      stands. Either way a line follows for each controller that leaves resources out, because their payloads do not
-      decode.
+    - ``/healthz``: 200, or 503 if the store must be opened again, which a restart of the process may do.
+    - ``/readyz``: 200 if the store can be used and every controller is reconciling. Otherwise 503, with a line for the
+      store and one for each controller that is not reconciling: its name and `ControllerStatus.cause`, which contains
+          no
+      text of an error. In both cases a line follows for each controller that leaves resources out because their
+          payloads
+      do not decode.
 
     ``store`` is a function such as ``lambda: engine.store_problem``.
     """
@@ -73,7 +75,7 @@ class Pages:
         self._metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """See ASGI's specification."""
+        """Answer a request, as an ASGI application."""
         if scope["type"] == "lifespan":
             await _lifespan(receive, send)
         elif scope["type"] == "http":
@@ -94,14 +96,14 @@ class Pages:
             problem = None if self._store is None else self._store()
             problems = [] if problem is None else [problem.value]
             problems += [f"{each.name}: {each.cause}" for each in self._status() if each.cause]
-            # One bad resource must not take a whole service out of its load balancer.
+            # One bad resource must not remove a whole service from its load balancer.
             lines = problems + [f"{each.name}: {each.brief_notice}" for each in self._status() if each.brief_notice]
             if not problems:
                 lines.insert(0, "ok")
             return 503 if problems else 200, _PLAIN, "".join(f"{each}\n" for each in lines).encode()
         if path == "/metrics" and self._metrics is not None:
             return 200, b"text/plain; version=0.0.4; charset=utf-8", self._metrics.text()
-        return 404, _PLAIN, b"there are /metrics, /healthz and /readyz\n"
+        return 404, _PLAIN, b"not found: the pages are /metrics, /healthz and /readyz\n"
 
 
 async def _lifespan(receive: Receive, send: Send) -> None:
@@ -116,20 +118,25 @@ async def _lifespan(receive: Receive, send: Send) -> None:
 async def open_pages(
     address: str, status: Status, metrics: Metrics | None = None, store: Store | None = None, *, public: bool = False
 ) -> AsyncIterator[str]:
-    """Serve the pages at ``HOST:PORT`` while the block runs; gives the address, with the port that it was given.
+    """Serve the pages at ``HOST:PORT`` while the block runs. Return the address, with the actual port.
 
-    ``store`` says what is wrong with the store: ``lambda: engine.store_problem``.
+    ``store`` returns the problem of the store: ``lambda: engine.store_problem``.
 
     At most 16 connections are open at once. One more closes the oldest that is not being answered.
 
-    Whoever can connect can read them: the names of controllers and types, and counts. So an address that other hosts
-    can reach needs ``public=True``. Raises InvalidArgument without it, OSError for an address that can't be had,
-    DeclarationError without ``pip install 'headway[metrics]'``, ImportError if the installed Hypercorn does not work.
+    Every client that can connect can read the pages, which contain the names of controllers and types, and counts. An
+    address that other hosts can reach therefore needs ``public=True``.
+
+    Raises:
+        InvalidArgument: for an address that other hosts can reach, without ``public=True``.
+        OSError: if the address cannot be bound.
+        DeclarationError: without ``pip install 'headway[metrics]'``.
+        ImportError: if the installed version of Hypercorn does not work.
     """
     check_trio("headway.observe.open_pages")
     if not public and not is_loopback(check_pages_address(address)[0]):
         raise InvalidArgument(
-            f"{address}: others can reach this address, and read there what the controllers do: "
+            f"{address}: others can reach this address and read the state of the controllers: "
             "use 127.0.0.1, or open_pages(..., public=True)"
         )
     try:
@@ -152,16 +159,16 @@ async def open_pages(
 
 
 def check_pages_address(address: str) -> tuple[str, int]:
-    """The host and the port of ``HOST:PORT``. Raises InvalidArgument."""
+    """Return the host and the port of ``HOST:PORT``. Raises InvalidArgument."""
     host, colon, port = address.rpartition(":")
     if not (host and colon) or not port.isdecimal() or int(port) > 65535:
-        raise InvalidArgument(f"{address!r} is no address for pages: write HOST:PORT, such as 127.0.0.1:9090")
+        raise InvalidArgument(f"{address!r} is not a valid address for pages: use HOST:PORT, such as 127.0.0.1:9090")
     return host.strip("[]"), int(port)
 
 
 def _listener(address: str) -> socket.socket:
     host, port = check_pages_address(address)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # A burst of strangers waits in the kernel, and costs no descriptor there; a scraper that finds no room would only
-    # try again after a second.
+    # Surplus connections wait in the kernel, where they need no file descriptor. A scraper that is turned away would
+    # retry only after a second.
     return socket.create_server((host, port), family=family, backlog=1024)

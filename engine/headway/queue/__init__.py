@@ -1,15 +1,14 @@
-"""The queue: which key, when.
+"""The work queue, which decides which key is reconciled next, and when.
 
-A controller's changes come in here as keys with reasons; its workers take them out one at a time and report
-back what became of them. The queue merges what repeats, rests what fails, delays what asked for it, and lets
-live changes go before the start-up backlog without starving it.
+A controller's changes enter as keys with reasons. Its workers dequeue one key at a time and report the result. The
+queue merges repeated keys, backs off failed ones, delays those that requested it, and prefers live changes to the
+start-up backlog without starving it.
 
-What never happens here: no payload is kept (a reconcile reads the cache, which is newer than anything a queue
-could hold), no key is handed to two workers at once, no add is lost, nothing comes out of a closed queue, and
-nobody's code is called.
+The queue keeps no payload (a reconcile reads the cache, which is newer than any queued data), never hands one key to
+two workers at once, never loses an add, returns nothing after it is closed, and never calls user code.
 
-Open `_machine.py` first: it is pure and holds the rules. `_waiting.py` adds Trio: waiting for a key, time,
-and the hold.
+Start with `_machine.py`, which does no I/O and holds the rules. `_waiting.py` adds Trio: waiting for a key, time, and
+holding the queue.
 """
 
 from headway.queue._backoff import Backoff as Backoff

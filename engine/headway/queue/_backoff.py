@@ -1,11 +1,10 @@
-"""How long a key rests after it has failed.
+"""The delay of a key after a failure.
 
-The rule: after `n` earlier failures a key rests `base * 2**n` seconds, and never more than `maximum`. However
-often it has failed, the answer is a finite number of seconds above zero: where the power overflows, it is
-`maximum`.
+After `n` earlier failures a key is delayed by `base * 2**n` seconds, but never by more than `maximum`. The result is
+always a finite number above zero. If the power overflows, it is `maximum`.
 
-There is no jitter here: keys of one controller share one process, so there is no herd to break up, and
-without randomness a failing run can be replayed to the second.
+Delays have no jitter. The keys of a controller share one process, so no herd needs to be broken up, and without
+randomness a failing run can be replayed to the second.
 """
 
 import math
@@ -21,12 +20,11 @@ class Backoff:
     """An exponential back-off, in seconds.
 
     Args:
-        base: seconds of rest after the first failure.
-        maximum: seconds that no rest exceeds.
+        base: the delay after the first failure.
+        maximum: the longest delay.
 
     Raises:
-        InvalidArgument: `base` isn't a finite number above 0, or `maximum` isn't a finite number of at least
-        `base`.
+        InvalidArgument: if `base` is not a finite number above 0, or `maximum` is not a finite number >= `base`.
     """
 
     base: float = 0.005
@@ -42,10 +40,10 @@ class Backoff:
             )
 
     def delay(self, failures: int) -> float:
-        """Return the seconds to rest after a failure that `failures` others came before.
+        """Return the delay, in seconds, after a failure that followed `failures` earlier ones.
 
         Raises:
-            ValueError: `failures` is negative.
+            ValueError: if `failures` is negative.
         """
         if failures < 0:
             raise ValueError(f"failures is {failures!r}: it must be a count, 0 or more")

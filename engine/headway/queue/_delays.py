@@ -1,10 +1,8 @@
-"""Who sleeps until when: the delayed entries by due time, from which one that is no longer wanted is gone at
-once.
+"""The delayed entries by due time. An entry that is no longer delayed is removed at once.
 
-A heap can't remove from its middle, so a place that was given up stays in it and is told by its ticket: a
-place counts only while its entry carries the same ticket. That is what keeps a delay that was overridden from
-firing later. Places given up are cleared out when they are more than half of the heap, so that a key which is
-delayed and overridden again and again costs no memory.
+A heap cannot remove an element from its middle, so an abandoned place stays in it and is recognized by its ticket: a
+place is valid only while its entry has the same ticket. An overridden delay therefore never fires. When more than half
+of the heap's places are abandoned, they are removed, so that repeatedly delaying and overriding a key costs no memory.
 """
 
 from collections.abc import Iterator
@@ -18,13 +16,12 @@ _SMALL: Final = 64
 
 
 class Delays(Generic[K, R]):
-    """The delayed entries, soonest first; of two that are due together, the one put in first."""
+    """The delayed entries, the soonest first. Entries due at the same time are in order of insertion."""
 
     __slots__ = ("_heap", "_last_ticket", "_size")
 
     def __init__(self) -> None:
-        # Invariant: exactly _size of the places are valid, that is, carry the ticket that their entry
-        # carries.
+        # Invariant: exactly _size of the places are valid: they have the ticket that their entry has.
         self._heap: list[tuple[float, int, Entry[K, R]]] = []
         self._size = 0
         self._last_ticket = 0
@@ -36,11 +33,11 @@ class Delays(Generic[K, R]):
         return (entry for _, ticket, entry in self._heap if entry.ticket == ticket)
 
     def places(self) -> int:
-        """Return how many places the heap holds, those given up included."""
+        """Return the number of places in the heap, including abandoned ones."""
         return len(self._heap)
 
     def put(self, entry: Entry[K, R], due: float) -> None:
-        """Let an entry that isn't in here sleep until `due`, in seconds."""
+        """Delay an entry that is not in here until `due`, in seconds."""
         self._last_ticket = ticket = self._last_ticket + 1
         entry.ticket = ticket
         entry.due = due
@@ -48,7 +45,7 @@ class Delays(Generic[K, R]):
         heappush(self._heap, (due, ticket, entry))
 
     def discard(self, entry: Entry[K, R]) -> None:
-        """Take an entry out before it is due."""
+        """Remove an entry before it is due."""
         entry.ticket = 0
         self._size -= 1
         if len(self._heap) > max(_SMALL, 2 * self._size):
@@ -56,14 +53,14 @@ class Delays(Generic[K, R]):
             heapify(self._heap)
 
     def next_due(self) -> float | None:
-        """Return when the soonest entry is due, in seconds; None when there is none."""
+        """Return when the soonest entry is due, in seconds, or None."""
         heap = self._heap
         while heap and heap[0][2].ticket != heap[0][1]:
             heappop(heap)
         return heap[0][0] if heap else None
 
     def pop_due(self, now: float) -> Entry[K, R] | None:
-        """Remove and return the soonest entry that is due at `now`, in seconds; None when none is."""
+        """Remove and return the soonest entry that is due at `now`, in seconds, or None."""
         due = self.next_due()
         if due is None or due > now:
             return None

@@ -1,6 +1,6 @@
-"""What the queue knows about one key, and what it tells about it.
+"""The queue's state of a key, and the records that it returns.
 
-An `Entry` is the queue's own and changes; `Taken` and `QueueStatistics` are handed out and don't.
+An `Entry` is internal to the queue and mutable; `Taken` and `QueueStatistics` are returned and immutable.
 """
 
 from collections.abc import Hashable
@@ -12,9 +12,9 @@ R = TypeVar("R")
 
 Priority = Literal[0, 1]
 LIVE: Final = 0
-"""The priority of a change that has just come."""
+"""The priority of a new change."""
 BACKLOG: Final = 1
-"""The priority of what was there when the run began: behind what is live, but never starved by it."""
+"""The priority of what existed when the run began: after live changes, but never starved by them."""
 
 State = Literal["ready", "backing off", "scheduled", "in hand"]
 
@@ -24,15 +24,14 @@ _KEPT_REASONS: Final = FIRST_REASONS + LAST_REASONS
 
 
 class NotInHandError(RuntimeError):
-    """A key was reported back that isn't in hand: it was never taken, or has been reported back already."""
+    """A key was reported back that is not in hand: it was never dequeued, or was already reported back."""
 
 
 class Taken(NamedTuple, Generic[K, R]):
-    """A key that was handed out, to be reported back as succeeded, failed, requeued or dropped.
+    """A dequeued key, to be reported back as succeeded, failed, requeued or dropped.
 
-    `reasons` are the first three and the last five, oldest first; `omitted` counts those between. `queued_at`
-    is the time, in seconds, since which the key has wanted to run. `attempt` is 1, and 1 more for each
-    failure in a row.
+    `reasons` holds the first three and the last five, oldest first; `omitted` counts those between. `queued_at` is the
+    time, in seconds, since which the key has been ready. `attempt` is 1, plus 1 for each consecutive failure.
     """
 
     key: K
@@ -44,12 +43,12 @@ class Taken(NamedTuple, Generic[K, R]):
 
 @dataclass(frozen=True, slots=True)
 class QueueStatistics:
-    """The queue at one moment: keys in each state, and counts since it was made.
+    """The queue at one moment: the numbers of keys in each state, and counts since its creation.
 
-    `ready` are all keys that could be taken now, and `backlog` those of them with the lower priority.
-    `delayed_by_failure` rest after a failure, `scheduled` wait for a delay that was asked for.
-    `oldest_queued_at` is the time, in seconds, since which the longest waiting ready key has wanted to run.
-    `adds` counts the adds that were accepted, and `merged` those of them that joined a run already waiting.
+    `ready` counts all keys that could be dequeued now, and `backlog` the part of them with the lower priority.
+    `delayed_by_failure` counts those that back off after a failure, and `scheduled` those with a requested delay.
+    `oldest_queued_at` is the time, in seconds, since which the longest waiting key has been ready. `adds` counts the
+    accepted adds, and `merged` the part of them that joined a run that was already waiting.
     """
 
     ready: int
@@ -63,10 +62,9 @@ class QueueStatistics:
 
 
 class Entry(Generic[K, R]):
-    """One run of one key that is to come or under way, and why."""
+    """A coming or current run of a key, with its reasons."""
 
-    # A plain class with slots: one is made for every change, and a dataclass's extras would be paid each
-    # time.
+    # A plain class with slots, because one is created for every change, and a dataclass would cost more each time.
     __slots__ = (
         "due",
         "failures",
@@ -82,27 +80,25 @@ class Entry(Generic[K, R]):
 
     def __init__(self, key: K, reasons: tuple[R, ...], priority: Priority, queued_at: float) -> None:
         self.key = key
-        # Invariant: len(reasons) <= 8, and len(reasons) + omitted == the reasons noted.
+        # Invariant: len(reasons) <= 8, and len(reasons) + omitted is the number of reasons noted.
         self.reasons = reasons
         self.omitted = 0
         self.priority: Priority = priority
         self.queued_at = queued_at
         self.failures = 0
         self.state: State = "ready"
-        # When a delayed entry becomes ready, in seconds. Means nothing in the other states.
+        # The time, in seconds, when a delayed entry becomes ready. It has no meaning in other states.
         self.due = 0.0
-        # Invariant: ticket != 0 exactly while the entry is in the delays; then it is the ticket of its valid
-        # place.
+        # Invariant: ticket != 0 exactly while the entry is delayed. It is then the ticket of its valid place.
         self.ticket = 0
-        # What has been added since the key was taken: the run that comes after the one in hand.
-        # Invariant: following is not None implies state == "in hand" and following.state in ("ready",
-        # "scheduled").
+        # The reasons added since the key was dequeued, for the run after the one in hand. Invariant: following is not
+        # None implies state == "in hand" and following.state in ("ready", "scheduled").
         self.following: Entry[K, R] | None = None
 
     def note(self, reason: R) -> None:
-        """Add a reason; of many, keep the first (what began it) and the last (what it is about now).
+        """Add a reason. Of many, keep the first (the original causes) and the last (the current ones).
 
-        The same reason again, as of one failure after another, is only counted: it would push out what caused the run.
+        A repeated reason, such as one failure after another, is only counted. Otherwise it would push out the causes.
         """
         reasons = self.reasons
         if reasons[-1] is reason:
@@ -114,13 +110,13 @@ class Entry(Generic[K, R]):
         self.reasons = (*reasons, reason)
 
     def absorb(self, other: "Entry[K, R]") -> None:
-        """Take over the reasons of an entry that came later, and its priority where that is better."""
+        """Add the reasons of a later entry, and raise the priority to the later entry's if that is higher."""
         for reason in other.reasons:
             self.note(reason)
         self.omitted += other.omitted
         self.raise_to(other.priority)
 
     def raise_to(self, priority: Priority) -> None:
-        """Give the entry this priority where it is better than its own."""
+        """Raise the entry to this priority if it is higher than its own."""
         if priority < self.priority:
             self.priority = priority

@@ -1,22 +1,20 @@
-"""The work queue: keys with reasons in, one key at a time out. Pure: time is an argument, in seconds.
+"""The work queue: keys with reasons go in, one key at a time comes out. No I/O; time is an argument, in seconds.
 
 The rules:
 
-1. A key is in hand at most once. What is added while it is in hand runs once more, after it has been reported
-   back.
-2. No add is lost: after it, unless the queue is closed, the key is taken at least once.
-3. Adds of a key that waits merge into one run: their reasons are kept (the first three, the last five, the
-   number of the others), and the best of their priorities counts.
-4. A change is looked at at once: a direct add makes a delayed key ready, and the delay it overrides never
-   fires. Of several delays of one key the earliest counts.
-5. A failed key rests, longer each time, until it succeeds, is dropped or asks to be requeued; its reasons
-   stay with it, for nobody has acted on them yet. A change in the meantime ends the rest but not the count.
-6. What was asked for later, by a delayed add or a requeue, is *scheduled*; all else that waits or is in hand
-   is *owed*.
-7. Closed is closed: nothing is added or handed out any more; what is owed can still be read.
-8. A call that is refused changes nothing.
+1. A key is in hand at most once. If it is added while in hand, it runs once more after it has been reported back.
+2. No add is lost: after it, unless the queue is closed, the key is dequeued at least once.
+3. Adds of a waiting key merge into one run. Their reasons are kept (the first three, the last five, and the number of
+   the others), and the highest of their priorities counts.
+4. A change is handled at once: a direct add makes a delayed key ready, and the overridden delay never fires. Of several
+   delays of one key the earliest counts.
+5. A failed key backs off, longer each time, until it succeeds, is dropped or asks to be requeued. It keeps its reasons,
+   because they have not been acted on yet. A change in the meantime ends the delay but keeps the count.
+6. A delayed add and a requeue are *scheduled*. Everything else that waits or is in hand is *owed*.
+7. A closed queue accepts and returns no more keys; the owed keys can still be read.
+8. A rejected call changes nothing.
 
-The theory: each key has one entry, in one of four states.
+The design: each key has one entry, in one of four states.
 
     absent ── add ──► ready ── take ──► in hand ── succeeded, dropped ──► absent
                         ▲                 │  │
@@ -24,13 +22,13 @@ The theory: each key has one entry, in one of four states.
                         ├── backing off ◄─┘ failed                     │
                         └──────────────────────────────────────────────┘ add, due
 
-An entry in hand can carry a *following* entry: what has been added since the take. Reporting back puts it in
-the place of the first, which is how a dirty key comes back once, at the end of the line, whatever became of
-the run in hand.
+An entry in hand can have a *following* entry with what has been added since it was dequeued. When the key is reported
+back, the following entry replaces the first one. A key that has changed therefore comes back once, at the end of the
+line, whatever the result of the run in hand.
 
-What is ready stands in two lanes (`_priorities.py`), what is delayed in a heap (`_delays.py`). The counts
-that nobody needs in the common path are derived, never kept: an add, take and success of one key touch the
-dictionary three times, one lane twice, and the heap never.
+Ready entries stand in two lanes (`_priorities.py`), delayed ones in a heap (`_delays.py`). Counts that the common path
+does not need are derived and not kept: an add, take and success of one key access the dictionary three times, one lane
+twice, and the heap never.
 """
 
 import math
@@ -43,46 +41,45 @@ from headway.queue._entry import BACKLOG, LIVE, Entry, K, NotInHandError, Priori
 from headway.queue._priorities import Lanes
 
 LIVE_PER_BACKLOG: Final = 8
-"""Live keys that may go before a waiting backlog key, unless the queue was told otherwise."""
+"""The default number of live keys that may go before a waiting backlog key."""
 
 
 class WorkQueue(Generic[K, R]):
-    """Which key, when. All times and delays are in seconds, on whatever monotonic clock the caller keeps.
+    """A queue of keys. All times and delays are in seconds, on any monotonic clock of the caller.
 
     Args:
-        backoff: how long a key rests after it has failed.
-        live_per_backlog: after this many live keys in a row one waiting backlog key goes first.
+        backoff: the delay of a key after a failure.
+        live_per_backlog: a waiting backlog key goes first after this many consecutive live keys.
 
     Raises:
-        ValueError: `live_per_backlog` is below 1.
+        ValueError: if `live_per_backlog` is below 1.
     """
 
     __slots__ = ("_adds", "_backing_off", "_backoff", "_closed", "_delays", "_entries", "_lanes", "_merged")
 
     def __init__(self, backoff: Backoff | None = None, *, live_per_backlog: int = LIVE_PER_BACKLOG) -> None:
         self._backoff = Backoff() if backoff is None else backoff
-        # Invariant: an entry is in _lanes exactly while it is ready, and in _delays exactly while it is
-        # backing off or scheduled; all others in _entries are in hand. A following entry is in none of the
-        # three.
+        # Invariant: an entry is in _lanes exactly while it is ready, and in _delays exactly while it is backing off or
+        # scheduled. All others in _entries are in hand. A following entry is in none of the three.
         self._entries: dict[K, Entry[K, R]] = {}
         self._lanes: Lanes[K, R] = Lanes(live_per_backlog)
         self._delays: Delays[K, R] = Delays()
-        # Invariant: _backing_off == the entries in _delays whose state is "backing off".
+        # Invariant: _backing_off is the number of entries in _delays whose state is "backing off".
         self._backing_off = 0
         self._closed = False
         self._adds = 0
         self._merged = 0
 
-    # ---- in
+    # ---- enqueue
 
     def add(self, key: K, reason: R, now: float, *, priority: Priority = LIVE) -> None:
-        """Queue a key at once.
+        """Enqueue a key at once.
 
-        A key that waits merges, one that is delayed becomes ready, and one in hand runs once more when it is
-        reported back. On a closed queue this does nothing.
+        A waiting key is merged, a delayed one becomes ready, and one in hand runs once more after it has been reported
+        back. A closed queue ignores this.
 
         Raises:
-            ValueError: `priority` is neither LIVE nor BACKLOG.
+            ValueError: if `priority` is neither LIVE nor BACKLOG.
         """
         if priority:
             _check_priority(priority)
@@ -97,17 +94,17 @@ class WorkQueue(Generic[K, R]):
             self._add_known(entry, reason, now, priority)
 
     def add_all(self, keys: Iterable[K], reason: R, now: float, *, priority: Priority = LIVE) -> None:
-        """Queue many keys at once for one reason: `add` for each of them, in order.
+        """Enqueue many keys at once for one reason: call `add` for each of them, in order.
 
         Raises:
-            ValueError: `priority` is neither LIVE nor BACKLOG.
+            ValueError: if `priority` is neither LIVE nor BACKLOG.
         """
         _check_priority(priority)
         if self._closed:
             return
         entries, append = self._entries, self._lanes.append
         added = 0
-        # One for all of them: as many tuples more would be as many objects more for the garbage collector.
+        # All share one tuple, which saves the garbage collector one object for each key.
         reasons = (reason,)
         for key in keys:
             added += 1
@@ -120,13 +117,13 @@ class WorkQueue(Generic[K, R]):
         self._adds += added
 
     def add_after(self, key: K, reason: R, due: float, now: float, *, priority: Priority = LIVE) -> None:
-        """Queue a key at the time `due`; when that isn't after `now`, this is `add`.
+        """Enqueue a key at the time `due`; if that is not after `now`, this is `add`.
 
-        For a key that is delayed already the earlier time counts; a key that is ready takes the reason and
-        nothing else. Such an add is scheduled, not owed: a change that must not be missed goes through `add`.
+        If the key is already delayed, the earlier time counts. A ready key only takes the reason. Such an add is
+        scheduled, not owed, so use `add` for a change that must not be missed.
 
         Raises:
-            ValueError: `due` isn't finite, or `priority` is neither LIVE nor BACKLOG.
+            ValueError: if `due` is not finite, or `priority` is neither LIVE nor BACKLOG.
         """
         _check_finite("due", due)
         _check_priority(priority)
@@ -141,10 +138,10 @@ class WorkQueue(Generic[K, R]):
             else:
                 self._add_known_after(entry, reason, due, priority)
 
-    # ---- out
+    # ---- dequeue
 
     def promote(self, now: float) -> None:
-        """Make ready what is due at `now`, in order of due time. `take` does this by itself."""
+        """Make the keys ready that are due at `now`, in order of due time. `take` includes this."""
         if self._closed:
             return
         while (entry := self._delays.pop_due(now)) is not None:
@@ -153,10 +150,10 @@ class WorkQueue(Generic[K, R]):
             self._ready(entry, entry.due)
 
     def take(self, now: float) -> Taken[K, R] | None:
-        """Hand out the next ready key; None when there is none or the queue is closed.
+        """Dequeue the next ready key. Return None if no key is ready or the queue is closed.
 
-        The key is in hand from now on, until it is reported back by exactly one of `succeeded`, `failed`,
-        `requeue_after`, `dropped` and `rest`.
+        The key is in hand until it is reported back by exactly one of `succeeded`, `failed`, `requeue_after`, `dropped`
+        and `rest`.
         """
         if self._closed:
             return None
@@ -168,32 +165,32 @@ class WorkQueue(Generic[K, R]):
         entry.state = "in hand"
         return Taken(entry.key, entry.reasons, entry.omitted, entry.queued_at, entry.failures + 1)
 
-    # ---- back
+    # ---- report back
 
     def succeeded(self, key: K, now: float) -> None:
         """Report that the key in hand is done. Its failures are forgotten.
 
         Raises:
-            NotInHandError: the key isn't in hand.
+            NotInHandError: if the key is not in hand.
         """
         following = self._in_hand(key).following
         if following is None:
             del self._entries[key]
             if not self._entries:
-                # Emptied key by key it would keep the room for all that it has ever held at once.
+                # If only emptied by removals, it would keep the memory for its largest size.
                 self._entries.clear()
         else:
             self._entries[key] = following
             self._queue(following, now)
 
     def failed(self, key: K, reason: R, now: float) -> float:
-        """Report that the key in hand has failed, and return the seconds until it is ready again.
+        """Report that the key in hand has failed, and return the number of seconds until it is ready again.
 
-        A key that was added again while it was in hand is ready at once, and this returns 0.0: a change may
-        have mended what failed. The failure counts all the same.
+        A key that was added again while it was in hand is ready at once, and this returns 0.0, because the change may
+        have removed the cause. The failure still counts.
 
         Raises:
-            NotInHandError: the key isn't in hand.
+            NotInHandError: if the key is not in hand.
         """
         entry = self._in_hand(key)
         delay = self._backoff.delay(entry.failures)
@@ -202,7 +199,7 @@ class WorkQueue(Generic[K, R]):
         following, entry.following = entry.following, None
         entry.note(reason)
         if following is not None:
-            entry.absorb(following)  # after the failure: it is what causes the next run
+            entry.absorb(following)  # after the failure, because it is the cause of the next run
             if following.state == "ready":
                 self._ready(entry, following.queued_at)
                 return 0.0
@@ -217,15 +214,14 @@ class WorkQueue(Generic[K, R]):
         return delay
 
     def requeue_after(self, key: K, delay: float, reason: R, now: float) -> None:
-        """Report that the key in hand is done and wants to run again in `delay` seconds; 0 or less is at
-        once.
+        """Report that the key in hand is done and is to run again in `delay` seconds; 0 or less means at once.
 
-        That isn't a failure: its failures are forgotten. A key that was added again while it was in hand is
-        ready at once, whatever the delay.
+        This is not a failure: earlier failures are forgotten. A key that was added again while it was in hand is ready
+        at once, whatever the delay.
 
         Raises:
-            NotInHandError: the key isn't in hand.
-            ValueError: `delay` isn't finite.
+            NotInHandError: if the key is not in hand.
+            ValueError: if `delay` is not finite.
         """
         _check_finite("delay", delay)
         following = self._in_hand(key).following
@@ -239,25 +235,24 @@ class WorkQueue(Generic[K, R]):
         self._queue(again, now)
 
     def dropped(self, key: K, now: float) -> None:
-        """Report that the key in hand was given up for good. Its failures are forgotten; what was added
-        since, runs.
+        """Report that the key in hand was given up permanently. Its failures are forgotten; later adds still run.
 
-        For the queue that is the same as success: nothing of this run is owed any more. A reconcile that is
-        cut off because its run ends must *not* be dropped: left in hand, it is among what the run still owes.
+        For the queue this equals success: this run is no longer owed. A reconcile that is interrupted because its run
+        ends must *not* be dropped: while it stays in hand, the run still owes it.
 
         Raises:
-            NotInHandError: the key isn't in hand.
+            NotInHandError: if the key is not in hand.
         """
         self.succeeded(key, now)
 
     def rest(self, key: K, delay: float, now: float) -> None:
-        """Report that the key in hand is to rest: its run is put off for `delay` seconds, and is still owed.
+        """Report that the key in hand is to be delayed by `delay` seconds. Its run is still owed.
 
-        It keeps its reasons and its failures; as with a failed key, a change ends the rest.
+        It keeps its reasons and its failures. As with a failed key, a change ends the delay.
 
         Raises:
-            NotInHandError: the key isn't in hand.
-            ValueError: `delay` isn't finite.
+            NotInHandError: if the key is not in hand.
+            ValueError: if `delay` is not finite.
         """
         _check_finite("delay", delay)
         entry = self._in_hand(key)
@@ -272,40 +267,41 @@ class WorkQueue(Generic[K, R]):
             self._delays.put(entry, now + delay)
 
     def close(self) -> None:
-        """Stop: adds are ignored, nothing is handed out. Keys in hand can still be reported back."""
+        """Close the queue: adds are ignored, and no key is returned. Keys in hand can still be reported back."""
         self._closed = True
 
-    # ---- seen from outside
+    # ---- state
 
     @property
     def closed(self) -> bool:
-        """Whether the queue has been closed."""
+        """True if the queue has been closed."""
         return self._closed
 
     def ready_count(self) -> int:
-        """Return how many keys could be taken, as of the last `take` or `promote`."""
+        """Return the number of keys that could be dequeued, as of the last `take` or `promote`."""
         return len(self._lanes)
 
     def next_due(self) -> float | None:
-        """Return the time at which the soonest delayed key becomes ready; None when none will."""
+        """Return when the soonest delayed key becomes ready, or None."""
         return None if self._closed else self._delays.next_due()
 
     def is_idle(self) -> bool:
-        """Whether nothing is owed: nothing is ready, in hand or resting after a failure."""
+        """Return True if no key is owed: none is ready, in hand or backing off after a failure."""
         return len(self._entries) == len(self._delays) - self._backing_off
 
     def owed(self) -> list[K]:
-        """Return the keys whose last change has not been acted on: what a run that ends now leaves undone."""
+        """Return the keys whose last change has not been acted on, which a run that ends now leaves undone."""
         owed = [key for key, entry in self._entries.items() if entry.state != "scheduled"]
-        # Those in hand last: one of them may have ended the run, and would end the next one before any other key.
+        # Keys in hand come last: one of them may have ended the run, and could end the next one before any other key
+        # ran.
         return sorted(owed, key=lambda key: self._entries[key].state == "in hand")
 
     def scheduled(self) -> dict[K, float]:
-        """Return the keys that only wait for a delay that was asked for, and when each is due."""
+        """Return the keys that only wait for a requested delay, with their due times."""
         return {key: entry.due for key, entry in self._entries.items() if entry.state == "scheduled"}
 
     def statistics(self) -> QueueStatistics:
-        """Count the queue, as of the last `take` or `promote`. This looks at every ready key."""
+        """Return the statistics of the queue, as of the last `take` or `promote`. This visits every ready key."""
         ready, delayed = len(self._lanes), len(self._delays)
         return QueueStatistics(
             ready=ready,
@@ -318,7 +314,7 @@ class WorkQueue(Generic[K, R]):
             merged=self._merged,
         )
 
-    # ---- within
+    # ---- internals
 
     def _in_hand(self, key: K) -> Entry[K, R]:
         entry = self._entries.get(key)
@@ -333,7 +329,7 @@ class WorkQueue(Generic[K, R]):
         self._lanes.append(entry)
 
     def _queue(self, entry: Entry[K, R], now: float) -> None:
-        """Give an entry that was beside the queue its place in it."""
+        """Put an entry that was outside the queue in its place."""
         if entry.state == "ready":
             self._lanes.append(entry)
         elif entry.due <= now:

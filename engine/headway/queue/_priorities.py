@@ -1,11 +1,11 @@
-"""Which of the ready keys is next: live before backlog, first come first served in each, and neither starves.
+"""The order of ready keys: live before backlog, first come first served in each, and neither starves.
 
-The rule: a live key goes before a backlog key, except that after `live_per_backlog` live keys in a row that
-were taken while backlog waited, one backlog key goes first. So the n-th backlog key is handed out after at
-most `n * (live_per_backlog + 1)` takes, whatever comes live in the meantime.
+A live key goes before a backlog key. However, after `live_per_backlog` consecutive live keys were dequeued while
+backlog waited, one backlog key goes first. The n-th backlog key is therefore dequeued after at most `n *
+(live_per_backlog + 1)` keys, whatever live keys arrive in the meantime.
 
-The two lanes are not made alike. Nothing ever leaves the live lane but by its turn, so a deque does; a
-backlog key that a live change raises leaves from the middle, so the backlog needs removal by key.
+The two lanes have different types. A live key only leaves by being dequeued, so a deque suffices. A backlog key that a
+live change raises leaves from the middle, so the backlog needs removal by key.
 """
 
 from collections import OrderedDict, deque
@@ -25,12 +25,10 @@ class Lanes(Generic[K, R]):
         if live_per_backlog < 1:
             raise ValueError(f"live_per_backlog is {live_per_backlog!r}: it must be at least 1")
         self._live_per_backlog = live_per_backlog
-        # Invariant: every entry in _live has priority LIVE, every one in _backlog BACKLOG, and no key is in
-        # both.
+        # Invariant: every entry in _live has priority LIVE, every entry in _backlog has BACKLOG, and no key is in both.
         self._live: deque[Entry[K, R]] = deque()
         self._backlog: OrderedDict[K, Entry[K, R]] = OrderedDict()
-        # Invariant: 0 <= _passed_over <= _live_per_backlog: the live keys taken since backlog last had its
-        # turn.
+        # The live keys dequeued since the last turn of the backlog. Invariant: 0 <= _passed_over <= _live_per_backlog.
         self._passed_over = 0
 
     def __len__(self) -> int:
@@ -40,11 +38,11 @@ class Lanes(Generic[K, R]):
         return chain(self._live, self._backlog.values())
 
     def backlog_size(self) -> int:
-        """Return how many of the entries are backlog."""
+        """Return the number of backlog entries."""
         return len(self._backlog)
 
     def append(self, entry: Entry[K, R]) -> None:
-        """Put an entry at the end of the lane of its priority."""
+        """Append an entry to the lane of its priority."""
         if entry.priority == BACKLOG:
             self._backlog[entry.key] = entry
         else:
@@ -57,7 +55,7 @@ class Lanes(Generic[K, R]):
         self._live.append(entry)
 
     def pop(self) -> Entry[K, R] | None:
-        """Remove and return the entry whose turn it is."""
+        """Remove and return the next entry, or None."""
         live, backlog = self._live, self._backlog
         if not backlog:
             return live.popleft() if live else None
@@ -67,6 +65,6 @@ class Lanes(Generic[K, R]):
         self._passed_over = 0
         entry = backlog.popitem(last=False)[1]
         if not backlog:
-            # Emptied by hand it would keep the room for every key that a run has begun with.
+            # If only emptied by removals, it would keep the memory for all keys of the run's start.
             backlog.clear()
         return entry

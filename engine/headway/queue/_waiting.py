@@ -1,21 +1,20 @@
-"""The work queue with Trio around it: workers wait here for a key, for time to pass, and for the hold to end.
+"""The work queue for Trio: workers wait here for a key, for time to pass, and while the queue is held.
 
-The rules of the queue are in `_machine.py`; this adds when a worker sleeps and who wakes it. Two kinds of
-sleepers:
+The rules of the queue are in `_machine.py`. This module decides when a worker sleeps and what wakes it. There are two
+kinds of sleepers:
 
-- Most workers just sleep. Cheap, and woken one for each key that becomes ready.
-- While a key is delayed, one of them is the *timekeeper*: it sleeps with a deadline, the time at which the soonest
-  delayed key is due. One clock is enough for all, and the others are spared the cost of a cancel scope. It is
-  woken for a key only when nobody else sleeps; when it leaves and time still matters, one sleeper is woken to
-  follow it.
+- Most workers simply sleep. That is cheap, and one is woken for each key that becomes ready.
+- While a key is delayed, one worker is the *timekeeper*: it sleeps until the soonest delayed key is due. One timekeeper
+  is enough, and spares the others the cost of a cancel scope. It is woken for a key only if no other worker sleeps. If
+  it leaves while a key is still delayed, a sleeper is woken to replace it.
 
-No wake-up is lost, because nothing is handed to a sleeper: it is told to look, and looks again after every
-sleep. What has to hold, whenever no code of this file is running, is that somebody will look:
+No wake-up is lost, because no key is handed to a sleeper: every worker looks for a key after each sleep. Whenever no
+code of this file is running, it must be certain that a worker will look:
 
-    nobody sleeps, or held, or closed, or
+    no worker sleeps, or held, or closed, or
     (woken >= ready) and (nothing is delayed, or woken > 0, or the timekeeper's deadline <= next due)
 
-Nothing is lost to cancellation: `take` has its only checkpoints before it takes.
+Cancellation loses nothing: `take` has its only checkpoints before it dequeues a key.
 """
 
 import math
@@ -32,60 +31,60 @@ class WaitingQueue(Generic[K, R]):
     """A `WorkQueue` for the tasks of one Trio run. Times are in seconds of `trio.current_time()`.
 
     Args:
-        machine: the queue to keep; nobody else may call it from now on.
+        machine: the queue to wrap. It must not be called directly any longer.
     """
 
     def __init__(self, machine: WorkQueue[K, R]) -> None:
         self._machine = machine
         self._held = False
-        # The tasks inside _wait, the woken included: whether there is anybody to wake at all.
+        # The number of tasks inside _wait, including woken ones, which shows whether there is a task to wake.
         self._waiting = 0
-        # Invariant: 0 <= _woken <= _waiting: the tasks that were told to look and haven't run since.
+        # The number of woken tasks that have not run since. Invariant: 0 <= _woken <= _waiting.
         self._woken = 0
         self._sleepers = trio.lowlevel.ParkingLot()
-        # Invariant: at most one task is parked in _timekeeper_seat; _timekeeper is its scope, or None.
+        # Invariant: at most one task is parked in _timekeeper_seat. _timekeeper is its scope, or None.
         self._timekeeper_seat = trio.lowlevel.ParkingLot()
         self._timekeeper: trio.CancelScope | None = None
         self._waiting_for_idle = trio.lowlevel.ParkingLot()
 
-    # ---- in
+    # ---- enqueue
 
     def add(self, key: K, reason: R, *, priority: Priority = LIVE) -> None:
-        """Queue a key at once; see `WorkQueue.add`.
+        """Enqueue a key at once, like `WorkQueue.add`.
 
         Raises:
-            ValueError: `priority` is neither LIVE nor BACKLOG.
+            ValueError: if `priority` is neither LIVE nor BACKLOG.
         """
         self._machine.add(key, reason, trio.current_time(), priority=priority)
         if self._waiting:
             self._wake()
 
     def add_all(self, keys: Iterable[K], reason: R, *, priority: Priority = LIVE) -> None:
-        """Queue many keys at once for one reason; see `WorkQueue.add_all`.
+        """Enqueue many keys at once for one reason, like `WorkQueue.add_all`.
 
         Raises:
-            ValueError: `priority` is neither LIVE nor BACKLOG.
+            ValueError: if `priority` is neither LIVE nor BACKLOG.
         """
         self._machine.add_all(keys, reason, trio.current_time(), priority=priority)
         self._wake()
 
     def add_after(self, key: K, reason: R, delay: float, *, priority: Priority = LIVE) -> None:
-        """Queue a key in `delay` seconds; see `WorkQueue.add_after`.
+        """Enqueue a key in `delay` seconds, like `WorkQueue.add_after`.
 
         Raises:
-            ValueError: `delay` isn't finite, or `priority` is neither LIVE nor BACKLOG.
+            ValueError: if `delay` is not finite, or `priority` is neither LIVE nor BACKLOG.
         """
         now = trio.current_time()
         self._machine.add_after(key, reason, now + delay, now, priority=priority)
         self._wake()
 
-    # ---- out
+    # ---- dequeue
 
     async def take(self) -> Taken[K, R] | None:
-        """Wait until a key can be taken, and take it; None when the queue is closed.
+        """Wait until a key is ready, and dequeue it. Return None when the queue is closed.
 
-        A checkpoint, whether it waits or not. Cancelled, it has taken nothing. While the queue is held this
-        waits although keys are ready.
+        This is always a checkpoint. If it is canceled, no key was dequeued. While the queue is held, this waits even if
+        keys are ready.
         """
         await trio.lowlevel.checkpoint()
         while not self._machine.closed:
@@ -96,128 +95,129 @@ class WaitingQueue(Generic[K, R]):
         return None
 
     def take_nowait(self) -> Taken[K, R] | None:
-        """Take a key if one is ready, and the queue neither held nor closed; else None. No checkpoint."""
+        """Dequeue a key if one is ready and the queue is neither held nor closed, or return None. Not a checkpoint."""
         if self._held:
             return None
         taken = self._machine.take(trio.current_time())
         if taken is not None and self._waiting:
-            # More than one key may have come due with this one, and this may have been the timekeeper.
+            # Several keys may have become due at once, and this task may have been the timekeeper.
             self._wake()
         return taken
 
     def hold(self) -> None:
-        """Hold every key back, until `release`. A switch, not a counter: the second call changes nothing."""
+        """Hold all keys back until `release`. This is a switch, not a counter: a second call has no effect."""
         self._held = True
 
     def release(self) -> None:
-        """Let keys be taken again."""
+        """Allow keys to be dequeued again."""
         self._held = False
         self._wake()
 
-    # ---- back
+    # ---- report back
 
     def succeeded(self, key: K) -> None:
-        """Report that the key in hand is done; see `WorkQueue.succeeded`.
+        """Report that the key in hand is done, like `WorkQueue.succeeded`.
 
         Raises:
-            NotInHandError: the key isn't in hand.
+            NotInHandError: if the key is not in hand.
         """
         self._machine.succeeded(key, trio.current_time())
         self._reported_back()
 
     def failed(self, key: K, reason: R) -> float:
-        """Report that the key in hand has failed, and return the seconds until it is ready; see
-        `WorkQueue.failed`.
+        """Report that the key in hand has failed, and return its delay in seconds, like `WorkQueue.failed`.
 
         Raises:
-            NotInHandError: the key isn't in hand.
+            NotInHandError: if the key is not in hand.
         """
         delay = self._machine.failed(key, reason, trio.current_time())
         self._reported_back()
         return delay
 
     def requeue_after(self, key: K, delay: float, reason: R) -> None:
-        """Report that the key in hand wants to run again in `delay` seconds; see `WorkQueue.requeue_after`.
+        """Report that the key in hand is to run again in `delay` seconds, like `WorkQueue.requeue_after`.
 
         Raises:
-            NotInHandError: the key isn't in hand.
-            ValueError: `delay` isn't finite.
+            NotInHandError: if the key is not in hand.
+            ValueError: if `delay` is not finite.
         """
         self._machine.requeue_after(key, delay, reason, trio.current_time())
         self._reported_back()
 
     def dropped(self, key: K) -> None:
-        """Report that the key in hand was given up for good; see `WorkQueue.dropped`.
+        """Report that the key in hand was given up permanently, like `WorkQueue.dropped`.
 
         Raises:
-            NotInHandError: the key isn't in hand.
+            NotInHandError: if the key is not in hand.
         """
         self._machine.dropped(key, trio.current_time())
         self._reported_back()
 
     def rest(self, key: K, delay: float) -> None:
-        """Report that the key in hand is to rest; see `WorkQueue.rest`.
+        """Report that the key in hand is to be delayed, like `WorkQueue.rest`.
 
         Raises:
-            NotInHandError: the key isn't in hand.
-            ValueError: `delay` isn't finite.
+            NotInHandError: if the key is not in hand.
+            ValueError: if `delay` is not finite.
         """
         self._machine.rest(key, delay, trio.current_time())
         self._reported_back()
 
     def close(self) -> None:
-        """Stop: whoever waits in `take`, now or later, gets None; adds are ignored. See `WorkQueue.close`."""
+        """Close the queue: `take` returns None to all current and later callers, and adds are ignored."""
         self._machine.close()
         self._woken += len(self._sleepers.unpark_all()) + len(self._timekeeper_seat.unpark_all())
         self._waiting_for_idle.unpark_all()
 
-    # ---- seen from outside
+    # ---- state
 
     @property
     def held(self) -> bool:
-        """Whether keys are held back."""
+        """True if keys are held back."""
         return self._held
 
     @property
     def closed(self) -> bool:
-        """Whether the queue has been closed."""
+        """True if the queue has been closed."""
         return self._machine.closed
 
     async def wait_idle(self) -> None:
-        """Wait until nothing is ready, in hand or resting after a failure. A checkpoint in any case.
+        """Wait until no key is ready, in hand or backing off after a failure. This is always a checkpoint.
 
-        What is scheduled for later doesn't count. The queue is idle at the moment in which this returns.
+        Scheduled keys do not count. The queue is still idle when this returns.
 
         Raises:
-            trio.ClosedResourceError: the queue was closed while it owed something, so nobody will do it.
+            trio.ClosedResourceError: if the queue was closed while it owed keys, which will not be handled.
         """
         await trio.lowlevel.checkpoint()
         while not self.is_idle():
             if self._machine.closed:
-                raise trio.ClosedResourceError("the queue was closed while it still owed keys: see owed()")
+                raise trio.ClosedResourceError(
+                    "the queue was closed before all its keys were reconciled; owed() returns the rest"
+                )
             await self._waiting_for_idle.park()
 
     def is_idle(self) -> bool:
-        """Whether nothing is ready, in hand or resting after a failure."""
+        """Return True if no key is ready, in hand or backing off after a failure."""
         self._promote()
         return self._machine.is_idle()
 
     def owed(self) -> list[K]:
-        """Return the keys whose last change has not been acted on; see `WorkQueue.owed`."""
+        """Return the keys that still have to be reconciled. See `WorkQueue.owed`."""
         self._promote()
         return self._machine.owed()
 
     def scheduled(self) -> dict[K, float]:
-        """Return the keys that only wait for a delay that was asked for, and when each is due."""
+        """Return the keys that only wait for a requested delay, with their due times."""
         self._promote()
         return self._machine.scheduled()
 
     def statistics(self) -> QueueStatistics:
-        """Count the queue as it is now. This looks at every ready key."""
+        """Return the current statistics of the queue. This visits every ready key."""
         self._promote()
         return self._machine.statistics()
 
-    # ---- within
+    # ---- internals
 
     def _promote(self) -> None:
         self._machine.promote(trio.current_time())
@@ -230,10 +230,11 @@ class WaitingQueue(Generic[K, R]):
             self._waiting_for_idle.unpark_all()
 
     async def _wait(self) -> None:
-        """Sleep until there may be something to take, as the timekeeper if one is needed."""
+        """Sleep until a key may be ready, as the timekeeper if one is needed."""
         self._waiting += 1
         try:
-            # Held, no time matters: a timekeeper would find its deadline past and nothing to take, for ever.
+            # While the queue is held, time does not matter: a timekeeper would wake up at its past deadline again and
+            # again.
             due = None if self._held else self._machine.next_due()
             if due is None or self._timekeeper is not None:
                 await self._sleepers.park()
@@ -241,7 +242,7 @@ class WaitingQueue(Generic[K, R]):
             else:
                 await self._keep_time(due)
         except trio.Cancelled:
-            # A timekeeper that was cancelled leaves the time to another.
+            # A timekeeper that was canceled is replaced by another task.
             self._wake()
             raise
         finally:
@@ -252,13 +253,13 @@ class WaitingQueue(Generic[K, R]):
             self._timekeeper = scope
             try:
                 await self._timekeeper_seat.park()
-                # Reached only if somebody woke and counted this task: past the deadline, park raises.
+                # Reached only if this task was woken and counted: after the deadline, park raises.
                 self._woken -= 1
             finally:
                 self._timekeeper = None
 
     def _wake(self) -> None:
-        """Make true what the module's docstring says has to hold, by waking as few as will do."""
+        """Restore the condition in the module's docstring by waking as few tasks as possible."""
         if self._held:
             return
         missing = self._machine.ready_count() - self._woken
@@ -270,7 +271,7 @@ class WaitingQueue(Generic[K, R]):
         keeper = self._timekeeper
         if keeper is not None:
             deadline = math.inf if due is None else due
-            # Setting a deadline costs a microsecond though it be the same.
+            # Setting a deadline costs a microsecond even if it does not change.
             if keeper.deadline != deadline:
                 keeper.deadline = deadline
         elif due is not None and not self._woken:

@@ -1,6 +1,6 @@
-"""The nouns: types and their registry, ids, tenancy, resources and their payloads.
+"""The data model: types and their registry, ids, tenancy, resources and their payloads.
 
-Nothing here waits, reads a clock or talks to anything. Open `_types.py` first, then `_resource.py`.
+Nothing here waits, reads a clock or does I/O. Start reading at `_types.py`, then `_resource.py`.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -101,7 +101,7 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
-    # Only a server that is asked for descriptions needs it: `import headway` is light.
+    # Imported on first use, to keep `import headway` light: only a server that describes its types needs it.
     if name != "payload_files":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from headway.resource._payload_files import payload_files

@@ -1,4 +1,4 @@
-"""Read the annotation of a declared field: which kind of protobuf field it asks for."""
+"""Derive the protobuf kind of a declared field from its annotation."""
 
 import builtins
 import datetime
@@ -28,12 +28,12 @@ _PLAIN = {str: "string", bytes: "bytes", bool: "bool"}
 
 
 class Later:
-    """Base of what stands for a class that is named in an annotation before it exists."""
+    """The base of placeholders for classes that an annotation names before they exist."""
 
 
 @dataclass(frozen=True)
 class Element:
-    """What one value is: its protobuf kind and its class in Python."""
+    """The type of a single value: its protobuf kind and its Python class."""
 
     proto_type: str
     python: type[Any]
@@ -42,7 +42,7 @@ class Element:
 
 @dataclass(frozen=True)
 class Annotation:
-    """What a whole field is."""
+    """The type of a whole field."""
 
     shape: Literal["single", "optional", "repeated", "map"]
     element: Element
@@ -50,7 +50,7 @@ class Annotation:
 
 
 class Names(dict[str, Any]):
-    """The names that an annotation may use, innermost first; one that is nowhere yet is a Later."""
+    """The names that an annotation may use, innermost first. An undefined name gives a `Later`."""
 
     def __init__(self, layers: list[Mapping[str, Any]]) -> None:
         super().__init__()
@@ -64,20 +64,20 @@ class Names(dict[str, Any]):
 
 
 def evaluated(annotation: Any, names: Names, where: str) -> Any:
-    """The annotation itself, where it is still the text of one."""
+    """Return the annotation, evaluated if it is still a string."""
     if isinstance(annotation, ForwardRef):
         annotation = annotation.__forward_arg__
     if not isinstance(annotation, str):
         return annotation
     try:
-        # The text is the program's own source, evaluated where the program stands.
+        # Evaluating is safe: the text is the program's own source.
         return eval(annotation, {}, names)
     except Exception as error:
-        raise DeclarationError(f"{where}: the annotation {annotation!r} can't be read: {error}") from error
+        raise DeclarationError(f"{where}: invalid annotation {annotation!r}: {error}") from error
 
 
 def read_annotation(annotation: Any, kind: str | None, names: Names, where: str) -> Annotation:
-    """What a field with this annotation is; ``where`` names it in errors."""
+    """Return the type of a field with this annotation. ``where`` is the name of the field in errors."""
     annotation = evaluated(annotation, names, where)
     if get_origin(annotation) is typing.Annotated:
         annotation = get_args(annotation)[0]
@@ -92,12 +92,12 @@ def read_annotation(annotation: Any, kind: str | None, names: Names, where: str)
     if origin is dict:
         key = _element(arguments[0], None, names, where)
         if key.python not in (str, int, bool):
-            raise DeclarationError(f"{where}: a key of a dict is str, int or bool, not {_name(key.python)}")
+            raise DeclarationError(f"{where}: the keys of a dict must be str, int or bool, not {_name(key.python)}")
         return Annotation("map", _element(arguments[1], kind, names, where), key)
     element = _element(annotation, kind, names, where)
     if issubclass(element.python, Later):
-        # Its empty one is what an absent field is, so that it has to exist; the rule also keeps a message
-        # from needing itself for ever.
+        # An absent field holds an empty message of the class, so the class must exist by now. This also prevents a
+        # message from containing itself endlessly.
         name = element.python.__name__
         raise DeclarationError(f"{where}: {name} is not declared above; write `{name} | None`, or declare {name} first")
     return Annotation("single", element)
@@ -108,10 +108,12 @@ def _element(python: Any, kind: str | None, names: Names, where: str) -> Element
     if python is int or python is float:
         kinds = _INTEGERS if python is int else _FLOATS
         if kind is not None and kind not in kinds:
-            raise DeclarationError(f"{where}: kind={kind!r} is none of {_name(python)}; it has {', '.join(kinds)}")
+            raise DeclarationError(
+                f"{where}: invalid kind={kind!r} for {_name(python)}; expected one of {', '.join(kinds)}"
+            )
         return Element(kind or ("int64" if python is int else "double"), python)
     if kind is not None:
-        raise DeclarationError(f"{where}: kind={kind!r} says how an int or a float is kept, not {_name(python)}")
+        raise DeclarationError(f"{where}: kind={kind!r} is only valid for an int or a float, not {_name(python)}")
     if not isinstance(python, type):
         raise _unsupported(python, where)
     if python in _PLAIN:
@@ -128,24 +130,24 @@ def _element(python: Any, kind: str | None, names: Names, where: str) -> Element
 def _enum(python: type[IntEnum], where: str) -> Element:
     values = {int(member) for member in python}
     if 0 not in values:
-        raise DeclarationError(
-            f"{where}: {_name(python)} needs a member of value 0, which is what an unset field holds"
-        )
+        raise DeclarationError(f"{where}: {_name(python)} must have a member with value 0, the value of an unset field")
     wide = [value for value in values if not -(1 << 31) <= value < 1 << 31]
     if wide:
-        raise DeclarationError(f"{where}: {_name(python)} has the value {wide[0]}; an enum has 32 bits")
+        raise DeclarationError(
+            f"{where}: {_name(python)} has the value {wide[0]}; the values of an enum must fit into 32 bits"
+        )
     return Element("enum", python)
 
 
 def timestamp_message() -> type:
-    """The message that a datetime is kept as."""
+    """Return the message class that encodes a datetime."""
     from headway._gen.google.protobuf import Timestamp
 
     return Timestamp
 
 
 def duration_message() -> type:
-    """The message that a timedelta is kept as."""
+    """Return the message class that encodes a timedelta."""
     from headway.resource._duration import Duration
 
     return Duration
@@ -156,4 +158,4 @@ def _name(annotation: Any) -> str:
 
 
 def _unsupported(annotation: Any, where: str) -> DeclarationError:
-    return DeclarationError(f"{where}: a field can't be {_name(annotation)}; it can be {SUPPORTED}")
+    return DeclarationError(f"{where}: unsupported annotation {_name(annotation)}; a field can be {SUPPORTED}")

@@ -12,24 +12,24 @@ from headway.resource._types import Hooks, ResourceType
 
 
 def _refuse_by_hand(_: Resource[Any]) -> None:
-    raise ValueError("tombstones are written by the service alone, when it deletes the owner of something; use Delete")
+    raise ValueError("only the service writes tombstones, when it deletes an owner; use Delete")
 
 
 TOMBSTONE = ResourceType(
     "internal", "v1", "Tombstone", Tombstone, scope=Scope.UNDEFINED, hooks=Hooks(validate=_refuse_by_hand)
 )
-"""Stands for a deleted owner until what it owned is deleted too."""
+"""The type of tombstones. A tombstone represents a deleted owner until its owned resources are deleted too."""
 
 PARTITION = ResourceType("tenancy", "v1", "Partition", Partition, scope=Scope.CLUSTER)
-"""A partition; ``default`` is there without one."""
+"""The type of partitions. The partition ``default`` exists without a resource."""
 
 NAMESPACE = ResourceType("tenancy", "v1", "Namespace", Namespace, scope=Scope.PARTITION)
-"""A namespace of the partition it is in; ``default`` is there without one wherever its partition is."""
+"""The type of namespaces. The namespace ``default`` of each partition exists without a resource."""
 
 BUILTIN_TYPES: tuple[ResourceType[Any], ...] = (TOMBSTONE, PARTITION, NAMESPACE)
 RESERVED_GROUPS = frozenset(type.name.group for type in BUILTIN_TYPES)
 
 
 def is_builtin(type: ResourceType[Any]) -> bool:
-    """Return True for a type that every registry has."""
+    """Return True if every registry has the type."""
     return type in BUILTIN_TYPES

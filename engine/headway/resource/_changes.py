@@ -1,4 +1,4 @@
-"""What a program declares of the former fields of a message: which are removed, and which are renamed."""
+"""Declarations of the removed and renamed fields of a message."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from headway.errors import DeclarationError
 from headway.resource._declared import DeclaredMessage
 
 HIGHEST_NUMBER = 536_870_911
-"""The highest number that a field can have."""
+"""The highest valid field number."""
 
 _ATTRIBUTE = "_headway_changes"
 
 
 class Changes(NamedTuple):
-    """What is declared for one class.
+    """The changes that are declared for one class.
 
     Attributes:
         reserved: the names of removed fields, by their numbers.
@@ -33,13 +33,13 @@ _NONE = Changes({}, {})
 
 
 def changes_of(cls: type[Any]) -> Changes:
-    """Return what is declared for a message class."""
+    """Return the changes that are declared for a message class."""
     found: Changes = cls.__dict__.get(_ATTRIBUTE, _NONE)
     return found
 
 
 def is_generated(cls: type[Any]) -> bool:
-    """Return True for a class that betterproto2 has generated."""
+    """Return True if betterproto2 generated the class."""
     given: object = cls
     if not isinstance(given, type) or not issubclass(given, betterproto2.Message):
         return False
@@ -47,8 +47,8 @@ def is_generated(cls: type[Any]) -> bool:
 
 
 def declare_changes(cls: type[Any], reserved: object, renamed: object) -> None:
-    """Note what is declared for a class. Raises DeclarationError for what cannot be meant."""
-    # From the dataclass: betterproto2's own metadata needs the classes of all fields, of which some may come later.
+    """Attach declared changes to a class. Raises DeclarationError if they are invalid."""
+    # Use the dataclass: betterproto2's metadata needs the classes of all fields, and some may be declared later.
     names = {betterproto2.FieldMetadata.get(each).number: each.name for each in dataclasses.fields(cls)}
     removed: dict[int, str] = {}
     for number, name in _items(cls, "reserved", reserved):
@@ -57,7 +57,7 @@ def declare_changes(cls: type[Any], reserved: object, renamed: object) -> None:
     for number, name in removed.items():
         if number in names:
             raise DeclarationError(
-                f"{cls.__qualname__}: reserved={{{number}: {name!r}}} names the number of {names[number]!r}: "
+                f"{cls.__qualname__}: reserved={{{number}: {name!r}}} reserves the number of {names[number]!r}: "
                 f"use {max(*names, *removed) + 1} for that field, or remove the reservation"
             )
     former: dict[int, tuple[str, ...]] = {}
@@ -66,8 +66,8 @@ def declare_changes(cls: type[Any], reserved: object, renamed: object) -> None:
         _check(cls, "renamed", number, former[number], given)
         if number not in names:
             raise DeclarationError(
-                f"{cls.__qualname__}: renamed={{{number}: {given!r}}} names no field: "
-                f"for one that was removed use reserved={{{number}: {former[number][-1]!r}}}"
+                f"{cls.__qualname__}: renamed={{{number}: {given!r}}} refers to no field: "
+                f"for a removed field use reserved={{{number}: {former[number][-1]!r}}}"
             )
     setattr(cls, _ATTRIBUTE, Changes(removed, former))
 
@@ -88,6 +88,5 @@ def _check(cls: type[Any], option: str, number: object, names: tuple[object, ...
 
 def _wrong(cls: type[Any], option: str, given: str) -> DeclarationError:
     return DeclarationError(
-        f"{cls.__qualname__}: {option}={given} must be names by the numbers of fields, "
-        f'such as {option}={{3: "old_name"}}'
+        f'{cls.__qualname__}: {option}={given} must map field numbers to names, such as {option}={{3: "old_name"}}'
     )

@@ -1,4 +1,4 @@
-"""Columns: the fields of its payload that a type shows in a table."""
+"""The columns of a type: the payload fields that a table shows."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from headway.resource._names import did_you_mean, quoted
 from headway.resource._payload import Payload
 
 _LONGEST = 40
-"""Characters of a title."""
+"""The maximum length of a title."""
 
 _OWN = ("PARTITION", "NAMESPACE", "NAME", "VERSION", "CONDITIONS")
 _FORM = 'columns={"LEAD": "lead", "ROOMS": "office.rooms"}'
 
 Columns = Mapping[str, str]
-"""The path of a field, such as ``office.rooms``, by the title of its column."""
+"""A mapping from the title of each column to the path of a field, such as ``office.rooms``."""
 
 
 def check_columns(payload: type[Any], columns: Columns) -> dict[str, str]:
-    """The columns, which are titles and paths of fields. Raises DeclarationError that names the wrong one."""
+    """Return the columns as a dict. Raises DeclarationError, which names the invalid column."""
     given: object = columns
     if not isinstance(given, Mapping):
         raise DeclarationError(f"columns {given!r:.80} must be a mapping: {_FORM}")
@@ -35,7 +35,10 @@ def check_columns(payload: type[Any], columns: Columns) -> dict[str, str]:
 
 
 def column_text(data: Payload, path: str) -> str:
-    """What stands in a column: empty for what is not set, and how many there are of messages and entries."""
+    """Return the text of a column.
+
+    The text of an unset field is empty. Lists of messages, and maps, show the number of their elements.
+    """
     value: Any = data
     for name in path.split("."):
         if value is None:
@@ -46,15 +49,15 @@ def column_text(data: Payload, path: str) -> str:
 
 def _title_problem(title: object) -> str | None:
     if not isinstance(title, str) or not title.strip() or not title.isprintable() or len(title) > _LONGEST:
-        return f"title {title!r:.80} must be a text of 1 to {_LONGEST} characters that can be printed: {_FORM}"
+        return f"title {title!r:.80} must be 1 to {_LONGEST} printable characters: {_FORM}"
     if title in _OWN:
-        return f"title {title!r} is a column that every table has: choose another"
+        return f"title {title!r} is reserved for a column of every table: choose another"
     return None
 
 
 def _path_problem(payload: type[betterproto2.Message], path: object) -> str | None:
     if not isinstance(path, str) or not path:
-        return f"path {path!r:.80} must be the name of a field, or names with dots between them: {_FORM}"
+        return f"path {path!r:.80} must be the name of a field, or several names joined by dots: {_FORM}"
     cls = payload
     *outer, last = path.split(".")
     for name in outer:
@@ -63,13 +66,13 @@ def _path_problem(payload: type[betterproto2.Message], path: object) -> str | No
             return _unknown(path, cls, name)
         meta = betterproto2.FieldMetadata.get(field)
         if meta.proto_type != betterproto2.TYPE_MESSAGE or meta.repeated or meta.unwrap is not None:
-            return f"path {quoted(path)}: {cls.__name__}.{name} is no single message, so nothing can be named below it"
+            return f"path {quoted(path)}: {cls.__name__}.{name} is not a single message, so it has no fields to show"
         cls = cls._cls_for(field)
     field = _field(cls, last)
     if field is None:
         return _unknown(path, cls, last)
     if betterproto2.FieldMetadata.get(field).proto_type == betterproto2.TYPE_BYTES:
-        return f"path {quoted(path)}: {cls.__name__}.{last} holds bytes, which a table can't show"
+        return f"path {quoted(path)}: {cls.__name__}.{last} holds bytes, which a table cannot show"
     return None
 
 
@@ -97,12 +100,12 @@ def _text(value: Any) -> str:
         return str(len(value))
     if isinstance(value, datetime.datetime):
         return readable_time(value)
-    # A message in itself says only whether it is there.
+    # A table shows of a message only that it is set.
     return "set" if isinstance(value, betterproto2.Message) else getattr(value, "name", None) or str(value)
 
 
 def readable_time(time: datetime.datetime) -> str:
-    """A time for people, to the second and in UTC: ``2026-01-01 00:00:00Z``."""
+    """Return a human-readable time in UTC, to the second: ``2026-01-01 00:00:00Z``."""
     if time.tzinfo is not None:
         time = time.astimezone(datetime.UTC)
     return f"{time.replace(microsecond=0, tzinfo=None)}Z"

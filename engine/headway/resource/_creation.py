@@ -1,4 +1,4 @@
-"""Tokens of creations: how a creation that is sent again is told from another writer's."""
+"""Creation tokens, which distinguish a retried creation from a creation by another writer."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ _DIGITS = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 
 
 def new_create_token() -> str:
-    """Return a token for one creation."""
+    """Return a new token for one creation."""
     return secrets.token_hex(16)
 
 
 def uid_ending(token: str, kind: Kind, key: Key) -> str:
-    """Return the last 16 characters of the uid of what is created with a token: the random part of a ULID.
+    """Return the last 16 characters of the uid of a resource created with a token: the random part of a ULID.
 
-    It follows from the name as well, so that one token never gives two resources the same one. The first part of a uid
-    is the time, so that a later creation with the same token has another uid.
+    They also depend on the name, so that a token never gives two resources the same uid. The first part of a uid is the
+    time, so that a later creation with the same token gets another uid.
     """
     named = "\0".join((token, *kind, *key)).encode(errors="surrogatepass")
     number = int.from_bytes(hashlib.blake2b(named, digest_size=10).digest())

@@ -1,4 +1,4 @@
-"""The base of declared messages: tells betterproto2 the classes of their fields, when it asks."""
+"""The base of declared messages, which provides betterproto2 with the classes of their fields."""
 
 import dataclasses
 import sys
@@ -16,7 +16,7 @@ from headway.resource._annotation import Annotation, Element, Later
 
 
 class Declaration:
-    """What is known of a declared message, and of where its names are to be looked up."""
+    """The fields of a declared message, and the frames in which to look up class names."""
 
     def __init__(self, own_name: str, fields: dict[str, Annotation], frames: list[FrameType]) -> None:
         self.fields = fields
@@ -26,11 +26,11 @@ class Declaration:
         later = {a.element.python.__name__ for a in fields.values() if issubclass(a.element.python, Later)}
         self._missing = later - {own_name}
         if not self._missing:
-            # A frame keeps all its variables alive.
+            # Drop the frames: they would keep all their variables alive.
             self._frames = []
 
     def python(self, element: Element, cls: type[Any], field: str) -> type[Any]:
-        """The class of an element, which may have been declared only after the message."""
+        """Return the class of an element. It may have been declared after the message."""
         if not issubclass(element.python, Later):
             return element.python
         name = element.python.__name__
@@ -50,25 +50,25 @@ class Declaration:
                 if isinstance(found, type) and issubclass(found, betterproto2.Message):
                     return found
                 raise DeclarationError(
-                    f"{where}: {name} is {found!r}; only a @headway.message class may be declared after use"
+                    f"{where}: {name} is {found!r}; only a @headway.message class can be declared after its use"
                 )
-        raise DeclarationError(f"{where}: there is no {name} in {cls.__module__}")
+        raise DeclarationError(f"{where}: {name} not found in {cls.__module__}")
 
 
 def scopes(frames: list[FrameType]) -> list[Mapping[str, Any]]:
-    """The variables of the frames, innermost first."""
+    """Return the variables of the frames, innermost first."""
     return [layer for frame in frames for layer in (frame.f_locals, frame.f_globals)]
 
 
 class DeclaredMessage(betterproto2.Message):
-    """What ``@headway.message`` makes of a class derives from this."""
+    """The base of the classes that ``@headway.message`` makes."""
 
-    # A __post_init__ of the program's own need not call ours.
+    # A class attribute, because a program's own __post_init__ may not call betterproto2's.
     _unknown_fields = b""
     _declaration: ClassVar[Declaration]
-    # Its full name in protobuf; empty while it has none of its own.
+    # The full name in protobuf, or empty if it has no name of its own.
     _message_name: ClassVar[str]
-    # The type after which it is called; empty for a name that was given.
+    # The type that the class is named after, or empty for a declared name.
     _named_by: ClassVar[str] = ""
 
     @classmethod
@@ -100,9 +100,9 @@ def _is_plain_enum(python: type[Any]) -> bool:
 
 
 class PlainEnum:
-    """Stands for an IntEnum where betterproto2 makes values of its own Enum.
+    """A stand-in for an IntEnum, with the interface that betterproto2 expects of its own Enum.
 
-    A number without a member is a value too, as proto3 wants it.
+    A number without a member is a value too, as proto3 requires.
     """
 
     def __init__(self, enum: type[IntEnum]) -> None:
@@ -111,7 +111,7 @@ class PlainEnum:
         self.__module__ = enum.__module__
 
     def __call__(self, value: int) -> IntEnum:
-        """The member of the value; for an unknown one an instance without a name, as betterproto2 does it."""
+        """Return the member with this value or, like betterproto2, an instance without a name."""
         try:
             return self.plain_enum(value)
         except ValueError:
@@ -121,20 +121,20 @@ class PlainEnum:
             return unknown
 
     def from_string(self, name: str) -> IntEnum:
-        """The member of the name."""
+        """Return the member with this name."""
         try:
             return self.plain_enum[name]
         except KeyError as error:
             known = ", ".join(self.plain_enum.__members__)
-            raise ValueError(f"{name!r} is no {self.__name__}; there are {known}") from error
+            raise ValueError(f"{name!r} is not a member of {self.__name__}; expected one of {known}") from error
 
     def betterproto_renamed_proto_names_to_value(self) -> dict[str, int]:
-        """No member has another name in protobuf."""
+        """Return an empty dict: all members have the same names in protobuf."""
         return {}
 
 
 @cache
 def _named(enum: type[IntEnum]) -> type[betterproto2.Enum]:
-    """A betterproto2 Enum with the same members, for what only such a one can say: its names in JSON."""
+    """Return a betterproto2.Enum with the same members, which provides their names in JSON."""
     members = {name: member.value for name, member in enum.__members__.items()}
     return types.new_class(enum.__name__, (betterproto2.Enum,), exec_body=lambda body: body.update(members))

@@ -1,4 +1,4 @@
-"""Say of the types of a registry what their payloads look like, for a program without their classes."""
+"""Describe the payloads of the types in a registry, for programs without their classes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from headway.resource._types import ResourceType
 
 
 def describe(types: Iterable[ResourceType[Any]]) -> types_pb.ListResponse:
-    """The types by name, with every message and enum that they hold."""
+    """Return a description of the types, sorted by name, with every message and enum that they hold."""
     description = _Description()
     for type in sorted(types, key=lambda each: each.name):
         described = types_pb.ResourceType(
@@ -38,12 +38,12 @@ class _Description:
         self._names: set[str] = set()
 
     def message(self, cls: type[Any], within: str) -> int:
-        """Return the place of a class, which is described when it is first met: in the message of this name."""
+        """Return the index of a class. Describe it first if it is new, as part of the message named ``within``."""
         if cls not in self._messages:
             self._messages[cls] = len(self._messages)
             described = types_pb.Message(full_name=full_name(cls) or self._free_name(nested_name(cls, within)))
             self._names.add(described.full_name)
-            # Before its fields, which may hold it again.
+            # Added before its fields, which may hold the same class.
             self.answer.messages.append(described)
             metadata = metadata_of(cls)
             described.fields = [
@@ -56,7 +56,7 @@ class _Description:
         return self._messages[cls]
 
     def _free_name(self, name: str) -> str:
-        # Two modules may have a class of one name.
+        # Two modules may have classes with the same name.
         free, number = name, 1
         while free in self._names:
             number += 1

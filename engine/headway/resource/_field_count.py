@@ -1,4 +1,4 @@
-"""How many fields some bytes have, before they are decoded: decoding takes time for each, however small it is. Pure."""
+"""Limit the number of fields in a message before it is decoded: each field takes time, however small it is. Pure."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from headway.resource._payload_wire import (
     wire_type,
 )
 
-# What the bytes of a delimited field are: a message of a class, an entry of a map with values of a class (or of none),
-# or packed values that take so many bytes at least.
+# The content of a delimited field: ("message", class), ("entry", class of the map's values, or None if they are no
+# messages), or ("packed", minimum size of a value in bytes).
 _Held = tuple[str, Any]
 _NOTHING: dict[int, _Held] = {}
 
 
 def check_field_count(cls: type[Any], data: bytes, most: int) -> None:
-    """Raise PayloadError when the message that the bytes are has more than ``most`` fields, with those that it holds.
+    """Raise PayloadError if an encoded message has more than ``most`` fields, including fields of nested messages.
 
-    Bytes that are no message pass: decoding them says what is wrong, and meets no more fields than were counted.
+    Malformed bytes pass. Decoding them reports the error, and reads no more fields than were counted here.
     """
     count = 0
-    # mypy takes no class for hashable.
+    # Any, because mypy does not consider a class hashable.
     outermost: Any = cls
     waiting: list[tuple[dict[int, _Held], int, int]] = [(_held_by(outermost), 0, len(data))]
     try:
@@ -59,16 +59,16 @@ def check_field_count(cls: type[Any], data: bytes, most: int) -> None:
                             waiting.append((_in_entry(which) if what == "entry" else _held_by(which), begin, at))
                 elif wire in (FIXED64, FIXED32):
                     at += 8 if wire == FIXED64 else 4
-                # What a group holds follows it, and is counted as if it stood here.
+                # The fields in a group follow its tag, and are counted like other fields.
     except (IndexError, WireError):
         return
-    # Packed values at the very end.
+    # Packed values at the very end may have exceeded the limit.
     if count > most:
         raise _too_many(cls, most)
 
 
 def _too_many(cls: type[Any], most: int) -> PayloadError:
-    return PayloadError(f"not a {cls.__qualname__}: it has more than {most} fields")
+    return PayloadError(f"not a valid {cls.__qualname__}: it has more than {most} fields")
 
 
 @cache

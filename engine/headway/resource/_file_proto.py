@@ -1,4 +1,4 @@
-"""Protobuf's own messages that describe a .proto file, as far as payloads need them."""
+"""Protobuf's messages that describe a .proto file, as far as payloads need them."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ KINDS = {
     "string": 9, "message": 11, "bytes": 12, "uint32": 13, "enum": 14, "sfixed32": 15, "sfixed64": 16,
     "sint32": 17, "sint64": 18,
 }  # fmt: skip
-"""The number of each kind of field."""
+"""The protobuf type number of each kind of field."""
 
 
 @message(name="google.protobuf.MessageOptions")
 class MessageOptions:
-    """Options of a message."""
+    """The options of a message."""
 
     map_entry: bool = field(7)
 
 
 @message(name="google.protobuf.EnumOptions")
 class EnumOptions:
-    """Options of an enum."""
+    """The options of an enum."""
 
     allow_alias: bool = field(2)
 
@@ -37,7 +37,7 @@ class Oneof:
 
 @message(name="google.protobuf.FieldDescriptorProto")
 class FieldProto:
-    """A field. ``label`` is OPTIONAL or REPEATED, ``type`` one of KINDS."""
+    """A field. The label is OPTIONAL or REPEATED, and the type is a value of KINDS."""
 
     name: str = field(1)
     number: int = field(3, kind="int32")
@@ -50,7 +50,7 @@ class FieldProto:
 
 @message(name="google.protobuf.EnumValueDescriptorProto")
 class EnumValueProto:
-    """A value of an enum. Its number is there even if it is 0."""
+    """A value of an enum. The number is encoded even if it is 0."""
 
     name: str = field(1)
     number: int | None = field(2, kind="int32")

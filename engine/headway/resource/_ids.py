@@ -1,4 +1,4 @@
-"""What a resource is called: type names, ids, references and keys."""
+"""Names of resources: type names, ids, references and keys."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import NamedTuple
 from headway._gen.headway.resource import v1 as pb
 
 Kind = tuple[str, str]
-"""(group, kind): a type without its version. All versions of a kind share one table and one name space."""
+"""A type without its version, as (group, kind). All versions of a kind share one table and one set of names."""
 
 Key = tuple[str, str, str]
-"""(partition, namespace, name): what identifies a resource within its kind."""
+"""The identity of a resource within its kind, as (partition, namespace, name)."""
 
 
 class TypeName(NamedTuple):
-    """A type's name: group, group version and kind. Prints as ``group.version.Kind``."""
+    """The name of a type: group, group version and kind. Its string form is ``group.version.Kind``."""
 
     group: str
     version: str
@@ -25,23 +25,26 @@ class TypeName(NamedTuple):
 
     @property
     def unversioned(self) -> Kind:
-        """(group, kind)."""
+        """The name without the version, as (group, kind)."""
         return (self.group, self.kind)
 
     def message(self) -> pb.Type:
-        """This name as the wire has it."""
+        """Return this name as a wire message."""
         return pb.Type(group=self.group, group_version=self.version, kind=self.kind)
 
 
 def type_name(message: pb.Type | None) -> TypeName:
-    """The name in a wire message; an absent one is all empty."""
+    """Return the name in a wire message. If the message is None, all parts of the name are empty."""
     if message is None:
         return TypeName("", "", "")
     return TypeName(message.group, message.group_version, message.kind)
 
 
 class ResourceId(NamedTuple):
-    """One resource. With a ``uid`` one incarnation of it; without one whatever bears the name."""
+    """The id of a resource.
+
+    With a ``uid`` it refers to one incarnation of the resource, without one to any resource of that name.
+    """
 
     type: TypeName
     name: str
@@ -51,7 +54,7 @@ class ResourceId(NamedTuple):
 
     def __str__(self) -> str:
         if self.partition not in ("", "default"):
-            # With the namespace, also when it is the default one: "a/b" alone is namespace and name.
+            # Include the namespace even if it is the default one: "a/b" alone means namespace and name.
             units = [self.partition, self.namespace] if self.namespace else [self.partition]
         else:
             units = [self.namespace] if self.namespace not in ("", "default") else []
@@ -59,15 +62,15 @@ class ResourceId(NamedTuple):
 
     @property
     def key(self) -> Key:
-        """(partition, namespace, name)."""
+        """The identity within the kind, as (partition, namespace, name)."""
         return (self.partition, self.namespace, self.name)
 
     def without_uid(self) -> ResourceId:
-        """The same name, whatever its incarnation."""
+        """Return this id without its uid, so that it refers to any incarnation."""
         return self._replace(uid="") if self.uid else self
 
     def message(self) -> pb.Id:
-        """This id as the wire has it."""
+        """Return this id as a wire message."""
         return pb.Id(
             uid=self.uid,
             name=self.name,
@@ -76,7 +79,7 @@ class ResourceId(NamedTuple):
         )
 
     def reference(self, section: str = "") -> pb.Reference:
-        """A reference to this resource, by name and without uid."""
+        """Return a reference to this resource, by name and without the uid."""
         return pb.Reference(
             type=self.type.message(),
             tenancy=pb.Tenancy(partition=self.partition, namespace=self.namespace),
@@ -86,7 +89,10 @@ class ResourceId(NamedTuple):
 
 
 def same_owner(given: pb.Id | None, stored: pb.Id | None) -> bool:
-    """Return True if an id names the owner that is stored, in whatever version of its kind; without a uid, by name."""
+    """Return True if an id refers to the stored owner.
+
+    The versions of the two types may differ. If ``given`` has no uid, only the names are compared.
+    """
     if given is None or stored is None:
         return given is stored
     return (
@@ -98,7 +104,7 @@ def same_owner(given: pb.Id | None, stored: pb.Id | None) -> bool:
 
 
 def resource_id(message: pb.Id | None) -> ResourceId:
-    """The id in a wire message; absent parts are empty."""
+    """Return the id in a wire message. Absent parts are empty."""
     if message is None:
         return ResourceId(TypeName("", "", ""), "")
     tenancy = message.tenancy
@@ -108,7 +114,7 @@ def resource_id(message: pb.Id | None) -> ResourceId:
 
 
 def resource_key(resource: pb.Resource) -> Key:
-    """The key of a stored resource (whose id and tenancy are always there)."""
+    """Return the key of a stored resource, which always has an id and a tenancy."""
     id = resource.id
     tenancy = id.tenancy  # type: ignore[union-attr]  # stored resources have both; checked on Write
-    return (tenancy.partition, tenancy.namespace, id.name)  # type: ignore[union-attr]  # likewise
+    return (tenancy.partition, tenancy.namespace, id.name)  # type: ignore[union-attr]  # as above

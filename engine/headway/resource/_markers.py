@@ -1,4 +1,4 @@
-"""The reserved metadata keys: finalizers and the mark of a resource that is being deleted."""
+"""The reserved metadata keys: the finalizers, and the timestamp that marks a resource for deletion."""
 
 from __future__ import annotations
 
@@ -9,14 +9,17 @@ DELETION_TIMESTAMP = "deletionTimestamp"
 
 
 def finalizers(metadata: Mapping[str, str]) -> frozenset[str]:
-    """The finalizers that hold a resource."""
+    """Return the finalizers of a resource."""
     return frozenset(metadata.get(FINALIZERS, "").split())
 
 
 def finalizers_problem(names: Iterable[str]) -> str | None:
-    """What is wrong with finalizers that are to be set, or None: the text that keeps them has blanks between."""
+    """Return the problem with finalizers to be set, or None if they are valid.
+
+    A name must not contain blanks, since the metadata value separates the names by blanks.
+    """
     if isinstance(names, str):
-        return f"finalizers {names!r} must be several names, such as [{names!r}]"
+        return f"finalizers {names!r} must be a list or set of names, such as [{names!r}]"
     for name in names:
         if name.split() != [name]:
             return f"finalizer {name!r} must be a name without blanks, such as 'staff.cleanup'"
@@ -24,7 +27,7 @@ def finalizers_problem(names: Iterable[str]) -> str | None:
 
 
 def set_finalizers(metadata: MutableMapping[str, str], names: Iterable[str]) -> None:
-    """Replace the finalizers. The text is sorted, so that the same set is always the same bytes."""
+    """Replace the finalizers. The stored names are sorted, so that equal sets have equal bytes."""
     text = " ".join(sorted(set(names)))
     if text:
         metadata[FINALIZERS] = text
@@ -33,5 +36,5 @@ def set_finalizers(metadata: MutableMapping[str, str], names: Iterable[str]) -> 
 
 
 def is_marked(metadata: Mapping[str, str]) -> bool:
-    """Whether the resource is marked for deletion."""
+    """Return True if the resource is marked for deletion."""
     return DELETION_TIMESTAMP in metadata

@@ -1,4 +1,4 @@
-"""Merge a change of a message into a message that holds more than the writer could see. Pure."""
+"""Merge a writer's change into a stored message with content that the writer could not see. Pure."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ P = TypeVar("P", bound=Payload)
 
 
 def merges(before: P, after: P, stored: P) -> Iterator[P]:
-    """Return what a change may result in, the best first; the first that reads back as it was written is right.
+    """Return candidate results of a change, the best first. The first that reads back as written is correct.
 
-    In the first one, lists keep the order of what is stored: the writer's version may sort them, or hold them as maps.
-    In the second one, each list that the writer reordered has the writer's order.
+    In the first candidate, lists keep their stored order: the writer's version may sort them, or hold them as maps.
+    In the second, each list that the writer reordered has the writer's order.
     """
     yield merged(before, after, stored, reorders=False)
     yield merged(before, after, stored)
@@ -26,21 +26,22 @@ def merges(before: P, after: P, stored: P) -> Iterator[P]:
 def merged(before: P, after: P, stored: P, *, reorders: bool = True) -> P:
     """Return ``stored`` with the fields in which ``after`` differs from ``before``.
 
-    Fields that are messages are merged field by field, maps entry by entry. A oneof is merged if the same field of it
-    is set in all three messages; otherwise it is as in ``after``. An element of a list is the stored one if the writer
-    left it as it was. A changed element is merged with the stored one whose field with the lowest number is the same;
-    an element without such a one is new. Elements and entries of ``stored`` that ``before`` lacks stay. A list has the
-    order of ``stored`` unless the writer changed the order, and always has it without ``reorders``.
+    - Messages are merged field by field, and maps entry by entry.
+    - A oneof is merged if the same field of it is set in all three messages. Otherwise it is taken from ``after``.
+    - A list element that the writer didn't change is the stored one. A changed element is merged with the stored
+      element that has the same value in the field with the lowest number. If there is none, the element is new.
+    - Elements and entries of ``stored`` that ``before`` lacks are kept.
+    - A list keeps its stored order unless the writer reordered it. Without ``reorders`` it always keeps that order.
 
-    The caller must compare what its writer would read with what was written: where the elements of a list cannot be
-    told apart, or the writer added an entry whose key is stored already, the result is what is stored, and more.
+    The caller must check that the result reads back as written. It does not if the elements of a list cannot be
+    distinguished, or if the writer added an entry whose key is stored already: then the stored content is kept.
     """
     result = copy_message(stored)
     for names in _units(type(stored)):
         if all(_same(getattr(before, name), getattr(after, name)) for name in names):
             continue
         if len({_arm(message, names) for message in (before, after, stored)}) > 1:
-            # Merged one by one, the arms of two messages could both be set.
+            # If the fields were merged one by one, two fields of the oneof could be set.
             for name in names:
                 setattr(result, name, _copied(getattr(after, name)))
             continue
@@ -73,7 +74,7 @@ def _is_message(value: object) -> bool:
 
 
 def _units(cls: type[Any]) -> Iterator[tuple[str, ...]]:
-    """The names of the fields, those of a oneof together: setting one of them clears the others."""
+    """Yield the names of the fields. Those of a oneof are grouped, since setting one clears the others."""
     metadata = metadata_of(cls)
     for name in metadata.sorted_field_names:
         if not metadata.meta_by_field_name[name].group:
@@ -83,7 +84,7 @@ def _units(cls: type[Any]) -> Iterator[tuple[str, ...]]:
 
 
 def _arm(message: Payload, names: tuple[str, ...]) -> str | None:
-    """Return the name of the arm of a oneof that is set. A single field is not compared by this."""
+    """Return the name of the field of a oneof that is set, or None. For a single field it is always None."""
     return next((name for name in names if getattr(message, name) is not None), None) if len(names) > 1 else None
 
 
@@ -119,8 +120,8 @@ def _merged_value(before: Any, after: Any, stored: Any, reorders: bool) -> Any:
 def _merged_map(
     before: dict[Any, Any], after: dict[Any, Any], stored: dict[Any, Any], reorders: bool
 ) -> dict[Any, Any]:
-    # Entries that the writer never saw stay, also where it adds one of the same key: the result then does not read back
-    # as it was written, and nothing is lost silently.
+    # Entries that the writer never saw are kept, even if it adds an entry with the same key. The result then does not
+    # read back as written, so that nothing is lost silently.
     result = {key: _copied(value) for key, value in stored.items() if key in after or key not in before}
     for key, value in after.items():
         if key in before and key in stored:
@@ -135,13 +136,13 @@ def _merged_list(before: list[Any], after: list[Any], stored: list[Any], reorder
     found: list[int | None] = [None] * len(after)
     unused = set(range(len(before)))
     for place, each in enumerate(after):
-        # First in its own place, so that of two alike ones each stays what it is.
+        # First compare at the same index, so that equal elements are not swapped.
         if place in unused and _same(before[place], each):
             found[place] = place
             unused.discard(place)
     _match(before, after, found, unused, _content)
     _match(before, after, found, unused, _identity)
-    # Each written element, with its place in ``stored`` if it was there.
+    # Each written element, with its index in ``stored`` if it was stored.
     made: list[tuple[Any, int | None]] = []
     for each, at in zip(after, found, strict=True):
         there = None if at is None else pairs[at]
@@ -159,7 +160,7 @@ def _merged_list(before: list[Any], after: list[Any], stored: list[Any], reorder
 
 
 def _in_stored_order(made: list[tuple[Any, int | None]]) -> list[tuple[Any, int | None]]:
-    """Return the written elements in the order of ``stored``, new ones behind the one that they were written behind."""
+    """Return the written elements in their stored order. A new element follows the one that it was written after."""
     groups: list[tuple[int, list[tuple[Any, int | None]]]] = [(-1, [])]
     for each, there in made:
         if there is not None:
@@ -170,11 +171,11 @@ def _in_stored_order(made: list[tuple[Any, int | None]]) -> list[tuple[Any, int 
 
 
 def _pairs(before: list[Any], stored: list[Any]) -> tuple[list[int | None], set[int]]:
-    """Return the place in ``stored`` of each element that the writer saw, and the places of those it never saw.
+    """Return the index in ``stored`` of each element that the writer saw, and the indexes of those it never saw.
 
-    Its own place comes first: most converters leave the order as it is. Others sort a list, leave elements out, or make
-    more. A stored element that has no counterpart is taken for one that the writer never saw: it stays, and if that is
-    wrong the result does not read back as it was written.
+    The same index is tried first, since most converters keep the order. Others sort a list, omit elements or add some.
+    A stored element without a counterpart is assumed to be one that the writer never saw, and is kept. If that is
+    wrong, the result does not read back as written.
     """
     pairs: list[int | None] = [None] * len(before)
     unseen = set(range(len(stored)))
@@ -187,7 +188,7 @@ def _pairs(before: list[Any], stored: list[Any]) -> tuple[list[int | None], set[
     _match(stored, before, pairs, unseen, _content)
     _match(stored, before, pairs, unseen, _identity)
     if len(before) == len(stored):
-        # What has another identity now, or none, is in its order.
+        # Match the remaining elements, whose identity has changed or is missing, in order.
         for place, there in zip([place for place, at in enumerate(pairs) if at is None], sorted(unseen), strict=True):
             pairs[place] = there
         unseen = set()
@@ -195,10 +196,10 @@ def _pairs(before: list[Any], stored: list[Any]) -> tuple[list[int | None], set[
 
 
 def _with_unseen(made: list[Any], kept: dict[int, int], stored: list[Any], unseen: set[int]) -> list[Any]:
-    """Return the written elements with those that the writer never saw.
+    """Return the written elements, with the elements that the writer never saw inserted.
 
-    Each stands behind the element that it stood behind. If that one was removed, it stands behind as many written
-    elements as it did before.
+    Each of them follows the same element as in ``stored``. If that one was removed, the inserted element follows as
+    many written elements as it did before.
     """
     behind: list[list[Any]] = [[] for _ in range(len(made) + 1)]
     slot = seen = 0
@@ -221,9 +222,9 @@ def _match(
     unused: set[int],
     key: Callable[[Any], Hashable],
 ) -> None:
-    """For each element that has none yet, find the first unused one with the same key.
+    """Match each unmatched element with the first unused one that has the same key.
 
-    An element whose key is None matches none.
+    An element whose key is None has no match.
     """
     places: dict[Hashable, list[int]] = {}
     for at in sorted(unused, reverse=True):
@@ -240,7 +241,7 @@ def _content(element: Any) -> Hashable:
 
 
 def _identity(element: Any) -> Hashable:
-    """The value of a message's field with the lowest number, if it is set and says which element this is."""
+    """Return the value of the field with the lowest number if it can identify a message, else None."""
     if not _is_message(element):
         return None
     names = metadata_of(type(element)).sorted_field_names

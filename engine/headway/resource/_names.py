@@ -1,4 +1,4 @@
-"""The rules that names follow, and the sentences that say so when one doesn't."""
+"""Rules for names, and the error messages for names that break them."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import re
 from collections.abc import Iterable
 
 MAX_NAME = 63
-"""Characters of a name, a tenancy unit, and each part of a type's name."""
+"""The maximum length of a name, of a tenancy unit, and of each part of a type's name."""
 
 _QUOTED = 100
-"""Characters of a value that an error quotes: what a caller sends may have millions."""
+"""The maximum number of characters that an error quotes: a caller may send millions."""
 
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?\Z")
 _GROUP = re.compile(r"[a-z][a-z0-9_]+\Z")
@@ -19,14 +19,17 @@ _KIND = re.compile(r"[A-Z][A-Za-z0-9]+\Z")
 
 
 def quoted(value: object) -> str:
-    """Return the value as an error quotes it: of a long text no more than its beginning."""
+    """Return the value as errors quote it. Long text is cut off."""
     if isinstance(value, str) and len(value) > _QUOTED:
         return f"{value[:_QUOTED]!r}…"
     return repr(value)
 
 
 def name_problem(field: str, value: object) -> str | None:
-    """What is wrong with a resource's name or a tenancy unit, or None. ``field`` is how the caller knows it."""
+    """Return the problem with the name of a resource or a tenancy unit, or None if it is valid.
+
+    ``field`` is what the caller calls it.
+    """
     if not isinstance(value, str):
         return f"{field} must be a string, not {value!r}"
     if not value:
@@ -40,7 +43,7 @@ def name_problem(field: str, value: object) -> str | None:
 
 
 def type_problem(group: object, version: object, kind: object) -> str | None:
-    """What is wrong with a type's name, or None."""
+    """Return the problem with a type's name, or None if it is valid."""
     for part, value in (("group", group), ("version", version), ("kind", kind)):
         if not isinstance(value, str):
             return f"{part} must be a string, not {value!r}"
@@ -57,7 +60,10 @@ def type_problem(group: object, version: object, kind: object) -> str | None:
 
 
 def did_you_mean(value: str, known: Iterable[str]) -> str:
-    """``; did you mean 'x'?`` where something known is close, else what is known, else nothing."""
+    """Return a hint for an unknown value: ``; did you mean 'x'?`` if a known value is close.
+
+    Otherwise the hint lists the known values, if any.
+    """
     names = sorted(known)
     close = difflib.get_close_matches(value, names, n=1)
     if close:

@@ -1,4 +1,4 @@
-"""Put messages into bytes and back, copy and compare them, fast."""
+"""Encode, decode, copy and compare messages, fast."""
 
 import struct
 from collections.abc import Callable, Iterable
@@ -10,7 +10,7 @@ from headway.resource._payload_plan import metadata_of
 
 
 class Payload(Protocol):
-    """What a type checker knows of a message: generated ones and those of ``@headway.message`` alike."""
+    """The protocol of a message class, for type checkers: a generated one, or one made by ``@headway.message``."""
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
@@ -29,9 +29,10 @@ _UNWRITABLE = (
 
 
 def encode(message: Payload) -> bytes:
-    """The message in protobuf's wire format: what ``bytes(message)`` says, in a fraction of the time.
+    """Return the message in protobuf's wire format. It equals ``bytes(message)``, but is much faster.
 
-    A value that its field can't hold is a PayloadError that names both.
+    Raises:
+        PayloadError: The value of a field is invalid. The message names the field and the value.
     """
     codec = codec_of(message.__class__)
     try:
@@ -41,49 +42,49 @@ def encode(message: Payload) -> bytes:
 
 
 def decode(cls: type[P], data: bytes) -> P:
-    """The message of a class that the bytes are; a PayloadError says why they are none."""
+    """Decode a message of a class. Raises PayloadError, which says what is wrong, if the bytes are invalid."""
     data = bytes(data)
     codec = codec_of(cls)
     try:
         made: P = codec.decode(data, 0, len(data), 1)
     except PayloadError as error:
-        raise PayloadError(f"not a {cls.__qualname__}: {error}") from error.__cause__
+        raise PayloadError(f"not a valid {cls.__qualname__}: {error}") from error.__cause__
     return made
 
 
 def payload_problem(cls: type[Any], data: bytes) -> str | None:
-    """Return why the bytes are no message of a class, with the field that is wrong; None if they are one."""
+    """Return why the bytes are not a message of a class, with the invalid field, or None if they are valid."""
     try:
         codec_of(cls).decode(data, 0, len(data), 1)
     except PayloadError as error:
-        return f"not a {cls.__qualname__}: {error}"
+        return f"not a valid {cls.__qualname__}: {error}"
     return None
 
 
 def decoder_of(cls: type[P]) -> Callable[[bytes, int, int], P]:
-    """``decoder(data, begin, end)``: the message that stands in the middle of data; for a reader of many."""
+    """Return a function ``decoder(data, begin, end)``, which decodes a part of ``data``: faster for many messages."""
     read = codec_of(cls).decode
     return lambda data, begin, end: read(data, begin, end, 1)
 
 
 def copy_message(message: P) -> P:
-    """A message with the same fields, unknown ones too, that can be changed without changing this one."""
+    """Return a deep copy of a message, including its unknown fields."""
     copied: P = codec_of(message.__class__).copy(message)
     return copied
 
 
 def equal(left: Payload | None, right: Payload | None) -> bool:
-    """Whether two messages are of one class and hold the same; unknown fields count, NaN equals itself."""
+    """Return True if two messages have the same class and content, including unknown fields. NaN equals itself."""
     if left is None or right is None:
         return left is right
     return codec_of(left.__class__).equal(left, right)
 
 
 def _unwritable(message: Any, error: Exception) -> PayloadError:
-    """The error, with the first field that can't be written alone."""
+    """Return the error for the first field that cannot be encoded alone."""
     cls = type(message)
     if isinstance(error, RecursionError):
-        return PayloadError(f"a {cls.__qualname__} can't be written: it is nested too deep, or holds itself")
+        return PayloadError(f"a {cls.__qualname__} cannot be encoded: it is nested too deeply, or contains itself")
     for name in metadata_of(cls).sorted_field_names:
         value = getattr(message, name)
         try:
@@ -98,13 +99,13 @@ def _unwritable(message: Any, error: Exception) -> PayloadError:
             codec_of(cls).encode(alone)
         except _UNWRITABLE as found:
             wrong_kind = isinstance(found, AttributeError | TypeError)
-            why = f"give it {_annotation(cls, name)}" if wrong_kind else str(found)
-            return PayloadError(f"{cls.__qualname__}.{name} can't be {value!r:.120}: {why}")
-    return PayloadError(f"a {cls.__qualname__} can't be written: {error}")
+            why = f"expected {_annotation(cls, name)}" if wrong_kind else str(found)
+            return PayloadError(f"{cls.__qualname__}.{name} has the invalid value {value!r:.120}: {why}")
+    return PayloadError(f"a {cls.__qualname__} cannot be encoded: {error}")
 
 
 def _annotation(cls: Any, name: str) -> str:
-    """How a field is declared: ``str``, ``list[str]``."""
+    """Return the annotation of a field: ``str``, ``list[str]``."""
     annotated = cls.__dataclass_fields__[name].type
     return annotated.__name__ if isinstance(annotated, type) else str(annotated)
 

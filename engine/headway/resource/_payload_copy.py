@@ -1,11 +1,11 @@
-"""Write the source of a message class's copier and of its comparison."""
+"""Generate the source of the functions that copy and compare messages of a class."""
 
 from headway.resource._payload_decode import indented
 from headway.resource._payload_plan import ClassPlan, FieldPlan
 
 
 def copier_source(plan: ClassPlan, number: dict[type, int]) -> str:
-    """A function ``copy_<n>(m)``: another message that shares with this one only what can't change."""
+    """Return the source of ``copy_<n>(m)``, which returns a copy that shares only immutable values with ``m``."""
     own = number[plan.cls]
     by_name = {field.name: field for field in plan.fields}
     lines = [f"def copy_{own}(m):", f" c = {plan.maker(own)}"]
@@ -16,7 +16,7 @@ def copier_source(plan: ClassPlan, number: dict[type, int]) -> str:
 
 def _copy_field(field: FieldPlan, number: dict[type, int]) -> list[str]:
     name, value = field.name, field.value
-    # What a wrapped message stands for (a datetime, a str) can't change.
+    # A wrapped value (a datetime, a str) is immutable.
     inner = None if value.message is None or value.wrapped else f"copy_{number[value.message]}"
     if field.shape == "repeated":
         return [f"c.{name} = {f'[{inner}(v) for v in m.{name}]' if inner else f'list(m.{name})'}"]
@@ -29,7 +29,7 @@ def _copy_field(field: FieldPlan, number: dict[type, int]) -> list[str]:
 
 
 def equality_source(plan: ClassPlan, number: dict[type, int]) -> str:
-    """A function ``equal_<n>(a, b)``: the same fields with the same values, the unknown ones too."""
+    """Return the source of ``equal_<n>(a, b)``, which compares all fields, including unknown ones."""
     own = number[plan.cls]
     checks = ["a._unknown_fields == b._unknown_fields", *(_equal(field, number) for field in plan.fields)]
     body = "\n  and ".join(checks)

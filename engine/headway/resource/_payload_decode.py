@@ -1,8 +1,8 @@
-"""Write the source of a message class's decoder.
+"""Generate the source of a message class's decoder.
 
-The decoder takes fields in the order of their numbers, which is how they come: after one field it goes
-straight on to the next `if`, and turns back to the first only when a field comes out of order. Names in the
-written code: data, i (index), end, depth, m (message), t (tag), n (length), e (end of the value), v (value).
+The decoder expects fields in the order of their numbers, the usual order on the wire. After each field it continues
+with the next `if`, and returns to the first one only when a field is out of order. Names in the generated code: data,
+i (index), end, depth, m (message), t (tag), n (length), e (end of the value), v (value).
 """
 
 from headway.resource._payload_plan import ClassPlan, FieldPlan, Value
@@ -17,7 +17,7 @@ from headway.resource._payload_wire import (
 
 _NEXT_TAG = ["t = data[i]; i += 1", "if t > 127: t, i = read_varint(data, i - 1)"]
 
-# What is to be done with a varint of more than one byte.
+# The conversion of a varint of more than one byte.
 _LONG_VARINT = {
     "int64": ["if v > 0x7FFFFFFFFFFFFFFF: v -= 1 << 64"],
     "enum": ["if v > 0x7FFFFFFFFFFFFFFF: v -= 1 << 64"],
@@ -29,12 +29,12 @@ _LITERALS = {"string": "''", "bytes": "b''", "bool": "False", "float": "0.0", "d
 
 
 def indented(lines: list[str], by: int = 1) -> list[str]:
-    """The lines, further in."""
+    """Return the lines, indented."""
     return [" " * by + line for line in lines]
 
 
 def decoder_source(plan: ClassPlan, known: dict[str, object], number: dict[type, int]) -> str:
-    """A function ``decode_<n>(data, i, end, depth)``; what else it names is put into ``known``."""
+    """Return the source of ``decode_<n>(data, i, end, depth)``. Objects that it refers to are added to ``known``."""
     own = number[plan.cls]
     blocks: list[str] = []
     entries: list[str] = []
@@ -126,7 +126,7 @@ def _field_blocks(
 
 
 def _while(tag: int, read: list[str]) -> list[str]:
-    # -1 is no tag: it says that the data have ended inside the inner loop.
+    # -1 is not a valid tag: it signals that the data ended inside the inner loop.
     return [f"while t == {tag}:", *indented(read), *indented(_go_on("t = -1; break")), "if t < 0: break"]
 
 
@@ -165,7 +165,7 @@ _LENGTH = [
 
 
 def _read(value: Value, suffix: str, known: dict[str, object], number: dict[type, int], put: str) -> list[str]:
-    """Lines that read one value at ``i`` and put it where ``put`` says."""
+    """Return lines that read one value at ``i`` and store it by the template ``put``."""
     kind = value.kind
     if kind in VARINT_KINDS:
         return _read_varint(value, suffix, known, put)
@@ -201,11 +201,11 @@ def _read_varint(value: Value, suffix: str, known: dict[str, object], put: str) 
 
 
 def _entry_function(field: FieldPlan, own: int, known: dict[str, object], number: dict[type, int]) -> list[str]:
-    """A function for the entries of a map field: the pair of key and value."""
+    """Return the lines of a function that decodes an entry of a map field into a pair of key and value."""
     assert field.key is not None
     suffix = f"{own}_{field.number}"
     value = field.value
-    # An entry without a value stands for the empty one, which each entry needs for itself.
+    # An entry without a value has an empty one. Each entry needs its own object.
     absent = _empty(value, suffix, known, None)
     if value.message is not None:
         absent = f"decode_{number[value.message]}(b'', 0, 0, 0)"

@@ -1,7 +1,7 @@
-"""Write the source of a message class's encoder.
+"""Generate the source of a message class's encoder.
 
-Names in the written code: m (message), o (what is written so far), v (value), n (length), p (pieces of a list
-or map), k and w (key and whole of a map's entry).
+Names in the generated code: m (message), o (output so far), v (value), n (length), p (pieces of a list or map), k and w
+(the key and the whole of a map's entry).
 """
 
 from headway.resource._payload_decode import indented
@@ -20,7 +20,7 @@ _WRITERS = {"enum": "write_int64", "sint32": "write_uint32", "sint64": "write_ui
 
 
 def encoder_source(plan: ClassPlan, known: dict[str, object], number: dict[type, int]) -> str:
-    """A function ``encode_<n>(m)``; what else it names is put into ``known``."""
+    """Return the source of ``encode_<n>(m)``. The objects that it refers to are added to ``known``."""
     lines = [f"def encode_{number[plan.cls]}(m):", " o = b''"]
     for field in plan.fields:
         lines += indented(_field(field, known, number))
@@ -37,7 +37,7 @@ def _field(field: FieldPlan, known: dict[str, object], number: dict[type, int]) 
     if field.shape == "single" and field.value.kind != "message":
         return [f"if ({held}):", *indented(write)]
     if field.make_default is not None:
-        # A message that is never absent: when nothing is in it, nothing is written.
+        # The message is never absent, so it is omitted if it is empty.
         write = _write(field.value, field.number, "v", "o += ", known, number, keep_empty=False)
     return [f"if ({held}) is not None:", *indented(write)]
 
@@ -59,7 +59,7 @@ def _write(
     *,
     keep_empty: bool = True,
 ) -> list[str]:
-    """Lines that put ``name`` after its tag to where ``out`` says."""
+    """Return lines that append the tag and the value ``name`` to ``out``."""
     kind = value.kind
     tag = _tag(field_number, wire_type(kind), known)
     if kind == "bool":
@@ -91,8 +91,8 @@ def _list(field: FieldPlan, known: dict[str, object], number: dict[type, int]) -
     if wire_type(kind) == DELIMITED:
         write = _write(field.value, field.number, "v", "p += (", known, number)
         write[-1] += ",)"
-        # Joined once: adding to the whole each time would take the square of its length.
-        # A text is a list of texts to a loop, and to nobody else.
+        # Joined once at the end, since repeated concatenation would take quadratic time. A str given in place of a
+        # list must be rejected: a loop would take it for a list of characters.
         one = ["if v.__class__ is str: raise TypeError('one text')"] if kind == "string" else []
         return [*one, "p = []", f"for v in m.{field.name}:", *indented(write), "o += b''.join(p)"]
     tag = _tag(field.number, DELIMITED, known)

@@ -1,4 +1,4 @@
-"""Describe payloads as .proto files do, for tools that know protobuf and no Python."""
+"""Describe payloads as .proto files, for tools that know protobuf but not Python."""
 
 from __future__ import annotations
 
@@ -14,11 +14,13 @@ from headway.resource._payload_proto import Described
 def payload_files(description: types_pb.ListResponse, known: Mapping[str, str]) -> list[bytes]:
     """Return file descriptors of all messages and enums in a description of types.
 
-    An enum ``Rank`` is described as ``RankEnum.Rank``: protobuf puts the values of an enum into
-    the scope of the enum, where two enums may have a value of the same name.
+    An enum ``Rank`` is described as ``RankEnum.Rank``. Protobuf puts the values of an enum into the scope that contains
+    the enum, where the values of two enums could have the same name.
 
     Args:
-        known: the names of files that exist already, by the full names of what is in them. The result imports them.
+        description: the description of the types.
+        known: the names of existing files, by the full names of the messages and enums that they define. The result
+            imports them.
     """
     described = Described(description, known)
     nodes = _nodes(described)
@@ -27,7 +29,7 @@ def payload_files(description: types_pb.ListResponse, known: Mapping[str, str]) 
 
 
 class _Node(NamedTuple):
-    """A message or an enum at the top level of a file, and what it needs: other nodes, and files that are known."""
+    """A message or an enum at the top level of a file, with its dependencies: other nodes, and existing files."""
 
     package: str
     names: tuple[str, ...]
@@ -54,7 +56,10 @@ def _nodes(described: Described) -> dict[str, _Node]:
 
 
 def _files(nodes: Mapping[str, _Node]) -> dict[str, str]:
-    """The file of each node. Files can't import each other in a circle: nodes that do so share one, if they can."""
+    """Return the file of each node.
+
+    Imports must not be circular, so nodes that depend on each other share a file if they are in the same package.
+    """
     reached = {name: _reached(name, nodes) for name in nodes}
     files: dict[str, str] = {}
     for name, node in nodes.items():
@@ -79,8 +84,8 @@ def _protos(described: Described, nodes: Mapping[str, _Node], files: Mapping[str
     reached = {name: _reached(name, nodes) for name in nodes}
     for file in dict.fromkeys(files.values()):
         roots = [name for name in nodes if files[name] == file]
-        # A file has one package, and two packages can't import each other. So neither describes messages of the other:
-        # a field of bytes is the same on the wire.
+        # A file has one package, and two packages can't import each other. So each describes fields with messages of
+        # the other as bytes, which are the same on the wire.
         opaque = {
             need for name in roots for need in nodes[name].needs if files[need] != file and reached[need] & set(roots)
         }
@@ -97,7 +102,7 @@ def _protos(described: Described, nodes: Mapping[str, _Node], files: Mapping[str
 
 
 def _nested(described: Described, name: str, names: tuple[str, ...], opaque: set[str]) -> MessageProto:
-    """A message with those that are within it; one that is only the place of others is empty."""
+    """Return a message with its nested messages. A message that only serves as their scope has no fields."""
     made = described.message(name, opaque)
     inner = dict.fromkeys(
         each[: each.find(".", len(name) + 1)] if "." in each[len(name) + 1 :] else each

@@ -1,4 +1,4 @@
-"""Read a message class's betterproto2 metadata into what the codec compiler needs."""
+"""Convert the betterproto2 metadata of a message class into a plan for the codec compiler."""
 
 import keyword
 from collections.abc import Callable
@@ -17,11 +17,11 @@ _KINDS = VARINT_KINDS | FIXED_FORMATS.keys() | {"string", "bytes", "message"}
 
 
 class UnsupportedClassError(Exception):
-    """The class is one that only betterproto2 itself can put into bytes."""
+    """The class has features that only betterproto2 itself can encode."""
 
 
 class EnumValues(dict[int, Any]):
-    """An enum's members by number; a number without one is asked of the enum's class."""
+    """The members of an enum by number. A number without a member is passed to the enum's class."""
 
     def __init__(self, enum: Callable[[int], Any], members: dict[int, Any]) -> None:
         super().__init__(members)
@@ -33,7 +33,7 @@ class EnumValues(dict[int, Any]):
 
 @dataclass(frozen=True)
 class Value:
-    """What one element of a field is: its kind, and for messages and enums of which class."""
+    """The type of an element of a field: its kind and, for a message or an enum, its class."""
 
     kind: str
     message: MessageClass | None = None
@@ -43,49 +43,49 @@ class Value:
 
 @dataclass(frozen=True)
 class FieldPlan:
-    """One field, as the compiler sees it."""
+    """The plan of one field."""
 
     name: str
     number: int
     shape: Shape
     value: Value
     key: Value | None
-    # A field that is not absent but empty when nothing is there has a maker for that.
+    # Makes the value of an unset field that is empty instead of absent.
     make_default: Callable[[], Any] | None
-    # The other arms of its oneof.
+    # The other fields of its oneof.
     rivals: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class ClassPlan:
-    """One message class, its fields by number."""
+    """The plan of one message class, with its fields in the order of their numbers."""
 
     cls: MessageClass
     fields: tuple[FieldPlan, ...]
-    # In the order of the constructor: dicts of instances then share their keys.
+    # In the order of the constructor, so that the instances' dicts share their keys.
     names: tuple[str, ...]
 
     def maker(self, own: int) -> str:
-        """What makes an instance in the written code, which then sets every field."""
+        """Return the expression that makes an instance in the generated code, which then sets every field."""
         if self.cls.__post_init__ is betterproto2.Message.__post_init__:
-            # The constructor would only set them twice.
+            # Skip the constructor, which would only set the fields twice.
             return f"new(class_{own})"
         return f"class_{own}()"
 
     def messages(self) -> list[MessageClass]:
-        """The message classes that the fields hold."""
+        """Return the message classes that the fields hold."""
         return [plan.value.message for plan in self.fields if plan.value.message is not None]
 
 
 def metadata_of(cls: type[Any]) -> betterproto2.ProtoClassMetadata:
-    """What betterproto2 knows of a class."""
-    # betterproto2's classproperty is typed so that nothing may ask it.
+    """Return the betterproto2 metadata of a class."""
+    # Cast, because the type of betterproto2's classproperty allows no access.
     metadata: betterproto2.ProtoClassMetadata = cast("Any", cls)._betterproto
     return metadata
 
 
 def plan_class(cls: MessageClass) -> ClassPlan:
-    """The plan of a class; UnsupportedClassError where it departs from what betterproto2 generates."""
+    """Return the plan of a class. Raises UnsupportedClassError if it differs from what betterproto2 generates."""
     _refuse_odd(cls)
     metadata = metadata_of(cls)
     fields = [_plan_field(cls, name, metadata.meta_by_field_name[name]) for name in metadata.sorted_field_names]
@@ -98,14 +98,14 @@ def _refuse_odd(cls: MessageClass) -> None:
     for name in own_ways:
         ours, theirs = getattr(cls, name, None), getattr(base, name, None)
         if getattr(ours, "__func__", ours) is not getattr(theirs, "__func__", theirs):
-            raise UnsupportedClassError(f"{cls.__name__} has a {name} of its own")
+            raise UnsupportedClassError(f"{cls.__name__} overrides {name}")
     if hasattr(cls, "__pydantic_core_schema__"):
         raise UnsupportedClassError(f"{cls.__name__} is validated by pydantic")
 
 
 def _plan_field(cls: MessageClass, name: str, meta: betterproto2.FieldMetadata) -> FieldPlan:
     if not name.isidentifier() or keyword.iskeyword(name):
-        raise UnsupportedClassError(f"{cls.__name__} has a field that is no Python name: {name!r}")
+        raise UnsupportedClassError(f"{cls.__name__} has a field whose name is not valid in Python: {name!r}")
     shape = _shape(meta)
     held = metadata_of(cls).cls_by_field[f"{name}.value" if shape == "map" else name]
     key = None
@@ -149,7 +149,7 @@ def _value(cls: MessageClass, meta: betterproto2.FieldMetadata, held: Any) -> Va
 
 
 def _enum_values(cls: MessageClass, held: Any) -> EnumValues:
-    # A declared message has a stand-in here for an IntEnum that is not betterproto2's.
+    # A declared message has a `PlainEnum` here for an IntEnum that is not a betterproto2.Enum.
     enum = getattr(held, "plain_enum", held)
     if not (isinstance(enum, type) and issubclass(enum, IntEnum)):
         raise UnsupportedClassError(f"{cls.__name__} holds {held!r} as an enum")
@@ -164,7 +164,7 @@ def _make_default(
         return None
     if make() is None:
         return None
-    # The encoder takes what is empty for the default, so that it must be.
+    # The encoder omits empty values as defaults, so every default must be empty.
     if shape == "optional" or (meta.proto_type != "message" and make()):
-        raise UnsupportedClassError(f"{cls.__name__}.{name} has a default of its own")
+        raise UnsupportedClassError(f"{cls.__name__}.{name} has a non-empty default")
     return make

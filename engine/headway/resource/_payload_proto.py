@@ -1,4 +1,4 @@
-"""One message or enum of a description of types, as protobuf describes it."""
+"""Convert messages and enums of a description of types into protobuf descriptors."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class Described:
     """The messages and enums in a description of types, by their full names.
 
     Attributes:
-        known: the names of files that exist already, by the full names of what is in them.
-        messages: the messages that are in none of these files.
-        enums: the enums that are in none of these files.
+        known: the names of existing files, by the full names of the messages and enums that they define.
+        messages: the messages that no existing file defines.
+        enums: the enums that no existing file defines.
     """
 
     def __init__(self, description: types_pb.ListResponse, known: Mapping[str, str]) -> None:
@@ -55,7 +55,7 @@ class Described:
         self.enums[f"{holder}.{own}"] = enum
 
     def root(self, name: str) -> str:
-        """The outermost message that this one, or this enum, is in; itself, if it is in none."""
+        """Return the outermost message that contains a message or enum, or the name itself if none does."""
         if name in self.enums:
             return name.rpartition(".")[0]
         parts = name.split(".")
@@ -63,7 +63,7 @@ class Described:
         return next((each for each in outer if each in self.messages), name)
 
     def held(self, name: str) -> Iterator[str]:
-        """The full names of the messages and enums that the fields of a message hold."""
+        """Return the full names of the messages and enums that the fields of a message hold."""
         for field in self.messages[name].fields if name in self.messages else ():
             if held := self._held(field):
                 yield held
@@ -87,7 +87,7 @@ class Described:
             if field.oneof:
                 one.oneof_index = groups.index(field.oneof)
             elif field.shape is _SHAPE.OPTIONAL and one.type != KINDS["message"]:
-                # So proto3 says that a field may be absent: it is alone in a oneof. These come after the real ones.
+                # In proto3, a field that may be absent is alone in a synthetic oneof. These follow the real ones.
                 one.proto3_optional, one.oneof_index = True, len(made.oneofs)
                 made.oneofs.append(Oneof(name=f"_{one.name}"))
             made.fields.append(one)
@@ -119,7 +119,7 @@ class Described:
 
 
 def _enum(name: str, enum: types_pb.Enum) -> EnumProto:
-    # Proto3 wants the 0 first, which is what an unset field holds.
+    # Proto3 requires the value 0, which an unset field holds, to be the first.
     values = sorted(enum.values, key=lambda value: value.number != 0)
     made = EnumProto(name=name.rpartition(".")[2])
     made.values = [
@@ -132,5 +132,5 @@ def _enum(name: str, enum: types_pb.Enum) -> EnumProto:
 
 
 def _name(name: str, otherwise: str) -> str:
-    """A name that protobuf takes: Python allows letters that are not ASCII."""
+    """Return the name if protobuf allows it, else ``otherwise``: Python also allows letters outside ASCII."""
     return name if name.isascii() else otherwise

@@ -1,4 +1,4 @@
-"""Read and write the single values of the protobuf wire format, for the compiled codecs."""
+"""Read and write single values in the protobuf wire format, for the compiled codecs."""
 
 import struct
 from functools import cache
@@ -10,7 +10,7 @@ DEPTH_LIMIT = 100
 HIGHEST_TAG = 0xFFFFFFFF
 MASK64 = (1 << 64) - 1
 
-# Tag and length (or small value) in one piece are made once for lengths below this.
+# For lengths and values below this, the tag and the length (or value) are precomputed together.
 SHORT = 128
 
 FIXED_FORMATS = {
@@ -25,7 +25,7 @@ VARINT_KINDS = frozenset(["int32", "int64", "uint32", "uint64", "sint32", "sint6
 
 
 class WireError(PayloadError):
-    """What is wrong, and in which field of which field."""
+    """An encoding error, with the path of the invalid field."""
 
     def __init__(self, what: str) -> None:
         super().__init__(what)
@@ -38,7 +38,7 @@ class WireError(PayloadError):
 
 
 def wire_type(kind: str) -> int:
-    """How a single value of a kind is framed."""
+    """Return the wire type of a single value of a kind."""
     if kind in VARINT_KINDS:
         return VARINT
     if kind in FIXED_FORMATS:
@@ -47,7 +47,7 @@ def wire_type(kind: str) -> int:
 
 
 def read_varint(data: bytes, index: int) -> tuple[int, int]:
-    """The varint that begins at ``index``, cut to 64 bits, and the index after it."""
+    """Return the varint that begins at ``index``, truncated to 64 bits, and the index after it."""
     result = shift = 0
     while True:
         byte = data[index]
@@ -61,7 +61,7 @@ def read_varint(data: bytes, index: int) -> tuple[int, int]:
 
 
 def varint(value: int) -> bytes:
-    """A number from 0 on as a varint."""
+    """Encode a non-negative number as a varint."""
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
@@ -72,51 +72,51 @@ def varint(value: int) -> bytes:
 
 def _signed(value: int, bits: int) -> bytes:
     if not -(1 << bits - 1) <= value < 1 << bits - 1:
-        raise WireError(f"it does not fit into {bits} bits with a sign")
+        raise WireError(f"it does not fit into {bits} bits, signed")
     return varint(value & MASK64)
 
 
 def _unsigned(value: int, bits: int) -> bytes:
     if not 0 <= value < 1 << bits:
-        raise WireError(f"it does not fit into {bits} bits without a sign")
+        raise WireError(f"it does not fit into {bits} bits, unsigned")
     return varint(value)
 
 
 def write_int32(value: int) -> bytes:
-    """An int32 of any size, as a varint."""
+    """Encode an int32 as a varint."""
     return _signed(value, 32)
 
 
 def write_int64(value: int) -> bytes:
-    """An int64 or an enum's value of any size, as a varint."""
+    """Encode an int64 or the value of an enum as a varint."""
     return _signed(value, 64)
 
 
 def write_uint32(value: int) -> bytes:
-    """A uint32, or a sint32 after zigzag, as a varint."""
+    """Encode a uint32, or a sint32 after zigzag, as a varint."""
     return _unsigned(value, 32)
 
 
 def write_uint64(value: int) -> bytes:
-    """A uint64, or a sint64 after zigzag, as a varint."""
+    """Encode a uint64, or a sint64 after zigzag, as a varint."""
     return _unsigned(value, 64)
 
 
 @cache
 def heads(tag: int) -> list[bytes]:
-    """The tag followed by each varint below SHORT: heads(tag)[n] begins a field of length, or of value, n."""
+    """Return the tag followed by each varint below SHORT: heads(tag)[n] begins a field with length or value n."""
     return [varint(tag) + varint(number) for number in range(SHORT)]
 
 
 def long_head(tag: int, length: int) -> bytes:
-    """The tag and a length of any size."""
+    """Encode a tag and a length of any size."""
     return varint(tag) + varint(length)
 
 
 def skip(data: bytes, tag: int, index: int, depth: int) -> int:
-    """The index after the value of a field nobody knows, whose tag ends at ``index``."""
+    """Return the index after the value of an unknown field whose tag ends at ``index``."""
     if tag < 8 or tag > HIGHEST_TAG:
-        raise WireError(f"{tag >> 3} is no field number")
+        raise WireError(f"{tag >> 3} is not a valid field number")
     wire = tag & 7
     if wire == VARINT:
         return read_varint(data, index)[1]
@@ -129,7 +129,7 @@ def skip(data: bytes, tag: int, index: int, depth: int) -> int:
         return index + length
     if wire == GROUP_START:
         return _skip_group(data, tag, index, depth + 1)
-    raise WireError(f"field {tag >> 3} has wire type {wire}, which can't stand here")
+    raise WireError(f"field {tag >> 3} has the invalid wire type {wire}")
 
 
 def _skip_group(data: bytes, tag: int, index: int, depth: int) -> int:
@@ -139,23 +139,23 @@ def _skip_group(data: bytes, tag: int, index: int, depth: int) -> int:
         inner, index = read_varint(data, index)
         if inner & 7 == GROUP_END:
             if inner >> 3 != tag >> 3:
-                raise WireError(f"group {tag >> 3} is closed as group {inner >> 3}")
+                raise WireError(f"expected the end of group {tag >> 3}, got the end of group {inner >> 3}")
             return index
         index = skip(data, inner, index, depth)
 
 
 def truncated() -> WireError:
-    """A value says that it goes on after the end of what holds it."""
-    return WireError("the bytes end before it does")
+    """Return the error for a value that extends beyond the end of the message that contains it."""
+    return WireError("the data ends too early")
 
 
 def too_deep() -> WireError:
-    """The message holds messages that hold messages, without reason."""
+    """Return the error for messages that are nested too deeply."""
     return WireError(f"it is nested deeper than {DEPTH_LIMIT} levels")
 
 
 def located(names: dict[int, str], tag: int, error: PayloadError) -> PayloadError:
-    """The error, with the field that the tag is of put before where it already says that it happened."""
+    """Return the error, with the field of the tag prepended to its path."""
     if not isinstance(error, WireError):
         error = WireError(str(error))
     if tag > 7:
@@ -164,7 +164,7 @@ def located(names: dict[int, str], tag: int, error: PayloadError) -> PayloadErro
 
 
 def malformed(names: dict[int, str], tag: int, error: Exception) -> PayloadError:
-    """Python's error for malformed bytes, in words."""
+    """Return the error for a Python exception that malformed bytes caused."""
     if isinstance(error, UnicodeDecodeError):
         return located(names, tag, WireError(f"{error.object[:40]!r} is not UTF-8 ({error.reason})"))
     if isinstance(error, (IndexError, struct.error)):

@@ -1,4 +1,4 @@
-"""Make types, with message classes of their own, of what a server says that they look like."""
+"""Build types, with message classes, from a server's description of its types."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _SHAPES: dict[types_pb.Shape, Any] = {
 
 
 def rebuild(description: types_pb.ListResponse) -> Registry:
-    """A registry of the described types. Raises PayloadError for a description that makes no sense."""
+    """Return a registry of the described types. Raises PayloadError if the description is invalid."""
     try:
         return _Rebuilding(description).registry()
     except (LookupError, TypeError, ValueError) as error:
@@ -42,31 +42,31 @@ def rebuild(description: types_pb.ListResponse) -> Registry:
 
 
 class RebuiltMessage(DeclaredMessage):
-    """The base of the classes that are made here."""
+    """The base of the classes that `rebuild` makes."""
 
     _declaration: ClassVar[Declaration]
 
     @classmethod
     def from_wrapped(cls, wrapped: Any) -> RebuiltMessage:
-        """The message around one value, where it is such a one."""
+        """Return the wrapper message of a value. Only wrapper classes support this."""
         make: Any = cls
         made: RebuiltMessage = make(value=wrapped)
         return made
 
     def to_wrapped(self) -> Any:
-        """The value that this is around."""
+        """Return the value that this message wraps."""
         return getattr(self, "value")  # noqa: B009 - only wrappers have it
 
 
 class _Places(Declaration):
-    """Finds the classes of a message's fields by their places in the description."""
+    """A declaration that finds the classes of fields by their index in the description."""
 
     def __init__(self, own_name: str, fields: dict[str, Annotation], messages: list[type[Any]]) -> None:
         super().__init__(own_name, fields, [])
         self._messages = messages
 
     def python(self, element: Element, cls: type[Any], field: str) -> type[Any]:
-        """The class of an element, which may have been made after the message."""
+        """Return the class of an element, which may have been declared after the message."""
         if issubclass(element.python, Later):
             return self._messages[int(element.python.__name__)]
         return super().python(element, cls, field)
@@ -83,7 +83,7 @@ class _Rebuilding:
     def registry(self) -> Registry:
         registry = Registry()
         for each in self._description.types:
-            # What every registry has is known here by its own class.
+            # Built-in types are registered already, with their own classes.
             if type_name(each.type) not in registry:
                 payload = self._messages[each.message]
                 columns = {column.title: column.path for column in each.columns}
@@ -120,7 +120,7 @@ class _Rebuilding:
             value = next(each for each in self._description.messages[held].fields if each.name == "value")
             return Element("message", _PYTHON[value.kind], lambda: self._messages[held])
         if kind == "message":
-            # By its place: it may come later, and it may hold this one.
+            # Refer to it by index: it may come later, and it may contain this message.
             self._description.messages[held]
             return Element("message", type(str(held), (Later,), {}))
         return Element(kind, _PYTHON[kind])
@@ -150,16 +150,19 @@ class _Rebuilding:
 
 
 def _checked(name: str) -> str:
-    """A name that can stand in Python's own text: dataclasses write the fields' names into code that is run."""
+    """Return the name if it is a valid identifier, else raise ValueError.
+
+    Dataclasses write field names into source code that they execute, so an unchecked name could inject code.
+    """
     if not name.isidentifier() or keyword.iskeyword(name) or name.startswith("__"):
-        raise ValueError(f"{name!r:.80} is no name")
+        raise ValueError(f"{name!r:.80} is not a valid name")
     return name
 
 
 def _check_field(field: types_pb.Field) -> None:
     name = _checked(field.name)
     if name.startswith("_") or hasattr(betterproto2.Message, name):
-        raise ValueError(f"a field can't be named {name!r:.80}")
+        raise ValueError(f"{name!r:.80} is not a valid field name")
 
 
 def _enum(described: types_pb.Enum) -> type[betterproto2.Enum]:

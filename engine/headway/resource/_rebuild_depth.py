@@ -1,4 +1,4 @@
-"""How much an empty message of a description holds: what is required in it is made with it, and so on. Pure."""
+"""Limits on the size of an empty message, which contains an empty message for each required field. Pure."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from collections.abc import Sequence
 from headway._gen.headway.types import v1 as types_pb
 
 DEEPEST, LARGEST = 100, 10_000
-"""Messages within one another, and in all: no program declares so many, and a server could say any number."""
+"""The maximum nesting depth and number of messages. No program declares as many, but a server could send any number."""
 
 
 def check_empty_messages(messages: Sequence[types_pb.Message]) -> None:
-    """Raise ValueError when one of them could not be made, as it requires itself, or would hold too much."""
+    """Raise ValueError if an empty instance of a message would contain itself, or exceed a limit."""
     needed = [_required(message) for message in messages]
-    # Of each message that has been looked at: (how deep, how many), itself included. None: it is being looked at.
+    # The (depth, count) of each visited message, which includes itself, or None while it is being visited.
     known: dict[int, tuple[int, int] | None] = {}
     for first in range(len(messages)):
-        # By hand and not by calls: what is being guarded against would end those.
+        # An explicit stack, since the descriptions that this guards against would exceed the recursion limit.
         stack = [first]
         while stack:
             place = stack[-1]
@@ -29,7 +29,7 @@ def check_empty_messages(messages: Sequence[types_pb.Message]) -> None:
                 for held in needed[place]:
                     if held in known and known[held] is None:
                         raise ValueError(
-                            f"an empty {name!r:.80} would need a {messages[held].full_name!r:.80} for ever"
+                            f"an empty {name!r:.80} would contain {messages[held].full_name!r:.80} endlessly"
                         )
                     if held not in known:
                         stack.append(held)
@@ -39,13 +39,14 @@ def check_empty_messages(messages: Sequence[types_pb.Message]) -> None:
             many = 1 + sum(size[1] for size in sizes)
             if deep > DEEPEST or many > LARGEST:
                 raise ValueError(
-                    f"an empty {name!r:.80} would hold {many} messages, {deep} deep: more than {LARGEST}, or {DEEPEST}"
+                    f"an empty {name!r:.80} would contain {many} messages, nested {deep} deep: "
+                    f"the limits are {LARGEST} and {DEEPEST}"
                 )
             known[place] = (deep, many)
 
 
 def _required(message: types_pb.Message) -> list[int]:
-    """The places of the messages that each of this class holds from the start."""
+    """Return the indexes of the messages that an empty message contains."""
     return [
         field.held
         for field in message.fields

@@ -1,4 +1,4 @@
-"""The types that one engine knows."""
+"""The registry of the types of one engine."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from headway.resource._versions import VersionChain, step_of
 
 
 class Registry:
-    """Types by name. A name is registered once; tombstones, partitions and namespaces are there from the start."""
+    """Types by name. Each name can be registered once. Tombstones, partitions and namespaces are built in."""
 
     def __init__(self) -> None:
         self._types: dict[TypeName, ResourceType[Any]] = {type.name: type for type in BUILTIN_TYPES}
@@ -25,34 +25,38 @@ class Registry:
     def register(self, type: ResourceType[Any]) -> None:
         """Add a type.
 
-        Of partitions and namespaces further versions can be added, as Consul's ``tenancy.v2beta1.Namespace``: their
-        resources are the same partitions and namespaces.
+        Further versions of partitions and namespaces can be added, such as Consul's ``tenancy.v2beta1.Namespace``.
+        All versions have the same resources.
 
-        Raises DeclarationError when its name or group is taken, or a version of its kind has another scope.
+        Raises:
+            DeclarationError: The name or group is taken, or another version of the kind has another scope.
         """
         if not isinstance(type, ResourceType):
-            raise DeclarationError(f"only a headway.ResourceType can be registered, not {type!r}")
+            raise DeclarationError(f"expected a headway.ResourceType, got {type!r}")
         if type.name in self._types:
             raise DeclarationError(
                 f"type {type.name} is registered already, with payload {self._types[type.name].payload.__name__}; "
                 "use that one, or register this one under another version or kind"
             )
         if type.name.group in RESERVED_GROUPS and type.kind not in UNIT_KINDS:
-            raise DeclarationError(f"type {type.name}: group {type.name.group!r} is Headway's own; choose another")
+            raise DeclarationError(
+                f"type {type.name}: group {type.name.group!r} is reserved by Headway; choose another"
+            )
         if type.scope is Scope.UNDEFINED:
             raise DeclarationError(f"type {type.name}: scope must be CLUSTER, PARTITION or NAMESPACE")
         for other in self._types.values():
             if other.kind == type.kind and other.scope is not type.scope:
                 raise DeclarationError(
-                    f"type {type.name}: scope {type.scope.name} must be {other.scope.name}, as {other.name} has it: "
-                    "all versions of a kind share one name space"
+                    f"type {type.name}: scope {type.scope.name} must be {other.scope.name}, like {other.name}: "
+                    "all versions of a kind share one set of names"
                 )
         self._types[type.name] = type
 
     def add_converter(self, older: object, newer: object, up: object, down: object) -> None:
-        """Add a converter pair between two versions of a kind; both must be registered.
+        """Add a converter pair between two registered versions of a kind.
 
-        Raises DeclarationError when it is not one, or does not go on where a former one of the kind ended.
+        Raises:
+            DeclarationError: The pair is invalid, or doesn't extend the chain of the kind's other converters.
         """
         step = step_of(older, newer, up, down)
         for type in (step.older, step.newer):
@@ -60,35 +64,41 @@ class Registry:
         if step.older.kind in UNIT_KINDS:
             raise DeclarationError(
                 f"a converter from {step.older.name} to {step.newer.name}: versions of {step.older.name.kind} need "
-                "none, as they have nothing to convert"
+                "no converters, since there is nothing to convert"
             )
         chain = self._chains.get(step.older.kind)
         self._chains[step.older.kind] = VersionChain((step,)) if chain is None else chain.extended(step)
 
     def store_as(self, type: object) -> None:
-        """Name the version in which resources of its kind are stored. Raises DeclarationError for an unfit one."""
+        """Set the version in which resources of its kind are stored.
+
+        Raises:
+            DeclarationError: No converter is declared for the version, or the kind has another storage version.
+        """
         if not isinstance(type, ResourceType):
-            raise DeclarationError(f"store_as takes a type, such as TEAM_V1, not {type!r}")
+            raise DeclarationError(f"store_as() expects a type, such as TEAM_V1, got {type!r}")
         self._check_own(type, f"store_as({type.name})")
         chain = self._chains.get(type.kind)
         if chain is None or type.name.version not in chain:
-            raise DeclarationError(f"store_as({type.name}): no converter is declared for it; declare converters before")
+            raise DeclarationError(
+                f"store_as({type.name}): no converter is declared for this version; declare converters first"
+            )
         if chain.named is not None and chain.named is not type:
             raise DeclarationError(
-                f"store_as({type.name}): the kind is stored as {chain.named.name} already; name one storage version"
+                f"store_as({type.name}): the storage version is already {chain.named.name}; a kind has only one"
             )
         self._chains[type.kind] = chain.storing(type)
 
     def _check_own(self, type: ResourceType[Any], what: str) -> None:
         if self._types.get(type.name) is not type:
-            raise DeclarationError(f"{what}: {type.name} is not registered here: declare it by app.type(...)")
+            raise DeclarationError(f"{what}: {type.name} is not registered in this app: declare it with app.type(...)")
 
     def chain(self, kind: Kind) -> VersionChain | None:
-        """Return the versions of a kind that converters connect; None: the kind has no converters."""
+        """Return the versions of a kind that converters connect, or None if the kind has no converters."""
         return self._chains.get(kind)
 
     def add_chains(self, other: Registry) -> None:
-        """Add the converters and storage versions of another registry, whose types are registered here too."""
+        """Add the converters and storage versions of another registry. Its types must be registered here too."""
         for kind, chain in other._chains.items():
             known = self._chains.get(kind)
             for step in chain.steps:
@@ -99,17 +109,19 @@ class Registry:
 
     @property
     def chains(self) -> Sequence[VersionChain]:
-        """The kinds that have converters."""
+        """The version chains of all kinds that have converters."""
         return list(self._chains.values())
 
     def find(self, name: TypeName) -> ResourceType[Any] | None:
-        """Return the type of this name, or None."""
+        """Return the type with this name, or None."""
         return self._types.get(name)
 
     def resolve(self, name: TypeName, may_know: Callable[[TypeName], bool] | None = None) -> ResourceType[Any]:
-        """The type of this name. Raises InvalidArgument when there is none.
+        """Return the type with this name.
 
-        The error names the types that are registered, but none for which ``may_know`` is false.
+        Raises:
+            InvalidArgument: The type is not registered. The message lists the registered types that ``may_know``
+                accepts.
         """
         found = self._types.get(name)
         if found is None:

@@ -1,4 +1,4 @@
-"""What user code holds: a resource that it may change freely, decoded when looked at."""
+"""The resource object that user code works with: decoded lazily, and safe to change."""
 
 from __future__ import annotations
 
@@ -20,14 +20,13 @@ T = TypeVar("T", bound=Payload)
 
 
 class Resource(Stored, Generic[T]):
-    """A resource of the type ``ResourceType[T]``: made by ``TYPE.new(...)``, read from a cache or a client.
+    """A resource of the type ``ResourceType[T]``, made by ``TYPE.new(...)`` or read from a cache or a client.
 
-    It is yours: what you change in it changes nothing else, and nothing else changes it. Its parts are
-    copied or decoded from the shared original when you first look at them, so what you don't look at
-    costs nothing.
+    A resource is a private copy: your changes affect no other object, and no other code changes it. Its parts are
+    copied or decoded from the shared original on first access, so a part that you never access costs nothing.
     """
 
-    # Invariant: whatever can be changed is handed out as a copy kept in `_data`, `_metadata` and `_status`.
+    # Invariant: mutable parts are only handed out as copies, which are kept in `_data`, `_metadata` and `_status`.
     __slots__ = ("_data", "_metadata", "_status", "type")
 
     type: ResourceType[T]
@@ -41,9 +40,11 @@ class Resource(Stored, Generic[T]):
 
     @property
     def data(self) -> T:
-        """The payload. Raises PayloadError when the stored bytes are not of the declared class.
+        """The payload.
 
-        Raises ConversionFailed when the resource is stored in another version and could not be converted.
+        Raises:
+            PayloadError: The stored bytes are not a message of the declared class.
+            ConversionFailed: The resource is stored in another version and could not be converted.
         """
         if self._data is None:
             stored = self._message.data
@@ -62,7 +63,10 @@ class Resource(Stored, Generic[T]):
 
     @property
     def metadata(self) -> dict[str, str]:
-        """Free text by key. ``deletionTimestamp`` is the store's; ``finalizers`` is better changed by `finalizers`."""
+        """Free-form text by key.
+
+        Only the store sets ``deletionTimestamp``. To change ``finalizers``, use the `finalizers` attribute.
+        """
         if self._metadata is None:
             self._metadata = dict(self._message.metadata)
         return self._metadata
@@ -73,17 +77,17 @@ class Resource(Stored, Generic[T]):
 
     @property
     def status(self) -> dict[str, pb.Status]:
-        """Statuses by the name of who wrote them. Changing one here stores nothing: use ``write_status``."""
+        """The statuses, by the name of their writer. Changes made here are not stored: use ``write_status``."""
         if self._status is None:
             self._status = {key: copy_message(status) for key, status in self._message.status.items()}
         return self._status
 
     @property
     def finalizers(self) -> frozenset[str]:
-        """The names that hold this resource when it is deleted. To change them, give it another set.
+        """The finalizers, which keep this resource stored while it is being deleted.
 
-        ``team.finalizers -= {"cleanup"}``. Raises InvalidArgument for a name with blanks in it, and for a text in
-        place of several names.
+        To change them, assign another set: ``team.finalizers -= {"cleanup"}``. Assignment raises InvalidArgument if a
+        name contains blanks, or if the value is a single string.
         """
         return _markers.finalizers(self._message.metadata if self._metadata is None else self._metadata)
 
@@ -96,7 +100,7 @@ class Resource(Stored, Generic[T]):
         _markers.set_finalizers(self.metadata, wanted)
 
     def message(self) -> pb.Resource:
-        """This resource as a new wire message, which shares nothing that can be changed."""
+        """Return this resource as a new wire message. It shares no mutable state with the resource."""
         made = copy_message(self._message)
         if self._metadata is not None:
             made.metadata = dict(self._metadata)
@@ -105,11 +109,11 @@ class Resource(Stored, Generic[T]):
         return made
 
     def original(self) -> Resource[T]:
-        """This resource as it was made or read, without what you have changed in it since."""
+        """Return this resource as it was made or read, without your later changes."""
         return Resource(self.type, self._message)
 
     def copy(self) -> Resource[T]:
-        """Another one of the same content, changes of yours included."""
+        """Return a copy of this resource, including your changes."""
         return Resource(self.type, self.message())
 
     def __eq__(self, other: object) -> bool:
@@ -119,7 +123,7 @@ class Resource(Stored, Generic[T]):
         theirs: pb.Resource = other.message()
         return mine == theirs
 
-    __hash__ = None  # type: ignore[assignment]  # it can be changed, so it can't be a key; its id can
+    __hash__ = None  # type: ignore[assignment]  # it is mutable; use its id as a key
 
     def __repr__(self) -> str:
         return f"<Resource {self.id} version={self.version or 'new'}>"

@@ -1,6 +1,6 @@
-"""Compare the schema of one type, as it is stored, with that of a program that reads what is stored. Pure.
+"""Compare the stored schema of a type with the schema of a program that reads the stored resources. Pure.
 
-A schema is a description of one type (`describe`). Messages are compared by where they are held, not by name.
+A schema is a description of one type (`describe`). Messages are matched by the fields that hold them, not by name.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from headway.resource._schema_kinds import reads, words
 
 Schema = types_pb.ListResponse
 HELD = ("message", "wrapper")
-"""Kinds of fields that hold a message of the description."""
+"""The kinds of fields that hold a message of the description."""
 
 
 def compare_schemas(stored: Schema, declared: Schema, *, both_ways: bool = False) -> list[SchemaProblem]:
-    """Return the differences by which a program would misread what is stored.
+    """Return the differences that would make a program misread stored resources.
 
-    With ``both_ways`` neither side is known to be the newer one, as between a client and a server. Then a difference is
-    one only if neither could have become the other.
+    With ``both_ways``, either side may be the newer one, as between a client and a server. Then a difference counts
+    only if neither schema could have evolved into the other.
     """
     return list(_Comparison(stored, declared, both_ways=both_ways).problems())
 
@@ -69,7 +69,7 @@ class _Comparison:
             yield from self._field(place, was, field)
             yield from _rivals(place, was, before, field, now)
         for number in reserved.keys() & now.keys() - before.keys():
-            # Reserved by a program of which nothing was stored with this field.
+            # The program that reserved this number had not stored any schema with the field.
             if reserved[number] not in (now[number].name, *now[number].former_names):
                 problem = f"expected no field, since {reserved[number]!r} of this number was removed"
                 yield place.problem(now[number], problem, place.new)
@@ -89,7 +89,7 @@ class _Comparison:
             return
         moved = next((each for each in now.values() if each.name == was.name), None)
         if moved is not None:
-            right = f"give {was.name} this number again, which is {moved.number} in the program"
+            right = f"give {was.name} this number again; the program gives it {moved.number}"
         else:
             right = f"declare @headway.message(reserved={{{was.number}: {was.name!r}}}) for {place.message}"
         got = "no such field" if given_up is None else f"reserved={{{was.number}: {given_up!r}}}"
@@ -129,7 +129,7 @@ class _Comparison:
                 yield place.problem(
                     field,
                     f"expected {old} for {number} of {declared.name} as stored, got {given[0]}",
-                    f"use a new number for {given[0]}, or keep {old} = {number} beside it, if it is the same",
+                    f"use a new number for {given[0]}, or keep {old} = {number} as an alias, if they mean the same",
                 )
             for name in sorted(former):
                 if given is None and numbers.get(name, number) != number and numbers[name] not in known:
@@ -141,12 +141,12 @@ class _Comparison:
 
 
 class _Place:
-    """The message whose fields are compared.
+    """The message whose fields are being compared.
 
     Attributes:
-        path: the names of the fields that lead to it, each with a dot behind it.
-        message: what its class is called.
-        new: what to do for another field.
+        path: the names of the fields that lead to it, each followed by a dot.
+        message: the name of its class.
+        new: the advice for a field that should be a new one.
     """
 
     def __init__(self, type: str, path: str, message: str, free: int) -> None:
@@ -166,15 +166,15 @@ def _rivals(
     field: types_pb.Field,
     now: dict[int, types_pb.Field],
 ) -> Iterator[SchemaProblem]:
-    """Find fields that exclude each other now, and did not when they were stored: reading one would lose the other."""
+    """Find fields that exclude each other now, but not in the stored schema: reading one would lose the other."""
     if not field.oneof:
         return
     for other in now.values():
-        # Once for two of them.
+        # Report each pair once.
         if other.number <= field.number or other.oneof != field.oneof or other.number not in before:
             continue
         if not was.oneof or before[other.number].oneof != was.oneof:
-            problem = f"expected it beside {other.name} as stored, got it in the oneof {field.oneof} with it"
+            problem = f"expected it to be independent of {other.name} as stored, got both in the oneof {field.oneof}"
             yield place.problem(field, problem, "take one of them out of the oneof")
 
 

@@ -1,4 +1,4 @@
-"""Which kinds of a field read the values of which other ones as they were written. Pure."""
+"""Compatibility of field kinds: whether a field reads the values written as another kind. Pure."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ _ALSO_READS: dict[str, frozenset[str]] = {
     "sint64": frozenset({"sint32"}),
     "enum": frozenset({"int32"}),
 }
-"""By kind those besides itself whose every value it reads as that value: the wider integers."""
+"""For each kind, the other kinds whose values it reads without change: an integer reads the narrower ones."""
 _WORDS = {_SHAPE.REPEATED: "list of {}", _SHAPE.MAP: "map of {key} to {}"}
 
 
 def reads(now: types_pb.Field, before: types_pb.Field) -> bool:
-    """Return True if a field reads every value that was written as another one. What messages hold is not compared."""
+    """Return True if a field reads every value that was written as another. The content of messages is not compared."""
     if _listed(now) != _listed(before) or now.key_kind != before.key_kind:
         return False
     return now.kind == before.kind or before.kind in _ALSO_READS.get(now.kind, ())
 
 
 def words(field: types_pb.Field) -> str:
-    """Return what a field holds, as an error says it: ``list of string``."""
+    """Describe the type of a field for an error message: ``list of string``."""
     return _WORDS.get(field.shape, "{}").format(field.kind, key=field.key_kind)
 
 

@@ -1,4 +1,4 @@
-"""What a store remembers of one type once another program has opened it: every field that any of them has. Pure."""
+"""Merge the schemas of all programs that have opened a store, so that it remembers every field of a type. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from headway.resource._schema_compare import HELD, Schema
 
 
 def schema_digest(declared: Schema) -> str:
-    """Return what tells a program's schema of a type from every other one. The names of messages don't count."""
+    """Return a digest of a program's schema of a type. The names of messages do not affect it."""
     unnamed = copy_message(declared)
     unnamed.types[0].payload = ""
     for each in unnamed.messages:
@@ -19,9 +19,9 @@ def schema_digest(declared: Schema) -> str:
 
 
 def merge_schemas(stored: Schema, declared: Schema) -> Schema:
-    """Return the stored schema with what a program declares, which `compare_schemas` has let pass.
+    """Return the stored schema, updated with a program's schema that `compare_schemas` has accepted.
 
-    Fields that the program lacks stay, so that their numbers can't come back as something else.
+    Fields that the program lacks are kept, so that no later program can reuse their numbers.
     """
     merged = copy_message(stored)
     _Merge(merged, declared).run()
@@ -32,7 +32,7 @@ class _Merge:
     def __init__(self, merged: Schema, declared: Schema) -> None:
         self._merged = merged
         self._declared = declared
-        # By a place in the program's description, a place in the merged one.
+        # Map each index in the program's description to an index in the merged one.
         self._messages: dict[int, int] = {}
         self._enums: dict[int, int] = {}
         self._done: set[tuple[int, int]] = set()
@@ -58,13 +58,13 @@ class _Merge:
             self._field(known, each)
         reserved = {each.number: each.name for each in (*merged.reserved, *declared.reserved)}
         for each in declared.fields:
-            # A field that was removed and is back as what it was.
+            # The field was removed, and then added again unchanged.
             reserved.pop(each.number, None)
         merged.reserved = [types_pb.Reserved(number, name) for number, name in sorted(reserved.items())]
         merged.fields.sort(key=lambda field: field.number)
 
     def _new_place(self, field: types_pb.Field) -> int:
-        """Return the place of what a new field holds; a new one where nothing of the merged description is the same."""
+        """Return the index of the message or enum that a new field holds. Add an empty one if it isn't merged yet."""
         if field.kind in HELD:
             if field.held not in self._messages:
                 self._messages[field.held] = len(self._merged.messages)

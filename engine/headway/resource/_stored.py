@@ -1,4 +1,4 @@
-"""What a resource says of itself, whether all of it is at hand or a part."""
+"""The attributes that a whole resource and a projection share: id, owner, version."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class _Named(Protocol):
 
 
 class Stored:
-    """What a `Resource` and a projection of one have in common."""
+    """The common base of `Resource` and of projections."""
 
-    # Invariant: the object behind `_message` is shared (with the store, with caches) and never written to.
+    # Invariant: the store and caches share the message in `_message`. It is never changed.
     __slots__ = ("_message",)
 
     type: _Named
@@ -25,7 +25,7 @@ class Stored:
 
     @property
     def id(self) -> ResourceId:
-        """Type, tenancy, name and (once stored) uid."""
+        """The type, tenancy, name and, once stored, the uid."""
         id = self._message.id
         assert id is not None
         tenancy = id.tenancy
@@ -35,38 +35,38 @@ class Stored:
 
     @property
     def name(self) -> str:
-        """The name within type and tenancy."""
+        """The name, which is unique within the type and tenancy."""
         assert self._message.id is not None
         return self._message.id.name
 
     @property
     def uid(self) -> str:
-        """The incarnation, assigned by the store; empty before."""
+        """The uid of this incarnation, assigned by the store. Empty before the resource is stored."""
         assert self._message.id is not None
         return self._message.id.uid
 
     @property
     def owner(self) -> ResourceId | None:
-        """The resource with which this one is deleted; set at creation only."""
+        """The owner: this resource is deleted with it. The owner can be set only at creation."""
         owner = self._message.owner
         return None if owner is None else resource_id(owner)
 
     @property
     def version(self) -> str:
-        """The decimal revision of the last change; a write that carries it happens only if it is still stored."""
+        """The revision of the last change, in decimal. A write with a version succeeds only if it is current."""
         return self._message.version
 
     @property
     def generation(self) -> str:
-        """Changes with every Write and no WriteStatus; a status says which one it has seen."""
+        """The generation, which every Write changes and WriteStatus doesn't. A status records the one it observed."""
         return self._message.generation
 
     @property
     def is_deleting(self) -> bool:
-        """Whether it has been deleted and only finalizers still hold it, as it was when it was read."""
+        """True if the resource was marked for deletion when it was read, so that only its finalizers keep it stored."""
         return _markers.is_marked(self._message.metadata)
 
 
 def shared_message(stored: Stored) -> pb.Resource:
-    """The shared message behind a resource, to read only."""
-    return stored._message  # the same module's
+    """Return the shared message of a resource. It must not be changed."""
+    return stored._message

@@ -1,7 +1,7 @@
-"""What a watch says: snapshot chunks, their end, changes, bookmarks; and positions in a store's history.
+"""The items of a watch (snapshot chunks, their end, changes, bookmarks), and positions in a store's history.
 
-These are the in-process forms of the wire's WatchEvent, several events to an object, so that a snapshot of
-100,000 resources is a hundred lists and not 100,000 messages.
+These are the in-process forms of the wire's WatchEvent. One object holds several events, so that a snapshot of
+100,000 resources takes a hundred lists instead of 100,000 messages.
 """
 
 from __future__ import annotations
@@ -15,12 +15,15 @@ ANY_VERSIONS = "*"
 
 
 class Position(NamedTuple):
-    """A place in one store's history. Revisions of different store ids say nothing of each other.
+    """A position in one store's history. Revisions with different store ids cannot be compared.
 
     Attributes:
-        versions: of a position that a watch of a type with converters told, the versions of the kind whose resources
-            the watch contains, with commas between. A watch that contains other ones cannot go on from there. Empty:
-            the type's own version alone. `ANY_VERSIONS`: it goes on whatever it contained.
+        store_id: the id of the store.
+        session: the session of the store.
+        revision: the number of a commit.
+        versions: the versions of the kind whose resources the watch contained, separated by commas. A watch that
+            contains other versions cannot resume from the position. Empty means the type's own version alone;
+            only types with converters have others. With `ANY_VERSIONS`, every watch can resume from it.
     """
 
     store_id: str
@@ -29,27 +32,28 @@ class Position(NamedTuple):
     versions: str = ""
 
     def message(self) -> pb.Position:
-        """This position as the wire has it."""
+        """Return this position as a wire message."""
         return pb.Position(
             store_id=self.store_id, incarnation=self.session, revision=self.revision, versions=self.versions
         )
 
 
 def position(message: pb.Position | None) -> Position | None:
-    """The position in a wire message, or None where there is none."""
+    """Return the position in a wire message, or None if the message is None."""
     if message is None:
         return None
     return Position(message.store_id, message.incarnation, message.revision, message.versions)
 
 
 class Change(NamedTuple):
-    """One resource's change in one commit.
+    """The change of one resource in one commit.
 
     Attributes:
-        revision: the commit's; a delete has one of its own.
-        resource: as stored by the commit, or as it last was when the commit deleted it. Shared: never written to.
-        deleted: whether the commit deleted it.
-        more: whether another change of the same commit follows in this stream.
+        revision: the revision of the commit. A delete has a revision too.
+        resource: the resource as the commit stored it, or its last state if the commit deleted it. The message is
+            shared and must not be changed.
+        deleted: True if the commit deleted the resource.
+        more: True if another change of the same commit follows in this stream.
     """
 
     revision: int
@@ -60,28 +64,33 @@ class Change(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SnapshotChunk:
-    """Some of the resources that are there. Only before EndOfSnapshot."""
+    """A part of the snapshot: some of the existing resources. No chunk follows EndOfSnapshot."""
 
     resources: list[pb.Resource]
 
 
 @dataclass(frozen=True, slots=True)
 class EndOfSnapshot:
-    """Everything that was there at ``position`` has been said."""
+    """The end of the snapshot: everything that existed at ``position`` has been delivered."""
 
     position: Position
 
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """Changes in order of revision, whole commits unless the last has ``more``. Shared: never written to."""
+    """Changes in order of revision: whole commits, unless the last has ``more``. Shared, so do not change them."""
 
     changes: list[Change]
 
 
 @dataclass(frozen=True, slots=True)
 class Bookmark:
-    """The stream has said everything up to ``position``. ``resumed``: it goes on from there without a snapshot."""
+    """A position up to which the stream is complete.
+
+    Attributes:
+        position: the position.
+        resumed: True if the stream resumes from there without a snapshot.
+    """
 
     position: Position
     resumed: bool = False

@@ -1,4 +1,4 @@
-"""Which partition and namespace are meant where a name leaves them out. Pure."""
+"""Scopes, and the default partition and namespace of a name. Pure."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import enum
 
 
 class Scope(enum.Enum):
-    """Which tenancy units a resource of a type has. The values are the wire's.
+    """The scope of a type: the tenancy units that its resources have. The values are those on the wire.
 
-    UNDEFINED is for tombstones alone: they are where their owner was, whatever its scope.
+    Only tombstones have the scope UNDEFINED: they take the tenancy of their owner, in any scope.
     """
 
     UNDEFINED = 0
@@ -26,10 +26,15 @@ DEFAULT_TENANCY = {
 
 
 def tenancy_within(scope: Scope, given: tuple[str, str], parent: tuple[str, str]) -> tuple[str, str]:
-    """The (partition, namespace) of what a resource in ``parent`` refers to, where ``given`` is what it says of them.
+    """Return the complete (partition, namespace) of a reference.
 
-    What it leaves empty is the parent's; a namespace only where the partition is the parent's too. What neither says is
-    the scope's default, and units that the scope doesn't have are empty whatever is said.
+    An empty unit is inherited from the parent, or else gets the scope's default. The namespace is inherited only if the
+    partition equals the parent's. Units that the scope doesn't have are always empty.
+
+    Args:
+        scope: the scope of the referenced type.
+        given: the units in the reference; they may be empty.
+        parent: the units of the resource that contains the reference.
     """
     default_partition, default_namespace = DEFAULT_TENANCY[scope]
     if scope is Scope.UNDEFINED:

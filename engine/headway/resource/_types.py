@@ -1,4 +1,4 @@
-"""Resource types: what a kind of resource is called, where it lives, what it carries and what is legal in it."""
+"""Resource types: the name, scope, payload class and validation rules of a kind of resource."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ _HOOKS_FORM = "headway.Hooks(mutate=fill_in, validate=check), each `def check(te
 @check_keywords
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hooks(Generic[T]):
-    """What a type adds to the service's own rules. Both run in every Write, on a copy of the resource.
+    """The rules that a type adds to the service's own. Both hooks run in every Write, on a copy of the resource.
 
     Attributes:
         mutate: fills in defaults, in place.
-        validate: raises ValueError with a sentence for the caller when the resource must not be stored.
+        validate: raises ValueError, with a message for the caller, to reject the resource.
 
-    Anything else that a hook raises is reported as `HandlerFailed`, and its caller hears that the hook failed.
+    Any other exception from a hook is reported as `HandlerFailed`, and the caller gets an error that the hook failed.
     """
 
     mutate: Callable[[Resource[T]], None] | None = None
@@ -51,7 +51,7 @@ class Hooks(Generic[T]):
 
 
 def _unit_hooks(hooks: Hooks[T]) -> Hooks[T]:
-    """The rules of partitions and namespaces, and then the type's own."""
+    """Return hooks that run the rules of partitions and namespaces, and then the type's own."""
     return Hooks(mutate=_in_turn(hold_unit, hooks.mutate), validate=_in_turn(check_unit, hooks.validate))
 
 
@@ -63,7 +63,7 @@ def _in_turn(
 
     def both(resource: Resource[T]) -> object:
         first(resource)
-        # What a hook of the program's returns is looked at.
+        # The service checks what the program's hook returned.
         return then(resource)
 
     return both
@@ -71,9 +71,10 @@ def _in_turn(
 
 @check_keywords
 class ResourceType(Generic[T]):
-    """A declared type. ``TEAM = app.type("staff", "v1", "Team", Team)`` makes one.
+    """A resource type, declared by ``TEAM = app.type("staff", "v1", "Team", Team)``.
 
-    Raises DeclarationError, with the right form, when a part of it is wrong.
+    Raises:
+        DeclarationError: A part of the declaration is invalid. The message shows the correct form.
     """
 
     __slots__ = (
@@ -115,24 +116,24 @@ class ResourceType(Generic[T]):
             raise DeclarationError(f"type {group}.{version}.{kind}: {error}") from error
         self.name = TypeName(group, version, kind)
         self.kind = self.name.unversioned
-        # The name as the wire has it, for all that is stored: shared, and never written to.
+        # The name as a wire message. All stored resources share it, so it must never be changed.
         self.message = self.name.message()
         self.payload = payload
         self.scope = scope
-        # The tenancy units that are meant where none are given, and as the wire has them: shared likewise.
+        # The default tenancy units, and the same as a wire message, which is shared too.
         self.default_units = DEFAULT_TENANCY[scope]
         self.tenancy = pb.Tenancy(partition=self.default_units[0], namespace=self.default_units[1])
-        # Every version of a partition or namespace is under the same rules: their resources are the same.
+        # All versions of a partition or namespace follow the same rules, since they have the same resources.
         self.hooks: Hooks[T] = (hooks or Hooks()) if self.kind not in UNIT_KINDS else _unit_hooks(hooks or Hooks())
         self.type_url = f"type.googleapis.com/{bind_name(payload, self.name)}"
-        # What the payload was called before it was called after its type: clients of that time still say so.
+        # Earlier releases named the payload after its Python class. Their clients still send this name.
         self.former_name = module_name(payload)
 
     def __repr__(self) -> str:
         return f"<ResourceType {self.name}>"
 
     def check_payload(self, data: object) -> None:
-        """Raise InvalidArgument, naming both classes, when ``data`` is not this type's payload."""
+        """Raise InvalidArgument, which names both classes, if ``data`` is not a payload of this type."""
         if type(data) is not self.payload:
             raise InvalidArgument(
                 f"{self.name} carries {self.payload.__name__}, not {type(data).__name__}: "
@@ -140,9 +141,10 @@ class ResourceType(Generic[T]):
             )
 
     def id(self, name: str, *, partition: str = "", namespace: str = "", uid: str = "") -> ResourceId:
-        """The id of a resource of this type; tenancy units not given are the default ones of its scope.
+        """Return the id of a resource of this type. Omitted tenancy units get the default of the scope.
 
-        Raises InvalidArgument when a name is not valid or a unit is given that the scope doesn't have.
+        Raises:
+            InvalidArgument: A name is invalid, or the scope doesn't have a given unit.
         """
         default_partition, default_namespace = self.default_units
         id = ResourceId(self.name, name, partition or default_partition, namespace or default_namespace, uid)
@@ -152,13 +154,15 @@ class ResourceType(Generic[T]):
         return id
 
     def complete(self, reference: pb.Reference, within: ResourceId | None = None) -> None:
-        """Make a reference to a resource of this type whole, in place, as a `Hooks.mutate` wants it.
+        """Complete a reference to a resource of this type, in place. Call it from `Hooks.mutate`.
 
-        Its type, if it has none, is this one. Units of its tenancy that are empty are those of ``within``, the resource
-        that refers; a namespace only where the partition is the same, and the scope's default ones where there is
-        nothing to take. Units that the scope doesn't have are emptied: they say nothing.
+        - A missing type becomes this type.
+        - An empty tenancy unit is inherited from ``within``, the resource that contains the reference. The namespace
+          is inherited only if the partition is the same. Without a value to inherit, the unit gets the scope's default.
+        - Units that the scope doesn't have are cleared.
 
-        Raises InvalidArgument when the reference is to another kind, or a name in it is not valid.
+        Raises:
+            InvalidArgument: The reference is to another kind, or a name in it is invalid.
         """
         reference.type = reference.type or self.name.message()
         if type_name(reference.type).unversioned != self.kind:
@@ -172,10 +176,10 @@ class ResourceType(Generic[T]):
         reference.tenancy = pb.Tenancy(partition=partition, namespace=namespace)
 
     def tenancy_problem(self, partition: str, namespace: str) -> str | None:
-        """What is wrong with these (filled) tenancy units for this type's scope, or None."""
+        """Return the problem with completed tenancy units in this type's scope, or None if they are valid."""
         scope = self.scope
         if (partition, namespace) == self.default_units:
-            # By far the most usual ones, and valid.
+            # The fast path: these are by far the most common, and valid.
             return None
         if scope is Scope.CLUSTER and (partition or namespace):
             units = f"partition {quoted(partition)} and namespace {quoted(namespace)}"
@@ -199,9 +203,10 @@ class ResourceType(Generic[T]):
         owner: Resource[Any] | ResourceId | None = None,
         metadata: Mapping[str, str] | None = None,
     ) -> Resource[T]:
-        """A resource that isn't stored yet. Without ``data`` its payload has all defaults.
+        """Return a new resource, which isn't stored yet. Without ``data``, all fields of its payload have defaults.
 
-        Raises InvalidArgument for a bad name, tenancy or payload class.
+        Raises:
+            InvalidArgument: The name, the tenancy or the class of the payload is invalid.
         """
         payload = self.payload() if data is None else data
         self.check_payload(payload)
@@ -217,5 +222,5 @@ class ResourceType(Generic[T]):
         )
 
     def view(self, message: pb.Resource) -> Resource[T]:
-        """A stored message as user code sees it. The message must not be written to afterwards."""
+        """Return a stored message as a resource for user code. Do not change the message afterwards."""
         return Resource(self, message)

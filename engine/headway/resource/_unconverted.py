@@ -1,4 +1,4 @@
-"""The form of a resource whose stored version could not be converted: all of it but the payload."""
+"""Resources whose stored version could not be converted. They have all fields except the payload."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from headway.errors import ConversionFailed
 from headway.resource._ids import resource_id
 
 UNCONVERTED_URL = "type.googleapis.com/headway.resource.v1.Unconverted"
-"""The type URL of the payload. A client that decodes by the URL fails; it never misreads."""
+"""The type URL of such a payload. A client that decodes by the URL fails, instead of misreading the payload."""
 
 
 def unconverted(stored_as: str) -> AnyMessage:
-    """Return the payload of a resource that is stored as this type and could not be converted."""
+    """Return the payload for a resource that is stored as this type and could not be converted."""
     return AnyMessage(type_url=UNCONVERTED_URL, value=stored_as.encode())
 
 

@@ -1,4 +1,4 @@
-"""The rules of partitions and namespaces, of which any version of their kinds may be declared."""
+"""The rules for partitions and namespaces, which apply to all versions of these kinds."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from headway.resource._ids import Kind
 from headway.resource._resource import Resource
 
 DEFAULT_UNIT = "default"
-"""The partition, and in every partition the namespace, that is there without being a resource."""
+"""The name of the partition, and of the namespace in each partition, that exists without a resource."""
 
 EMPTIED_FINALIZER = "headway.tenancy"
-"""Holds a partition or namespace that is being deleted until nothing is left in it."""
+"""The finalizer that keeps a partition or namespace, while it is being deleted, until it is empty."""
 
 PARTITION_KIND: Kind = ("tenancy", "Partition")
 NAMESPACE_KIND: Kind = ("tenancy", "Namespace")
@@ -19,19 +19,21 @@ UNIT_KINDS = (PARTITION_KIND, NAMESPACE_KIND)
 
 
 def hold_unit(unit: Resource[Any]) -> None:
-    """Put the finalizer on a unit that is not being deleted, and an empty payload where it has none."""
-    # From its first write on: deleted a moment later it is emptied all the same. Only a deletion may let go of it.
+    """Add the finalizer to a unit that is not being deleted, and an empty payload to a unit without one."""
+    # Every write adds it, so that a unit is emptied even if it is deleted at once. Only a deletion may remove it.
     if not unit.is_deleting:
         unit.finalizers = unit.finalizers | {EMPTIED_FINALIZER}
     if unit._message.data is None:
-        # As Consul stores it: its clients can't decode what isn't there.
+        # Consul stores an empty payload too: its clients cannot decode a missing one.
         unit.data = unit.type.payload()
 
 
 def check_unit(unit: Resource[Any]) -> None:
-    """Refuse a unit that has an owner, or bears the name of the one that is always there."""
+    """Raise ValueError if a unit has an owner, or the name of the default unit."""
     kind = unit.type.name.kind.lower()
     if unit.name == DEFAULT_UNIT:
-        raise ValueError(f"the {kind} 'default' is always there and can't be written")
+        raise ValueError(f"the {kind} 'default' always exists and cannot be written")
     if unit.owner is not None:
-        raise ValueError(f"owner must be empty: a {kind} is owned by nobody, so that it goes only when it is deleted")
+        raise ValueError(
+            f"owner must be empty: a {kind} cannot have an owner, so that it is only removed by its own deletion"
+        )

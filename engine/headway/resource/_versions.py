@@ -1,4 +1,4 @@
-"""The versions of a kind between which converters are declared, and payloads converted along them. Pure."""
+"""The chain of versions of a kind, and the conversion of payloads along it. Pure."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _FORM = "app.converter(TEAM_V1, TEAM_V2, up=up, down=down), with `def up(old: Te
 
 
 class BadConversion(Exception):
-    """A converter raised, or returned something that is not a payload of its version. The cause is what it raised."""
+    """A converter raised, or returned something other than a payload of its version. The cause is its exception."""
 
 
 class Step(NamedTuple):
-    """One converter pair."""
+    """A converter pair between two adjacent versions."""
 
     older: Type
     newer: Type
@@ -37,13 +37,13 @@ class Step(NamedTuple):
 
 
 class VersionChain:
-    """The versions of one kind with converters, from the oldest to the newest.
+    """The versions of one kind that converters connect, from the oldest to the newest.
 
     Attributes:
         types: the versions, oldest first.
         steps: the converters between them, in the same order.
         storage: the version in which resources of the kind are stored.
-        named: the storage version as it was named; None: the newest.
+        named: the storage version that the program declared, or None if it declared none: then it is the newest.
     """
 
     def __init__(self, steps: tuple[Step, ...], named: Type | None = None) -> None:
@@ -61,29 +61,29 @@ class VersionChain:
         return self.types[self._places[version]]
 
     def newer(self, one: Type, other: Type) -> Type:
-        """Return the newer one of two versions of the chain."""
+        """Return the newer of two versions of the chain."""
         return max(one, other, key=lambda each: self._places[each.name.version])
 
     def extended(self, step: Step) -> VersionChain:
-        """Return the chain with one more step at either end. Raises DeclarationError for a step anywhere else."""
+        """Return the chain, extended by a step at either end. Raises DeclarationError if the step fits neither end."""
         older, newer = step.older.name, step.newer.name
         if older.version in self._places and newer.version in self._places:
             raise DeclarationError(
-                f"a converter from {older} to {newer}: {self} leads from one to the other already; declare one path "
+                f"a converter from {older} to {newer}: {self} already connects them; declare only one path "
                 "between two versions"
             )
         if older.version not in self._places and newer.version not in self._places:
             raise DeclarationError(
                 f"a converter from {older} to {newer}: neither is in {self}, the converters of this kind so far; "
-                "declare first the one that connects them"
+                "first declare a converter that connects one of them"
             )
         if step.older is self.types[-1]:
             return VersionChain((*self.steps, step), self.named)
         if step.newer is self.types[0]:
             return VersionChain((step, *self.steps), self.named)
         raise DeclarationError(
-            f"a converter from {older} to {newer}: the versions of a kind form one chain, and that is {self}; "
-            f"begin at {self.types[-1].name}, or end at {self.types[0].name}"
+            f"a converter from {older} to {newer}: the versions of a kind must form one chain, so far {self}; "
+            f"start at {self.types[-1].name}, or end at {self.types[0].name}"
         )
 
     def storing(self, type: Type) -> VersionChain:
@@ -91,7 +91,7 @@ class VersionChain:
         return VersionChain(self.steps, type)
 
     def converted(self, payload: Any, version: str, wanted: str) -> Any:
-        """Return the payload of one version as that of another. Raises BadConversion; ``payload`` is not changed."""
+        """Convert a payload from one version to another, without changing ``payload``. Raises BadConversion."""
         here, there = self._places[version], self._places[wanted]
         while here < there:
             step = self.steps[here]
@@ -119,8 +119,8 @@ def _called(function: Function, side: str, step: Step, payload: Any, wanted: Typ
     except KeyboardInterrupt:
         raise
     except BaseException as error:
-        # `SystemExit` in a converter must not end the server, which serves others too. `trio.Cancelled` cannot come
-        # from here, since a converter is a plain function and awaits nothing.
+        # `SystemExit` in a converter must not end the server, which serves other callers too. `trio.Cancelled` cannot
+        # be raised here, since a converter is a plain function and awaits nothing.
         raise BadConversion(f"{name} raised {type(error).__name__}: {error_text(error)}") from error
     if type(made) is not wanted.payload:
         if problem := answer_problem(made):
@@ -130,21 +130,19 @@ def _called(function: Function, side: str, step: Step, payload: Any, wanted: Typ
 
 
 def step_of(older: object, newer: object, up: object, down: object) -> Step:
-    """Return a converter pair. Raises DeclarationError, with the right form."""
+    """Return a converter pair. Raises DeclarationError, which shows the correct form, if it is invalid."""
     for given in (older, newer):
         if not isinstance(given, ResourceType):
-            raise DeclarationError(f"a converter is between two types, not {given!r}: {_FORM}")
+            raise DeclarationError(f"a converter connects two types, got {given!r}: {_FORM}")
     assert isinstance(older, ResourceType)
     assert isinstance(newer, ResourceType)
     between = f"a converter from {older.name} to {newer.name}"
     if older.kind != newer.kind:
-        raise DeclarationError(f"{between}: both must be versions of one kind, as staff.v1.Team and staff.v2.Team are")
+        raise DeclarationError(f"{between}: both must be versions of one kind, such as staff.v1.Team and staff.v2.Team")
     if older.name == newer.name:
         raise DeclarationError(f"{between}: the versions must differ")
     if older.scope is not newer.scope:
-        raise DeclarationError(
-            f"{between}: scope {newer.scope.name} must be {older.scope.name}, as {older.name} has it"
-        )
+        raise DeclarationError(f"{between}: scope {newer.scope.name} must be {older.scope.name}, like {older.name}")
     for side, function in (("up", up), ("down", down)):
         if problem := _function_problem(function):
             raise DeclarationError(f"{between}: {side}={function!r} {problem}: {_FORM}")
@@ -169,13 +167,13 @@ def _function_problem(function: object) -> str | None:
     except TypeError:
         return "must take one argument, the payload"
     except ValueError:
-        # A builtin without a signature.
+        # A built-in function without a signature.
         pass
     return None
 
 
 def in_version(resource: pb.Resource, type: Type, data: AnyMessage | None) -> pb.Resource:
-    """Return a stored resource as another version of its kind, with this payload. All else is shared with it."""
+    """Return a stored resource as another version of its kind, with this payload. The rest is shared with it."""
     id = resource.id
     assert id is not None
     return pb.Resource(
@@ -190,5 +188,5 @@ def in_version(resource: pb.Resource, type: Type, data: AnyMessage | None) -> pb
 
 
 def packed(type: Type, payload: Any) -> AnyMessage:
-    """Return a payload as a resource carries it. Raises PayloadError for what can't be put into bytes."""
+    """Return a payload in the form that a resource carries. Raises PayloadError if it cannot be encoded."""
     return AnyMessage(type_url=type.type_url, value=encode(payload))

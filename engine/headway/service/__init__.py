@@ -1,9 +1,9 @@
-"""What may be asked: the resource, lease and types services over any store.
+"""The resource, lease and types services, over any store.
 
-A file a verb. Nothing here knows how a request arrived or who reads the answer. Open `_service.py` first.
+Each verb has a file. Nothing here knows how a request arrived or who reads the answer. Open `_service.py` first.
 
-A request handed to a service belongs to it: it fills in and keeps what it is given. What it answers is shared
-with the store and must not be changed. Clients on a channel inside the process copy accordingly.
+A service owns the requests that are passed to it: it completes them in place and keeps parts of them. Its responses
+share objects with the store and must not be changed. In-process channels make copies for that reason.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
-    # Only a server that is asked for descriptions needs it: `import headway` is light.
+    # Imported lazily, because only a server that answers reflection requests needs it: `import headway` stays light.
     if name != "DescribedPayloads":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from headway.service._described import DescribedPayloads

@@ -1,4 +1,4 @@
-"""Who may do what: the questions that the service asks before it shows whether anything is there."""
+"""The authorization checks that the service makes before it reveals whether a resource exists."""
 
 from __future__ import annotations
 
@@ -25,36 +25,40 @@ from headway.storage import Fence, Within, lease_of
 
 
 class Decision(enum.Enum):
-    """What an authorizer says of a read."""
+    """An authorizer's answer to a read."""
 
     ALLOWED = enum.auto()
     DENIED = enum.auto()
     NEEDS_RESOURCE = enum.auto()
-    """It depends on what the resource says; asked again with the resource."""
+    """The answer depends on the content of the resource. The service asks again with the resource."""
 
 
 class Authorizer(Protocol):
-    """Decides for the caller of the request that is being handled; who that is, it knows by itself.
+    """An interface that decides what the caller of the current request may do. It knows by itself who the caller is.
 
-    It is asked once the names in a request are found valid, and before any other work: before further fields are
-    looked at, hooks run, or the store is read. Its answer tells nobody what there is. It must not wait.
+    The service calls it once the names in a request are found valid, and before any other work: before it checks
+    further fields, runs hooks or reads the store. So its answers reveal nothing about what is stored. It must not
+    block.
     """
 
     def may_know(self, type: TypeName) -> bool:
         """Return True if the caller may do anything at all with a type of this name, registered or not.
 
-        To other callers a registered type looks like one that isn't: every verb refuses both in the same words.
+        To other callers, a registered type looks like an unregistered one: every verb refuses both in the same words.
         """
         ...
 
     def may_read(self, id: ResourceId, resource: Resource[Any] | None) -> Decision:
-        """Whether the resource may be read, by its id alone at first. With the resource NEEDS_RESOURCE is a denial."""
+        """Decide whether the caller may read the resource, at first by its id alone.
+
+        When called again with the resource, NEEDS_RESOURCE counts as a denial.
+        """
         ...
 
     def may_write(self, id: ResourceId, resource: Resource[Any] | None) -> bool:
-        """Return True if the caller may write it. ``resource`` is as given, or None for a status.
+        """Return True if the caller may write it. ``resource`` is the given one, or None for a status.
 
-        Where a mutate hook has changed what was given, this is asked again with the result.
+        If a mutate hook has changed the resource, this is called again with the result.
         """
         ...
 
@@ -63,51 +67,54 @@ class Authorizer(Protocol):
         ...
 
     def may_take_lease(self, name: str) -> bool:
-        """Return True if the caller may take the lease of this name, and so write under the fence that it governs."""
+        """Return True if the caller may acquire the lease of this name, and so write under the fence it governs."""
         ...
 
     def may_list(self, type: TypeName, partition: str, namespace: str) -> bool:
-        """Whether the type may be listed and watched there; ``*`` is any. Each resource is asked for besides."""
+        """Return True if the caller may list and watch the type there; ``*`` is any.
+
+        In addition, `may_read` is called for each resource.
+        """
         ...
 
 
 class Access:
-    """What a verb asks of the authorizer. Without one everything is allowed.
+    """The checks that a verb makes with the authorizer. Without an authorizer everything is allowed.
 
     Args:
-        mark: how the message of a failure begins. A verb that writes asks before its commit, and says so there.
+        mark: a prefix for the message of a failure. A verb that writes uses it to say that its commit was not made.
     """
 
     def __init__(self, authorizer: Authorizer | None, registry: Registry, mark: str = "") -> None:
         self._authorizer = authorizer
         self._ask = partial(ask, mark=mark)
         self._registry = registry
-        # Whether there is anything to ask.
+        # False if no authorizer restricts the caller.
         self.restricted = authorizer is not None
 
     def check_known(self, type: TypeName) -> None:
         """Refuse a caller who may do nothing with a type of this name, whether or not it is registered."""
         if not self.knows(type):
-            raise denied(f"permission denied: no rule of yours is about type {type}")
+            raise denied(f"permission denied: none of your rules covers type {type}")
 
     def knows(self, type: TypeName) -> bool:
         """Return True if the caller may do anything with a type of this name."""
         return self._authorizer is None or self._ask(self._authorizer.may_know, type)
 
     def check_read(self, id: pb.Id) -> None:
-        """Refuse one who may not read what is called so, whether it is there or not."""
+        """Refuse a caller who may not read this id, whether or not the resource exists."""
         if self._authorizer is not None:
             name = resource_id(id)
             if self._ask(self._authorizer.may_read, name, None) is Decision.DENIED:
-                raise denied(f"{name} may not be read by you")
+                raise denied(f"permission denied: you may not read {name}")
 
     def check_found(self, stored: pb.Resource, asked: str) -> None:
-        """Refuse what may not be read for what it says, in the words for what isn't there."""
+        """Refuse a resource whose content the caller may not read, in the same words as for a missing one."""
         if not self.shows(stored):
             raise not_found(asked)
 
     def check_write(self, id: pb.Id, resource: pb.Resource | None) -> None:
-        """Refuse one who may not write what is called so, whether it is there or not."""
+        """Refuse a caller who may not write this id, whether or not the resource exists."""
         if self._authorizer is not None:
             name = resource_id(id)
             view = None if resource is None else self._registry.resolve(name.type).view(resource)
@@ -116,10 +123,10 @@ class Access:
             except PayloadError as error:
                 raise invalid(f"resource.data of {name}: {error}") from None
             if not allowed:
-                raise denied(f"{name} may not be written by you")
+                raise denied(f"permission denied: you may not write {name}")
 
     def may_write(self, stored: pb.Resource) -> bool:
-        """Return True if the caller may write a resource that is stored, as it is."""
+        """Return True if the caller may write this stored resource as it is."""
         if self._authorizer is None:
             return True
         name = resource_id(stored.id)
@@ -129,40 +136,40 @@ class Access:
             return False
 
     def may_delete(self, id: pb.Id) -> bool:
-        """Return True if the caller may delete what is called so."""
+        """Return True if the caller may delete the resource with this id."""
         return self._authorizer is None or self._ask(self._authorizer.may_delete, resource_id(id))
 
     def check_delete(self, id: pb.Id) -> None:
-        """Refuse one who may not delete what is called so, whether it is there or not."""
+        """Refuse a caller who may not delete this id, whether or not the resource exists."""
         if not self.may_delete(id):
-            raise denied(f"{resource_id(id)} may not be deleted by you")
+            raise denied(f"permission denied: you may not delete {resource_id(id)}")
 
     def check_marking(self, id: pb.Id, stored: pb.Resource | None) -> None:
-        """Refuse one who may not delete it to mark what is stored, or nothing.
+        """Refuse a caller who marks a resource for deletion without the right to delete it.
 
-        To mark a resource is to delete it. A caller who carries along a mark that they may read deletes nothing.
+        Marking a resource deletes it. A caller who only carries along a mark that they may read deletes nothing.
         """
         if stored is None or not is_marked(stored.metadata) or not self.shows(stored):
             self.check_delete(id)
 
     def check_fence(self, fence: Fence | None) -> None:
-        """Refuse a write under a fence whose lease the caller may not take, whether or not there is such a fence.
+        """Refuse a write under a fence whose lease the caller may not acquire, whether or not the fence exists.
 
-        What is answered tells where the fence stands.
+        Otherwise the answer would reveal the state of the fence.
         """
         if fence is not None and self._authorizer is not None:
             lease = lease_of(fence.controller, fence.member)
             if not self._ask(self._authorizer.may_take_lease, lease):
-                raise denied(f"lease {lease} may not be taken by you")
+                raise denied(f"permission denied: you may not acquire lease {lease}")
 
     def check_list(self, type: TypeName, within: Within) -> None:
-        """Refuse one who may not list a type there."""
+        """Refuse a caller who may not list the type there."""
         authorizer = self._authorizer
         if authorizer is not None and not self._ask(authorizer.may_list, type, within.partition, within.namespace):
-            raise denied(f"{type} may not be listed there by you")
+            raise denied(f"permission denied: you may not list {type} there")
 
     def shows(self, resource: pb.Resource) -> bool:
-        """Whether a resource that is there may be read."""
+        """Return True if the caller may read this existing resource."""
         if self._authorizer is None:
             return True
         name = resource_id(resource.id)
@@ -171,25 +178,28 @@ class Access:
             try:
                 decision = self._ask(self._authorizer.may_read, name, self._registry.resolve(name.type).view(resource))
             except PayloadError:
-                # What is stored does not decode, so that nobody can tell whether this caller may read it.
+                # The stored payload does not decode, so the authorizer cannot decide whether this caller may read it.
                 return False
         return decision is Decision.ALLOWED
 
     def may_read(self, id: pb.Id) -> bool:
-        """Return True if the caller may read what is called so, whatever it says."""
+        """Return True if the caller may read this id, whatever the resource contains."""
         return (
             self._authorizer is None or self._ask(self._authorizer.may_read, resource_id(id), None) is Decision.ALLOWED
         )
 
     def answered(self, stored: pb.Resource, own: pb.Resource) -> pb.Resource:
-        """What a write's reply may hold: all of what is stored now, or, for who may not read it, which state it is in
-        (its id, version and generation) and what is the writer's ``own``.
+        """Return the part of a stored resource that a write's reply may contain.
+
+        A caller who may read the resource gets all of it. Other callers get its id, version and generation, and what
+        they wrote themselves (``own``).
         """
         try:
             if not self.restricted or self.shows(stored):
                 return stored
         except HandlerFault as fault:
-            # The write is stored: without its mark, the failure leaves that open.
+            # The write is stored, so its message must not begin with the mark: without it, the failure leaves the
+            # outcome open.
             raise HandlerFault(AUTHORIZER_FAILED, fault.cause) from fault.cause
         return pb.Resource(
             id=stored.id,
@@ -202,9 +212,9 @@ class Access:
         )
 
     def redacted(self, refused: GRPCError, stored: pb.Resource) -> GRPCError:
-        """A refusal for what is stored; for who may not read that, without what it says of it."""
+        """Return a refusal caused by a stored resource, without details for a caller who may not read the resource."""
         if self.shows(stored):
             return refused
         return GRPCError(
-            refused.status, f"{resource_id(stored.id)}: what is stored forbids it, and may not be read by you"
+            refused.status, f"{resource_id(stored.id)}: the stored resource forbids it, and you may not read it"
         )

@@ -1,4 +1,4 @@
-"""What every request passes first: its type, its names, its tenancy; and a resource's payload and hooks."""
+"""The checks that every request passes first: type, names and tenancy, then a resource's payload and hooks."""
 
 from __future__ import annotations
 
@@ -35,14 +35,15 @@ Type = ResourceType[Any]
 
 
 class Admitted(NamedTuple):
-    """A resource that has passed.
+    """A resource that has passed the checks.
 
     Attributes:
-        resource: as mutated by its type's hooks.
-        given: as the request has it, with its id and type URL completed.
-        payload_name: what the request calls the payload, where that is not what its type calls it; otherwise empty.
-            Only what is stored under this name may be updated by it: `check_payload_name`.
-        undecodable: why its payload does not decode, as a refusal says it; None if it does. Its hooks were not called.
+        resource: the resource after its type's hooks.
+        given: the resource of the request, with its id and type URL completed.
+        payload_name: the request's name for the payload if it differs from the type's; otherwise empty. Such a payload
+            may only update a resource that is stored under this name: see `check_payload_name`.
+        undecodable: the reason why the payload does not decode, worded as a refusal; None if it decodes. The hooks were
+            not called.
     """
 
     type: Type
@@ -55,9 +56,9 @@ class Admitted(NamedTuple):
 
 
 def resolve(registry: Registry, access: Access, message: pb.Type | None, field: str) -> Type:
-    """The registered type that a request names in ``field``.
+    """Return the registered type that a request names in ``field``.
 
-    A caller who may do nothing with a type of this name is told so, in the same words whether or not it is registered.
+    A caller who may do nothing with a type of this name is refused in the same words whether or not it is registered.
     """
     if message is None:
         raise invalid(f"{field} is required")
@@ -85,9 +86,9 @@ def admit_id(
 ) -> tuple[Type, Key]:
     """Check an id, fill in the tenancy units that its type's scope has, and return its type and key.
 
-    They are filled in with those of ``parent``, where it stands in a resource there, else with the default ones. The
-    id is changed in place: afterwards it has a tenancy, and shares its type, and the default tenancy, with all other
-    ids of that type.
+    Missing units are taken from ``parent`` if the id is part of a resource there, and are the default ones otherwise.
+    The id is changed in place: afterwards it has a tenancy, and shares its type, and the default tenancy, with all
+    other ids of that type.
     """
     if id is None:
         raise invalid(f"{field} is required")
@@ -114,7 +115,7 @@ def admit_id(
 
 
 def admit_within(type: Type, tenancy: pb.Tenancy | None, name_prefix: str, *, absent_is_any: bool) -> Within:
-    """Which resources a List or WatchList is about; ``*`` stands for any partition or namespace."""
+    """Return the range of resources that a List or WatchList covers; ``*`` stands for any partition or namespace."""
     if tenancy is None and absent_is_any:
         partition, namespace = ("*", "*") if type.scope is not Scope.CLUSTER else ("", "")
     else:
@@ -143,7 +144,7 @@ def admit_within(type: Type, tenancy: pb.Tenancy | None, name_prefix: str, *, ab
 
 
 def admit_fence(access: Access, message: pb.Fence | None) -> Fence | None:
-    """Check the fence of a write, and that its caller may bear it."""
+    """Check the fence of a write, and that the caller may write under it."""
     fence = fence_of(message)
     access.check_fence(fence)
     return fence
@@ -154,15 +155,15 @@ def admit_resource(
 ) -> Admitted:
     """Check everything that Write checks before it looks at the store.
 
-    The caller's rights come before the hooks, which are a program's own code, and before the fields that are no part
-    of a name. Raises GRPCErrors alone: for whatever breaks here, HandlerFault.
+    The caller's rights are checked before the hooks, which are the program's own code, and before all fields other than
+    names. Raises GRPCError for a refusal, and HandlerFault for any other failure.
     """
     try:
         return _admit_resource(registry, access, resource, fence)
     except GRPCError:
         raise
     except Exception as error:
-        # A hook may have left something that the checks after it break on.
+        # A hook may have left a value that the later checks fail on.
         raise HandlerFault("Internal Server Error", error) from error
 
 
@@ -178,7 +179,7 @@ def _admit_resource(
     borne = None if fence is None else admit_fence(access, fence)
     if resource.owner is not None:
         admit_id(registry, access, resource.owner, "resource.owner", key[:2])
-        # What is answered tells whether the owner is there.
+        # The answer reveals whether the owner exists.
         access.check_read(resource.owner)
     if resource.version:
         check_text("resource.version", resource.version)
@@ -190,26 +191,26 @@ def _admit_resource(
     if resource.data is not None and resource.data.type_url != type.type_url:
         chain = registry.chain(type.kind)
         if is_unconverted(resource) and chain is not None and type.name.version in chain:
-            # Its writer could not read the payload, which stays as it is stored; hooks could not read it either.
+            # The writer could not read the payload, which stays as it is stored. Hooks could not read it either.
             return Admitted(type, key, resource, resource, borne, "", None)
         name = _short(resource.data.type_url)
         if name not in (_short(type.type_url), type.former_name):
             payload_name = name
-        # What precedes the name says nothing; without one form of it, equal payloads would not compare equal.
+        # The prefix of a type URL means nothing. It is normalized so that equal payloads compare equal.
         resource.data.type_url = type.type_url
     if resource.data is not None:
         check_payload(type.payload, resource.data.value)
         problem = payload_problem(type.payload, resource.data.value)
         if problem is not None:
-            # It may be what is stored already, which another writer put there: then its finalizers and its metadata
-            # can still be changed. Hooks cannot judge it.
+            # The same payload may already be stored, put there by another writer. Then its finalizers and metadata can
+            # still be changed. Hooks cannot judge it.
             undecodable = f"resource.data of {resource_id(resource.id)}: {problem}"
             return Admitted(type, key, resource, resource, borne, payload_name, undecodable)
     given = resource
     if type.hooks.mutate is not None or type.hooks.validate is not None:
         resource = mutated(type, given)
         if resource is not given:
-            # An authorizer may decide by what the resource says, and the hook may have made it say something else.
+            # The authorizer may decide by the content of the resource, and the hook may have changed it.
             assert resource.id is not None
             access.check_write(resource.id, resource)
             check_metadata(resource.metadata)
@@ -218,9 +219,10 @@ def _admit_resource(
 
 
 def check_payload_name(access: Access, type: Type, payload_name: str, stored: pb.Resource | None) -> None:
-    """Refuse a payload by another name than its type's, unless what is stored has that name and the caller may read it.
+    """Refuse a payload under another name than its type's, unless the stored one has that name and the caller may read
+    it.
 
-    The class was renamed, or has been given a name: what was stored before is written back as it was read.
+    This happens after the class was renamed or given a name: what was stored before is written back as it was read.
     """
     if not payload_name:
         return
@@ -233,10 +235,10 @@ def check_payload_name(access: Access, type: Type, payload_name: str, stored: pb
 def admit_reference(
     registry: Registry, access: Access, reference: pb.Reference, field: str, parent: tuple[str, str]
 ) -> str | None:
-    """Fill in, in place, the tenancy of what a resource in ``parent`` refers to; says why it can name nothing, or None.
+    """Fill in, in place, the tenancy of a reference in a resource in ``parent``. Return what is wrong with it, or None.
 
-    Its type need not be registered here. Where it isn't, or the caller may not know of it, its tenancy is left as it
-    is.
+    The referenced type need not be registered here. If it is not, or the caller may not know of it, the tenancy is left
+    as it is.
     """
     if reference.type is None:
         return f"{field}.type is required"

@@ -1,4 +1,4 @@
-"""A question to an authorizer, whose failure is the service's fault and not the caller's."""
+"""Calls to an authorizer. A failing authorizer is the fault of the service and not of the caller."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ AUTHORIZER_FAILED = "the authorizer failed"
 
 
 def ask(question: Callable[..., Answer], *about: object, mark: str = "") -> Answer:
-    """Return the answer. Raises HandlerFault, whose message begins with ``mark``, when the authorizer raises.
+    """Return the authorizer's answer. Raises HandlerFault, with ``mark`` before its message, if the authorizer raises.
 
-    A PayloadError goes through: it says that a payload that the authorizer looked at does not decode.
+    A PayloadError passes through: it means that a payload that the authorizer looked at does not decode.
     """
     try:
         return question(*about)
     except (GRPCError, PayloadError):
         raise
     except Exception as error:
-        # Its text may say what only the program and its operator should know.
+        # The error's text may contain what only the program and its operator should know.
         raise HandlerFault(mark + AUTHORIZER_FAILED, error) from error

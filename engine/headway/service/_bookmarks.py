@@ -1,6 +1,7 @@
-"""A watch's bookmarks, at most one an interval; everything else goes on at once.
+"""Rate limiting of a watch's bookmarks: at most one per interval. All other items are sent at once.
 
-So does a bookmark of another incarnation than was told before: the changes behind it are of that one.
+A bookmark of another session than the previous one is also sent at once: the changes that follow belong to that
+session.
 """
 
 from __future__ import annotations
@@ -13,25 +14,24 @@ from headway.resource import Bookmark, EndOfSnapshot, StreamItem
 from headway.service._refusals import invalid
 
 LONGEST = 3_600_000
-"""The longest interval, in milliseconds: an hour, for who wants none."""
+"""The longest interval in milliseconds: an hour, for callers who want no bookmarks."""
 
 
 def bookmark_interval(milliseconds: int) -> float:
-    """The seconds between bookmarks that a request asks for; 0: no waiting."""
+    """Return the seconds between bookmarks that a request asks for; 0 sends each bookmark at once."""
     if not 0 <= milliseconds <= LONGEST:
         raise invalid(
-            f"bookmark_interval_ms {milliseconds} must be from 0, at once, to {LONGEST}, an hour: with that there are "
-            "as good as none"
+            f"bookmark_interval_ms {milliseconds} must be from 0 (send each at once) to {LONGEST} (one an hour)"
         )
     return milliseconds / 1000
 
 
 class SpacedBookmarks:
-    """The items of a watch. A bookmark that comes too early waits for its time, or for one that says more.
+    """The items of a watch. A bookmark that comes too early is held until it is due, or replaced by a newer item.
 
     Args:
-        upcoming: the next item; cancelled, it has taken nothing.
-        seconds: between two bookmarks.
+        upcoming: returns the next item. If it is canceled, no item is lost.
+        seconds: the time between two bookmarks.
     """
 
     def __init__(self, upcoming: Callable[[], Awaitable[StreamItem]], seconds: float) -> None:
@@ -42,7 +42,7 @@ class SpacedBookmarks:
         self._incarnation = ""
 
     async def next(self) -> StreamItem:
-        """The next item whose time has come. No scope is open when it returns."""
+        """Return the next item that is due. No cancel scope is open when it returns."""
         while True:
             item: StreamItem | None = None
             with trio.CancelScope(deadline=float("inf") if self._held is None else self._due):
@@ -54,7 +54,7 @@ class SpacedBookmarks:
             if isinstance(item, Bookmark | EndOfSnapshot):
                 self._incarnation = item.position.session
             if not isinstance(item, Bookmark) or item.resumed or self._incarnation != told:
-                # It says more than what is held: it comes from behind it.
+                # It supersedes the held bookmark, because it comes after it.
                 self._held = None
                 return item
             if trio.current_time() >= self._due:

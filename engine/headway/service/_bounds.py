@@ -1,4 +1,4 @@
-"""The bounds of a request's fields: how much text, and how many entries, a caller may send in each."""
+"""The bounds of a request's fields: the length of each text and the number of entries."""
 
 from __future__ import annotations
 
@@ -10,42 +10,48 @@ from headway.resource import DELETION_TIMESTAMP, FINALIZERS, MAX_NAME, check_fie
 from headway.service._refusals import invalid
 
 MAX_TEXT = 255
-"""Characters of a key, a word or an identifier that names nothing by itself: a uid, a store id, a condition's type."""
+"""The maximum length of a key, a word or an identifier other than a name: a uid, a store id, a condition's type."""
 
 MAX_METADATA = 1000
-"""Entries of metadata."""
+"""The maximum number of metadata entries."""
 
 MAX_METADATA_SIZE = 256 << 10
-"""Characters of all metadata of a resource, keys and values."""
+"""The maximum length of all metadata of a resource, keys and values, in characters."""
 
 MAX_FINALIZERS = 100
 MAX_STATUSES = 100
-"""Statuses of one resource."""
+"""The maximum number of statuses of one resource."""
 
 MAX_CONDITIONS = 100
-"""Conditions of one status."""
+"""The maximum number of conditions of one status."""
 
 MAX_ALL_CONDITIONS = 500
-"""Conditions of all statuses of one resource. With them, and with its metadata, it has fewer fields than a server
-decodes of one request, so that what has been read can be written back."""
+"""The maximum number of conditions in all statuses of one resource.
+
+Together with its metadata, such a resource has fewer fields than a server decodes in one request, so that a resource
+that was read can be written back.
+"""
 
 MAX_STATUS_SIZE = 64 << 10
-"""Characters of one status."""
+"""The maximum length of one status, in characters."""
 
 MAX_PAYLOAD_FIELDS = 100_000
-"""Fields of a payload, with those of all messages in it: hooks, indexes and clients decode it in one go."""
+"""The maximum number of fields of a payload, including nested messages.
+
+Hooks, indexes and clients decode a payload without a checkpoint.
+"""
 
 MAX_FILTER = 4096
-"""Characters of a metadata filter."""
+"""The maximum length of a metadata filter, in characters."""
 
 MAX_TERMS = 32
-"""Terms of a metadata filter. Each is asked of every resource of a list."""
+"""The maximum number of terms of a metadata filter. Each term is evaluated for every resource of a list."""
 
 MAX_PAGE = 100_000
-"""Resources of a page that a caller may ask for."""
+"""The maximum page size that a caller may request."""
 
 MAX_TOKEN = 1024
-"""Characters of a page token: those that a server makes are shorter."""
+"""The maximum length of a page token. Those that a server creates are shorter."""
 
 
 def check_text(field: str, text: str, limit: int = MAX_TEXT) -> None:
@@ -55,7 +61,7 @@ def check_text(field: str, text: str, limit: int = MAX_TEXT) -> None:
 
 
 def check_prefix(text: str) -> None:
-    """Refuse what begins no name because it is longer than one, or not in lower case."""
+    """Refuse a prefix that no name can have: one longer than a name, or with upper-case letters."""
     if len(text) > MAX_NAME:
         raise invalid(f"name_prefix {quoted(text)} must have at most {MAX_NAME} characters, as names have")
     if text != text.lower():
@@ -63,7 +69,7 @@ def check_prefix(text: str) -> None:
 
 
 def check_metadata(metadata: Mapping[str, str]) -> None:
-    """Refuse metadata of too many entries or finalizers, or of too much text."""
+    """Refuse metadata with too many entries or finalizers, or with too much text."""
     if len(metadata) > MAX_METADATA:
         raise invalid(f"resource.metadata has {len(metadata)} entries: it must have at most {MAX_METADATA}")
     size = 0
@@ -80,8 +86,8 @@ def check_metadata(metadata: Mapping[str, str]) -> None:
 
 
 def check_payload(payload: type[Any], data: bytes) -> None:
-    """Refuse a payload of too many fields."""
-    # A field takes a byte at least, so that most payloads needn't be counted.
+    """Refuse a payload with too many fields."""
+    # A field takes at least one byte, so most payloads need not be counted.
     if len(data) <= MAX_PAYLOAD_FIELDS:
         return
     try:
@@ -91,7 +97,7 @@ def check_payload(payload: type[Any], data: bytes) -> None:
 
 
 def check_statuses(statuses: Mapping[str, pb.Status]) -> None:
-    """Refuse more statuses than a resource may have, and any that is too large by itself."""
+    """Refuse too many statuses, and any status that is too large."""
     if len(statuses) > MAX_STATUSES:
         raise invalid(f"resource.status has {len(statuses)} statuses: it must have at most {MAX_STATUSES}")
     if (count := sum(len(status.conditions) for status in statuses.values())) > MAX_ALL_CONDITIONS:
@@ -102,7 +108,7 @@ def check_statuses(statuses: Mapping[str, pb.Status]) -> None:
 
 
 def check_status(status: pb.Status, field: str) -> None:
-    """Refuse a status of too many conditions, or of too much text."""
+    """Refuse a status with too many conditions or too much text."""
     conditions = status.conditions
     if len(conditions) > MAX_CONDITIONS:
         raise invalid(f"{field} has {len(conditions)} conditions: it must have at most {MAX_CONDITIONS}")
@@ -119,21 +125,21 @@ def check_status(status: pb.Status, field: str) -> None:
 
 
 def room_problem(stored: Mapping[str, pb.Status], key: str, status: pb.Status) -> str | None:
-    """What keeps a resource that has these statuses from having this one, too, or None.
+    """Return why this status cannot be added to the stored ones, or None if it can.
 
-    One that has more already, from before there were bounds, may have no more than it has.
+    A resource that already exceeds the bounds, from before they existed, may not grow further.
     """
     others = [each for other, each in stored.items() if other != key]
     if key not in stored and len(others) >= MAX_STATUSES:
-        return f"it has {len(others)} other statuses, and may have {MAX_STATUSES} in all"
+        return f"it has {len(others)} other statuses: it must have at most {MAX_STATUSES} in all"
     count = sum(len(each.conditions) for each in others) + len(status.conditions)
     if count > max(MAX_ALL_CONDITIONS, sum(len(each.conditions) for each in stored.values())):
-        return f"it would have {count} conditions, and may have {MAX_ALL_CONDITIONS} in all statuses"
+        return f"it would have {count} conditions: it must have at most {MAX_ALL_CONDITIONS} in all statuses"
     return None
 
 
 def check_position(message: pb.Position | None, field: str) -> None:
-    """Refuse a position whose ids are longer than any store's."""
+    """Refuse a position with ids longer than any store has."""
     if message is not None:
         check_text(f"{field}.store_id", message.store_id)
         check_text(f"{field}.incarnation", message.incarnation)

@@ -34,11 +34,15 @@ from headway.storage import Backend, Fence, Put, Remove, Require, RequireOwnsNot
 async def delete(
     backend: Backend, registry: Registry, access: Access, versions: Versions, request: pb.DeleteRequest
 ) -> pb.DeleteResponse:
-    """Delete what is there; what isn't there (or is another incarnation) is deleted already.
+    """Delete the resource, or succeed if it (or the incarnation that the request names) is already deleted.
 
-    Answers with a position and with what bears the name at that position: nothing, the resource marked for deletion
-    where finalizers hold it, or another incarnation where the request named one that is gone. A caller who may not read
-    what bears the name, and deletes nothing of it, gets the answer for a name that is free.
+    Returns a position, and the resource that has the name at that position:
+
+    - none, if the resource was removed,
+    - the resource marked for deletion, if finalizers hold it,
+    - another incarnation, if the request named a deleted one.
+
+    A caller who may not read the resource, and deletes nothing, gets the answer for a free name.
     """
     type, key = admit_id(registry, access, request.id, "id")
     assert request.id is not None
@@ -51,10 +55,10 @@ async def delete(
     view = versions.view(type)
 
     def check_guess() -> None:
-        """Refuse a version that a caller who may not read guesses: alike whether or not there is another one."""
+        """Refuse a version guessed by a caller who may not read the resource, whether or not another one is stored."""
         assert request.id is not None
         if request.version and not given_uid and not access.may_read(request.id):
-            raise conflict(f"{name} is not stored at version {request.version}, or it may not be read by you")
+            raise conflict(f"{name} is not stored at version {request.version}, or you may not read it")
 
     async def once() -> pb.DeleteResponse:
         nonlocal wanted_uid
@@ -68,8 +72,8 @@ async def delete(
             return pb.DeleteResponse(position=position.message())
         if wanted_uid and stored.id.uid != wanted_uid:
             await check_fence(backend, fence)
-            # Without what is there instead, a cache would take the answer for "nothing bears this name" and refuse
-            # the creation of the other incarnation, whose event may still be on its way, as older than the answer.
+            # Without the resource in the answer, a cache would conclude that the name is free. It would then refuse the
+            # creation of the other incarnation, whose event may still be on its way, as older than the answer.
             return pb.DeleteResponse(position=position.message(), resource=stored if seen is None else seen)
         if not shown and request.version != stored.version:
             check_guess()
@@ -82,16 +86,16 @@ async def delete(
         except GRPCError as error:
             raise access.redacted(error, stored if seen is None else seen) from None
         if not finalizers(stored.metadata):
-            # Who loses the race looks again, and deletes nothing else in its place: by then the name may have been
-            # given to another incarnation, which is answered with.
+            # A delete that loses the race reads again, but only deletes this incarnation. By that time the name may
+            # belong to another incarnation, which is then returned.
             wanted_uid = stored.id.uid
             position = await _removed(backend, Remove(type.kind, key, wanted_uid, stored.version), stored, fence)
-            # Nothing bears the name there.
+            # No resource has this name at that position.
             return pb.DeleteResponse(position=position.message())
         if is_marked(stored.metadata):
             await check_fence(backend, fence)
             if not shown:
-                # This call has done nothing of it.
+                # This call changed nothing, so the caller learns nothing.
                 check_guess()
                 return pb.DeleteResponse(position=position.message())
             return pb.DeleteResponse(position=position.message(), resource=seen)
@@ -107,18 +111,18 @@ async def delete(
 
 
 def _is_meant(stored: pb.Resource, seen: pb.Resource | None, uid: str) -> bool:
-    """Return True if this is the incarnation, and can be seen as the version of the kind, that a request names."""
+    """Return True if the request names this incarnation and it can be seen as the requested version."""
     assert stored.id is not None
     return uid in ("", stored.id.uid) and seen is not None
 
 
 async def _removed(backend: Backend, removal: Remove, stored: pb.Resource, fence: Fence | None) -> Position:
-    """Remove what is stored. Raises VersionConflict when another has removed or changed it: nothing was done then.
+    """Remove the stored resource. Raises VersionConflict, and does nothing, if it was removed or changed since.
 
-    What owns something leaves a tombstone. Most own nothing, and what they own is asked in the removal's own commit:
-    nothing can be created with an owner that isn't there in its own commit, so nothing can come later.
+    If the resource owns others, a tombstone is stored in its place. Most resources own nothing. The commit itself
+    verifies that: an owner must exist in the commit that creates what it owns, so nothing can be added afterwards.
     """
-    # A removal of what isn't there is no error; with this, a commit that is made has removed it.
+    # Removing a missing resource succeeds. With this requirement, a successful commit has removed it.
     there = Require(removal.kind, removal.key, removal.uid, removal.expected)
     besides = await removal_with(backend, stored)
     try:

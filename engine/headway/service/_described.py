@@ -1,4 +1,4 @@
-"""The files that describe payloads, for each set of types that a caller may know of."""
+"""Descriptor files of payloads, for each set of types that a caller may know."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from headway.resource import Registry, TypeName, describe, payload_files
 from headway.rpc import DescribedFiles
 
 _KEPT = 32
-"""Sets of types whose files are kept. There are as many as there are sets of policies with different rights."""
+"""The number of type sets whose files are cached. There are as many sets as combinations of policies with different
+rights.
+"""
 
 
 class DescribedPayloads:
-    """The files of a registry's payloads, on top of the files of the services."""
+    """The descriptor files of a registry's payloads. They build on the files of the services."""
 
     def __init__(self, registry: Registry, services: DescribedFiles) -> None:
         self._registry = registry
@@ -28,7 +30,7 @@ class DescribedPayloads:
             made = payload_files(describe(types), self._services.symbols)
             files = DescribedFiles(made, self._services)
             if len(self._files) >= _KEPT:
-                # The set that has not been used for the longest time.
+                # Evict the least recently used set.
                 del self._files[next(iter(self._files))]
         self._files[names] = files
         return files

@@ -1,4 +1,4 @@
-"""Whose view a write is made on: the fence and the store id in a request."""
+"""Checks of the fence and the store id in a request: they identify the state that a write is based on."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ _HINT = ": send the fence that Raise answered with"
 
 
 def fence_of(message: pb.Fence | None) -> Fence | None:
-    """The store's form of it, or None for a write that is no controller's."""
+    """Return the store's form of a fence, or None for a write without one."""
     if message is None:
         return None
     if not message.controller:
         raise invalid(f"fence.controller is required{_HINT}")
     if not message.term:
-        raise invalid(f"fence.term 0 is no term{_HINT}")
+        raise invalid(f"fence.term must not be 0{_HINT}")
     check_scope(message.controller, message.member, "fence.")
     check_range("fence.term", message.term, 1, MAX_NUMBER, _HINT)
     check_range("fence.number", message.number, 0, MAX_NUMBER, _HINT)
@@ -26,32 +26,32 @@ def fence_of(message: pb.Fence | None) -> Fence | None:
 
 
 def check_store(backend: Backend, store_id: str) -> None:
-    """Refuse a write whose writer looks at another store, such as the one that this one was restored from."""
+    """Refuse a write that is based on another store, such as the one that this store was restored from."""
     if not store_id:
         return
     check_text("store_id", store_id)
     if store_id != (here := backend.position.store_id):
-        raise precondition(f"store_id: the write is for store {store_id}, and this is {here}; read again from this one")
+        raise precondition(f"store_id: the write is for store {store_id}, but this is {here}; read again")
 
 
 async def check_fence(backend: Backend, fence: Fence | None) -> None:
-    """Refuse a write that would change nothing as one that would: its writer has been superseded all the same."""
+    """Refuse the write of a superseded run even if the write changes nothing."""
     if fence is not None:
         await backend.commit((), fence)
 
 
 async def check_granted(backend: Backend, controller: str, member: str, term: int) -> None:
-    """Refuse a term that the store has never granted to this controller and member; 0 asks for the next one.
+    """Refuse a term that the store never granted to this controller and member. Term 0 asks for the next one.
 
-    The store grants the terms, one above the other. A caller who could raise a fence to any term could leave none above
-    it: nobody would ever hold the lease again.
+    The store grants terms in increasing order. A caller who could raise a fence to an arbitrary term could use up all
+    terms, and then nobody could ever acquire the lease again.
     """
     if not term:
         return
     try:
         await backend.commit((), Fence(controller, member, term, MAX_NUMBER))
     except FenceLowered:
-        # It was granted, and the lease has had a higher term since: that is for the store to refuse.
+        # The term was granted, but the lease has had a higher one since. The store will refuse it.
         return
     except UnknownTerm as error:
         raise UnknownTerm(f"{error}: raise in the term of the lease, or with term 0 to begin the next one") from None

@@ -1,4 +1,4 @@
-"""Generations: ULIDs that only grow within one resource."""
+"""Generations: ULIDs that only increase within one resource."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _LOWEST, _HIGHEST = _DIGITS[0], _DIGITS[-1]
 
 
 def generation_after(stored: str) -> str:
-    """A new generation above the stored one: also within its millisecond, and when the clock has been put back."""
+    """Return a new generation above the stored one, even within its millisecond or after the clock was set back."""
     fresh = ulid_now()
     return fresh if fresh > stored else _next(stored)
 

@@ -1,4 +1,4 @@
-"""Methods of one question and one answer, as the handlers that grpclib and the channels call."""
+"""Adapters from unary methods to the handlers that grpclib and the channels call."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from grpclib.const import Cardinality, Handler
 from headway.rpc import ANSWER
 
 Method = tuple[Callable[[Any], Awaitable[Any]], type[Any], type[Any]]
-"""What answers, and the messages that it takes and gives."""
+"""A function that serves a method, and the types of its request and its response."""
 
 
 def unary_handlers(service: str, **methods: Method) -> dict[str, Handler]:
-    """The handlers of a service, by their paths. The schema has the same methods: `test_methods.py` compares them."""
+    """Return the handlers of a service by path. `test_methods.py` checks that they match the schema."""
     return {
         f"/{service}/{name}": Handler(_unary(answer), Cardinality.UNARY_UNARY, asked, answered)
         for name, (answer, asked, answered) in methods.items()
@@ -25,6 +25,6 @@ def _unary(answer: Callable[[Any], Awaitable[Any]]) -> Callable[[Any], Awaitable
     async def serve(stream: Any) -> None:
         await stream.send_message(await answer(await stream.recv_message()))
 
-    # For a channel in the process, which needs no stream between question and answer.
+    # In-process channels call the function directly, without a stream.
     setattr(serve, ANSWER, (serve, answer))
     return serve

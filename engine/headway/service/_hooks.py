@@ -1,7 +1,4 @@
-"""The hooks of a type: what they make of a resource that is to be written, and what they refuse.
-
-They are only called for a payload that decodes.
-"""
+"""The calls to a type's mutate and validate hooks. They are only called for a payload that decodes."""
 
 from __future__ import annotations
 
@@ -17,7 +14,7 @@ Type = ResourceType[Any]
 
 
 def mutated(type: Type, resource: pb.Resource) -> pb.Resource:
-    """Return what the mutate hook makes of the resource; the resource itself where there is no such hook."""
+    """Return the result of the mutate hook, or the resource itself if the type has no such hook."""
     mutate = type.hooks.mutate
     if mutate is None:
         return resource
@@ -33,16 +30,16 @@ def mutated(type: Type, resource: pb.Resource) -> pb.Resource:
 
 
 def validate(type: Type, resource: pb.Resource) -> None:
-    """Refuse what the validate hook refuses by a ValueError."""
+    """Raise INVALID_ARGUMENT if the validate hook raises ValueError."""
     hook = type.hooks.validate
     if hook is None:
         return
     try:
-        # A view of its own: what is stored is what mutate has left, whatever validate does to it.
+        # The hook gets its own view, so it cannot change what is stored: that is the result of mutate.
         answer: object = hook(type.view(resource))
         _check_answer(answer)
         if answer is not None and answer is not True:
-            # A hook that says no by an answer would let everything through.
+            # A hook that rejects by its return value would otherwise let everything through.
             raise TypeError(f"it returned {repr_text(answer)}: a validate hook refuses by raising ValueError(sentence)")
     except ValueError as error:
         raise invalid(f"{resource_id(resource.id)}: {error_text(error)}") from error
@@ -54,11 +51,11 @@ def validate(type: Type, resource: pb.Resource) -> None:
 
 
 def _check_answer(answer: object) -> None:
-    """Raise TypeError for an answer that shows that the hook has not run: nothing would have been checked."""
+    """Raise TypeError if the return value shows that the hook did not run (and so checked nothing)."""
     if answer is not None and (problem := answer_problem(answer)):
         raise TypeError(problem)
 
 
 def _failed(hook: str, type: Type, error: BaseException) -> HandlerFault:
-    # Its text may say what only the program and its operator should know.
+    # The error's text may contain what only the program and its operator should know.
     return HandlerFault(f"the {hook} hook of {type.name} failed", error)

@@ -1,4 +1,4 @@
-"""Whether what a caller has been told before is of this store's history, and of the same versions of a kind."""
+"""Checks that a position known to a caller belongs to this store's history and to the same versions of a kind."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from headway.storage import Backend, Within
 
 
 async def check_known(backend: Backend, kind: Kind, known: Position | None) -> None:
-    """Raise StoreMismatch when the store has never stood at ``known``; None: nothing is asked.
+    """Raise StoreMismatch if the store has never been at ``known``. None skips the check.
 
-    What is above where the store stands now, or so old that its opening or the changes after it are not kept, is not
-    found out.
+    Two kinds of positions cannot be checked and pass: those above the store's current one, and those so old that their
+    session or the changes since are no longer kept.
     """
     if known is None:
         return
@@ -23,15 +23,15 @@ async def check_known(backend: Backend, kind: Kind, known: Position | None) -> N
 
 
 def check_versions(type: TypeName, contained: str, resume_after: Position | None) -> None:
-    """Raise HistoryCompacted if a watch of the type would go on from one that contained other versions of the kind.
+    """Raise HistoryCompacted if a watch would resume one that contained other versions of the kind.
 
-    Converters have been declared or removed since. What changed before is not told again, so a watch that went on
-    would lack the resources that are visible only now, and keep those that are not visible any more.
+    Converters have been declared or removed since then. Earlier changes are not sent again. A resumed watch would
+    therefore lack the resources that have become visible, and keep those that no longer are.
     """
     if resume_after is None or resume_after.versions in (ANY_VERSIONS, contained):
         return
     raise HistoryCompacted(
-        f"position {resume_after.revision} is of a watch of {type} that contained what is stored as "
-        f"{resume_after.versions or type.version}; this one contains what is stored as {contained or type.version}, so "
-        "that it must begin with a snapshot"
+        f"position {resume_after.revision} belongs to a watch of {type} that contained versions "
+        f"{resume_after.versions or type.version}; this one contains versions {contained or type.version}, so "
+        "it must begin with a snapshot"
     )

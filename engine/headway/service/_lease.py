@@ -1,10 +1,11 @@
-"""The lease service: who holds which lease, and the fences that leases govern.
+"""The lease service: acquiring, keeping and listing leases, and the fences that leases govern.
 
-A lease is named as the controller whose fence it governs, "staff/accounts", or after a "#" a member of it too,
-"staff/accounts#3". Names that are no controller's, "members/staff/ada", are leases like all others: their fences
-are borne by nobody.
+A lease is named after the controller whose fence it governs ("staff/accounts"), or after one of its members
+("staff/accounts#3"). A lease whose name is not a controller's ("members/staff/ada") works alike, but no writer uses its
+fence.
 
-The store decides; here is what a request may ask, who may ask it, and the waiting for a lease that another holds.
+The store decides who holds a lease. This module checks what a request may ask and who may ask it, and waits for leases
+that others hold.
 """
 
 from __future__ import annotations
@@ -39,42 +40,45 @@ from headway.storage import Acquired, Backend, Fence, HeldLease, lease_of
 
 
 class LeaseAccess(Protocol):
-    """Decides for the caller of the request that is being handled, before anything is looked up. It must not wait."""
+    """An interface that decides what the caller of the current request may do, before any look-up. It never blocks."""
 
     def may_take_lease(self, name: str) -> bool:
-        """Whether the lease may be taken, kept and released, and the fence that it governs be raised."""
+        """Return True if the caller may acquire, renew and release the lease, and raise the fence that it governs."""
         ...
 
     def may_list_leases(self, name_prefix: str) -> bool:
-        """Whether the leases whose names begin so may be listed. Each is asked for besides."""
+        """Return True if the caller may list the leases with this prefix. In addition, `may_read_lease` is called for
+        each.
+        """
         ...
 
     def may_read_lease(self, name: str) -> bool:
-        """Whether the lease may be shown in a list."""
+        """Return True if a list may show the lease."""
         ...
 
 
 class _Asked:
-    """A request for a lease that is being answered."""
+    """An Acquire request in progress."""
 
     superseded = False
 
 
 class LeaseWaits:
-    """The waits for leases that others hold, so that a server that stops needn't see them out."""
+    """The waits for leases that others hold, so that a stopping server can end them."""
 
     def __init__(self) -> None:
         self.ended = False
         self._scopes: set[trio.CancelScope] = set()
-        # The newest request of each attempt, by what it asks for; as long as it is being answered.
+        # The newest request in progress of each attempt, by name, holder and attempt.
         self._newest: dict[tuple[str, str, str], _Asked] = {}
 
     @contextmanager
     def request(self, name: str, holder: str, attempt: str) -> Iterator[_Asked]:
-        """A request is answered in the block; it learns when a newer one of its attempt has come.
+        """Register a request for the duration of the block, and mark an older request of the same attempt as
+        superseded.
 
-        The sender has stopped waiting for the older one. If that took the lease as well, it would end the term that the
-        newer one has just been granted.
+        The sender no longer waits for the older request. If that one acquired the lease as well, it would end the term
+        that was just granted to the newer one.
         """
         asked, key = _Asked(), (name, holder, attempt)
         if attempt:
@@ -89,7 +93,7 @@ class LeaseWaits:
 
     @contextmanager
     def wait(self, seconds: float) -> Iterator[None]:
-        """A block that is left after so many seconds, or when all waits are ended."""
+        """Leave the block after ``seconds``, or as soon as all waits are ended."""
         with trio.move_on_after(seconds) as scope:
             self._scopes.add(scope)
             try:
@@ -98,7 +102,7 @@ class LeaseWaits:
                 self._scopes.remove(scope)
 
     def end(self) -> None:
-        """End every wait; from now on there are none."""
+        """End all waits, and prevent new ones."""
         self.ended = True
         for scope in self._scopes:
             scope.cancel()
@@ -108,8 +112,8 @@ class LeaseService:
     """Leases and fences over a store. Its methods are grpclib handlers.
 
     Args:
-        authorizer: decides who may do what; without one everybody may do everything.
-        waits: those of this service and of others beside it, to be ended together.
+        authorizer: decides what each caller may do; without one, every caller may do everything.
+        waits: waits shared with other services, so that they can be ended together.
     """
 
     def __init__(
@@ -120,7 +124,7 @@ class LeaseService:
         self._waits = waits or LeaseWaits()
 
     async def acquire(self, message: lease_pb.AcquireRequest) -> lease_pb.AcquireResponse:
-        """Take a lease, if need be when its holder has left it, or say who holds it."""
+        """Acquire a lease, waiting for its holder to release it if requested, or return who holds it."""
         check_lease(message.name, message.holder)
         check_range("ttl_ms", message.ttl_ms, MIN_TTL_MS, MAX_TTL_MS)
         check_range("wait_ms", message.wait_ms, 0, MAX_WAIT_MS)
@@ -139,7 +143,7 @@ class LeaseService:
     async def _acquire(self, message: lease_pb.AcquireRequest, asked: _Asked) -> Acquired:
         until = trio.current_time() + message.wait_ms / 1000
         while True:
-            # Anew after every wait: a caller may have lost the right meanwhile.
+            # Check again after each wait: the caller may have lost the right.
             self._check_take(message.name)
             try:
                 acquired = await self._backend.acquire_lease(
@@ -150,7 +154,8 @@ class LeaseService:
                     return acquired
                 lease = acquired.held.lease
                 if lease.holder == message.holder:
-                    # The request is late: its sender has the lease. It must not take it once more when that ends.
+                    # This is a late duplicate: its sender already has the lease. It must not acquire it again when that
+                    # term ends.
                     return acquired
                 with self._waits.wait(left):
                     await self._backend.wait_lease_ended(message.name, lease.term)
@@ -160,7 +165,7 @@ class LeaseService:
                 return acquired
 
     async def keep_alive(self, message: lease_pb.KeepAliveRequest) -> lease_pb.KeepAliveResponse:
-        """Put the expiry off to a whole ttl from now."""
+        """Renew a lease for a whole ttl from now."""
         check_lease(message.name, message.holder)
         check_term(message.term)
         self._check_take(message.name)
@@ -171,7 +176,7 @@ class LeaseService:
         return lease_pb.KeepAliveResponse()
 
     async def release(self, message: lease_pb.ReleaseRequest) -> lease_pb.ReleaseResponse:
-        """End a term early, if it has not ended."""
+        """End a term early, unless it has ended."""
         check_lease(message.name, message.holder)
         check_term(message.term)
         self._check_take(message.name)
@@ -182,11 +187,11 @@ class LeaseService:
         return lease_pb.ReleaseResponse()
 
     async def list(self, message: lease_pb.ListRequest) -> lease_pb.ListResponse:
-        """The leases that are held, of those that the caller may see."""
+        """Return the leases that are held and that the caller may see."""
         check_printable("name_prefix", message.name_prefix)
         authorizer = self._authorizer
         if authorizer is not None and not ask(authorizer.may_list_leases, message.name_prefix):
-            raise denied(f"leases {message.name_prefix}* may not be listed by you")
+            raise denied(f"permission denied: you may not list leases {message.name_prefix}*")
         try:
             leases, position = await self._backend.list_leases(message.name_prefix)
         except STORE_ERRORS as error:
@@ -197,11 +202,11 @@ class LeaseService:
         return lease_pb.ListResponse(leases=shown, position=position.message())
 
     async def raise_(self, message: lease_pb.RaiseRequest) -> lease_pb.RaiseResponse:
-        """Raise a fence by a commit."""
+        """Commit a raised fence and return it."""
         if not message.controller:
             raise invalid("controller is required")
         if "#" in message.controller:
-            raise invalid(f"controller {quoted(message.controller)} must have no #: what follows it is a field, member")
+            raise invalid(f"controller {quoted(message.controller)} must not contain #: send what follows it as member")
         check_scope(message.controller, message.member)
         check_range("term", message.term, 0, MAX_NUMBER)
         check_range("number", message.number, 0, MAX_NUMBER)
@@ -219,7 +224,7 @@ class LeaseService:
         )
 
     async def record_checkpoint(self, message: lease_pb.RecordSettledRequest) -> lease_pb.RecordSettledResponse:
-        """Note up to which revision the fence's controller owes nothing."""
+        """Record the revision up to which the fence's controller has no work left."""
         fence = fence_of(message.fence)
         if fence is None:
             raise invalid("fence is required")
@@ -233,7 +238,7 @@ class LeaseService:
         return lease_pb.RecordSettledResponse()
 
     def __mapping__(self) -> dict[str, Handler]:
-        """The handlers."""
+        """Return the handlers by path."""
         return unary_handlers(
             "headway.lease.v1.LeaseService",
             Acquire=(self.acquire, lease_pb.AcquireRequest, lease_pb.AcquireResponse),
@@ -245,26 +250,26 @@ class LeaseService:
         )
 
     async def _check_reached(self, fence: Fence, revision: int) -> None:
-        """Refuse to note a revision that the store will only reach: the next run would miss what happens up to it."""
+        """Refuse a checkpoint above the store's revision: the next run would miss the changes up to it."""
         here = self._backend.position
         if revision > here.revision:
-            # An engine on a shared store hears later of what others commit; a read is told of all that has happened.
+            # On a shared store, other engines' commits arrive with a delay. A read returns the current position.
             _, here = await self._backend.list_leases()
         if not 0 <= revision <= here.revision:
-            # A run that has been superseded is told that.
+            # A superseded run gets that error instead.
             await check_fence(self._backend, fence)
             raise invalid(
-                f"revision {revision} is above the store's own, {here.revision}: send one that a watch has reached"
+                f"revision {revision} is above the store's, {here.revision}: send one that a watch has reached"
             )
 
     def _check_take(self, name: str) -> None:
         if self._authorizer is not None and not ask(self._authorizer.may_take_lease, name):
-            raise denied(f"lease {name} may not be taken by you")
+            raise denied(f"permission denied: you may not acquire lease {name}")
 
 
 def milliseconds(seconds: float) -> int:
-    """What is told of seconds that are left; 0 where none are."""
-    # Rounded up, but not for what is only a float's last digit: ten seconds from now are 10,000 ms, at any time.
+    """Return seconds in milliseconds, rounded up; 0 for a negative number."""
+    # Round first, so that the last digit of a float does not count: ten seconds from now are always 10,000 ms.
     return max(0, math.ceil(round(seconds * 1000, 6)))
 
 

@@ -33,10 +33,10 @@ from headway.storage import Backend, Within, in_order
 async def list_type(
     backend: Backend, registry: Registry, access: Access, versions: Versions, request: pb.ListRequest, kept: Kept
 ) -> pb.ListResponse:
-    """The resources of a type within a tenancy, all or a page of them, by their names and metadata.
+    """Return the resources of a type within a tenancy, or one page of them, filtered by name and metadata.
 
-    Those stored as another version of the kind are converted, or left out where there is no converter. All of them are
-    one cut.
+    Resources stored as another version of the kind are converted, or left out if no converter exists. The result is a
+    consistent snapshot of one revision.
     """
     type = resolve(registry, access, request.type, "type")
     if request.tenancy is None:
@@ -63,14 +63,14 @@ async def list_type(
     except STORE_ERRORS as error:
         raise refusal(error) from error
     check_revision(here, request.min_revision)
-    # A watch may go on from here.
-    told = here._replace(versions=versions.contained(type))
-    return pb.ListResponse(resources=kept.resources, position=told.message(), next_page_token=next_page)
+    # A watch may resume after this position.
+    at = here._replace(versions=versions.contained(type))
+    return pb.ListResponse(resources=kept.resources, position=at.message(), next_page_token=next_page)
 
 
 async def _read_cut(backend: Backend, kind: tuple[str, str], within: Within, wanted: View, kept: Kept) -> Position:
-    """Keep all that is wanted of one revision, in order of key; the position of that."""
-    # The beginning of a watch is one cut that comes in pieces: what is not wanted is let go of again.
+    """Keep all wanted resources of one revision, ordered by key, and return its position."""
+    # The start of a watch is a consistent snapshot in chunks, so unwanted resources need not be held in memory.
     watch = await backend.watch(kind, within)
     try:
         while True:
@@ -101,9 +101,10 @@ async def list_by_owner(
     request: pb.ListByOwnerRequest,
     kept: Kept,
 ) -> pb.ListByOwnerResponse:
-    """All resources that this incarnation of an owner owns, of every type; the owner need not be there any more.
+    """Return all resources of every type that this incarnation of an owner owns. The owner may be deleted already.
 
-    Where a kind has converters, each is answered as its storage version, or as one that the caller may read.
+    If a kind has converters, each resource is returned as its storage version, or as a version that the caller may
+    read.
     """
     _admit_owner(registry, access, request.owner)
     assert request.owner is not None
@@ -128,10 +129,10 @@ async def list_by_owner(
 
 
 def _names_owner(asked: pb.Id, stored: pb.Id | None) -> bool:
-    """Return True if the request names the owner that is stored with this uid, in whatever version of its kind.
+    """Return True if the request names the stored owner of this uid, in any version of its kind.
 
-    A uid under another name or in another tenancy owns nothing. Units that the request leaves out are any: they are
-    filled in where the type is registered.
+    A uid under another name or in another tenancy owns nothing. Units that the request leaves out match any,
+    because they are filled in only for registered types.
     """
     assert stored is not None
     asked_in, stored_in = asked.tenancy or pb.Tenancy(), stored.tenancy or pb.Tenancy()
@@ -151,5 +152,5 @@ def _admit_owner(registry: Registry, access: Access, owner: pb.Id | None) -> Non
     access.check_known(name)
     check_text("owner.uid", owner.uid)
     if problem := name_problem("name", owner.name):
-        # Its type is not registered (any more), and it is its uid that owns.
+        # The type need not be registered: ownership goes by the uid.
         raise invalid(f"owner of {name}: {problem}")

@@ -1,4 +1,4 @@
-"""How large a list's reply may be, and its bytes in pieces: no list holds up other callers while it is made."""
+"""The size limit of a list's reply, and its encoding in pieces, so that no list blocks other callers."""
 
 from __future__ import annotations
 
@@ -12,28 +12,30 @@ from headway.resource import encode, pb
 from headway.rpc import PIECE, Encoded
 
 MAX_REPLY = 64 << 20
-"""Bytes of a list's reply over a network: what a client of ours takes as one message."""
+"""The largest list reply over a network, in bytes: our clients accept no larger message."""
 
 TURN = 250
-"""Resources that are looked at, or encoded, between two checkpoints: a few milliseconds, with filters and rules."""
+"""The number of resources to examine or encode between two checkpoints. It takes a few milliseconds with filters and
+rules.
+"""
 
-# Bytes that are encoded in one go.
+# Bytes that are encoded without a checkpoint.
 _AT_ONCE = 1 << 20
-# What a stored resource takes besides its names and what it says: tags and lengths, version and generation.
+# Bytes of a stored resource without its names and contents: tags, lengths, version and generation.
 _LEAST = 40
-# Likewise an entry of a map.
+# The same for an entry of a map.
 _ENTRY = 4
 _RESOURCES = b"\x0a"
 _SHORT = 0x80
 
 
 class Kept:
-    """The resources of a list so far.
+    """The resources collected for a list so far.
 
     Args:
-        most: bytes of the reply that they may make up; None inside a process, where nothing is encoded.
-        instead: what to ask for instead of what would be larger.
-        as_sent: returns a stored resource in the form in which the caller gets it; None: as it is stored.
+        most: the maximum size of the reply in bytes; None in-process, where nothing is encoded.
+        instead: what to request instead when the reply would be too large.
+        as_sent: returns the form of a stored resource that the caller gets; None returns it as stored.
     """
 
     def __init__(
@@ -47,11 +49,11 @@ class Kept:
 
     @property
     def is_large(self) -> bool:
-        """True if the reply will be encoded, and not in one go."""
+        """True if the reply will be encoded, and is too large to encode without checkpoints."""
         return self._most is not None and (len(self.resources) > TURN or self._size > _AT_ONCE)
 
     def add(self, resource: pb.Resource) -> None:
-        """Keep one more. Raises RESOURCE_EXHAUSTED when the reply would be too large."""
+        """Add a resource. Raises RESOURCE_EXHAUSTED if the reply would be too large."""
         self.resources.append(resource if self._as_sent is None else self._as_sent(resource))
         if self._most is not None:
             self._size += _least_size(resource)
@@ -59,14 +61,14 @@ class Kept:
                 raise self._exhausted()
 
     def is_full(self) -> bool:
-        """Return True if there may be no room for one more resource."""
-        # What one resource is at most: a message that a server takes.
+        """Return True if there may be no room for another resource."""
+        # A resource takes at most half: it came in one message that the server accepted.
         return self._most is not None and self._size > self._most // 2
 
     async def encoded(
         self, reply: pb.ListResponse | pb.ListByOwnerResponse, hold: Callable[[int], None] = lambda _: None
     ) -> Encoded:
-        """Return the bytes of the reply that holds the resources. ``hold`` is called with their number as it grows."""
+        """Return the encoded reply. ``hold`` is called with the total number of bytes as it grows."""
         pieces: list[bytes] = []
         held: list[bytes] = []
         size = total = 0
@@ -97,7 +99,7 @@ class Kept:
 
 
 def _least_size(resource: pb.Resource) -> int:
-    """About how many bytes a resource takes on the wire, and certainly no more than that."""
+    """Return a lower bound, close to the real value, of the number of bytes that a resource takes on the wire."""
     size = _LEAST + _id_size(resource.id) + _id_size(resource.owner)
     if resource.data is not None:
         size += len(resource.data.type_url) + len(resource.data.value)

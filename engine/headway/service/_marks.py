@@ -1,4 +1,4 @@
-"""What may still be written to a resource that is marked for deletion, and how a Write may mark one."""
+"""Rules for marking a resource for deletion, and for writing to a marked one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from headway.service._refusals import invalid
 
 
 def check_marks(type: ResourceType[Any], stored: pb.Resource, updated: pb.Resource) -> None:
-    """Refuse what a marked resource must not become: it is frozen, only its finalizers may go."""
+    """Refuse a forbidden change: a marked resource is frozen, except that its finalizers may be removed."""
     if is_marked(stored.metadata):
         _check_frozen(type, stored, updated)
     elif is_marked(updated.metadata):
@@ -29,11 +29,11 @@ def check_marks(type: ResourceType[Any], stored: pb.Resource, updated: pb.Resour
 
 
 def check_mark(resource: pb.Resource) -> None:
-    """Refuse a mark that is no time."""
+    """Refuse a mark that is not a valid timestamp."""
     mark = resource.metadata[DELETION_TIMESTAMP]
     if not _is_timestamp(mark):
         raise invalid(
-            f"{resource_id(resource.id)}: metadata.{DELETION_TIMESTAMP} {mark!r} must be a time such as "
+            f"{resource_id(resource.id)}: metadata.{DELETION_TIMESTAMP} {mark!r} must be a timestamp such as "
             "'2024-02-02T10:00:00Z'; use Delete"
         )
 
@@ -56,8 +56,8 @@ def _check_marking(type: ResourceType[Any], stored: pb.Resource, updated: pb.Res
     problems = _changed_parts(type, stored, updated, ignore=DELETION_TIMESTAMP)
     if problems:
         raise invalid(
-            f"{resource_id(stored.id)}: metadata.{DELETION_TIMESTAMP} may only be set by itself, and this write "
-            f"{' and '.join(problems)} besides; use Delete"
+            f"{resource_id(stored.id)}: metadata.{DELETION_TIMESTAMP} must be set alone, but this write also "
+            f"{' and '.join(problems)}; use Delete"
         )
     check_mark(updated)
 
@@ -82,9 +82,9 @@ def _same_data(type: ResourceType[Any], stored: pb.Resource, updated: pb.Resourc
     if stored.data is None or updated.data is None:
         return stored.data is updated.data
     if stored.data.value == updated.data.value:
-        # Perhaps under an older name of the payload, which a write replaces.
+        # The payload may have an older type name, which a write replaces.
         return True
-    # A message that was read and written back may have other bytes than its first writer gave it.
+    # A message that was read and written back may be encoded differently than by its first writer.
     try:
         return equal(decode(type.payload, stored.data.value), decode(type.payload, updated.data.value))
     except PayloadError:

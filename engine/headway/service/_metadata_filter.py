@@ -1,4 +1,4 @@
-"""The metadata filter of a List: its text, and what it lets through."""
+"""The metadata filter of a List: its syntax and its terms."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _FORMS = "use key=value, key!=value, key or !key, with commas between"
 
 
 def metadata_terms(text: str) -> list[Term]:
-    """The terms of a filter, all of which must hold; an empty text has none and lets everything through.
+    """Return the terms of a filter, all of which must hold. An empty filter has no terms and matches everything.
 
-    A key has none of the characters ``=!,``, a value no comma; blanks around them don't count.
+    A key contains none of the characters ``=!,`` and a value no comma. Blanks around them are ignored.
     """
     check_text("metadata_filter", text, MAX_FILTER)
     if not text.strip():
@@ -33,7 +33,7 @@ def _term(part: str, text: str) -> Term:
     if negated:
         key = (key[:-1] if equals else key[1:]).strip()
     if not key or "!" in key:
-        raise invalid(f"metadata_filter {quoted(text)}: {quoted(part)} is no term: {_FORMS}")
+        raise invalid(f"metadata_filter {quoted(text)}: {quoted(part)} is not a valid term: {_FORMS}")
     if equals:
         return lambda metadata: (metadata.get(key) == value) is not negated
     return lambda metadata: (key in metadata) is not negated

@@ -1,4 +1,4 @@
-"""Rewrite what a store holds to the storage version of its kind, page by page, while others write to it."""
+"""Migration of a store to the storage version of each kind, page by page, while others write to it."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from headway.service._storage_version import in_storage_version
 from headway.storage import Backend, Put, VersionConflict, Within, WrongUid, version_of
 
 PAGE = 500
-"""Resources that are read at once."""
+"""The number of resources in one read."""
 
 OPERATIONS = 32
-"""Resources that are rewritten in one commit: every store takes so many."""
+"""The number of resources rewritten in one commit. Every store accepts this many."""
 
 ATTEMPTS = 20
-"""How often a resource is read again because another writer has changed it."""
+"""The number of attempts to rewrite a resource that other writers keep changing."""
 
 LOSES = "its data would not be read back as it is, or has fields that this program does not know"
 BUSY = f"it was written {ATTEMPTS} times while it was to be rewritten; run the migration again"
@@ -39,15 +39,15 @@ BUSY = f"it was written {ATTEMPTS} times while it was to be rewritten; run the m
 
 @dataclass(slots=True)
 class Migrated:
-    """What a migration has done.
+    """The result of a migration.
 
     Attributes:
-        position: where the store stands afterwards.
-        looked_at: how many resources of the kinds that have converters.
-        rewritten: how many of them were rewritten.
-        apart: how many are stored as versions that no converter reaches, by version.
-        left: those that could not be rewritten, and why.
-        forbidden: how many the caller may not read and write, so that they are left.
+        position: the store's position afterwards.
+        looked_at: the number of resources of kinds that have converters.
+        rewritten: the number of those that were rewritten.
+        apart: the number of resources stored as versions that no converter reaches, by version.
+        left: the resources that could not be rewritten, and why.
+        forbidden: the number of resources that were left because the caller may not read and write them.
     """
 
     position: Position
@@ -59,15 +59,15 @@ class Migrated:
 
 
 MigrationProgress = Callable[[Kind, int, int], object]
-"""Is called after each page with a kind, how many of it were looked at, and how many of these were rewritten."""
+"""A callback called after each page with the kind and the numbers of resources examined and rewritten so far."""
 
 
 async def migrate(backend: Backend, registry: Registry, *, progress: MigrationProgress = lambda *_: None) -> Migrated:
     """Rewrite every resource of a kind with converters to the kind's storage version.
 
     Uid, generation, owner, status, metadata and marks stay as they are; the version of the resource is new. A resource
-    that changes while it is rewritten is read again, so that no write of another is lost. Cancelled and run again, it
-    goes on with what is left.
+    that changes during the rewrite is read again, so that no other write is lost. A canceled migration can be run again
+    and continues with the rest.
     """
     done = Migrated(backend.position)
     for chain in registry.chains:
@@ -88,16 +88,16 @@ async def migrate_page(
     after: Key | None,
     may: Callable[[pb.Resource], bool] = lambda _: True,
 ) -> Key | None:
-    """Rewrite the resources of one page of a kind, and return where the next one begins; None: this was the last.
+    """Rewrite one page of a kind's resources and return the key where the next one begins, or None after the last.
 
     Args:
-        done: what was done is added to it.
+        done: the totals, to which this page is added.
         may: returns True if a stored resource may be rewritten.
     """
     page, _ = await backend.list(chain.storage.kind, Within(), after=after, limit=PAGE)
     rewriting = _Page(backend, chain, done, may)
     for start in range(0, len(page), OPERATIONS):
-        # Others are served between two commits, also where there is nothing to commit.
+        # Give other tasks a turn between two commits, even if there is nothing to commit.
         await give_way()
         await rewriting.rewrite(page[start : start + OPERATIONS])
     done.looked_at += len(page)
@@ -125,7 +125,7 @@ class _Page:
         try:
             await self._backend.commit(puts)
         except (VersionConflict, WrongUid):
-            # One of them was written to by another: each for itself.
+            # Another writer changed one of them, so commit each on its own.
             for put in puts:
                 await self._commit_one(put)
         else:
@@ -150,7 +150,7 @@ class _Page:
         return None if stored is None else self._put(stored)
 
     def _put(self, stored: pb.Resource) -> Put | None:
-        """What rewrites a resource; None where there is nothing to do, or it can't be."""
+        """Return the operation that rewrites a resource, or None if it needs no rewriting or cannot be rewritten."""
         version = version_of(stored)
         if version == self._chain.storage.name.version:
             return None

@@ -1,4 +1,4 @@
-"""The migration service: a page at a time, what is stored is rewritten by the server that has the store open."""
+"""The migration service: the server that has the store open rewrites it, one page per request."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ MIGRATION_SERVICE = "headway.migration.v1.MigrationService"
 class MigrationService:
     """Migrate over a store, for the types of a registry. Its methods are grpclib handlers.
 
-    Hooks are not called: what a reader sees of a resource stays the same, but for its version.
+    Hooks are not called: what readers see of a resource stays the same, except for its version.
 
     Args:
-        authorizer: decides what the caller may migrate: types that they may list everywhere, and of these the
-            resources that they may read and write. Without one everybody may migrate everything.
+        authorizer: decides what the caller may migrate: types that they may list everywhere, and of these the resources
+            that they may read and write. Without one, every caller may migrate everything.
     """
 
     def __init__(self, backend: Backend, registry: Registry, authorizer: Authorizer | None = None) -> None:
@@ -37,7 +37,7 @@ class MigrationService:
         self._access = Access(authorizer, registry)
 
     async def migrate(self, message: migration_pb.MigrateRequest) -> migration_pb.MigrateResponse:
-        """Rewrite one page. Asked again with the same token, it goes on with what is left of the page."""
+        """Rewrite one page. A repeated request with the same token continues with the rest of the page."""
         chains = list(self._registry.chains)
         place, after = _place(message.page_token, chains)
         done = Migrated(self._backend.position)
@@ -71,14 +71,14 @@ class MigrationService:
         return self._authorizer is None or (self._access.shows(stored) and self._access.may_write(stored))
 
     def __mapping__(self) -> dict[str, Handler]:
-        """The handlers."""
+        """Return the handlers by path."""
         return unary_handlers(
             MIGRATION_SERVICE, Migrate=(self.migrate, migration_pb.MigrateRequest, migration_pb.MigrateResponse)
         )
 
 
 def _place(token: str, chains: list[VersionChain]) -> tuple[int, Key | None]:
-    """Return the place of the kind at which a page begins, and the key behind which it begins."""
+    """Return the index of the page's kind, and the key after which the page begins."""
     if not token:
         return 0, None
     check_text("page_token", token)
@@ -88,5 +88,5 @@ def _place(token: str, chains: list[VersionChain]) -> tuple[int, Key | None]:
         place, key = None, []
     right: Any = isinstance(place, int) and 0 <= place < len(chains) and all(isinstance(each, str) for each in key)
     if not right or len(key) not in (0, 3):
-        raise invalid(f"page_token {token!r} is none of this server's: begin without one")
+        raise invalid(f"page_token {token!r} is not valid for this server: begin without one")
     return place, (key[0], key[1], key[2]) if key else None

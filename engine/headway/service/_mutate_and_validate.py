@@ -1,4 +1,4 @@
-"""MutateAndValidate: what Write would store, as far as that can be said without its own place in the store."""
+"""MutateAndValidate: return what Write would store, without storing it."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ async def mutate_and_validate(
     versions: Versions,
     request: pb.MutateAndValidateRequest,
 ) -> pb.MutateAndValidateResponse:
-    """Answer with the resource as its hooks leave it; a caller who may not read that, with what the request says."""
+    """Return the resource as its hooks leave it, or as given to a caller who may not read the result."""
     admitted = admit_resource(registry, access, request.resource)
     if admitted.undecodable is not None:
         raise invalid(admitted.undecodable)
     type, key, resource = admitted.type, admitted.key, admitted.resource
     assert resource.id is not None
     if is_unconverted(resource):
-        raise invalid(f"resource.data of {resource_id(resource.id)} could not be converted, so it can't be validated")
+        raise invalid(f"resource.data of {resource_id(resource.id)} could not be converted, so it cannot be validated")
     marks = is_marked(resource.metadata)
     may_mark = not marks or access.may_delete(resource.id)
     try:

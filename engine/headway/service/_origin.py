@@ -1,11 +1,11 @@
-"""The resource service under the name of Consul's public API: as `ResourceService`, with what Consul does otherwise.
+"""The resource service under the name of Consul's public API: `ResourceService` with Consul's deviations.
 
 Three things differ, so that a client made for Consul works unchanged:
 
 1. A Write without a version that names the uid of a deleted incarnation creates a new one.
-2. A tombstone's payload has the type URL of Consul's message, which is the one that its clients can decode.
-3. A refusal for a failed comparison of versions, a wrong uid or a missing resource ends with Consul's own sentence,
-   by which its clients tell it from others of the same status.
+2. A tombstone's payload has the type URL of Consul's message, which Consul's clients can decode.
+3. A refusal for a failed comparison of versions, a wrong uid or a missing resource ends with Consul's own sentence.
+Consul's clients recognize the error by it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ NOT_FOUND = "resource not found"
 
 
 class OriginService:
-    """The eight verbs as clients made for Consul know them. The arguments are those of `ResourceService`."""
+    """The eight verbs as Consul's clients expect them. It takes the arguments of `ResourceService`."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class OriginService:
         )
 
     def __mapping__(self) -> dict[str, Handler]:
-        """The handlers."""
+        """Return the handlers by path."""
         return {
             path.replace(RESOURCE_SERVICE, ORIGIN_SERVICE): handler._replace(func=_as_origin(handler.func))
             for path, handler in self._service.__mapping__().items()
@@ -59,7 +59,7 @@ class OriginService:
 
 
 def watch_encoders(encodings: ResourceEncodings | None = None) -> dict[str, WatchEncoder]:
-    """Return what encodes the events of WatchList, by its path under both names of the service."""
+    """Return the encoder of WatchList's events, by its path under both names of the service."""
     encoder = WatchEncoder(encodings)
     return {WATCH_LIST: encoder, ORIGIN_WATCH_LIST: encoder}
 
@@ -86,7 +86,7 @@ def _sentence_of(error: GRPCError) -> str | None:
 
 
 class _OriginStream:
-    """The stream of a call, which sends tombstones as Consul does."""
+    """The stream of a call. It sends tombstones as Consul does."""
 
     __slots__ = ("_stream",)
 
@@ -94,7 +94,7 @@ class _OriginStream:
         self._stream = stream
 
     def __getattr__(self, name: str) -> Any:
-        # Above all whether it encodes: then lists are bounded under this name, too.
+        # In particular `encodes`, so that lists are bounded under this name too.
         return getattr(self._stream, name)
 
     def send_message(self, message: Any) -> Any:
@@ -102,15 +102,15 @@ class _OriginStream:
 
 
 def _as_sent(message: Any) -> Any:
-    """The message with its tombstones as Consul sends them. What is stored is shared, so that each is copied.
+    """Return the message with its tombstones as Consul sends them. Stored resources are shared, so each is copied.
 
-    Lists have them so already (`_listed`), since a large one is encoded before it is sent.
+    Lists already contain them in that form (`_listed`), because a large list is encoded before it is sent.
     """
     if isinstance(message, pb.ReadResponse | pb.WriteStatusResponse | pb.DeleteResponse):
         if _is_tombstone(message.resource):
             message.resource = _tombstone(message.resource)
     elif isinstance(message, SnapshotChunk):
-        # All are of one type.
+        # All resources have one type.
         if message.resources and _is_tombstone(message.resources[0]):
             return SnapshotChunk([_tombstone(each) for each in message.resources])
     elif isinstance(message, Changes) and _is_tombstone(message.changes[0].resource):

@@ -1,4 +1,4 @@
-"""Pages of a List: where one ends and the next begins."""
+"""The pages of a List and the tokens that connect them."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ from headway.service._versions import View
 from headway.storage import Backend, Within
 
 _LEAST_READ = 256
-"""A filter may leave little of what is read, so at least so much is read at once."""
+"""The minimum number of resources per read: a filter may leave few of them."""
 
 _MOST_READ = 5000
-"""Resources that are read at once, however large a page is: a store may have to decode them."""
+"""The maximum number of resources per read, however large the page: a store may have to decode them."""
 
 # The store's id, the query's digest, and the key.
 _PARTS = 5
 
 
 def check_page(size: int, token: str) -> None:
-    """Refuse a page that no list has."""
+    """Refuse an invalid page size or page token."""
     if not 0 <= size <= MAX_PAGE:
         raise invalid(f"page_size {size} must be from 1 to {MAX_PAGE}, or 0 for everything at once")
     check_text("page_token", token, MAX_TOKEN)
 
 
 class Pages:
-    """The pages of one query, in order of key.
+    """The pages of one query, ordered by key.
 
-    A resource that is there all the while is on exactly one of them, once. One that comes or goes meanwhile may be on
-    one or on none: each page is read when it is asked for.
+    A resource that exists all the time is on exactly one page, once. A resource that is created or deleted in the
+    meantime may be on one page or none: each page is read when it is requested.
 
     Args:
-        query: what is asked for, as a text; a token of another query, or of another store, is refused.
+        query: the query as a text; a token of another query, or of another store, is refused.
     """
 
     def __init__(self, backend: Backend, kind: Kind, within: Within, query: str) -> None:
@@ -49,9 +49,10 @@ class Pages:
         self._query = hashlib.sha256(query.encode()).hexdigest()[:16]
 
     async def read(self, size: int, token: str, wanted: View, kept: Kept) -> tuple[str, Position]:
-        """Keep the next ``size`` resources that are wanted (0: all); the next page's token, and where the first stood.
+        """Keep the next ``size`` wanted resources (0: all). Return the next page's token and the position of the first
+        read.
 
-        A page ends early where a reply would become too large.
+        A page ends early if the reply would become too large.
         """
         after = self._after(token)
         read_at_once = min(max(size + 1, _LEAST_READ), _MOST_READ) if size else 0
@@ -81,16 +82,18 @@ class Pages:
             parts = json.loads(base64.urlsafe_b64decode(token))
         except (binascii.Error, ValueError, RecursionError):
             parts = None
-        # No name has other characters, and not every store can look for a lone surrogate.
+        # Names are ASCII, and not every store can look up a lone surrogate.
         if (
             not isinstance(parts, list)
             or len(parts) != _PARTS
             or not all(isinstance(part, str) and part.isascii() for part in parts)
         ):
-            raise invalid(f"page_token {quoted(token)} is none: send the next_page_token of the page before")
+            raise invalid(f"page_token {quoted(token)} is invalid: send the next_page_token of the previous page")
         store_id, query, partition, namespace, name = parts
         if query != self._query:
-            raise invalid("page_token is of another query: send the same type, tenancy, prefix and filter with it")
+            raise invalid("page_token belongs to another query: send the same type, tenancy, prefix and filter with it")
         if store_id != (here := self._backend.position.store_id):
-            raise invalid(f"page_token is of store {store_id}, and this is {here}: begin with the first page again")
+            raise invalid(
+                f"page_token belongs to store {store_id}, but this is {here}: begin again with the first page"
+            )
         return (partition, namespace, name)

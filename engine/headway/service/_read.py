@@ -16,7 +16,7 @@ from headway.storage import Backend
 async def read(
     backend: Backend, registry: Registry, access: Access, versions: Versions, request: pb.ReadRequest
 ) -> pb.ReadResponse:
-    """Answer with the resource as the version asked for, or NOT_FOUND; with a uid only that incarnation is found."""
+    """Return the resource as the requested version, or NOT_FOUND. A request with a uid finds only that incarnation."""
     type, key = admit_id(registry, access, request.id, "id")
     assert request.id is not None
     access.check_read(request.id)
@@ -26,7 +26,7 @@ async def read(
         raise refusal(error) from error
     check_revision(position, request.min_revision)
     with_uid = f" with uid {request.id.uid}" if request.id.uid else ""
-    nothing = f"{resource_id(request.id)}{with_uid} is not there"
+    nothing = f"{resource_id(request.id)}{with_uid} not found"
     if stored is None or (request.id.uid and stored.id is not None and stored.id.uid != request.id.uid):
         raise not_found(nothing)
     seen = versions.view(type)(stored)
@@ -35,19 +35,19 @@ async def read(
 
 
 def check_revision(position: Position, min_revision: int) -> None:
-    """Refuse to answer from a state below the revision that the caller already knows of."""
+    """Refuse to answer from a state below the revision that the caller already knows."""
     if position.revision < min_revision:
         raise GRPCError(
-            Status.UNAVAILABLE, f"this store stands at revision {position.revision}, below min_revision {min_revision}"
+            Status.UNAVAILABLE, f"this store is at revision {position.revision}, below min_revision {min_revision}"
         )
 
 
 def checked_version(stored: pb.Resource, seen: pb.Resource | None, wanted: str) -> pb.Resource:
-    """Return a resource as it is ``seen`` in the version that is wanted; refuse it where no converter leads there."""
+    """Return the resource ``seen`` in the wanted version. Refuse the request if no converter leads to that version."""
     if seen is None:
         assert stored.id is not None
         raise invalid(
-            f"{resource_id(stored.id)} is stored as {type_name(stored.id.type)}, and was asked for as version "
+            f"{resource_id(stored.id)} is stored as {type_name(stored.id.type)}, but was requested as version "
             f"{wanted!r}; use the stored one, write it as {wanted!r} first, or declare a converter between them"
         )
     return seen

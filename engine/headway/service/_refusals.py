@@ -1,4 +1,4 @@
-"""How a refusal looks on the wire: the store's errors as statuses, and short ways to say the usual ones."""
+"""Refusals as they appear on the wire: store errors mapped to statuses, and helpers for the usual ones."""
 
 from __future__ import annotations
 
@@ -17,22 +17,26 @@ from headway.errors import (
 from headway.storage import FenceLowered, LeaseEnded, StoreMismatch, UnknownTerm, VersionConflict, WrongUid
 
 FENCED = "fenced: "
-"""How the message of a refused write of a superseded run begins (its status is FAILED_PRECONDITION)."""
+"""The prefix of the message that refuses a write of a superseded run (status FAILED_PRECONDITION)."""
 
 UNKNOWN_TERM = f"{FENCED}unknown term: "
-"""How it begins when the fence bears a term that was never granted. A client that does not know it takes it for the one
-above."""
+"""The prefix for a fence whose term was never granted. A client that does not know it takes it for `FENCED`."""
 
 LEASE_LOST = "lease lost: "
-"""How the message begins when a term of a lease has ended (its status is FAILED_PRECONDITION)."""
+"""The prefix of the message for a term of a lease that has ended (status FAILED_PRECONDITION)."""
 
 WRITE_REJECTED = "not stored: "
-"""How the message begins when a write has certainly not happened (its status is UNAVAILABLE, which else leaves that
-open over a network)."""
+"""The prefix of the message for a write that was certainly not stored.
+
+The status is UNAVAILABLE, which over a network otherwise leaves the outcome open.
+"""
 
 NOTHING_WRITTEN = "nothing written: "
-"""How the message begins when a store could not be written to, and certainly wasn't, for another reason than its disk
-(its status is UNAVAILABLE, too); and when a write broke before the store was asked, such as in a hook (INTERNAL)."""
+"""The prefix of the message for a write that certainly did not happen, for a reason other than the store's disk.
+
+The status is UNAVAILABLE if the store could not be written to, and INTERNAL if the write failed before the store was
+called, such as in a hook.
+"""
 
 STORE_ERRORS = (
     VersionConflict,
@@ -48,51 +52,51 @@ STORE_ERRORS = (
     InvalidArgument,
     PayloadError,
 )
-"""What a store may raise; the last two where it can't hold what it is given."""
+"""The errors that a store may raise. The last two mean that it cannot hold a value that it was given."""
 
 
 def invalid(message: str) -> GRPCError:
-    """The request is wrong."""
+    """Return an error for an invalid request."""
     return GRPCError(Status.INVALID_ARGUMENT, message)
 
 
 def denied(message: str) -> GRPCError:
-    """The caller may not do that."""
+    """Return an error for a caller without the permission."""
     return GRPCError(Status.PERMISSION_DENIED, message)
 
 
 def not_found(message: str) -> GRPCError:
-    """There is no such resource."""
+    """Return an error for a missing resource."""
     return GRPCError(Status.NOT_FOUND, message)
 
 
 def conflict(message: str) -> GRPCError:
-    """The version given is not the one stored."""
+    """Return an error for a version that differs from the stored one."""
     return GRPCError(Status.ABORTED, message)
 
 
 def taken(message: str) -> GRPCError:
-    """The resource already exists."""
+    """Return an error for a resource that already exists."""
     return GRPCError(Status.ALREADY_EXISTS, message)
 
 
 def precondition(message: str) -> GRPCError:
-    """The stored resource forbids it."""
+    """Return an error for an operation that the stored resource forbids."""
     return GRPCError(Status.FAILED_PRECONDITION, message)
 
 
 class WrongIncarnation(GRPCError):
-    """What is stored has another uid than the request names."""
+    """An error for a uid that differs from the stored one."""
 
     def __init__(self, message: str) -> None:
         super().__init__(Status.FAILED_PRECONDITION, message)
 
 
 def refusal(error: Exception, *, write: bool = False) -> GRPCError:
-    """One of STORE_ERRORS as the wire has it.
+    """Return the wire form of one of STORE_ERRORS.
 
-    ``write``: it is what a commit, or a read before it, was refused with. But for OutcomeUnknown nothing was written,
-    and a caller over a network, to whom UNAVAILABLE leaves that open, is told so.
+    ``write`` means that a commit, or a read before it, raised the error. Except for OutcomeUnknown, nothing was written
+    then. The message says so, because over a network UNAVAILABLE leaves the outcome open.
     """
     text = str(error)
     if isinstance(error, InvalidArgument | PayloadError):

@@ -1,7 +1,7 @@
-"""Pending removals: what the write that takes a marked resource's last finalizer stores beside it.
+"""Pending removals, which are stored by the write that removes the last finalizer of a marked resource.
 
-It is a tombstone that comes before its owner has gone. The reaper, which knows tombstones alone, removes the owner: it
-needs neither a cache nor a scan of every type.
+A pending removal is a tombstone stored before its owner is removed. The reaper, which only follows tombstones, then
+removes the owner. It needs neither a cache nor a scan of every type.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from headway.storage import Backend, Operation, Put, Remove
 
 
 def removal_after(updated: pb.Resource) -> tuple[Operation, ...]:
-    """Return what a write stores besides a resource: a pending removal, if it is marked and nothing holds it.
+    """Return the operations to add to a write: a pending removal if the resource is marked and has no finalizers.
 
-    It is never there before: what is marked and not held can't be written any more.
+    A pending removal cannot exist already: a marked resource without finalizers can no longer be written.
     """
     if not is_marked(updated.metadata) or finalizers(updated.metadata):
         return ()
@@ -39,7 +39,7 @@ def removal_after(updated: pb.Resource) -> tuple[Operation, ...]:
 
 
 async def removal_with(backend: Backend, stored: pb.Resource) -> tuple[Operation, ...]:
-    """Return what the removal of a resource removes besides it: the pending one that stands for it, if there is one."""
+    """Return the operations to add to a resource's removal: they remove its pending removal, if it has one."""
     if not is_marked(stored.metadata):
         return ()
     assert stored.id is not None
@@ -52,5 +52,5 @@ async def removal_with(backend: Backend, stored: pb.Resource) -> tuple[Operation
 
 
 def _name(id: pb.Id) -> str:
-    # After the uid, so that any resource's name will do.
+    # Named after the uid, so that any length of the resource's name will do.
     return f"removal-{id.uid.lower()}"

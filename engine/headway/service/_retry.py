@@ -1,4 +1,4 @@
-"""Blanket writes: try again when another writer came between the read and the commit."""
+"""Blanket writes: retry when another writer commits between the read and the commit."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from headway.storage import VersionConflict, WrongUid
 Answer = TypeVar("Answer")
 
 WAITS = (0.075, 0.15, 0.3, 0.6)
-"""Seconds between the five attempts, each plus up to half again at random."""
+"""The seconds between the five attempts. Up to half of each is added at random."""
 
 
 async def attempt(once: Callable[[], Awaitable[Answer]], *, blanket: bool) -> Answer:
-    """Run ``once`` and translate what the store refuses.
+    """Run ``once`` and translate the store's errors.
 
-    A caller that gave no version (``blanket``) does not mind who wrote before it, so a lost race, the race to
-    create included, is run again, five times in all. One that gave a version has lost for good; ``once`` runs again
-    to say what is stored instead.
+    A caller that gave no version (``blanket``) does not care who wrote before it. If it loses a race, including one to
+    create the resource, ``once`` runs again, up to five times in all. A caller that gave a version has lost for good:
+    ``once`` runs again only to report what is stored instead.
     """
     for wait in WAITS if blanket else (0.0,):
         try:

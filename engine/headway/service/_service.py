@@ -1,4 +1,4 @@
-"""The resource service: which verb is in which file, and what they share."""
+"""The resource service: it maps each verb to its file and holds what the verbs share."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ BY_TYPE = "list or watch the types that it owns, and look for its uid in their o
 class ResourceService:
     """The eight verbs over a store, for the types of a registry. Its methods are grpclib handlers.
 
-    Every refusal is a ``GRPCError`` whose message names the field and what would be right.
+    Every refusal is a ``GRPCError`` whose message names the field and says what would be right.
 
     Args:
-        authorizer: decides who may do what; without one everybody may do everything.
+        authorizer: decides what each caller may do; without one, every caller may do everything.
         recreates: a Write that names the uid of a deleted incarnation creates a new one, as in Consul.
-        versions: converts between versions of a kind; shared by all services over a store. None: one of its own.
-        as_sent: returns a stored resource in the form in which lists have it; None: as it is stored.
+        versions: converts between versions of a kind; shared by all services over a store. None creates a new one.
+        as_sent: returns the form of a stored resource that lists send; None sends resources as stored.
     """
 
     def __init__(
@@ -54,21 +54,21 @@ class ResourceService:
         self._as_sent = as_sent
 
     async def read(self, message: pb.ReadRequest) -> pb.ReadResponse:
-        """See `_read.py`."""
+        """Return one resource by its id."""
         return await _read.read(self._backend, self._registry, self._access, self._versions, message)
 
     def write(self, message: pb.WriteRequest) -> Coroutine[Any, Any, pb.WriteResponse]:
-        """See `_write.py`."""
+        """Create or update a resource and return it as stored."""
         return _write.write(
             self._backend, self._registry, self._writing, self._versions, message, recreates=self._recreates
         )
 
     async def write_status(self, message: pb.WriteStatusRequest) -> pb.WriteStatusResponse:
-        """See `_write_status.py`."""
+        """Replace one status of a resource."""
         return await _write_status.write_status(self._backend, self._registry, self._writing, self._versions, message)
 
     async def list(self, message: pb.ListRequest) -> pb.ListResponse:
-        """See `_list.py`. As inside a process: however large it is."""
+        """Return the resources of a type, without a bound on the size of the reply (for in-process callers)."""
         return await self._list(message, Kept(None, PAGES, self._as_sent))
 
     def _list(self, message: pb.ListRequest, kept: Kept) -> Coroutine[Any, Any, pb.ListResponse]:
@@ -78,21 +78,23 @@ class ResourceService:
         return _list.list_by_owner(self._backend, self._registry, self._access, self._versions, message, kept)
 
     async def list_by_owner(self, message: pb.ListByOwnerRequest) -> pb.ListByOwnerResponse:
-        """See `_list.py`. Likewise."""
+        """Return the resources that one owner owns, without a bound on the size of the reply."""
         return await self._list_by_owner(message, Kept(None, BY_TYPE, self._as_sent))
 
     async def delete(self, message: pb.DeleteRequest) -> pb.DeleteResponse:
-        """See `_delete.py`."""
+        """Remove a resource, or mark it for deletion while it has finalizers."""
         return await _delete.delete(self._backend, self._registry, self._writing, self._versions, message)
 
     async def mutate_and_validate(self, message: pb.MutateAndValidateRequest) -> pb.MutateAndValidateResponse:
-        """See `_mutate_and_validate.py`."""
+        """Run the hooks on a resource and return the result without storing it."""
         return await _mutate_and_validate.mutate_and_validate(
             self._backend, self._registry, self._access, self._versions, message
         )
 
     def __mapping__(self) -> dict[str, Handler]:
-        """The handlers. WatchList has one of its own: it sends `StreamItem`s, many events to each."""
+        """Return the handlers by path. WatchList needs its own: it sends `StreamItem`s, each of which holds many
+        events.
+        """
         mapping = unary_handlers(
             RESOURCE_SERVICE,
             Read=(self.read, pb.ReadRequest, pb.ReadResponse),
@@ -101,7 +103,7 @@ class ResourceService:
             Delete=(self.delete, pb.DeleteRequest, pb.DeleteResponse),
             MutateAndValidate=(self.mutate_and_validate, pb.MutateAndValidateRequest, pb.MutateAndValidateResponse),
         )
-        # Lists know whether their replies are encoded: then they are bounded, and encoded in turns.
+        # A list whose reply is encoded is bounded in size, and encoded in slices.
         mapping[f"/{RESOURCE_SERVICE}/List"] = Handler(
             self._listing(self._list, PAGES), Cardinality.UNARY_UNARY, pb.ListRequest, pb.ListResponse
         )
@@ -120,7 +122,7 @@ class ResourceService:
     def _listing(
         self, answer: Callable[[Any, Kept], Coroutine[Any, Any, Any]], instead: str
     ) -> Callable[[Any], Coroutine[Any, Any, None]]:
-        """A handler of a list. ``instead`` is what to ask for where the reply would be too large."""
+        """Return a handler for a list. ``instead`` tells the caller what to request if the reply would be too large."""
 
         async def serve(stream: Any) -> None:
             kept = Kept(MAX_REPLY if getattr(stream, "encodes", False) else None, instead, self._as_sent)

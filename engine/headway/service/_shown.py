@@ -1,4 +1,4 @@
-"""What of a watch's items one caller is told: the resources of one version of their kind that may be read. Pure."""
+"""The part of a watch's items that one caller receives: readable resources of one version of their kind. Pure."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from operator import attrgetter
 from headway.resource import Bookmark, Change, Changes, Position, SnapshotChunk, StreamItem, pb, resource_key
 from headway.service._versions import View
 
-# No Python function: it is called for each resource of a snapshot. Stored ids are whole.
+# Not a Python function, because it is called for each resource of a snapshot. Stored ids are complete.
 _version: Callable[[pb.Resource], str] = attrgetter("id.type.group_version")
 
 
 def is_of_version(item: StreamItem, version: str) -> bool:
-    """Return True for resources that are all stored as this version of their kind; False for anything else."""
+    """Return True if all resources of an item are stored as this version; False for items without resources."""
     if isinstance(item, Changes):
         for change in item.changes:
             if change.resource.id.type.group_version != version:  # type: ignore[union-attr]  # stored ids are whole
@@ -28,18 +28,18 @@ def is_of_version(item: StreamItem, version: str) -> bool:
 
 
 def told_of(item: StreamItem, view: View, shows: Callable[[pb.Resource], bool], here: Position) -> list[StreamItem]:
-    """Return what a watcher of one version is told of an item; commits stay whole by what is left of them.
+    """Return the items to send to a watcher of one version. Commits stay whole as far as their changes are sent.
 
-    A resource that was stored as another version of its kind, and is visible as both, has been updated: its deletion as
-    the one version is left out.
+    A resource that was stored as another version of its kind, and is visible as both, counts as updated: its deletion
+    as the old version is left out.
 
-    Where the last commits of changes are left out it says how far they went, so that their reader's frontier moves
-    on: nobody else will say it, and a store may be quiet from then on.
+    If the last commits of the changes are left out, a bookmark gives their revision, so that the reader's frontier
+    advances. Nothing else would report it, and a store may then be quiet for long.
 
     Args:
-        view: gives a stored resource as the watcher's version, if there is a way.
-        shows: whether a resource may be read.
-        here: a position of the incarnation that the item is of.
+        view: returns a stored resource as the watcher's version, if a converter leads there.
+        shows: returns True if the caller may read a resource.
+        here: a position of the session that the item belongs to.
     """
     if isinstance(item, SnapshotChunk):
         there = [seen for each in item.resources if (seen := view(each)) is not None and shows(seen)]
@@ -61,7 +61,7 @@ def told_of(item: StreamItem, view: View, shows: Callable[[pb.Resource], bool], 
 
 
 def _without_moves(changes: list[Change]) -> list[Change]:
-    """Changes without the deletions that the same commit follows by a write of the same resource."""
+    """Return the changes without deletions that are followed by a write of the same resource in the same commit."""
     return [
         change
         for change, after in zip_longest(changes, changes[1:])
@@ -76,7 +76,7 @@ def _without_moves(changes: list[Change]) -> list[Change]:
 
 
 def _ending_commits(changes: list[Change]) -> list[Change]:
-    """Changes of which some were taken away: whether another of the same commit follows is told anew."""
+    """Return the remaining changes with `more` set anew: it says whether another change of the same commit follows."""
     following = [*(change.revision for change in changes[1:]), 0]
     return [
         change._replace(more=change.revision == revision) for change, revision in zip(changes, following, strict=True)

@@ -1,4 +1,4 @@
-"""What a write stores of a kind that has converters: in which version, and merged with what is stored."""
+"""The form in which a write of a kind with converters is stored: its version and its merge with what is stored."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Type = ResourceType[Any]
 
 
 class StorageVersion(NamedTuple):
-    """How one write in one version of a kind is stored.
+    """The rules for storing one write in one version of a kind.
 
     Attributes:
         type: the writer's version.
@@ -43,29 +43,31 @@ class StorageVersion(NamedTuple):
     type: Type
 
     def created(self, resource: pb.Resource) -> pb.Resource:
-        """Return a resource that is created, as it is stored."""
+        """Return a new resource as it will be stored."""
         if is_unconverted(resource):
-            raise invalid(f"resource.data of {resource_id(resource.id)} could not be converted, so it creates nothing")
+            raise invalid(
+                f"resource.data of {resource_id(resource.id)} could not be converted, so it cannot be created"
+            )
         storage = self.chain.storage
         if storage is self.type:
             return resource
         given = self._payload(resource)
         if has_unknown_fields(given):
-            # It stays in its version: converted, it would lose them.
+            # Keep its version: a conversion would lose the unknown fields.
             return resource
         data, _ = self._read_back(resource, given, [self._to(resource, given, storage)], storage)
         return in_version(resource, storage, data)
 
     def shown(self, stored: pb.Resource) -> pb.Resource:
-        """Return what has been stored as the writer's version."""
+        """Return a stored resource as the writer's version."""
         shown = self.versions.shown(self.type, stored)
         assert shown is not None
         return shown
 
     def carries_on(self, stored: pb.Resource, resource: pb.Resource) -> pb.Resource | None:
-        """Return a write with the payload as it is stored, if its writer could not see that; else None.
+        """Return a write with the stored payload, if the writer could not see that payload; otherwise None.
 
-        Refuses a writer who says so of what can be seen: no hook has judged such a write.
+        Refuses a writer who claims this of a payload that can be converted, because no hook has checked such a write.
         """
         if not is_unconverted(resource):
             return None
@@ -73,13 +75,13 @@ class StorageVersion(NamedTuple):
         assert seen is not None
         if not is_unconverted(seen):
             raise precondition(
-                f"resource.data of {resource_id(resource.id)} could not be converted, and what is stored now can be "
+                f"resource.data of {resource_id(resource.id)} could not be converted, but the stored one now can be "
                 f"read as {self.type.name}: read it again"
             )
         return in_version(resource, self.chain.type_of(version_of(stored)), stored.data)
 
     def seen(self, stored: pb.Resource) -> pb.Resource:
-        """Return what is stored as the writer sees it. Refuses what can't be converted."""
+        """Return a stored resource as the writer sees it. Refuses one that cannot be converted."""
         seen = self.versions.view(self.type)(stored)
         assert seen is not None
         if is_unconverted(seen):
@@ -88,19 +90,20 @@ class StorageVersion(NamedTuple):
 
     def _unseen(self, stored: pb.Resource) -> GRPCError:
         return precondition(
-            f"{resource_id(stored.id)} is stored as version {version_of(stored)}, and converting it failed, so that "
-            "this write can't be merged with it: write it as that version, or delete it"
+            f"{resource_id(stored.id)} is stored as version {version_of(stored)}, and converting it failed, so "
+            "this write cannot be merged with it: write it as that version, or delete it"
         )
 
     def updated(self, stored: pb.Resource, seen: pb.Resource, updated: pb.Resource) -> pb.Resource:
-        """Return what is stored after an update, in place of what the writer has made of what it saw.
+        """Return the resource to store, given what the writer saw and what the writer made of that.
 
-        With the same payload and metadata the generation is the same. A payload that does not decode is replaced.
+        With an equal payload and equal metadata the generation stays the same. A payload that does not decode is
+        replaced.
         """
         try:
             before = self._payload(seen)
         except PayloadError:
-            # Its words would tell what is stored.
+            # The error's own text would reveal the stored payload.
             if seen is not stored:
                 raise self._unseen(stored) from None
             return self.created(updated)
@@ -112,7 +115,7 @@ class StorageVersion(NamedTuple):
         return made
 
     def _unchanged(self, stored: pb.Resource, updated: pb.Resource) -> pb.Resource:
-        """The payload as it is stored: in the storage version, if nothing of it is lost by that."""
+        """Return an update with the stored payload, converted to the storage version if that loses nothing."""
         type, data = self.chain.type_of(version_of(stored)), stored.data
         try:
             rewritten = in_storage_version(self.chain, stored)
@@ -123,11 +126,12 @@ class StorageVersion(NamedTuple):
         return _as(stored, updated, type, data)
 
     def _changed(self, stored: pb.Resource, updated: pb.Resource, given: Any) -> pb.Resource:
-        """The payload that is written, merged with what is stored.
+        """Return an update with the written payload, merged with the stored one.
 
-        The two are merged in the newer one of the storage version and the version as which the resource is stored.
-        `up` loses nothing, so this version holds all of what is stored. After a rollback it is newer than the storage
-        version. The resource then becomes its storage version if that holds the result, and stays what it is if not.
+        The two are merged in the newer one of the storage version and the version as which the resource is stored. `up`
+        loses nothing, so this version holds everything that is stored. After a rollback it is newer than the storage
+        version. The resource then moves to the storage version if that can hold the result, and otherwise keeps its
+        version.
         """
         version, there, storage = self.type.name.version, version_of(stored), self.chain.storage
         if there == version and storage is self.type:
@@ -146,7 +150,7 @@ class StorageVersion(NamedTuple):
             )
         keeps = version not in (there, merges_in)
         if not keeps:
-            # The writer saw all that is kept: what was there is replaced, and need not be converted.
+            # The writer saw everything that is stored, so the old payload is replaced and need not be converted.
             results: Iterable[Any] = [self._to(updated, given, holds_all)]
         else:
             try:
@@ -155,8 +159,8 @@ class StorageVersion(NamedTuple):
             except BadConversion as error:
                 self.versions.failed(stored, merges_in, error)
                 raise precondition(
-                    f"{resource_id(stored.id)}: converting what is stored to {holds_all.name} failed, so that this "
-                    "write can't be merged with it"
+                    f"{resource_id(stored.id)}: converting the stored resource to {holds_all.name} failed, so "
+                    "this write cannot be merged with it"
                 ) from error
             results = merges(seen, self._to(updated, given, holds_all), kept)
         data, result = self._read_back(updated, given, results, holds_all, keeps=keeps)
@@ -165,7 +169,7 @@ class StorageVersion(NamedTuple):
         return _as(stored, updated, holds_all, data)
 
     def _as_storage(self, type: Type, result: Any, given: Any) -> AnyMessage | None:
-        """Return the payload of a newer version in the storage version; None where it loses something by that."""
+        """Return a newer version's payload in the storage version, or None if the conversion would lose something."""
         storage = self.chain.storage
         if has_unknown_fields(result):
             return None
@@ -186,7 +190,7 @@ class StorageVersion(NamedTuple):
         return decode(self.type.payload, b"" if resource.data is None else resource.data.value)
 
     def _to(self, resource: pb.Resource, given: Any, wanted: Type) -> Any:
-        """The given payload in the version as which it is stored."""
+        """Return the given payload in the wanted version."""
         try:
             return self.chain.converted(given, self.type.name.version, wanted.name.version)
         except BadConversion as error:
@@ -195,9 +199,9 @@ class StorageVersion(NamedTuple):
     def _read_back(
         self, resource: pb.Resource, given: Any, results: Iterable[Any], stored_as: Type, *, keeps: bool = False
     ) -> tuple[AnyMessage, Any]:
-        """The first of the results that is read as it was written, as it is stored. Refuses the write if none is.
+        """Return the first result that reads back as it was written, in stored form. Refuse the write if none does.
 
-        ``keeps``: they are merged with what is stored.
+        ``keeps`` means that the results are merged with the stored payload.
         """
         different: list[str] = []
         for result in results:
@@ -210,24 +214,24 @@ class StorageVersion(NamedTuple):
                 return data, result
         why = f"because the resource is stored as {stored_as.name}"
         if keeps:
-            why += f" and keeps what {self.type.name} does not show: write what agrees with that, or write it as"
+            why += f" and keeps fields that {self.type.name} does not show: write values that fit them, or write it as"
             why += f" {stored_as.name}"
         else:
-            why += ": write what that version can hold"
+            why += ": write values that this version can hold"
         fields = ", ".join(different)
         raise invalid(f"resource.data of {resource_id(resource.id)}: {fields} would not be read back as written, {why}")
 
     def _refused(self, resource: pb.Resource, error: Exception, stored_as: Type) -> GRPCError:
         self.versions.failed(resource, stored_as.name.version, error)
-        # What the converter said is the operator's to know.
+        # The converter's message is for the operator only.
         return invalid(
-            f"resource.data of {resource_id(resource.id)} can't be converted to {stored_as.name}, in which it "
+            f"resource.data of {resource_id(resource.id)} cannot be converted to {stored_as.name}, in which it "
             "is stored: the server's ConversionFailed event says why"
         )
 
 
 def in_storage_version(chain: VersionChain, stored: pb.Resource) -> pb.Resource | None:
-    """Return a stored resource in its kind's storage version; None where its payload would lose something by that.
+    """Return a stored resource in its kind's storage version, or None if its payload would lose something.
 
     Raises BadConversion and PayloadError.
     """
@@ -245,6 +249,6 @@ def in_storage_version(chain: VersionChain, stored: pb.Resource) -> pb.Resource 
 def _as(stored: pb.Resource, updated: pb.Resource, type: Type, data: AnyMessage | None) -> pb.Resource:
     made = in_version(updated, type, data)
     if version_of(stored) == type.name.version:
-        # Shared, as all versions of one resource share it.
+        # Share the id, as all versions of one resource do.
         made.id = stored.id
     return made

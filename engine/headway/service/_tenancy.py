@@ -1,4 +1,4 @@
-"""Whether the partition and namespace that something is written to are there, and to stay."""
+"""Checks that the partition and namespace of a write exist and are not being deleted."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from headway.storage import Read, Require
 
 
 class Units(NamedTuple):
-    """The tenancy units of a resource that are there because they are stored.
+    """The stored tenancy units of a resource.
 
     Attributes:
-        marked: the first that is being deleted, as a text; empty: none.
-        required: what a creation's commit requires, so that nothing comes into a unit that has been marked meanwhile.
+        marked: a description of the first unit that is marked for deletion; empty if no unit is.
+        required: requirements for the commit of a creation, so that nothing is created in a unit that was marked since.
     """
 
     marked: str
@@ -22,18 +22,18 @@ class Units(NamedTuple):
 
 
 NO_UNITS = Units("", ())
-"""Those of a key that is in no other than the default ones."""
+"""The units of a key in the default partition and namespace."""
 
 _ALWAYS = ("", DEFAULT_UNIT)
 
 
 def needs_units(key: Key) -> bool:
-    """Return True if a key is in a unit that is there only if it is stored; ``default`` always is."""
+    """Return True if a unit of the key exists only if it is stored; ``default`` always exists."""
     return key[0] not in _ALWAYS or key[1] not in _ALWAYS
 
 
 async def check_units(read: Read, key: Key) -> Units:
-    """The stored units of a key. Refuses a key in a unit that isn't there; ``default`` always is."""
+    """Return the stored units of a key. Refuses a key in a unit that does not exist; ``default`` always does."""
     if not needs_units(key):
         return NO_UNITS
     partition, namespace, _ = key
@@ -46,7 +46,7 @@ async def check_units(read: Read, key: Key) -> Units:
     for kind, unit_key in asked:
         stored, _ = await read(kind, unit_key)
         if stored is None or stored.id is None:
-            raise invalid(f"tenancy: {_text(kind, unit_key)} is not there; create it first")
+            raise invalid(f"tenancy: {_text(kind, unit_key)} not found; create it first")
         if is_marked(stored.metadata) and not marked:
             marked = _text(kind, unit_key)
         required.append(Require(kind, unit_key, stored.id.uid, stored.version))
@@ -54,7 +54,7 @@ async def check_units(read: Read, key: Key) -> Units:
 
 
 def check_staying(units: Units, id: pb.Id | None) -> None:
-    """Refuse what is not about deletion in a unit that is being deleted."""
+    """Refuse a write to a unit that is being deleted, unless the write is part of the deletion."""
     if units.marked:
         raise invalid(
             f"{resource_id(id)}: {units.marked} is marked for deletion, so nothing in it may be created or changed"
@@ -62,9 +62,9 @@ def check_staying(units: Units, id: pb.Id | None) -> None:
 
 
 def check_deletable(kind: Kind, name: str) -> None:
-    """Refuse to delete the units that are always there."""
+    """Refuse to delete the default units, which always exist."""
     if name == DEFAULT_UNIT and kind in (NAMESPACE.kind, PARTITION.kind):
-        raise invalid(f"the {kind[1].lower()} {DEFAULT_UNIT!r} is always there and can't be deleted")
+        raise invalid(f"the {kind[1].lower()} {DEFAULT_UNIT!r} always exists and cannot be deleted")
 
 
 def _text(kind: Kind, key: Key) -> str:

@@ -1,4 +1,4 @@
-"""Tombstones: what the deletion of an owner leaves in the same commit, so that what it owned is deleted too."""
+"""Tombstones: the deletion of an owner stores one in the same commit, so that what it owned is deleted too."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ GENERATED_AT = "generated_at"
 
 
 def tombstone_of(stored: pb.Resource) -> Put:
-    """What stands for a resource that is removed, to be stored by the commit that removes it.
+    """Return the operation that stores the tombstone of a resource, for the commit that removes the resource.
 
-    It is named after the uid, so that any owner's name will do.
+    It is named after the uid, so that any length of the owner's name will do.
     """
     assert stored.id is not None
     uid = stored.id.uid
@@ -30,11 +30,11 @@ def tombstone_of(stored: pb.Resource) -> Put:
 
 
 async def check_done(backend: Backend, tombstone: pb.Resource) -> None:
-    """Refuse to delete a tombstone while its owner's uid still owns anything: nobody would look for that any more."""
+    """Refuse to delete a tombstone while its owner's uid still owns anything: nothing else would ever look for that."""
     owner = TOMBSTONE.view(tombstone).data.owner
     owned, _ = await backend.list_by_owner("" if owner is None else owner.uid)
     if owned:
         raise precondition(
-            f"{tombstone.id.name if tombstone.id else ''} stands for what a deleted owner still owns ({len(owned)}); "
-            "it goes when they have gone"
+            f"{tombstone.id.name if tombstone.id else ''} is the tombstone of an owner that still owns "
+            f"{len(owned)} resources; it is removed after them"
         )

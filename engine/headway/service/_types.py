@@ -1,4 +1,4 @@
-"""The types service: what the types of this server look like."""
+"""The types service: it describes the types of this server."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class TypesService:
     """List over a registry. Its methods are grpclib handlers.
 
     Args:
-        may_know: whether the caller may know of a type; without it everybody may know all of them.
+        may_know: returns True if the caller may know of a type; without it, every caller may know all types.
     """
 
     def __init__(self, registry: Registry, may_know: Callable[[TypeName], bool] | None = None) -> None:
@@ -24,7 +24,10 @@ class TypesService:
         self._answer: types_pb.ListResponse | None = None
 
     async def list(self, message: types_pb.ListRequest) -> types_pb.ListResponse:  # noqa: ARG002 - it asks nothing
-        """All types, the same ones for as long as the server runs; what is held by none that is shown, isn't either."""
+        """Return the types that the caller may know, and the messages that they contain.
+
+        The types are the same for as long as the server runs.
+        """
         may_know = self._may_know
         if may_know is not None:
             return describe(type for type in self._registry if may_know(type.name))
@@ -33,7 +36,7 @@ class TypesService:
         return self._answer
 
     def __mapping__(self) -> dict[str, Handler]:
-        """The handlers."""
+        """Return the handlers by path."""
         return unary_handlers(
             "headway.types.v1.TypesService", List=(self.list, types_pb.ListRequest, types_pb.ListResponse)
         )

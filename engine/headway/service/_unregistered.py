@@ -1,4 +1,4 @@
-"""What is stored that no registered type can be asked for: the data of a former program."""
+"""A count of stored resources whose types are not registered, such as the data of an earlier program."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from headway.storage import Backend, Within
 
 
 async def unregistered(backend: Backend, registry: Registry, partition: str, namespace: str) -> Counter[str]:
-    """How many resources of each type that isn't registered are in a tenancy.
+    """Return the number of resources in a tenancy by type, for types that are not registered.
 
-    A version of a kind counts for itself: what is stored as a version that isn't registered is found by no list.
+    Each version of a kind counts separately: a list does not find resources stored as an unregistered version.
     """
     counts: Counter[str] = Counter()
     for kind in await backend.kinds():

@@ -1,4 +1,4 @@
-"""A stored resource as each version of its kind: what readers of another version than the stored one are given."""
+"""Stored resources as each version of their kind, for readers of a version other than the stored one."""
 
 from __future__ import annotations
 
@@ -22,67 +22,72 @@ from headway.resource import (
 from headway.storage import version_of
 
 View = Callable[[pb.Resource], pb.Resource | None]
-"""Returns a stored resource as one version of its kind; None where no converter leads there. The same one each time."""
+"""A function that returns a stored resource as one version of its kind, or None if no converter leads there.
+
+It returns the same object each time.
+"""
 
 KEPT_BYTES = 16 << 20
-"""Bytes of converted payloads that are kept, twice: so many watchers of one change share one conversion."""
+"""The size of a generation of the cache of converted payloads, in bytes; there are two. Many watchers of one change
+share one conversion.
+"""
 
-# What an entry takes beside its payload: the resource, its id, the tuple and its place in the dict.
+# Bytes of an entry without its payload: the resource, its id, the tuple and its slot in the dict.
 _ENTRY = 600
 _REPORTED = 1024
 
 
 class Versions:
-    """The versions of the kinds of one registry. One for all services over a store, since it keeps what it converted.
+    """The versions of the kinds of one registry. All services over a store share one, because it caches conversions.
 
     Args:
-        report: is called with ConversionFailed, once for each version of a resource that can't be converted.
+        report: called with ConversionFailed once for each version of a resource that cannot be converted.
     """
 
     def __init__(self, registry: Registry, report: Report = ignore) -> None:
         self._registry = registry
         self._report = report
         self._used = 0
-        # By identity, as a stored resource is never written to. Invariant: an entry holds its resource.
+        # Keyed by identity, because stored resources are never modified. Invariant: an entry holds its resource.
         self._young: dict[tuple[int, str], tuple[pb.Resource, pb.Resource]] = {}
         self._old: dict[tuple[int, str], tuple[pb.Resource, pb.Resource]] = {}
-        # The failures that were reported last, so that each list and reconnect doesn't report them again.
+        # The failures reported last, so that each list and reconnect does not report them again.
         self._reported: dict[tuple[object, str, str], None] = {}
 
     def chain(self, type: ResourceType[Any]) -> VersionChain | None:
-        """Return the versions that converters connect with this one; None: there are none."""
+        """Return the versions that converters connect with this one, or None without converters."""
         chain = self._registry.chain(type.kind)
         return chain if chain is not None and type.name.version in chain else None
 
     def contained(self, type: ResourceType[Any]) -> str:
-        """Return the versions of the kind that a list or a watch of the type contains, as a position has them."""
+        """Return the versions of the kind that a list or a watch of the type contains, in the format of a position."""
         chain = self.chain(type)
         return "" if chain is None else ",".join(sorted(each.name.version for each in chain.types))
 
     def view(self, type: ResourceType[Any]) -> View:
-        """Return what gives stored resources of the type's kind as this type."""
+        """Return a function that converts stored resources of the type's kind to this type."""
         chain, version = self.chain(type), type.name.version
         if chain is None:
             return lambda stored: stored if version_of(stored) == version else None
         return lambda stored: self._in(chain, stored, version)
 
     def shown(self, type: ResourceType[Any], stored: pb.Resource | None) -> pb.Resource | None:
-        """Return a resource as the type, or as it is stored where no converter leads there. None returns None."""
+        """Return a resource as the type, or as it is stored if no converter leads there. None returns None."""
         if stored is None:
             return None
         seen = self.view(type)(stored)
         return stored if seen is None else seen
 
     def named(self, name: TypeName, stored: pb.Resource) -> pb.Resource:
-        """Return a resource as the type of this name, or as it is stored where that is not possible."""
+        """Return a resource as the type of this name, or as it is stored if that is not possible."""
         type = self._registry.find(name)
         seen = None if type is None else self.view(type)(stored)
         return stored if seen is None else seen
 
     def views(self, stored: pb.Resource) -> list[pb.Resource]:
-        """Return a resource as its kind's storage version, then as every other one, newest first, if it has any."""
+        """Return a resource as its kind's storage version and then as every other version, newest first."""
         type = stored.id.type  # type: ignore[union-attr]  # stored ids are whole
-        chain = self._registry.chain((type.group, type.kind))  # type: ignore[union-attr]  # likewise
+        chain = self._registry.chain((type.group, type.kind))  # type: ignore[union-attr]  # stored ids are whole
         if chain is None or version_of(stored) not in chain:
             return [stored]
         versions = [chain.storage, *(each for each in reversed(chain.types) if each is not chain.storage)]
@@ -116,7 +121,7 @@ class Versions:
         return in_version(stored, type, data)
 
     def failed(self, stored: pb.Resource, wanted: str, error: Exception) -> None:
-        """Report that a resource could not be converted, unless that has been reported."""
+        """Report a failed conversion of a resource, unless it has already been reported."""
         id = resource_id(stored.id)
         key = (id, wanted, stored.version)
         if key in self._reported:

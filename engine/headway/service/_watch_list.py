@@ -1,4 +1,4 @@
-"""WatchList: what is there, its end, then every change."""
+"""WatchList: a snapshot, its end, and then every change."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ from headway.storage import Backend
 
 
 async def watch_list(backend: Backend, registry: Registry, access: Access, versions: Versions, stream: Any) -> None:
-    """A grpclib handler. It sends `StreamItem`s; a stream that serialises makes WatchEvents of them.
+    """Serve WatchList as a grpclib handler. It sends `StreamItem`s; a stream that serializes turns them into
+    WatchEvents.
 
-    It sends from inside no cancel scope and no nursery of its own, so that a channel inside the process may drive it.
+    It sends outside any cancel scope or nursery of its own, so that an in-process channel may drive it.
     """
     request: pb.WatchListRequest = await stream.recv_message()
     type = resolve(registry, access, request.type, "type")
@@ -38,15 +39,15 @@ async def watch_list(backend: Backend, registry: Registry, access: Access, versi
     check_position(request.resume_after, "resume_after")
     check_position(request.known, "known")
     if request.snapshot_only and request.resume_after is not None:
-        raise invalid("snapshot_only must be false with resume_after: what goes on after a position has no snapshot")
-    # To a client that knows nothing of bookmarks each would be an event without content.
+        raise invalid("snapshot_only must be false with resume_after: a resumed watch has no snapshot")
+    # A client that does not know bookmarks would take each for an event without content.
     bookmarks = request.bookmarks or request.resume_after is not None
     version, view, contained = type.name.version, versions.view(type), versions.contained(type)
     resume_after = position(request.resume_after)
     try:
         check_versions(type.name, contained, resume_after)
         watch = await backend.watch(type.kind, within, resume_after)
-        # After the watch was opened: what has replaced that history by now ends the watch.
+        # Check after opening the watch: if the history has been replaced by now, that also ends the watch.
         await check_known(backend, type.kind, position(request.known))
 
         behind: list[StreamItem] = []
@@ -67,7 +68,8 @@ async def watch_list(backend: Backend, registry: Registry, access: Access, versi
                 behind[:] = reversed(told(await watch.next()))
             return behind.pop()
 
-        # Who sees everything and asks for no interval has no coroutine in between: every event would pay for it.
+        # A caller who sees everything and asks for no interval reads the watch directly: another coroutine would slow
+        # down every event.
         directly = not access.restricted and not interval
         upcoming = watch.next if directly else next_told
         if interval:

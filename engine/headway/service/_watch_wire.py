@@ -1,7 +1,7 @@
-"""StreamItems as WatchEvents on the wire, and back: what betterproto2 would make of each event, written by hand.
+"""Encoding of StreamItems as WatchEvents on the wire, and decoding: a hand-written replacement for betterproto2.
 
-A snapshot of 100,000 resources is 100,000 WatchEvents. Making each as a message, and putting each through a frame
-of its own, takes far more than the resource in it. Pure.
+A snapshot of 100,000 resources is 100,000 WatchEvents. Building a message for each, and framing each on its own, costs
+far more than the resource in it. Pure.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ _SHORT = 0x80
 
 
 class ResourceEncodings:
-    """The bytes of resources that were sent lately, so that each is encoded once however many watchers it goes to.
+    """A cache of the bytes of recently sent resources, so that each is encoded once for all watchers.
 
-    They are found by identity: a stored resource is never written to. At most twice ``size`` bytes are held, a
-    quarter of them for changes and the rest for snapshots:
+    Entries are found by identity, because stored resources are never modified. The cache holds at most twice ``size``
+    bytes, a quarter of them for changes and the rest for snapshots:
 
-    - Changes are in two generations, of which the older one is dropped when the younger is full.
-    - Snapshots fill their part and evict nothing then. A scan of more than fits comes by again in the same order, so
-      that a cache which made room would have evicted each resource just before it is asked for. What is held is
-      dropped together, once nobody asks for it any more.
+    - Changes are in two generations. The older one is dropped when the younger is full.
+    - Snapshots fill their part and then evict nothing. A scan that does not fit returns in the same order, so an
+      evicting cache would have evicted each resource just before it is needed. All entries are dropped together once
+      they are no longer requested.
 
     Attributes:
-        encoded: how many resources have been encoded.
+        encoded: the number of resources that have been encoded.
     """
 
     __slots__ = ("_found", "_generation", "_old", "_refused", "_room", "_scanned", "_used", "_young", "encoded")
@@ -55,25 +55,25 @@ class ResourceEncodings:
         self.encoded = 0
         self._generation = size // 4
         self._room = 2 * size - 2 * self._generation
-        # Bytes of the younger generation of changes, and those of snapshots.
+        # Bytes of the younger generation of changes, and of snapshots.
         self._used = [0, 0]
-        # Invariant: an entry holds its resource, so that its identity can't become another one's.
+        # Invariant: an entry holds its resource, so that no other resource can get its identity.
         self._young: dict[int, tuple[pb.Resource, bytes]] = {}
         self._old: dict[int, tuple[pb.Resource, bytes]] = {}
         self._scanned: dict[int, tuple[pb.Resource, bytes]] = {}
-        # How many of a snapshot's resources were found, and how many had no room, since the last look at both.
+        # The number of hits for snapshots, and of resources without room, since the last check of both.
         self._found = 0
         self._refused = 0
 
     @property
     def held(self) -> int:
-        """About how many bytes it takes."""
+        """The approximate size of the cache in bytes."""
         return sum(
             len(entry[1]) + _ENTRY for part in (self._young, self._old, self._scanned) for entry in part.values()
         )
 
     def of(self, resource: pb.Resource) -> bytes:
-        """Return a changed resource in protobuf's format."""
+        """Return a changed resource in protobuf format."""
         identity = id(resource)
         entry = self._young.get(identity)
         if entry is not None:
@@ -89,7 +89,7 @@ class ResourceEncodings:
         return entry[1]
 
     def of_scanned(self, resource: pb.Resource) -> bytes:
-        """Return a resource of a snapshot in protobuf's format."""
+        """Return a resource of a snapshot in protobuf format."""
         identity = id(resource)
         entry = self._scanned.get(identity)
         if entry is not None:
@@ -111,27 +111,27 @@ class ResourceEncodings:
         return body
 
     def _look(self) -> None:
-        """Drop what snapshots had encoded if nobody asks for it: the resources are gone, or another type is read."""
+        """Drop the snapshot entries if they are no longer requested: they were deleted, or another type is read."""
         if self._found < len(self._scanned):
             self._scanned, self._used[1] = {}, 0
         self._found = self._refused = 0
 
 
-# What an entry takes beside its bytes: the tuple, two numbers, its place in the dict.
+# Bytes of an entry without its contents: the tuple, two numbers, its slot in the dict.
 _ENTRY = 200
-# How many resources without room, for each one that is held, are a reason to look whether that one is asked for.
+# The number of resources without room, per entry, after which the hits are checked.
 _SCANS = 8
 
 
 class WatchEncoder:
-    """StreamItems as framed WatchEvents, in pieces of whole ones. One for all streams of a process."""
+    """An encoder of StreamItems as framed WatchEvents, in pieces of whole events. All streams share one."""
 
     def __init__(self, encodings: ResourceEncodings | None = None) -> None:
         encodings = encodings or ResourceEncodings()
         self._of, self._of_scanned = encodings.of, encodings.of_scanned
 
     def __call__(self, item: StreamItem) -> Iterable[bytes]:
-        """The item's events, one framed message each, about PIECE bytes at a time."""
+        """Return the item's events, each as a framed message, in pieces of about PIECE bytes."""
         if isinstance(item, Changes):
             return _pieces(map(self._change, item.changes))
         if isinstance(item, SnapshotChunk):
@@ -152,9 +152,9 @@ class WatchEncoder:
 
 @lru_cache(4096)
 def _head(arm: bytes, size: int, tail: int) -> bytes:
-    """What stands before a resource of so many bytes: the frame's prefix, the arm's tag and length, its own.
+    """Return the bytes before a resource: the frame's prefix, the tag and length of the arm, and those of the resource.
 
-    Resources of one type have few lengths between them, so that this is mostly looked up.
+    Resources of one type have only a few different lengths, so this is mostly a cache hit.
     """
     length = _varint(size)
     inner = _RESOURCE + length
@@ -164,7 +164,7 @@ def _head(arm: bytes, size: int, tail: int) -> bytes:
 
 
 def _pieces(messages: Iterable[bytes]) -> Iterator[bytes]:
-    """Joined to pieces that are sent in one go; a stream between two of them lets others run."""
+    """Join messages into pieces that are sent at once. A stream gives other tasks a turn between two pieces."""
     held: list[bytes] = []
     size = 0
     for message in messages:
@@ -196,9 +196,9 @@ def _mark(item: EndOfSnapshot | Bookmark) -> pb.WatchEvent:
 
 
 class WatchDecoder:
-    """The WatchEvents of one stream as StreamItems, as many to an item as came together.
+    """A decoder of one stream's WatchEvents as StreamItems. Events that arrive together become one item.
 
-    An event that isn't laid out as ours are is decoded the long way.
+    An event with another layout than our server's takes the slow path.
     """
 
     def __init__(self) -> None:
@@ -206,7 +206,7 @@ class WatchDecoder:
         self._resource = decoder_of(pb.Resource)
 
     def __call__(self, bodies: list[bytes]) -> list[StreamItem]:
-        """The items of messages that came together. A PayloadError says what can't be read."""
+        """Return the items of messages that arrived together. Raises PayloadError if a message does not decode."""
         items: list[StreamItem] = []
         resources: list[pb.Resource] = []
         changes: list[Change] = []
@@ -232,7 +232,7 @@ class WatchDecoder:
         return self._quick(body) or _slow(decode(pb.WatchEvent, body))
 
     def _quick(self, body: bytes) -> Change | None:
-        """An upsert or a deletion with its fields in the order of their numbers, else None."""
+        """Return the change if its fields are in the order of their numbers; otherwise None."""
         end = len(body)
         try:
             arm = body[0]
@@ -289,12 +289,12 @@ def _slow(event: pb.WatchEvent) -> Change | EndOfSnapshot | Bookmark | None:
         return EndOfSnapshot(position(event.end_of_snapshot.position) or _NOWHERE)
     if event.bookmark is not None:
         return Bookmark(position(event.bookmark.position) or _NOWHERE, event.bookmark.resumed)
-    # An event of a kind that this version doesn't know: nothing to apply.
+    # An event of an unknown kind is ignored.
     return None
 
 
 def copied(said: Any) -> Any:
-    """A message, or a StreamItem, that shares nothing with this one that can be changed."""
+    """Return a copy of a message or a StreamItem that shares no mutable state with the original."""
     if isinstance(said, SnapshotChunk):
         return SnapshotChunk([copy_message(resource) for resource in said.resources])
     if isinstance(said, Changes):

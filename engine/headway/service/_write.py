@@ -69,7 +69,7 @@ async def write(
     *,
     recreates: bool = False,
 ) -> pb.WriteResponse:
-    """Store the resource and answer with it as stored, with its new version and generation.
+    """Store the resource and return it as stored, with its new version and generation.
 
     With ``recreates``, a write with the uid of a deleted incarnation creates a new one, as in Consul. The caller must
     have the right to read that name.
@@ -79,39 +79,42 @@ async def write(
     except HandlerFault as fault:
         if fault.message is not None and fault.message.startswith(NOTHING_WRITTEN):
             raise
-        # The store hasn't been asked yet. Without this word INTERNAL leaves open what became of a write.
+        # The store has not been asked yet. Without this prefix, INTERNAL leaves the outcome of a write open.
         raise HandlerFault(f"{NOTHING_WRITTEN}{fault.message}", fault.cause) from fault.cause
     type, key, resource, given, fence, payload_name, undecodable = admitted
     named = resource.id
     assert named is not None
-    # A caller without the right to read would learn whether the name is taken.
+    # Otherwise a caller without the right to read could find out whether the name is taken.
     recreates = recreates and access.may_read(named)
     ending = _uid_ending(request, type.kind, key) if request.create_only or request.create_token else ""
     may_mark = not is_marked(resource.metadata) or access.may_delete(named)
     elsewhere = needs_units(key)
     as_stored: Read = functools.partial(read_for_commit, backend)
     chain = versions.chain(type)
-    # Most kinds have no converters, and are stored as they are written. What does not decode is not converted either.
+    # Most kinds have no converters and are stored as written. A payload that does not decode is not converted either.
     form = None if chain is None or undecodable is not None else StorageVersion(versions, chain, type)
 
     def check_payload(stored: pb.Resource | None) -> None:
-        """Refuse a payload that may only be given back as it is stored, unless it is what the caller has read there."""
+        """Refuse a payload with a restriction, unless the caller has read the same one from the store.
+
+        A payload under an older type name, or one that does not decode, may only be written back as it is stored.
+        """
         if stored is None and resource.version:
-            # The creation is refused for that: its writer shall read again.
+            # The creation is refused anyway, because a new resource has no version. The writer has to read again.
             return
         if payload_name:
             check_payload_name(access, type, payload_name, versions.shown(type, stored))
-        # To a caller who may not read it, it would confirm a guess of what is stored.
+        # A caller who may not read the resource could otherwise confirm a guess of its stored payload.
         if undecodable is not None and not (_carries(stored, resource) and access.may_read(named)):
             raise invalid(undecodable)
 
-    async def once(read: Read = as_stored, *, believing: bool = False) -> pb.WriteResponse:
+    async def once(read: Read = as_stored, *, is_optimistic: bool = False) -> pb.WriteResponse:
         check_store(backend, request.store_id)
         units = await check_units(read, key) if elsewhere else NO_UNITS
         stored, at = await read(type.kind, key)
         if request.create_only and stored is not None:
-            if believing:
-                # Only the store itself can say that a name is taken.
+            if is_optimistic:
+                # An optimistic read may be stale, so only a read of the store can report that a name is taken.
                 raise taken("")
             await check_fence(backend, fence)
             _check_created(stored, resource, ending)
@@ -130,34 +133,34 @@ async def write(
             )
         else:
             try:
-                # First of all: a writer who has read something else shall read again.
+                # Check this first: a writer who has read something else has to read again.
                 _check_current(stored, resource)
                 check_payload(stored)
                 prepared = _update(type, stored, resource) if form is None else _merged_update(form, stored, resource)
             except GRPCError as error:
-                # Also where nothing is converted, rights are those of the version that the caller names.
+                # Even if nothing is converted, the caller's rights are those for the version that the request names.
                 shown = versions.shown(type, stored)
                 assert shown is not None
                 if not access.shows(shown) and stored.id is not None and named.uid != stored.id.uid:
-                    # The answer for a name that is free, so that a guess doesn't tell that this one is taken.
+                    # Answer as for a free name, so that a guess does not reveal that this one is taken.
                     check_payload(None)
                     await _creation(read, access, versions, form, units, key, resource, recreates=recreates)
                 raise access.redacted(error, shown) from None
             if not is_marked(prepared.metadata):
                 check_staying(units, resource.id)
             operations = (Put(type.kind, key, prepared, stored.version), *removal_after(prepared))
-            if believing:
+            if is_optimistic:
                 operations = (*units.required, *operations)
         position = await backend.commit(operations, fence)
         answer = prepared if form is None else form.shown(prepared)
         return pb.WriteResponse(resource=access.answered(answer, given), position=position.message())
 
-    believed = optimistic_read(backend)
-    if believed is not None:
+    optimistic = optimistic_read(backend)
+    if optimistic is not None:
         try:
-            return await once(believed, believing=True)
+            return await once(optimistic, is_optimistic=True)
         except (GRPCError, StorageError):
-            # It may be of what was believed and isn't so: it has done nothing, and is decided on again.
+            # The refusal may rest on a stale read. Nothing was written, so decide again from the store itself.
             pass
         except STORE_ERRORS as error:
             raise refusal(error, write=True) from error
@@ -165,14 +168,14 @@ async def write(
 
 
 def _carries(stored: pb.Resource | None, resource: pb.Resource) -> bool:
-    """Return True if the resource has the very payload that is stored, in the same version."""
+    """Return True if the resource has exactly the stored payload, in the same version."""
     if stored is None or stored.data is None or resource.data is None or stored.id is None or resource.id is None:
         return False
     return stored.id.type == resource.id.type and stored.data.value == resource.data.value
 
 
 def _uid_ending(request: pb.WriteRequest, kind: Kind, key: Key) -> str:
-    """The end of the uid that a creation's token asks for; empty: it has none."""
+    """Return the end of the uid that a creation's token determines, or an empty string without a token."""
     token = request.create_token
     if not request.create_only:
         if token:
@@ -187,7 +190,7 @@ def _uid_ending(request: pb.WriteRequest, kind: Kind, key: Key) -> str:
 
 
 def _check_created(stored: pb.Resource, resource: pb.Resource, ending: str) -> None:
-    """Refuse a creation whose name is taken, unless what bears it is this very creation's, sent before."""
+    """Refuse a creation whose name is taken, unless an earlier attempt of the same creation took it."""
     assert stored.id is not None
     if not (ending and stored.id.uid.endswith(ending)):
         replace = "replace it by a Write without create_only (in Python client.write)"
@@ -206,7 +209,7 @@ async def _creation(
     recreates: bool,
     ending: str = "",
 ) -> tuple[pb.Resource, tuple[Operation, ...]]:
-    """The resource as it will be created, and what the commit consists of."""
+    """Return the resource as it will be created, and the operations of the commit."""
     _check_creation(resource, recreates=recreates)
     assert resource.id is not None
     owner: pb.Id | None = None
@@ -225,34 +228,34 @@ async def _creation(
 
 
 def _check_creation(resource: pb.Resource, *, recreates: bool) -> None:
-    """Refuse what can't be said of a resource that is not there yet."""
+    """Refuse fields that a new resource cannot have."""
     assert resource.id is not None
     if resource.version:
-        raise conflict(f"{_id(resource)} is not there, so it can't be at version {resource.version!r}")
+        raise conflict(f"{_id(resource)} does not exist, so it cannot be at version {resource.version!r}")
     if resource.id.uid and not recreates:
-        # A writer that names an incarnation means that one: it acts on a view of something that has been deleted
-        # since. Consul creates a new one, and clients made for it rely on that.
+        # A writer that names an incarnation means that one: it acts on a view of something that has been deleted since.
+        # Consul creates a new one, and Consul's clients rely on that.
         raise precondition(
-            f"{_id(resource)} with uid {resource.id.uid} is not there any more; leave id.uid empty to create it"
+            f"{_id(resource)} with uid {resource.id.uid} no longer exists; leave id.uid empty to create it"
         )
     if resource.status:
         keys = ", ".join(sorted(resource.status))
         raise invalid(
-            f"{_id(resource)}: status must be empty on creation, not have {keys}; use WriteStatus once it is there"
+            f"{_id(resource)}: status must be empty on creation, not have {keys}; use WriteStatus after the creation"
         )
     if is_marked(resource.metadata):
-        raise invalid(f"{_id(resource)}: metadata.{DELETION_TIMESTAMP} can't be set on creation; use Delete")
+        raise invalid(f"{_id(resource)}: metadata.{DELETION_TIMESTAMP} cannot be set on creation; use Delete")
 
 
 def _id(resource: pb.Resource) -> ResourceId:
-    # Made only to be named in a refusal: it would cost every write.
+    # Built only for error messages: otherwise every write would pay for it.
     return resource_id(resource.id)
 
 
 async def _found_owner(read: Read, access: Access, versions: Versions, owner: pb.Id) -> tuple[pb.Id, tuple[Require]]:
-    """The owner with its uid: ownership is of an incarnation, not of a name.
+    """Return the owner with its uid, because ownership is of an incarnation and not of a name.
 
-    It must be there in the commit itself: what is owned by a resource that has gone would be found by nobody.
+    The commit requires that the owner still exists: nothing would ever find a resource owned by a deleted one.
     """
     name = resource_id(owner)
     stored, _ = await read(name.type.unversioned, name.key)
@@ -263,20 +266,20 @@ async def _found_owner(read: Read, access: Access, versions: Versions, owner: pb
         or not access.shows(versions.named(name.type, stored))
     ):
         with_uid = f" with uid {owner.uid}" if owner.uid else ""
-        raise invalid(f"resource.owner: {name}{with_uid} is not there; create it first")
+        raise invalid(f"resource.owner: {name}{with_uid} not found; create it first")
     uid = stored.id.uid
     return _with_uid(owner, uid), (Require(name.type.unversioned, name.key, uid),)
 
 
 def _with_uid(id: pb.Id, uid: str) -> pb.Id:
-    # A new one, so that a second attempt begins from the request as it came.
+    # A copy, so that a second attempt starts from the original request.
     known = copy_message(id)
     known.uid = uid
     return known
 
 
 def _check_current(stored: pb.Resource, resource: pb.Resource) -> None:
-    """Refuse a writer who names another incarnation than the stored one, or another version of it."""
+    """Refuse a writer who names another incarnation, or another version, than the stored one."""
     assert resource.id is not None
     assert stored.id is not None
     if resource.id.uid and resource.id.uid != stored.id.uid:
@@ -288,20 +291,20 @@ def _check_current(stored: pb.Resource, resource: pb.Resource) -> None:
 
 
 def _update(type: ResourceType[Any], stored: pb.Resource, resource: pb.Resource) -> pb.Resource:
-    """The resource as it will replace what is stored."""
+    """Return the resource that will replace the stored one."""
     assert resource.id is not None
     assert stored.id is not None
     if resource.status and resource.status != stored.status:
         changed = sorted(key for key in resource.status if resource.status[key] != stored.status.get(key))
         changed += sorted(key for key in stored.status if key not in resource.status)
         raise invalid(
-            f"{_id(resource)}: status can't be changed by Write, and {', '.join(changed)} differs; use WriteStatus"
+            f"{_id(resource)}: status cannot be changed by Write, but {', '.join(changed)} differs; use WriteStatus"
         )
     _check_owner(stored, resource)
     metadata = resource.metadata
     if not resource.version:
         metadata = dict(metadata)
-        # A blanket write that doesn't mention the reserved keys leaves them alone.
+        # A blanket write that does not mention the reserved keys leaves them alone.
         for reserved in (FINALIZERS, DELETION_TIMESTAMP):
             if reserved in stored.metadata:
                 metadata.setdefault(reserved, stored.metadata[reserved])
@@ -319,9 +322,9 @@ def _update(type: ResourceType[Any], stored: pb.Resource, resource: pb.Resource)
 
 
 def _merged_update(form: StorageVersion, stored: pb.Resource, resource: pb.Resource) -> pb.Resource:
-    """As `_update`, of a kind that has converters: what is stored is updated as the writer sees it."""
+    """Return the replacement for a resource of a kind with converters: the update applies to what the writer sees."""
     if version_of(stored) not in form.chain:
-        # Without a way between the two, it becomes another version.
+        # No converter connects the two versions, so the resource moves to the writer's version.
         return form.created(_update(form.type, stored, resource))
     carried = form.carries_on(stored, resource)
     if carried is not None:
@@ -332,7 +335,7 @@ def _merged_update(form: StorageVersion, stored: pb.Resource, resource: pb.Resou
 
 def _check_owner(stored: pb.Resource, resource: pb.Resource) -> None:
     given, kept = resource.owner, stored.owner
-    # Unowned or named as it is stored, as most are, it is compared at once.
+    # The fast path: most resources are unowned, or name their owner exactly as stored.
     if given != kept and not same_owner(given, kept):
         raise invalid(
             f"{resource_id(resource.id)}: owner can only be set at creation: it is {_owner(kept)}, not {_owner(given)}"
@@ -356,7 +359,7 @@ def _with(
     status: dict[str, pb.Status] | None = None,
     generation: str = "",
 ) -> pb.Resource:
-    """A new message for the store, so that a second attempt begins from the request as it came."""
+    """Return a new message for the store, so that a second attempt starts from the original request."""
     return pb.Resource(
         id=id,
         owner=owner,

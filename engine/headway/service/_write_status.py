@@ -27,7 +27,7 @@ _ULID = re.compile(r"[0-7][0-9A-HJKMNP-TV-Za-hjkmnp-tv-z]{25}\Z")
 async def write_status(
     backend: Backend, registry: Registry, access: Access, versions: Versions, request: pb.WriteStatusRequest
 ) -> pb.WriteStatusResponse:
-    """Store the status under its key. One that says what is stored already changes nothing and wakes nobody."""
+    """Store the status under its key. A status equal to the stored one changes nothing and wakes no watcher."""
     type, key = admit_id(registry, access, request.id, "id")
     wanted = request.id
     assert wanted is not None
@@ -35,7 +35,7 @@ async def write_status(
     fence = admit_fence(access, request.fence)
     status = _admitted(registry, access, request, key[:2])
     view = versions.view(type)
-    absent = f"{resource_id(wanted)} with uid {wanted.uid} is not there"
+    absent = f"{resource_id(wanted)} with uid {wanted.uid} not found"
 
     async def once() -> pb.WriteStatusResponse:
         check_store(backend, request.store_id)
@@ -45,7 +45,8 @@ async def write_status(
             raise not_found(absent)
         seen = view(stored)
         if seen is None and not access.shows(stored):
-            # Only its reader is told that it is stored in a version to which no converter leads.
+            # Only callers who may read it learn that it is stored in a version that no converter connects with this
+            # one.
             raise not_found(absent)
         known = stored.status.get(request.key)
         try:
@@ -74,20 +75,20 @@ def _admitted(registry: Registry, access: Access, request: pb.WriteStatusRequest
     status = request.status
     assert request.id is not None
     if not request.id.uid:
-        raise invalid("id.uid is required: a status is of one incarnation; use the id of what you have read")
+        raise invalid("id.uid is required: a status belongs to one incarnation; use the id that you have read")
     if not request.key:
         raise invalid("key is required: the name under which this controller keeps its status")
     if status is None:
-        raise invalid("status is required: what is to be stored under the key")
+        raise invalid("status is required: the status to store under the key")
     check_text("key", request.key)
     check_text("version", request.version)
     check_status(status, "status")
     if not _ULID.match(status.observed_generation):
         raise invalid(
             f"status.observed_generation {status.observed_generation!r} must be a generation of the resource: "
-            "use the `generation` of what you have read"
+            "use the `generation` of the resource that you have read"
         )
-    # ULIDs are the same in either case; in one case they compare as texts.
+    # ULIDs are case-insensitive. In a single case they can be compared as strings.
     status.observed_generation = status.observed_generation.upper()
     if status.updated_at is not None:
         raise invalid(f"status.updated_at {status.updated_at.isoformat()} must be empty: the server sets it")
@@ -124,11 +125,11 @@ def _checked(
 
 
 def _check_not_older(known: pb.Status, status: pb.Status, request: pb.WriteStatusRequest) -> None:
-    """Refuse what was concluded from an older generation than the stored status was."""
-    # Generations of one resource only grow, so they compare as texts.
+    """Refuse a status that observes an older generation than the stored status does."""
+    # Generations of one resource only increase, so they can be compared as strings.
     if status.observed_generation < known.observed_generation:
         raise conflict(
-            f"{resource_id(request.id)}: status {request.key} is of generation {known.observed_generation} already, "
+            f"{resource_id(request.id)}: status {request.key} already observes generation {known.observed_generation}, "
             f"above {status.observed_generation}; read it again"
         )
 

@@ -186,7 +186,7 @@ async def _refuse_if_written_to(source: Backend, begun: Position, kinds: Sequenc
 
 
 async def _compare(source: Backend, target: Backend, kinds: Sequence[Kind]) -> None:
-    """Raise FailedPrecondition unless both stores list the same resources by kind and by owner, apart from versions."""
+    """Raise FailedPrecondition unless both stores list the same resources by kind and by owner. Versions may differ."""
     there = [kind for kind in await target.kinds() if kind != UNFINISHED_KIND]
     if there != list(kinds):
         raise FailedPrecondition(f"the copy has the kinds {[*map(named, there)]}, expected {[*map(named, kinds)]}")

@@ -34,6 +34,6 @@ def check_resumable(wanted: Position, here: Position, sessions: Mapping[str, int
     if left is not None and wanted.revision > left:
         raise StoreMismatch(f"position {wanted.revision} is not in the history of this copy of store {here.store_id}")
     if wanted.session not in sessions:
-        raise HistoryCompacted(f"position {wanted.revision} is of a session that the store no longer remembers")
+        raise HistoryCompacted(f"position {wanted.revision} belongs to a session that the store has forgotten")
     if wanted.revision > here.revision:
         raise HistoryCompacted(f"position {wanted.revision} is above {here.revision}, the store's last revision")

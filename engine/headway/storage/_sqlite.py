@@ -1,4 +1,4 @@
-"""The store in one SQLite file: durable with no server, for one process at a time."""
+"""A store in one SQLite file: durable without a server, for one process at a time."""
 
 from __future__ import annotations
 
@@ -46,19 +46,20 @@ from headway.storage._tail import LogWatch, Pulse
 
 
 class SqliteBackend:
-    """Meets `Backend` on an SQLite file (WAL, synchronous FULL). Open it with ``async with``.
+    """A `Backend` on an SQLite file (WAL, synchronous FULL). Open it with ``async with``.
 
-    An acknowledged commit survives the end of the process, however it ends, and, as far as the disk keeps its
-    promises, the loss of power. Opening reads the whole file once, to find damage before anything is served.
+    An acknowledged commit survives any end of the process. It also survives a loss of power, as far as the disk keeps
+    its promises. Opening reads the whole file once, to find damage before anything is served.
 
     Args:
-        path: of the file, made if there is none. Beside it stand ``<path>-wal``, ``<path>-shm`` and ``<path>.lock``.
-        max_changes: how many changes of history are kept for watchers that resume, after a restart too.
-        max_age: for how many seconds.
+        path: the file, which is created if it does not exist. Beside it are ``<path>-wal``, ``<path>-shm`` and
+            ``<path>.lock``.
+        max_changes: the number of changes kept as history for watchers that resume, also after a restart.
+        max_age: the number of seconds for which they are kept.
 
-    Raises InvalidArgument for bounds that are none. Opening raises StoreUnusable when the file is held by a process
-    (named), foreign, a backup, damaged, newer than this program, or can't be reached; the file is then as it was. One
-    of an earlier format is brought to this program's, all of it or nothing.
+    Raises InvalidArgument for invalid bounds. Opening raises StoreUnusable if the file is held by a process (which is
+    named), is not a store, is a backup, is damaged, is newer than this program or cannot be accessed; the file is then
+    unchanged. A file of an earlier format is upgraded atomically to this program's format.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, max_changes: int = 100_000, max_age: float = 3600.0) -> None:
@@ -71,7 +72,7 @@ class SqliteBackend:
 
     async def __aenter__(self) -> Self:
         if self._opened is not None:
-            raise StoreUnusable(f"{os.fspath(self._path)} is held by this very object: it is open already")
+            raise StoreUnusable(f"{os.fspath(self._path)} is already open in this SqliteBackend")
         self._opened = _Opened(*await trio.to_thread.run_sync(self._open, trio.current_time()))
         return self
 
@@ -86,7 +87,7 @@ class SqliteBackend:
                 log = read_log(file.writer, file.floor, self._max_changes, self._max_age, (now, time.time()))
                 leases = read_leases(file.writer)
             except Exception as error:
-                raise StoreUnusable(f"{file.path} is damaged: its history or leases can't be read: {error}") from error
+                raise StoreUnusable(f"{file.path} is damaged: its history or leases cannot be read: {error}") from error
             undo.pop_all()
         return file, Readers(file.path, connections), log, leases
 
@@ -108,12 +109,12 @@ class SqliteBackend:
 
     @property
     def position(self) -> Position:
-        """See `Backend.position`."""
+        """The position of the last commit that this store has shown."""
         opened = self._use()
         return opened.at(opened.head)
 
     async def read(self, kind: Kind, key: Key) -> tuple[pb.Resource | None, Position]:
-        """See `Backend.read`."""
+        """Return one resource, or None, and the position of the read."""
         opened = self._use()
         resource, revision = await opened.gathered.read(kind, key)
         return resource, opened.seen(revision)
@@ -121,24 +122,27 @@ class SqliteBackend:
     async def list(
         self, kind: Kind, within: Within, *, after: Key | None = None, limit: int = 0
     ) -> tuple[Sequence[pb.Resource], Position]:
-        """See `Backend.list`."""
+        """Return resources of a kind, ordered by key, and the position of the read."""
         opened = self._use()
         read = partial(read_many, kind=kind, within=within, after=after, limit=limit)
         rows, revision = await opened.readers.run(read)
         return await decode_rows(rows), opened.seen(revision)
 
     async def list_by_owner(self, owner_uid: str) -> tuple[Sequence[pb.Resource], Position]:
-        """See `Backend.list_by_owner`."""
+        """Return the resources of every kind that this uid owns, and the position of the read."""
         opened = self._use()
         rows, revision = await opened.readers.run(partial(read_owned, owner_uid=owner_uid))
         return await decode_rows(rows), opened.seen(revision)
 
     async def kinds(self) -> Sequence[Kind]:
-        """See `Backend.kinds`."""
+        """Return the kinds of the stored resources."""
         return await self._use().readers.run(read_kinds)
 
     async def commit(self, operations: Sequence[Operation], fence: Fence | None = None) -> Position:
-        """See `Backend.commit`. Raises StoreUnusable when nothing was written, OutcomeUnknown when that is unknown."""
+        """Commit the operations and return the position.
+
+        Raises StoreUnusable if nothing was written, and OutcomeUnknown if that is unknown.
+        """
         refuse_repeated_keys(operations)
         opened = self._use()
         request = WriteRequest(operations, fence)
@@ -146,26 +150,26 @@ class SqliteBackend:
         return opened.at(request.revision)
 
     async def raise_fence(self, controller: str, member: str, term: int, number: int) -> Raised:
-        """See `Backend.raise_fence`."""
+        """Raise a fence and return it as stored, with its checkpoint."""
         opened = self._use()
         request = RaiseRequest(Fence(controller, member, term, number))
         await opened.writer.submit(request)
         return Raised(request.fence, opened.at(request.revision), request.checkpoint)
 
     async def record_checkpoint(self, fence: Fence, revision: int) -> None:
-        """See `Backend.record_checkpoint`."""
+        """Record that the fence's controller has no work left from before this revision."""
         await self._use().writer.submit(CheckpointRequest(fence, revision))
 
     async def list_fences(self) -> Sequence[Fence]:
-        """See `ListsFences.list_fences`."""
+        """Return all fences."""
         return await self._use().readers.run(read_fences)
 
     async def acquire_lease(self, name: str, holder: str, ttl: float, attempt: str = "") -> Acquired:
-        """See `Backend.acquire_lease`."""
+        """Acquire a lease without waiting, or return who holds it."""
         opened = self._use()
         leases = opened.leases
         await trio.lowlevel.checkpoint()
-        # What can be answered without a transaction is: many ask for a lease that another holds.
+        # Answer without a transaction if possible: many callers ask for a lease that another one holds.
         held = leases.holds_off(name, holder, attempt)
         if held is not None:
             return Acquired(False, held, opened.at(opened.head))
@@ -176,7 +180,7 @@ class SqliteBackend:
         return Acquired(request.acquired, HeldLease(request.lease, remaining), opened.at(request.revision))
 
     async def keep_lease(self, name: str, holder: str, term: int) -> None:
-        """See `Backend.keep_lease`."""
+        """Renew a lease. Raises LeaseEnded if its term has ended."""
         opened = self._use()
         await trio.lowlevel.checkpoint()
         try:
@@ -186,7 +190,7 @@ class SqliteBackend:
             raise
 
     async def release_lease(self, name: str, holder: str, term: int) -> None:
-        """See `Backend.release_lease`."""
+        """End a term early, unless it has ended."""
         opened = self._use()
         opened.leases.leave(name, holder, term)
         await trio.lowlevel.checkpoint()
@@ -196,25 +200,25 @@ class SqliteBackend:
             await opened.writer.submit(EndRequest(opened.leases, [held.lease]))
 
     def last_leases(self, *, lasting: bool) -> None:
-        """See `last_leases`."""
+        """Set whether leases last until they are released, because only one process can ask for them."""
         self._use().leases.last(lasting=lasting)
 
     async def list_leases(self, name_prefix: str = "") -> tuple[Sequence[HeldLease], Position]:
-        """See `Backend.list_leases`."""
+        """Return the leases that are held and whose names have this prefix."""
         opened = self._use()
         await trio.lowlevel.checkpoint()
         await opened.end_what_has_run_out()
         return opened.leases.list(name_prefix), opened.at(opened.head)
 
     async def wait_lease_ended(self, name: str, term: int) -> None:
-        """See `Backend.wait_lease_ended`."""
+        """Wait until this term of a lease has ended."""
         opened = self._use()
         await trio.lowlevel.checkpoint()
         await opened.leases.wait_ended(name, term)
         await opened.end_what_has_run_out()
 
     async def watch(self, kind: Kind, within: Within, resume_after: Position | None = None) -> LogWatch:
-        """See `Backend.watch`."""
+        """Return a watch of a kind: a snapshot and the changes after it, or only the changes after a position."""
         opened = self._use()
         log = opened.log
         if resume_after is not None:
@@ -222,7 +226,8 @@ class SqliteBackend:
             check_resumable(resume_after, opened.at(opened.head), known, opened.file.oldest)
             cursor = log.cursor(kind, resume_after.revision)
             return LogWatch(log, opened.pulse, opened.at, cursor, within, None)
-        # The snapshot is read at the log's head or later: with what follows the head kept, its tail can't be lost.
+        # The snapshot is read at the log's head or later. Pin what follows the head, so that the snapshot's tail stays
+        # available.
         pin = log.pin(log.head, math.inf)
         try:
             rows, revision = await opened.readers.run(partial(read_many, kind=kind, within=within))
@@ -233,24 +238,25 @@ class SqliteBackend:
         return LogWatch(log, opened.pulse, opened.at, cursor, within, RowSnapshot(rows))
 
     async def probe(self) -> None:
-        """See `Probed.probe`."""
+        """Raise an error if the store cannot be written to or read."""
         opened = self._use()
         if opened.writer.failing:
-            # The touch needs a page or two. What SQLite has taken of a full disk may have room for it, and for no more.
+            # The touch only needs a page or two. The space that SQLite holds on a full disk may be enough for it, but
+            # for nothing else.
             await trio.to_thread.run_sync(check_room, opened.file.path)
             await opened.writer.submit(TouchRequest())
         await opened.refuse_moved()
         await opened.readers.check()
 
     async def check_itself(self) -> Sequence[str]:
-        """What is wrong with the file, each in a sentence; nothing when it is whole. Writes nothing."""
+        """Return the problems of the file, each as a sentence; an empty list if it is whole. Writes nothing."""
         opened = self._use()
         await opened.refuse_moved()
         return [str(finding) for finding in await trio.to_thread.run_sync(check_file, opened.file.path)]
 
 
 class _Opened:
-    """What there is while a store is open."""
+    """The state of a store while it is open."""
 
     def __init__(self, file: OpenedFile, readers: Readers, log: CommitLog, leases: Sequence[Lease]) -> None:
         self.file = file
@@ -260,21 +266,21 @@ class _Opened:
         self.gathered = GatheredReads(self.readers)
         self.leases = LeaseTable(leases)
         self.writer = GroupWriter(file, log, self.pulse, self._ends)
-        # Invariant: no revision above this one and the log's head has been shown to anybody. A read may see a
+        # Invariant: no revision above both this one and the log's head has been shown to a caller. A read may see a
         # commit in the file a moment before its leader has published it.
         self._seen = log.head
 
     @property
     def head(self) -> int:
-        """The last revision that this opening has shown to anybody."""
+        """The last revision that this session has shown to a caller."""
         return max(self._seen, self.log.head)
 
     def at(self, revision: int) -> Position:
-        """A position of this opening."""
+        """Return a position of this session."""
         return Position(self.file.store_id, self.file.session, revision)
 
     def seen(self, revision: int) -> Position:
-        """The position of a revision that a read has found in the file."""
+        """Return the position of a revision that a read found in the file."""
         self._seen = max(self._seen, revision)
         return self.at(revision)
 
@@ -283,19 +289,19 @@ class _Opened:
         return [EndRequest(self.leases, run_out)] if run_out else ()
 
     async def end_what_has_run_out(self) -> None:
-        """Before anybody is told that a lease has run out: what has been told must hold after a restart, too."""
+        """Commit the end of expired leases before a caller learns of it, so that it still holds after a restart."""
         if self.leases.run_out():
-            # Whatever is committed begins with what has run out.
+            # Every transaction begins by ending expired leases.
             await self.writer.submit(EndRequest(self.leases, ()))
 
     async def refuse_moved(self) -> None:
         """Stop the store and raise StoreUnusable if its path no longer leads to its file."""
         if await trio.to_thread.run_sync(lambda: self.file.is_moved):
-            # The transaction is refused as that of a write would be, and stores nothing.
+            # The transaction is refused like a write, and stores nothing.
             await self.writer.submit(TouchRequest())
 
     async def close(self) -> None:
-        """Let what is under way end, then let go of the file."""
+        """Wait for requests in progress, then release the file."""
         closed = _closed(self.file.path)
         with trio.CancelScope(shield=True):
             self.writer.refuse(closed)
@@ -314,7 +320,7 @@ def _closed(path: str) -> Callable[[], HeadwayError]:
 async def open_sqlite(
     path: str | os.PathLike[str], *, max_changes: int = 100_000, max_age: float = 3600.0
 ) -> AsyncIterator[SqliteBackend]:
-    """Open the store in the SQLite file at ``path`` for the length of the block; see `SqliteBackend`."""
+    """Open the store in the SQLite file at ``path`` for the duration of the block; see `SqliteBackend`."""
     async with SqliteBackend(path, max_changes=max_changes, max_age=max_age) as backend:
         yield backend
 

@@ -1,8 +1,8 @@
-"""Backups of a store's file, and stores made of them; everything here runs in a worker thread.
+"""Backups of a store's file, and stores restored from them. Everything here runs in a worker thread.
 
-A backup is a file of its own: whole, checked, and at one revision. Its header says that it is one, so that nothing
-opens it as the store that it was; what a restore makes of it is another store, above every revision and every term
-that the first one can have given out since. docs/decisions/storage.md says how that is known.
+A backup is a separate file: whole, checked, and at one revision. Its header marks it as a backup, so that it is never
+opened as the original store. Restoring it creates a new store, above every revision and every term that the original
+can have reached since. docs/decisions/storage.md says how that is known.
 """
 
 from __future__ import annotations
@@ -27,25 +27,29 @@ from headway.storage._sqlite_lock import FileLock
 from headway.storage._sqlite_migrate import migrate
 
 REVISION_LEAP = 2**48
-"""How far above all that is known a restored store begins: a store that gives out a million revisions a second, from
-its backup on, needs nine years for as many."""
+"""The distance between the highest known revision and the first one of a restored store.
+
+A store that makes a million commits a second after its backup needs nine years for that many.
+"""
 
 REVISIONS_A_SECOND = 2**20
-"""Added for each second since the backup, so that what is restored from one backup twice doesn't begin at one place."""
+"""The revisions added for each second since the backup, so that two restores of one backup begin at different
+revisions.
+"""
 
 TERM_LEAP = 2**32
-"""The same for the terms of fences and leases."""
+"""The same distance for the terms of fences and leases."""
 
 Hold = Callable[[sqlite3.Connection], None]
-"""Is told of the connection that works now, for who wants to interrupt it."""
+"""A callback that receives each connection before it is used, so that it can be interrupted."""
 
 
 class BackedUp(NamedTuple):
-    """A backup that was made.
+    """A finished backup.
 
     Attributes:
-        revision: that it has everything up to.
-        size: of its file, in bytes.
+        revision: the last revision that it contains.
+        size: the size of its file in bytes.
     """
 
     store_id: str
@@ -54,14 +58,14 @@ class BackedUp(NamedTuple):
 
 
 class Restored(NamedTuple):
-    """A store that was made of a backup.
+    """A store restored from a backup.
 
     Attributes:
-        store_id: its own, a new one.
-        revision: at which it begins.
-        from_store: the id of the store that the backup is of.
-        from_revision: up to which the backup has everything.
-        replaced: where the file that was there before is now; empty when there was none.
+        store_id: its own new id.
+        revision: its first revision.
+        from_store: the id of the backed-up store.
+        from_revision: the last revision that the backup contains.
+        replaced: the new path of the file that it replaced; empty if there was nothing to replace.
     """
 
     store_id: str
@@ -72,7 +76,7 @@ class Restored(NamedTuple):
 
 
 def backup_file(store: str, file: str, *, replace: bool, hold: Hold) -> BackedUp:
-    """Make ``file`` a backup of ``store``, which a server may have open and write to."""
+    """Back up ``store`` to ``file``. A server may have the store open and write to it."""
     source, target = os.path.realpath(store), os.path.realpath(file)
     _refuse_no_folder(target)
     if source == target:
@@ -80,7 +84,7 @@ def backup_file(store: str, file: str, *, replace: bool, hold: Hold) -> BackedUp
     if os.path.exists(f"{target}.lock"):
         raise InvalidArgument(f"{file} is a store, as {target}.lock shows; give the backup a path of its own")
     if os.path.lexists(target) and not replace:
-        raise FailedPrecondition(f"{file} is there already; give another path, or replace it (--replace)")
+        raise FailedPrecondition(f"{file} already exists; give another path, or replace it (--replace)")
     with _building(target) as building:
         _copy(source, building, hold)
         with _changing(building, hold) as connection:
@@ -90,16 +94,16 @@ def backup_file(store: str, file: str, *, replace: bool, hold: Hold) -> BackedUp
         found = check_file(building)
         if found:
             raise StoreUnusable(
-                f"{store} is damaged, and no backup was made of it: {found[0]}"
+                f"{store} is damaged, and was not backed up: {found[0]}"
                 f"{f', and {len(found) - 1} more' if len(found) > 1 else ''}. "
-                "`headway store check` finds all of it, and `headway restore` brings an earlier backup back"
+                "`headway store check` finds all of the damage, and `headway restore` restores an earlier backup"
             )
         size = _into_place(building, target, source, OWNER_ONLY)
     return BackedUp(meta["store_id"], meta["head"], size)
 
 
 def restore_file(file: str, store: str, *, replace: bool, hold: Hold) -> Restored:
-    """Make ``store`` a new store of what is in ``file``, a backup or a copy of a store's file."""
+    """Create the store ``store`` from ``file``, a backup or a copy of a store's file."""
     source, target = os.path.realpath(file), os.path.realpath(store)
     _refuse_no_folder(target)
     if source == target:
@@ -109,7 +113,7 @@ def restore_file(file: str, store: str, *, replace: bool, hold: Hold) -> Restore
         lock.take_if_there()
         there = not _nothing_at(target)
         if there and not replace:
-            raise FailedPrecondition(f"{store} is there already; give another path, or replace it (--replace)")
+            raise FailedPrecondition(f"{store} already exists; give another path, or replace it (--replace)")
         lock.take()
         with _building(target) as building:
             _copy(source, building, hold)
@@ -132,22 +136,22 @@ def restore_file(file: str, store: str, *, replace: bool, hold: Hold) -> Restore
 
 @contextmanager
 def _building(target: str) -> Iterator[str]:
-    """A path beside ``target`` where nothing is; what is there when the block fails is removed."""
+    """Yield a new path beside ``target``. If the block fails, the file there is removed."""
     building = f"{target}.new"
     _remove(building)
     try:
-        # Empty, and nobody else's to read before it has the rights that it is to have.
+        # Create an empty file that only its owner can read, before it gets its final mode.
         os.close(create_private(building))
         yield building
     except (OSError, sqlite3.Error) as error:
-        raise StoreUnusable(f"{target} can't be made: {explained(error)}. What was there is as it was") from error
+        raise StoreUnusable(f"{target} could not be created: {explained(error)}. Nothing was changed") from error
     finally:
         _remove(building)
 
 
 def _copy(source: str, building: str, hold: Hold) -> None:
-    # One transaction reads it all, so it is at one revision, whatever is written meanwhile; and row by row, so that
-    # what is free or torn in the source is not taken along.
+    # A single transaction reads everything, so the copy is at one revision whatever is written at the same time.
+    # Copying rows leaves out free or torn pages of the source.
     try:
         with closing(open_to_read(source, backup=True)) as connection:
             hold(connection)
@@ -158,7 +162,7 @@ def _copy(source: str, building: str, hold: Hold) -> None:
 
 @contextmanager
 def _changing(building: str, hold: Hold) -> Iterator[sqlite3.Connection]:
-    """One transaction on the copy, durable when the block has ended."""
+    """Run the block in a transaction on the copy. It is durable after the block."""
     with closing(connect(building)) as connection:
         hold(connection)
         connection.execute("PRAGMA synchronous = FULL")
@@ -169,12 +173,12 @@ def _changing(building: str, hold: Hold) -> Iterator[sqlite3.Connection]:
 
 
 def _into_place(building: str, target: str, like: str, mode: int) -> int:
-    """Move the file to ``target``, durably, with this mode and the owner of ``like``."""
+    """Move the file to ``target`` durably, with this mode and the owner of ``like``. Return its size."""
     found = os.stat(like)
     os.chmod(building, mode & 0o777)
     with contextlib.suppress(PermissionError):
         os.chown(building, found.st_uid, found.st_gid)
-    # What VACUUM INTO writes it does not flush.
+    # VACUUM INTO does not flush what it writes.
     descriptor = os.open(building, os.O_RDWR)
     try:
         os.fsync(descriptor)
@@ -199,7 +203,7 @@ def _remove(path: str) -> None:
 def _refuse_no_folder(path: str) -> None:
     folder = os.path.dirname(path)
     if not os.path.isdir(folder):
-        raise StoreUnusable(f"{path} can't be made: there is no directory {folder}; make it first")
+        raise StoreUnusable(f"{path} cannot be created: directory {folder} not found; create it first")
     if os.path.isdir(path):
         raise StoreUnusable(f"{path} is a directory; give the path of a file in it")
 
@@ -212,22 +216,22 @@ def _meta(connection: sqlite3.Connection) -> dict[str, Any]:
 
 
 class _Former(NamedTuple):
-    """What the store that is replaced has given out, as far as it can be read."""
+    """The highest revision and term of the replaced store, as far as they can be read."""
 
     revision: int
     term: int
 
 
 def _renew(connection: sqlite3.Connection, former: _Former) -> Restored:
-    """Make the store in this file another one, above what the one that it was can have given out since."""
+    """Turn the copy into a new store, above everything that the original can have reached since."""
     meta = _meta(connection)
     (opened_at,) = connection.execute("SELECT coalesce(max(opened_at), 0) FROM incarnations").fetchone()
-    # A copy that is no backup doesn't say of when it is, but it is no older than its last opening.
+    # A plain copy does not say when it was made, but that was not before its last opening.
     elapsed = max(0.0, time.time() - meta.get("backup_at", opened_at))
     revision = max(meta["head"], former.revision) + REVISION_LEAP + int(elapsed) * REVISIONS_A_SECOND
     term = max(_highest_term(connection), former.term) + TERM_LEAP
     if max(revision, term) > HIGHEST // 2:
-        raise StoreUnusable(f"revision {revision} and term {term} would be too close to {HIGHEST}, the last there is")
+        raise StoreUnusable(f"revision {revision} and term {term} would be too close to {HIGHEST}, the maximum")
     made = Restored(uuid.uuid4().hex, revision, meta["store_id"], meta["head"], "")
     connection.execute(f"PRAGMA application_id = {sql.APPLICATION_ID}")
     connection.execute("DELETE FROM meta WHERE key = 'backup_at'")
@@ -238,7 +242,7 @@ def _renew(connection: sqlite3.Connection, former: _Former) -> Restored:
         "restored_from": f"{made.from_store} at {made.from_revision}",
     }.items():
         connection.execute(sql.REPLACE_META, (key, value))
-    # Whoever holds a lease, or bears a fence, has it of the other store.
+    # Existing leases and fences belong to the original store.
     connection.execute("DELETE FROM leases")
     connection.execute("UPDATE fences SET term = ?, number = 0", (term,))
     connection.execute("DELETE FROM incarnations")
@@ -254,24 +258,24 @@ def _highest_term(connection: sqlite3.Connection) -> int:
     return term
 
 
-# --- What is replaced --------------------------------------------------------
+# --- The replaced store ------------------------------------------------------
 
 
 def _nothing_at(path: str) -> bool:
     try:
         return is_new(path)
     except StoreUnusable as error:
-        raise StoreUnusable(f"{error}. Nothing is restored in its place: move it away, then restore") from error
+        raise StoreUnusable(f"{error}. It was not replaced: move it away, then restore") from error
 
 
 def _ended(path: str) -> _Former:
-    """Empty the log of the store at ``path`` into it, and say how far it has come. The lock is ours."""
+    """Copy the log of the store at ``path`` into its file, and return its revision and term. Requires the lock."""
     try:
         with closing(connect(path)) as connection:
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
             return _Former(_meta(connection).get("head", 0), _highest_term(connection))
     except sqlite3.Error:
-        # It is damaged, which may be why it is replaced.
+        # The store is damaged, which may be the reason for replacing it.
         return _Former(0, 0)
 
 
@@ -280,7 +284,7 @@ def _aside(path: str) -> str:
 
 
 def _set_aside(path: str) -> None:
-    """Keep what is at ``path`` under another name, too. It stays where it is until its successor is moved there."""
+    """Give the file at ``path`` a second name. It also keeps its own until the new one is moved there."""
     aside = _aside(path)
     _remove(aside)
     os.link(path, aside)

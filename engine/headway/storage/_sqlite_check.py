@@ -1,6 +1,6 @@
-"""Whether a store's file is whole: what SQLite can tell, and what only we know of our rows.
+"""Checks of a store's file: SQLite's own checks, and checks of the meaning of its rows.
 
-Reads alone, in one transaction, so that a server that writes to the same file meanwhile changes nothing of the answer.
+They only read, in one transaction, so a server may write to the file at the same time.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from headway.storage._sqlite_migrate import format_of
 from headway.storage._sqlite_rows import resource_from
 
 _MOST_PAGES = 100
-"""Findings of SQLite's own check; of more, one is enough."""
+"""The maximum number of findings of SQLite's own check. If there are more, one already says enough."""
 
 
 class Finding(NamedTuple):
-    """One thing that is wrong with a store.
+    """A problem found in a store.
 
     Attributes:
-        what: kind of thing: "pages", "meta", "resource", "history", "uid", "fence", "lease" or "incarnation".
-        where: which of them: a page or tree as SQLite names it, a key, a revision, a name.
-        problem: what is wrong with it, in a sentence.
+        what: its kind: "pages", "meta", "resource", "history", "uid", "fence", "lease" or "incarnation".
+        where: its place: a page or tree as SQLite names it, a key, a revision or a name.
+        problem: a sentence that describes it.
     """
 
     what: str
@@ -44,10 +44,10 @@ class Checked(NamedTuple):
     """A file at one moment.
 
     Attributes:
-        findings: what is wrong with it; nothing when it is whole.
-        position: the last commit; without a store's id where the file doesn't say it any more.
-        oldest: the revision after which history begins.
-        resources: how many there are of each kind.
+        findings: its problems; empty if it is whole.
+        position: the last commit; without a store id if the file no longer has one.
+        oldest: the revision before the first one in history.
+        resources: the number of resources of each kind.
     """
 
     findings: list[Finding]
@@ -57,22 +57,24 @@ class Checked(NamedTuple):
 
 
 def check_file(path: str) -> list[Finding]:
-    """What is wrong with the store's file, or backup, at ``path``; nothing when it is whole. See `look_at_file`."""
+    """Return the problems of the store's file, or backup, at ``path``; an empty list if it is whole. See
+    `look_at_file`.
+    """
     return look_at_file(path).findings
 
 
 def look_at_file(path: str) -> Checked:
-    """What is in the store's file, or backup, at ``path``, and what is wrong with it. Writes nothing.
+    """Return the contents and the problems of the store's file, or backup, at ``path``. Writes nothing.
 
-    A server may have the file open. Raises StoreUnusable when there is no store that could be checked.
+    A server may have the file open. Raises StoreUnusable if the path has no store to check.
     """
     try:
         with closing(open_to_read(path, backup=True)) as connection:
             connection.execute("PRAGMA query_only = 1")
             if (found := format_of(connection)) < sql.FORMAT:
                 raise StoreUnusable(
-                    f"{path} has format {found}: opening it with this Headway brings it to {sql.FORMAT}, "
-                    "and then it can be checked"
+                    f"{path} has format {found}: open it with this Headway to upgrade it to {sql.FORMAT}, "
+                    "and then check it"
                 )
             connection.execute("BEGIN")
             return _with_standing(connection, _findings(connection))
@@ -88,17 +90,17 @@ def _with_standing(connection: sqlite3.Connection, found: list[Finding]) -> Chec
         position = Position(meta["store_id"], incarnation, meta["head"])
         return Checked(found, position, meta["history_floor"], resources)
     except (sqlite3.Error, KeyError):
-        return Checked(found)  # Why it can't be said is among what was found.
+        return Checked(found)  # The findings contain the reason.
 
 
 def _findings(connection: sqlite3.Connection) -> list[Finding]:
     found = _safely(_pages, connection)
     try:
         if problem := missing_rows(connection):
-            # Without these rows there is nothing that the others could be held against.
+            # Without these rows the others cannot be checked.
             return [*found, Finding("meta", "", problem)]
     except sqlite3.Error:
-        pass  # SQLite has found why already; what can be looked at is.
+        pass  # SQLite's check has reported the cause. Check everything else.
     for check in (_incarnations, _resources_and_history, _fences_and_leases):
         found += _safely(check, connection)
     return found
@@ -107,11 +109,11 @@ def _findings(connection: sqlite3.Connection) -> list[Finding]:
 def _safely(check: Callable[[sqlite3.Connection], Iterator[Finding]], connection: sqlite3.Connection) -> list[Finding]:
     found: list[Finding] = []
     try:
-        # One at a time: what was found before a page that can't be read is found all the same.
+        # Append one at a time, to keep the findings that precede an unreadable page.
         for each in check(connection):
             found.append(each)
     except sqlite3.Error as error:
-        found.append(Finding("pages", "", f"{error}, so that not everything could be looked at"))
+        found.append(Finding("pages", "", f"{error}; the rest could not be checked"))
     return found
 
 
@@ -120,7 +122,7 @@ def _pages(connection: sqlite3.Connection) -> Iterator[Finding]:
         lines = connection.execute(f"PRAGMA integrity_check({_MOST_PAGES})").fetchall()
         yield from (Finding("pages", "", line) for (line,) in lines if line != "ok")
     except sqlite3.Error:
-        # Where the first page of a table is damaged SQLite gives up: asked of one at a time, it says of which.
+        # SQLite gives up if the first page of a table is damaged. Checking each table on its own shows which one it is.
         for (table,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
             try:
                 connection.execute(f"PRAGMA integrity_check({table})").fetchall()
@@ -134,7 +136,7 @@ def _meta(connection: sqlite3.Connection) -> dict[str, int]:
 
 def _incarnations(connection: sqlite3.Connection) -> Iterator[Finding]:
     head = _meta(connection)["head"]
-    # One that was opened and left without a commit begins where the next one does.
+    # A session without a commit begins at the same revision as the next one.
     rows = connection.execute(
         "SELECT incarnation, first_revision, last_revision FROM incarnations"
         " ORDER BY first_revision, last_revision IS NULL, last_revision"
@@ -142,16 +144,16 @@ def _incarnations(connection: sqlite3.Connection) -> Iterator[Finding]:
     before, left = 0, True
     for incarnation, first, last in rows:
         if not left:
-            yield Finding("incarnation", incarnation, f"it begins at {first}, and an earlier one was never left")
+            yield Finding("incarnation", incarnation, f"it begins at {first}, but an earlier one has not ended")
         if first < before:
-            yield Finding("incarnation", incarnation, f"it begins at {first}, below {before}, where another was left")
+            yield Finding("incarnation", incarnation, f"it begins at {first}, below {before}, where another ended")
         if (head if last is None else last) < first - 1 or (last or 0) > head:
-            yield Finding("incarnation", incarnation, f"it goes from {first} to {last}, and the store stands at {head}")
+            yield Finding("incarnation", incarnation, f"it goes from {first} to {last}, but the store is at {head}")
         before, left = (before if last is None else last), last is not None
 
 
 class _Last(NamedTuple):
-    """What history has last of a key."""
+    """The last change of a key in history."""
 
     revision: int
     deleted: bool
@@ -170,16 +172,16 @@ def _resources_and_history(connection: sqlite3.Connection) -> Iterator[Finding]:
     ):
         where = "/".join(place)
         if revision < 1 or revision > head:
-            yield Finding("resource", where, f"its revision is {revision}, and the store's last is {head}")
+            yield Finding("resource", where, f"its revision is {revision}, but the store's last is {head}")
         if uid in uids:
             yield Finding("uid", uid, f"both {uids[uid]} and {where} have it")
         uids[uid] = where
         told = last.pop(tuple(place), None)
         if told is not None and (told.deleted or told.revision != revision):
             what = "removed" if told.deleted else "written"
-            yield Finding("resource", where, f"it is of revision {revision}; history has it {what} at {told.revision}")
+            yield Finding("resource", where, f"revision {revision}, but history has it {what} at {told.revision}")
         elif told is None and revision > floor:
-            yield Finding("resource", where, f"it is of revision {revision}, and history, from {floor}, has no such")
+            yield Finding("resource", where, f"revision {revision} is missing in history, which begins at {floor}")
         try:
             resource = resource_from(revision, sealed, body)
         except StoreUnusable as error:
@@ -188,12 +190,12 @@ def _resources_and_history(connection: sqlite3.Connection) -> Iterator[Finding]:
         if (kept := _place(resource)) != tuple(place):
             yield Finding("resource", where, f"its row holds {'/'.join(kept)}")
         if resource.id is None or resource.id.uid != uid:
-            yield Finding("resource", where, f"its row says uid {uid}, and holds another")
+            yield Finding("resource", where, f"its row says uid {uid}, but holds another")
         if (resource.owner.uid if resource.owner is not None else "") != owner_uid:
-            yield Finding("resource", where, f"its row says that {owner_uid or 'nobody'} owns it, and holds another")
+            yield Finding("resource", where, f"its row says owner {owner_uid or 'none'}, but holds another")
     for key, told in last.items():
         if not told.deleted:
-            yield Finding("resource", "/".join(key), f"history has it written at {told.revision}, and it is not there")
+            yield Finding("resource", "/".join(key), f"history has it written at {told.revision}, but it is missing")
 
 
 def _history(
@@ -205,19 +207,21 @@ def _history(
     ):
         where = f"{revision}/{seq}"
         if revision <= floor or revision > head:
-            yield Finding("history", where, f"it is not above {floor} and at most {head}, where history is")
+            yield Finding("history", where, f"expected a revision above {floor}, at most {head}")
         if seq != (expected[1] if revision == expected[0] else 0):
-            yield Finding("history", where, "a change of the same commit is missing before it")
+            yield Finding("history", where, "an earlier change of the same commit is missing")
         expected = (revision, seq + 1)
         if version >= revision if deleted else version != revision:
-            yield Finding("history", where, f"it has version {version} of what was {'removed' if deleted else 'put'}")
+            yield Finding(
+                "history", where, f"it has version {version}, {'removed' if deleted else 'put'} at this revision"
+            )
         try:
             place = _place(resource_from(version, sealed, body))
         except StoreUnusable as error:
             yield Finding("history", where, str(error))
             continue
         if place[:2] != (group, kind):
-            yield Finding("history", where, f"it is under {group}.{kind} and holds {'/'.join(place)}")
+            yield Finding("history", where, f"it is under {group}.{kind}, but holds {'/'.join(place)}")
         last[place] = _Last(revision, bool(deleted))
 
 
@@ -236,11 +240,11 @@ def _fences_and_leases(connection: sqlite3.Connection) -> Iterator[Finding]:
         name = lease_of(controller, member)
         terms[controller, member] = term
         if term < 1 or number < 0:
-            yield Finding("fence", name, f"it stands at ({term}, {number}), where none can")
+            yield Finding("fence", name, f"it is at ({term}, {number}), which is impossible")
         if settled > head:
-            yield Finding("fence", name, f"it is settled up to {settled}, above {head}, the last revision")
+            yield Finding("fence", name, f"its checkpoint is {settled}, above {head}, the last revision")
     for controller, member, holder, term, *_ in connection.execute(sql.READ_LEASES):
         below = terms.get((controller, member), 0)
         if below < term:
             name = lease_of(controller, member)
-            yield Finding("lease", name, f"{holder} holds it in term {term}, and its fence stands at {below}")
+            yield Finding("lease", name, f"{holder} holds it in term {term}, but its fence is at {below}")

@@ -1,7 +1,7 @@
-"""What is done to a store's file inside one transaction; everything here runs in a worker thread.
+"""Changes to a store's file within a transaction. Everything here runs in a worker thread.
 
-A batch of requests shares one transaction. Each is checked before it changes anything, and sees what those before it
-in the batch have changed; so one that is refused has done nothing, and the others go on.
+A batch of requests shares one transaction. Each request is checked before it changes anything, and sees the changes of
+those before it in the batch. So a rejected request has changed nothing, and the others continue.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ HIGHEST = 2**63 - 1
 
 
 _Stored = tuple[int, int, bytes, pb.Resource]
-"""(version, seal, body, resource) as a row has them."""
+"""(version, seal, body, resource) of a row."""
 
 
 class Request:
-    """Something one caller wants done in a transaction, and how that ended.
+    """A change that one caller requests in a transaction, and its outcome.
 
     Attributes:
-        revision: where the store stood when it had been done; its own if it made one.
-        made_revision: whether it has a revision of its own.
-        error: what its caller is to be told instead.
+        revision: the store's revision after it; its own if it made one.
+        made_revision: True if it has its own revision.
+        error: the error for its caller if it failed.
     """
 
     __slots__ = ("changes", "error", "made_revision", "revision")
@@ -49,19 +49,19 @@ class Request:
         self.error: BaseException | None = None
 
     def check(self, connection: sqlite3.Connection) -> bool:
-        """Raise why this is refused, having changed nothing; return whether it will make a revision."""
+        """Raise an error if the request is rejected, and change nothing. Return True if it will make a revision."""
         raise NotImplementedError
 
     def apply(self, connection: sqlite3.Connection, now: float) -> None:
-        """Do it, at `revision`."""
+        """Make the changes at `revision`."""
         raise NotImplementedError
 
     def publish(self) -> None:
-        """Called in the event loop when the transaction is done, before anybody hears of it."""
+        """Update state in the event loop after the commit, before any caller learns of it."""
 
 
 class WriteRequest(Request):
-    """Operations on resources."""
+    """A request for operations on resources."""
 
     __slots__ = ("_fence", "_operations", "_removed", "_rows")
 
@@ -69,14 +69,14 @@ class WriteRequest(Request):
         super().__init__()
         self._operations = operations
         self._fence = fence
-        # Made here, in the caller's task, while another batch may be on its way to the disk; and what can't be
-        # encoded is refused before it can spoil the others' batch. By operation: (uid, owner's uid, body) of a put.
+        # Encoded here, in the caller's task, while another batch may be on its way to the disk. A resource that cannot
+        # be encoded is rejected before it can fail the others' batch. By operation: (uid, owner's uid, body) of a put.
         self._rows = [_row(operation.resource) if isinstance(operation, Put) else None for operation in operations]
-        # By operation: what it removes, or puts another version of its kind in the place of (`changes_of`).
+        # By operation: the row that it removes, or replaces by another version of its kind (`changes_of`).
         self._removed: dict[int, _Stored] = {}
 
     def check(self, connection: sqlite3.Connection) -> bool:
-        """See `Request.check`."""
+        """Check the fence and every operation. Return True if any of them changes the store."""
         if self._fence is not None:
             _check_fence(connection, self._fence)
         changes = False
@@ -99,7 +99,7 @@ class WriteRequest(Request):
         return changes
 
     def apply(self, connection: sqlite3.Connection, now: float) -> None:
-        """See `Request.apply`."""
+        """Write the rows and their history."""
         for index, operation in enumerate(self._operations):
             row = self._rows[index]
             removed = self._removed.get(index)
@@ -122,8 +122,8 @@ class WriteRequest(Request):
         self.changes.append((kind, resource, deleted))
 
     def publish(self) -> None:
-        """See `Request.publish`."""
-        # Only now: a resource whose commit failed keeps the version that its caller gave it.
+        """Set the version of the resources that were put."""
+        # Only now, because a resource whose commit failed keeps the version that its caller gave it.
         version = str(self.revision)
         for _, resource, deleted in self.changes:
             if not deleted:
@@ -131,7 +131,7 @@ class WriteRequest(Request):
 
 
 class RaiseRequest(Request):
-    """Raise a fence; afterwards ``fence`` and ``checkpoint`` are as stored."""
+    """A request to raise a fence. Afterwards ``fence`` and ``checkpoint`` are as stored."""
 
     __slots__ = ("checkpoint", "fence")
 
@@ -141,28 +141,28 @@ class RaiseRequest(Request):
         self.checkpoint = 0
 
     def check(self, connection: sqlite3.Connection) -> bool:
-        """See `Request.check`."""
+        """Check that the new fence is above the stored one. Always returns True."""
         controller, member, term, number = self.fence
         held = connection.execute(sql.READ_LEASE, (controller, member)).fetchone()
         check_raise(controller, held and held[1], term)
         *stored, self.checkpoint = _stored_fence(connection, self.fence)
         wanted = (term, number) if term else (stored[0] + 1, number)
         if wanted <= tuple(stored):
-            raise FenceLowered(f"the fence of {controller} is at {tuple(stored)}, which {wanted} is not above")
+            raise FenceLowered(f"the fence of {controller} is at {tuple(stored)}; {wanted} is not above it")
         if max(wanted) > HIGHEST:
-            raise InvalidArgument(f"the fence {wanted} of {controller} is above {HIGHEST}, the highest that is stored")
+            raise InvalidArgument(f"the fence {wanted} of {controller} is above {HIGHEST}, the maximum")
         self.fence = Fence(controller, member, *wanted)
         return True
 
     def apply(self, connection: sqlite3.Connection, now: float) -> None:  # noqa: ARG002  # as the others have it
-        """See `Request.apply`."""
-        # Of what was before its first fence a controller owes nothing.
+        """Store the fence."""
+        # A controller has no work from before its first fence.
         self.checkpoint = self.checkpoint or self.revision
         connection.execute(sql.WRITE_FENCE, (*self.fence, self.checkpoint))
 
 
 class CheckpointRequest(Request):
-    """Note up to which revision a fence's controller owes nothing; makes no revision."""
+    """A request to record a fence's checkpoint. It makes no revision."""
 
     __slots__ = ("checkpoint", "fence")
 
@@ -172,14 +172,14 @@ class CheckpointRequest(Request):
         self.checkpoint = checkpoint
 
     def check(self, connection: sqlite3.Connection) -> bool:
-        """See `Request.check`."""
+        """Check the fence. Always returns False."""
         if self.checkpoint > HIGHEST:
-            raise InvalidArgument(f"the revision {self.checkpoint} is above {HIGHEST}, the highest that is stored")
+            raise InvalidArgument(f"the revision {self.checkpoint} is above {HIGHEST}, the maximum")
         _check_fence(connection, self.fence)
         return False
 
     def apply(self, connection: sqlite3.Connection, now: float) -> None:  # noqa: ARG002  # as the others have it
-        """See `Request.apply`."""
+        """Store the checkpoint, unless a higher one is stored."""
         term, number, checkpoint = _stored_fence(connection, self.fence)
         if self.checkpoint > checkpoint:
             connection.execute(
@@ -188,21 +188,21 @@ class CheckpointRequest(Request):
 
 
 class TouchRequest(Request):
-    """Write what is stored already, to see whether the disk takes it; makes no revision."""
+    """A request to write a stored value again, to see whether the disk accepts it. It makes no revision."""
 
     __slots__ = ()
 
     def check(self, connection: sqlite3.Connection) -> bool:  # noqa: ARG002  # as the others have it
-        """See `Request.check`."""
+        """Return False: it makes no revision."""
         return False
 
     def apply(self, connection: sqlite3.Connection, now: float) -> None:  # noqa: ARG002  # as the others have it
-        """See `Request.apply`."""
+        """Write the head again."""
         connection.execute(sql.WRITE_HEAD, (self.revision,))
 
 
 class BatchFailed(Exception):
-    """The transaction of a batch failed as a whole. ``unusable``: and the file is not to be written to any more."""
+    """A failure of a whole batch's transaction. ``unusable`` means that the file must not be written to again."""
 
     def __init__(self, error: Callable[[], HeadwayError], *, unusable: bool) -> None:
         super().__init__(str(error()))
@@ -211,9 +211,9 @@ class BatchFailed(Exception):
 
 
 def run_batch(file: OpenedFile, requests: Sequence[Request], head: int, floor: int | None) -> int:
-    """Do all requests in one transaction and return the head afterwards; each request holds its own outcome.
+    """Run all requests in one transaction and return the head afterwards. Each request holds its own outcome.
 
-    ``floor``: where history is to begin from now on; None: leave it. Raises BatchFailed when the transaction failed.
+    ``floor`` is the new beginning of history; None leaves it. Raises BatchFailed if the transaction failed.
     """
     connection = file.writer
     try:
@@ -228,13 +228,14 @@ def run_batch(file: OpenedFile, requests: Sequence[Request], head: int, floor: i
     except BatchFailed:
         _roll_back(connection)
         raise
-    except Exception as error:  # whatever it is, nobody may be left waiting
+    except Exception as error:  # no caller may be left waiting, whatever the error
         raise _nothing_written(file, error) from error
     try:
         end_transaction(connection)
     except Exception as error:
-        # Where the disk didn't take it, or another program had its turn, the mark that makes a transaction count was
-        # not written: it is the last thing that is. What fails later, as the flush does, may have left it there.
+        # COMMIT writes the mark that makes a transaction valid last. If the disk refused a write, or another program
+        # has locked the file, the mark was not written. A later failure, such as a failed flush, may have left it
+        # there.
         code = code_of(error)
         if code & 0xFF in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY) or code == sqlite3.SQLITE_IOERR_WRITE:
             raise _nothing_written(file, error) from error
@@ -250,7 +251,7 @@ def end_transaction(connection: sqlite3.Connection) -> None:
 
 
 def read_fence(connection: sqlite3.Connection, controller: str, member: str) -> tuple[int, int, int]:
-    """(term, number, checkpoint) of a fence; of one that has not been raised yet, where its terms begin."""
+    """Return (term, number, checkpoint) of a fence; the initial ones if it has never been raised."""
     stored: tuple[int, int, int] | None = connection.execute(sql.READ_FENCE, (controller, member)).fetchone()
     if stored is not None:
         return stored
@@ -265,7 +266,7 @@ def _perform(connection: sqlite3.Connection, requests: Sequence[Request], head: 
             request.made_revision = request.check(connection)
         except sqlite3.Error:
             raise
-        except Exception as error:  # noqa: BLE001  # its caller's; a check changes nothing, so the others go on
+        except Exception as error:  # noqa: BLE001  # for its caller; a check changes nothing, so the others continue
             request.error = error
             continue
         request.revision = revision = revision + request.made_revision
@@ -275,10 +276,10 @@ def _perform(connection: sqlite3.Connection, requests: Sequence[Request], head: 
 
 
 def _refuse_strangers(file: OpenedFile, head: int) -> None:
-    """Refuse to go on in a file that somebody else has written to, or that is no longer at its path."""
+    """Refuse to continue in a file that another program has written to, or that is no longer at its path."""
     (stored,) = file.writer.execute(sql.READ_HEAD).fetchone()
     if stored != head:
-        why = f"stands at revision {stored}, not at {head}: another program has written to it"
+        why = f"is at revision {stored}, not at {head}: another program has written to it"
     elif file.is_moved:
         why = "was moved or removed while it was open"
     else:
@@ -295,7 +296,7 @@ def _nothing_written(file: OpenedFile, why: Exception) -> BatchFailed:
 def _outcome_unknown(file: OpenedFile, why: str) -> BatchFailed:
     text = (
         f"{file.path} failed while a commit was being made durable: {why}. "
-        "Whether it happened shows when the store is opened again; until then it refuses everything"
+        "Its outcome is known when the store is opened again; until then every request fails"
     )
     return BatchFailed(lambda: OutcomeUnknown(text), unusable=True)
 
@@ -313,7 +314,7 @@ def _row(resource: pb.Resource) -> tuple[str, str, bytes]:
 
 
 def _check_put(connection: sqlite3.Connection, operation: Put, body: bytes) -> _Stored | None:
-    """Refuse a put that isn't to be; return what it replaces where that is stored as another version of the kind."""
+    """Check a put. Return the row that it replaces if that is stored as another version of the kind."""
     place = (*operation.kind, *operation.key)
     begins = _id_of(body)
     stored = connection.execute(sql.CHECK_PUT, (len(begins), begins, *place)).fetchone()
@@ -329,7 +330,7 @@ def _check_put(connection: sqlite3.Connection, operation: Put, body: bytes) -> _
 
 
 def _id_of(body: bytes) -> bytes:
-    """The first bytes of a resource, which hold its id: its tag, its length and itself."""
+    """Return the first bytes of a resource, up to the end of its id: tag, length and id."""
     size = shift = 0
     at = 1
     while True:
@@ -344,12 +345,12 @@ def _id_of(body: bytes) -> bytes:
 def _check_required(connection: sqlite3.Connection, required: Require) -> None:
     stored = connection.execute(sql.CHECK_RESOURCE, (*required.kind, *required.key)).fetchone()
     if stored is None or stored[0] != required.uid or (required.expected and str(stored[1]) != required.expected):
-        raise VersionConflict(f"{required.key[2]} is not there as it was")
+        raise VersionConflict(f"{required.key[2]} has changed since it was read")
 
 
 def _check_owns_nothing(connection: sqlite3.Connection, uid: str) -> None:
     if connection.execute(sql.OWNS_SOMETHING, (uid,)).fetchone() is not None:
-        raise StillOwns(f"{uid} owns something")
+        raise StillOwns(f"{uid} still owns resources")
 
 
 def _check_remove(connection: sqlite3.Connection, operation: Remove) -> _Stored | None:

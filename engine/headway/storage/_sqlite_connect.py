@@ -1,4 +1,4 @@
-"""Connections to a store's file, and what the errors of SQLite mean for who runs the store."""
+"""Connections to a store's file, and explanations of SQLite's errors for operators."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from urllib.parse import quote
 from headway.errors import StoreUnusable, WriteRejected
 
 _ROOM = 64 << 10
-"""Bytes of room without which a disk counts as full, once a write has failed."""
+"""The bytes of free space below which a disk counts as full, once a write has failed."""
 
 BUSY_TIMEOUT = 10.0
-"""Seconds for which a transaction waits for another program that has locked the file."""
+"""The seconds for which a transaction waits for another program that has locked the file."""
 
-_FULL = "there is no room on its disk; make some, and writes go on"
-_REFUSED = "its disk took no more: a quota, a limit on the size of files, or the disk itself"
-_LOCKED = "another program keeps it locked; end that, or its transaction (`fuser` names who has a file open)"
-_DAMAGED = "`headway store check` finds what is damaged, and `headway restore` brings a backup back"
+_FULL = "free some space on its disk, and writes continue"
+_REFUSED = "its disk refused the write: a quota, a limit on the size of files, or the disk itself"
+_LOCKED = "another program has locked it; end that program, or its transaction (`fuser` names who has a file open)"
+_DAMAGED = "`headway store check` finds the damage, and `headway restore` restores a backup"
 READ_ONLY = "this process may not write to it, or its file system is read-only"
-_NO_WAY = "this process may not open it, or may not make files beside it"
+_NO_WAY = "this process may not open it, or may not create files beside it"
 
 _BY_CODE = {
     sqlite3.SQLITE_FULL: _FULL,
@@ -35,7 +35,7 @@ _BY_CODE = {
 
 
 def connect(path: str, *, read_only: bool = False, immutable: bool = False) -> sqlite3.Connection:
-    """Return a connection in autocommit that any one thread at a time may use. Raises StoreUnusable with the path."""
+    """Return a connection in autocommit mode for any one thread at a time. Raises StoreUnusable with the path."""
     mode = "ro" if read_only else "rw"
     uri = f"file:{quote(path)}?mode={mode}{'&immutable=1' if immutable else ''}"
     try:
@@ -45,18 +45,18 @@ def connect(path: str, *, read_only: bool = False, immutable: bool = False) -> s
 
 
 def may_write(path: str) -> bool:
-    """Whether this process may write to what is there."""
+    """Return True if this process may write to the file."""
     return os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
 
 
 def code_of(error: BaseException) -> int:
-    """SQLite's extended code of an error; SQLITE_ERROR for one that is none of SQLite's."""
+    """Return SQLite's extended code of an error; SQLITE_ERROR for other errors."""
     code = getattr(error, "sqlite_errorcode", None)
     return code if isinstance(code, int) else sqlite3.SQLITE_ERROR
 
 
 def explained(error: BaseException) -> str:
-    """What SQLite says, and what it means where that is known."""
+    """Return SQLite's message, with an explanation if there is one."""
     code = code_of(error)
     meaning = _BY_CODE.get(code) or _BY_CODE.get(code & 0xFF)
     return f"{error} ({meaning})" if meaning else str(error)
@@ -67,4 +67,4 @@ def check_room(path: str) -> None:
     disk = os.statvfs(path)
     room = disk.f_bavail * disk.f_frsize
     if room < _ROOM:
-        raise WriteRejected(f"{path} has {room} bytes of room on its disk: make at least {_ROOM}")
+        raise WriteRejected(f"{path} has {room} bytes of free space on its disk: free at least {_ROOM}")

@@ -1,7 +1,7 @@
-"""Opening a store's file: refusing what can't be used before anything is touched, and making new ones.
+"""Opening a store's file: unusable files are refused before anything is touched, and missing ones are created.
 
-The order matters. Closing any descriptor of a file drops every POSIX lock that this process has on it, SQLite's
-included; so nothing is read before the lock beside the file has shown that no store of this process has it open.
+The order matters. Closing any descriptor of a file releases every POSIX lock that this process has on it, including
+SQLite's. So nothing is read before the lock file has shown that no store of this process has the file open.
 """
 
 from __future__ import annotations
@@ -25,19 +25,21 @@ from headway.storage._sqlite_planted import refuse_planted
 from headway.storage._sqlite_wal import CUT_BACK_TO, WriteAheadLog
 
 OPENINGS_KEPT = 1000
-"""How many openings a file knows: a server that is restarted without end would let it grow without end. A position of
-an earlier one is refused, as one of another store's is."""
+"""The number of sessions that a file remembers. Without a limit, endless restarts would make it grow endlessly.
+
+A position of a forgotten session is refused, like one of another store.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class OpenedFile:
-    """A store's file, held by this process, and what stood in it.
+    """A store's file, held by this process, and its contents at opening.
 
     Attributes:
-        path: where it is, links resolved.
-        inode: (device, inode) of the file that is open; another one at the path means it was replaced.
-        floor: the revision up to which the file's history is gone.
-        oldest: the first revision of the oldest opening that isn't forgotten; 0: none has been.
+        path: its path, with links resolved.
+        inode: (device, inode) of the open file; another one at the path means that it was replaced.
+        floor: the last revision before the file's history; older changes are compacted.
+        oldest: the first revision of the oldest remembered session; 0 if none was forgotten.
     """
 
     path: str
@@ -57,7 +59,7 @@ class OpenedFile:
         return inode_of(self.path) != self.inode
 
     def close(self) -> None:
-        """Let go of the file; the last connection empties its write-ahead log into it."""
+        """Release the file. Closing the last connection copies the write-ahead log into it."""
         try:
             self.writer.close()
         finally:
@@ -65,7 +67,7 @@ class OpenedFile:
 
 
 def open_file(path: str | os.PathLike[str]) -> OpenedFile:
-    """Open a store's file, making it if there is none. Raises StoreUnusable, and then nothing was changed."""
+    """Open a store's file, creating it if it does not exist. Raises StoreUnusable, and then nothing was changed."""
     given = os.fspath(path)
     _refuse_no_file(given)
     real = os.path.realpath(given)
@@ -74,14 +76,14 @@ def open_file(path: str | os.PathLike[str]) -> OpenedFile:
         lock.take_if_there()
         is_new(real)
         lock.take()
-        # Again, since another process may have come between; from here on the file is ours.
+        # Check again, because another process may have come in between. From here on the file is ours.
         if is_new(real):
             _make(real)
         else:
             check_content(real)
-            # SQLite would open it to read, make files beside it, and fail at the first write.
+            # SQLite would open it for reading, create files next to it, and fail at the first write.
             if not may_write(real):
-                raise StoreUnusable(f"{real} can't be opened for writing: {READ_ONLY}")
+                raise StoreUnusable(f"{real} cannot be opened for writing: {READ_ONLY}")
         return _enter(real, lock)
     except BaseException:
         lock.release()
@@ -89,7 +91,7 @@ def open_file(path: str | os.PathLike[str]) -> OpenedFile:
 
 
 def inode_of(path: str) -> tuple[int, int] | None:
-    """(device, inode) of what stands at the path, or None."""
+    """Return (device, inode) of the file at the path, or None."""
     try:
         found = os.stat(path)
     except OSError:
@@ -99,24 +101,24 @@ def inode_of(path: str) -> tuple[int, int] | None:
 
 def _refuse_no_file(path: str) -> None:
     if not path or path.startswith((":", "file:")) or "mode=memory" in path:
-        raise StoreUnusable(f'{path!r} names no file; a store in memory is "memory:", or MemoryBackend()')
+        raise StoreUnusable(f'{path!r} is not a file path; for a store in memory use "memory:", or MemoryBackend()')
     if os.path.isdir(path):
         raise StoreUnusable(
             f"{path} is a directory; give the path of a file in it, like {os.path.join(path, 'store.db')}"
         )
     parent = os.path.dirname(os.path.realpath(path))
     if not os.path.isdir(parent):
-        raise StoreUnusable(f"{path} can't be made: there is no directory {parent}; make it first")
+        raise StoreUnusable(f"{path} cannot be created: directory {parent} not found; create it first")
 
 
 def _make(path: str) -> None:
-    """Make an empty store at ``path``, whole or not at all: it is built beside it and moved there."""
+    """Create an empty store at ``path`` atomically: build it next to the path and move it there."""
     building = path + ".new"
     try:
         for leftover in (building, building + "-journal"):
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(leftover)
-        # Made here and not by SQLite, so that a failure has an errno to name. SQLite gives its own files the same mode.
+        # Created here and not by SQLite, so that an error has an errno. SQLite gives its own files the same mode.
         os.close(create_private(building))
         _fill(building)
         os.rename(building, path)
@@ -126,7 +128,7 @@ def _make(path: str) -> None:
         finally:
             os.close(directory)
     except (OSError, sqlite3.Error) as error:
-        raise StoreUnusable(f"{path} can't be made: {explained(error)}") from error
+        raise StoreUnusable(f"{path} could not be created: {explained(error)}") from error
 
 
 def _fill(path: str) -> None:
@@ -146,8 +148,8 @@ def _fill(path: str) -> None:
 
 
 def _enter(path: str, lock: FileLock) -> OpenedFile:
-    """Open for writing and begin an incarnation."""
-    # Again, since looking at a large store takes seconds, in which another user can have put a file beside it.
+    """Open the file for writing and begin a session."""
+    # Check again: checking a large store takes seconds, and another user may have put a file beside it in the meantime.
     refuse_planted(path)
     connection: sqlite3.Connection | None = None
     try:
@@ -162,7 +164,7 @@ def _enter(path: str, lock: FileLock) -> OpenedFile:
         connection.execute(sql.LEAVE_INCARNATION, (meta["head"],))
         forgotten = connection.execute(sql.FORGET_INCARNATIONS, (OPENINGS_KEPT - 1,)).rowcount
         connection.execute(sql.ENTER_INCARNATION, (session, meta["head"] + 1, time.time()))
-        # Who forgets one forgets one at each later opening, too.
+        # Once one session is forgotten, one is forgotten at each later opening.
         oldest = connection.execute(sql.OLDEST_INCARNATION).fetchone()[0] if forgotten else 0
         connection.execute("COMMIT")
         found = os.stat(path)
@@ -183,5 +185,6 @@ def _enter(path: str, lock: FileLock) -> OpenedFile:
         if connection is not None:
             connection.close()
         raise StoreUnusable(
-            f"{path} can't be opened for writing: {explained(error)}; check the rights to it and to {Path(path).parent}"
+            f"{path} cannot be opened for writing: {explained(error)}; "
+            f"check its permissions and those of {Path(path).parent}"
         ) from error

@@ -1,12 +1,14 @@
-"""Reads of single resources: those that come while one is under way share the next transaction and its thread.
+"""Group reads of single resources: reads that arrive during a transaction share the next one, and its thread.
 
-Handing a function to a worker thread costs many times what SQLite needs to find one row. As with writers there is no
-background task: who finds nobody reading reads for all who wait, and hands on to the first of those that came since.
+Passing a function to a worker thread costs many times what SQLite needs to find one row. As for writers there is no
+background task. A caller that finds no read in progress reads for all that wait, and then hands over to the first of
+those that came since.
 
 Invariants:
-1. While anything waits or is under way, exactly one caller leads.
-2. A read's transaction begins after the read was asked for, so it sees every commit acknowledged before (promise 8).
-3. A read is cancelled before it waits, or not at all: a cancellation waits for two transactions at most.
+
+1. While any read waits or is in progress, exactly one caller leads.
+2. A read's transaction begins after the read was requested, so it sees every commit acknowledged before (promise 8).
+3. A read is canceled before it waits, or not at all: a cancellation waits for at most two transactions.
 """
 
 from __future__ import annotations
@@ -21,10 +23,10 @@ from headway.resource import Key, Kind, pb
 from headway.storage._sqlite_reader import Readers, read_one, unreadable
 
 Found = tuple[pb.Resource | None, int]
-"""A resource, and the revision at which it was read."""
+"""A resource, and the revision of the read."""
 
 MOST_AT_ONCE = 256
-"""Reads in one transaction: a bound for how long the last of them waits for the others."""
+"""The maximum number of reads in one transaction. It bounds how long the last one waits for the others."""
 
 
 class _Read:
@@ -39,7 +41,7 @@ class _Read:
 
 
 class GatheredReads:
-    """Reads of single resources of one store."""
+    """The grouped reads of single resources of one store."""
 
     def __init__(self, readers: Readers) -> None:
         self._readers = readers
@@ -48,8 +50,8 @@ class GatheredReads:
 
     @trio.lowlevel.enable_ki_protection
     async def read(self, kind: Kind, key: Key) -> Found:
-        """One resource, and the revision at which it was read. Raises StoreUnusable."""
-        # What follows waits in any case: a whole checkpoint would cost every read another turn of the loop.
+        """Return one resource and the revision of the read. Raises StoreUnusable."""
+        # The rest blocks anyway: a full checkpoint would cost every read another turn of the loop.
         await trio.lowlevel.checkpoint_if_cancelled()
         mine = _Read(kind, key)
         self._waiting.append(mine)
@@ -64,11 +66,11 @@ class GatheredReads:
 
     async def _lead(self) -> None:
         self._leading = True
-        # Those whom one transaction has let go come back in one turn of the loop.
+        # The callers that one transaction has served come back within one turn of the loop. Wait for them.
         await trio.lowlevel.cancel_shielded_checkpoint()
         batch, self._waiting = self._waiting[:MOST_AT_ONCE], self._waiting[MOST_AT_ONCE:]
         try:
-            # Without the shield a cancellation before the thread has begun would end the reads of all the others.
+            # Without the shield, a cancellation before the thread starts would end the reads of all others.
             with trio.CancelScope(shield=True):
                 await self._readers.run(partial(_read_all, self._readers, batch))
         except BaseException as error:
@@ -94,7 +96,7 @@ def _read_all(readers: Readers, batch: list[_Read], connection: sqlite3.Connecti
         try:
             read.found = read_one(connection, read.kind, read.key)
         except sqlite3.Error as error:
-            # Where one page is damaged, what stands on the others is read all the same.
+            # If one page is damaged, resources on other pages can still be read.
             read.error = unreadable(readers.path, error)
             readers.failed = partial(read_one, kind=read.kind, key=read.key)
         except StoreUnusable as error:

@@ -1,4 +1,4 @@
-"""What stands at a path, found out without touching anything: a store, nothing yet, or something to be refused."""
+"""Inspection of a path without changing anything: it holds a store, nothing yet, or something to refuse."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _ANOTHER_PATH = f"give another path, or move the file away. {NOTHING_TOUCHED}"
 
 
 def is_new(path: str) -> bool:
-    """Return True if there is no store yet, by a plain read of the header. Raises StoreUnusable for what isn't ours.
+    """Return True if the path has no store yet, by a plain read of the header. Raises StoreUnusable for a foreign file.
 
-    SQLite may open what was not refused: nothing beside it is another user's.
+    After that, SQLite may open the path: all files beside it are trusted.
     """
     refuse_irregular(path)
     try:
@@ -29,13 +29,13 @@ def is_new(path: str) -> bool:
     except FileNotFoundError:
         header, size = b"", 0
     except OSError as error:
-        raise StoreUnusable(f"{path} can't be read ({error.strerror}); give this process the right to") from error
+        raise StoreUnusable(f"{path} cannot be read ({error.strerror}); give this process permission to") from error
     log = has_bytes(path + "-wal")
     if size == 0:
         if log:
             raise StoreUnusable(
-                f"{path} is missing or empty, but {path}-wal holds changes of a store that was there: put that "
-                f"store's file back, or move {path}-wal away to begin a new one. {NOTHING_TOUCHED}"
+                f"{path} is missing or empty, but {path}-wal holds changes of a store: put that "
+                f"store's file back, or move {path}-wal away to create a new one. {NOTHING_TOUCHED}"
             )
         refuse_planted(path)
         return True
@@ -46,15 +46,15 @@ def is_new(path: str) -> bool:
 
 
 def _without_waiting(path: str, flags: int) -> int:
-    # A pipe may stand there by now.
+    # A pipe may have replaced the file by now, and opening it would block.
     return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _refuse_foreign(path: str, header: bytes) -> None:
     if not header.startswith(_MAGIC[: len(header)]):
-        raise StoreUnusable(f"{path} is no store of Headway: it isn't an SQLite file; {_ANOTHER_PATH}")
+        raise StoreUnusable(f"{path} is not a Headway store: it is not an SQLite file; {_ANOTHER_PATH}")
     if len(header) < _HEADER:
-        raise StoreUnusable(f"{path} has been cut off: it ends within its header; restore a copy. {NOTHING_TOUCHED}")
+        raise StoreUnusable(f"{path} is truncated: it ends within its header; restore a copy. {NOTHING_TOUCHED}")
     _refuse_another_programs(path, int.from_bytes(header[68:72], "big"))
     _refuse_newer(path, int.from_bytes(header[60:64], "big"))
 
@@ -62,12 +62,12 @@ def _refuse_foreign(path: str, header: bytes) -> None:
 def _refuse_another_programs(path: str, application: int, *, backup: bool = False) -> None:
     if application == sql.BACKUP_ID and not backup:
         raise StoreUnusable(
-            f"{path} is a backup: opened as the store that it was, it would give out revisions for the second time. "
-            f"`headway restore {path} sqlite:PATH` makes a store of it. {NOTHING_TOUCHED}"
+            f"{path} is a backup: opened as a store, it would assign revisions a second time. "
+            f"`headway restore {path} sqlite:PATH` turns it into a store. {NOTHING_TOUCHED}"
         )
     if application not in (sql.APPLICATION_ID, sql.BACKUP_ID):
         raise StoreUnusable(
-            f"{path} is no store of Headway: it is an SQLite file of another program "
+            f"{path} is not a Headway store: it is an SQLite file of another program "
             f"(application_id {application:#x}, not {sql.APPLICATION_ID:#x}); {_ANOTHER_PATH}"
         )
 
@@ -83,10 +83,10 @@ def _refuse_newer(path: str, found: int) -> None:
 def _refuse_cut_off(path: str, header: bytes, size: int, log: bool) -> None:
     page = int.from_bytes(header[16:18], "big")
     expected = (65536 if page == 1 else page) * int.from_bytes(header[28:32], "big")
-    # With a write-ahead log the file may be shorter for good: a crash interrupted the log's copying into it.
+    # With a write-ahead log the file may be shorter: a crash can interrupt copying the log into it.
     if size < expected and not log:
         raise StoreUnusable(
-            f"{path} has been cut off: it has {size} bytes and says it has {expected}; restore a copy. "
+            f"{path} is truncated: it has {size} bytes, but its header says {expected}; restore a copy. "
             f"{NOTHING_TOUCHED}"
         )
 
@@ -99,11 +99,11 @@ def has_bytes(path: str) -> bool:
 
 
 def check_content(path: str) -> None:
-    """Raise StoreUnusable when pages of the file are damaged, or what every store has is not in it."""
-    # Without a log SQLite is told that nobody writes, and then makes no files beside this one.
+    """Raise StoreUnusable if pages of the file are damaged, or if it lacks rows that every store has."""
+    # Without a log, open the file as immutable: then SQLite creates no other files.
     connection = connect(path, read_only=True, immutable=not has_bytes(path + "-wal"))
     try:
-        # The header is as the last checkpoint left it; a newer program's step may stand in the log.
+        # The header is as of the last checkpoint. The log may contain an upgrade by a newer program.
         _refuse_newer(path, format_of(connection))
         found = [row[0] for row in connection.execute("PRAGMA quick_check(3)")]
         problem = "" if found == ["ok"] else "; ".join(found)
@@ -114,27 +114,27 @@ def check_content(path: str) -> None:
         connection.close()
     if problem:
         raise StoreUnusable(
-            f"{path} is damaged: {problem}. Restore a copy, or see what `sqlite3 {path} .recover` saves. "
-            f"{NOTHING_TOUCHED}"
+            f"{path} is damaged: {problem}. Restore a copy, or try `sqlite3 {path} .recover`. {NOTHING_TOUCHED}"
         )
 
 
 def open_to_read(path: str, *, backup: bool = False) -> sqlite3.Connection:
-    """A connection to a store's file that anybody may have open, this process too. The caller writes nothing by it.
+    """Return a connection to a store's file that any process, including this one, may have open. The caller must not
+    write.
 
-    All is asked through SQLite: were the file opened and closed beside it, this process' locks on it would be gone.
+    Everything is read through SQLite: opening and closing the file directly would release this process's locks on it.
 
     Args:
-        backup: whether a backup will do, too.
+        backup: accept a backup, too.
 
-    Raises StoreUnusable when there is no store at ``path``, and sqlite3.Error when it is damaged beyond that.
+    Raises StoreUnusable if there is no store at ``path``, and sqlite3.Error if the file is damaged.
     """
     refuse_irregular(path)
     if not has_bytes(path):
-        raise StoreUnusable(f"{path}: there is no store")
+        raise StoreUnusable(f"{path}: store not found")
     refuse_planted(os.path.realpath(path))
     writable = may_write(path) and may_write(os.path.dirname(os.path.abspath(path)))
-    # Where that can be it is opened as by any other user: the last of them to close it then leaves nothing beside it.
+    # If possible open it like any other user: then the last one to close it leaves no files behind.
     connection = connect(path, read_only=not writable, immutable=not writable and not has_bytes(path + "-wal"))
     try:
         (application,) = connection.execute("PRAGMA application_id").fetchone()
@@ -143,13 +143,13 @@ def open_to_read(path: str, *, backup: bool = False) -> sqlite3.Connection:
     except BaseException as error:
         connection.close()
         if isinstance(error, sqlite3.Error) and code_of(error) == sqlite3.SQLITE_NOTADB:
-            raise StoreUnusable(f"{path} is no store of Headway, or its first page is damaged: {error}") from error
+            raise StoreUnusable(f"{path} is not a Headway store, or its first page is damaged: {error}") from error
         raise
     return connection
 
 
 def missing_rows(connection: sqlite3.Connection) -> str:
-    """What is wrong with the rows that every store has, or nothing."""
+    """Return the problem with the rows that every store has, or an empty string."""
     meta = dict(connection.execute(sql.READ_META).fetchall())
     wanted = {"store_id": str, "head": int, "history_floor": int}
     if format_of(connection) >= 2:
@@ -161,5 +161,5 @@ def missing_rows(connection: sqlite3.Connection) -> str:
         connection.execute(f"SELECT count(*) FROM {table}").fetchone()
     (highest,) = connection.execute(sql.HIGHEST_REVISION).fetchone()
     if highest > meta["head"]:
-        return f"it holds revision {highest}, above {meta['head']}, which it says is its last"
+        return f"it holds revision {highest}, above its last one, {meta['head']}"
     return ""

@@ -1,4 +1,4 @@
-"""Terms of leases in a store's file; as in `_sqlite_commit.py`, checks and changes run in a worker thread."""
+"""Terms of leases in a store's file. As in `_sqlite_commit.py`, checks and changes run in a worker thread."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from headway.storage._sqlite_commit import HIGHEST, Request, read_fence
 
 
 class AcquireRequest(Request):
-    """Take a lease that nobody else holds; afterwards ``lease`` is who holds it, ``acquired`` whether by this."""
+    """A request to acquire a lease. Afterwards ``lease`` is the current term, and ``acquired`` is True if this began
+    it.
+    """
 
     __slots__ = ("_fence", "_table", "acquired", "lease")
 
@@ -26,36 +28,36 @@ class AcquireRequest(Request):
         self._fence = (0, 0)
 
     def check(self, connection: sqlite3.Connection) -> bool:
-        """See `Request.check`."""
+        """Return True if the lease is free, or if its holder may begin a new term."""
         wanted = self.lease
         stored = _stored(connection, wanted.name)
         term, number, checkpoint = read_fence(connection, *scope_of(wanted.name))
         if stored is not None:
-            # The table knows of renewals; that the holder has raised its fence is in the file.
+            # The table knows about renewals. The file knows whether the holder has raised its fence.
             in_use = term == stored.term and number > 0
             if stored.holder != wanted.holder or is_late(stored, wanted.holder, wanted.attempt, in_use=in_use):
                 self.lease = stored
                 return False
         if term + 2 > HIGHEST:
-            raise InvalidArgument(f"the fence of {wanted.name} is at term {term}: above it no store can hold a lease")
+            raise InvalidArgument(f"the fence of {wanted.name} is at term {term}: no higher term is possible")
         self.lease, self.acquired = wanted._replace(term=term + 1), True
         self._fence = (term + 1, checkpoint)
         return True
 
     def apply(self, connection: sqlite3.Connection, now: float) -> None:  # noqa: ARG002  # as the others have it
-        """See `Request.apply`."""
+        """Store the lease and its fence."""
         lease = self.lease
         _write_fence(connection, lease.name, *self._fence)
         row = (*scope_of(lease.name), lease.holder, lease.term, lease.ttl, lease.attempt, lease.acquired_at)
         connection.execute(sql.WRITE_LEASE, row)
 
     def publish(self) -> None:
-        """See `Request.publish`."""
+        """Begin the term in the table."""
         self._table.begin(self.lease)
 
 
 class EndRequest(Request):
-    """End terms of leases, those of them that have not ended yet; all by one commit."""
+    """A request to end terms of leases, in one commit. It skips terms that have already ended."""
 
     __slots__ = ("_ended", "_leases", "_table")
 
@@ -66,7 +68,7 @@ class EndRequest(Request):
         self._ended: list[Lease] = []
 
     def check(self, connection: sqlite3.Connection) -> bool:
-        """See `Request.check`."""
+        """Return True if any of the terms has not ended yet."""
         for lease in self._leases:
             stored = _stored(connection, lease.name)
             if stored is not None and stored.term == lease.term:
@@ -74,22 +76,22 @@ class EndRequest(Request):
         return bool(self._ended)
 
     def apply(self, connection: sqlite3.Connection, now: float) -> None:  # noqa: ARG002  # as the others have it
-        """See `Request.apply`."""
+        """Delete the leases and raise their fences."""
         for lease in self._ended:
             term, _, checkpoint = read_fence(connection, *scope_of(lease.name))
-            if term == lease.term:  # A program that knows no leases may have raised it above already.
-                # The term above it is nobody's: the next one to take the lease goes above that.
+            if term == lease.term:  # A program without leases may have raised it further.
+                # No lease has the next term: the next one to acquire the lease gets a higher one.
                 _write_fence(connection, lease.name, term + 1, checkpoint)
             connection.execute(sql.DELETE_LEASE, scope_of(lease.name))
 
     def publish(self) -> None:
-        """See `Request.publish`."""
+        """End the terms in the table."""
         for lease in self._ended:
             self._table.end(lease.name, lease.term)
 
 
 def read_leases(connection: sqlite3.Connection) -> list[Lease]:
-    """The leases that were held when the file was left."""
+    """Return the leases that were held when the file was last closed."""
     rows = connection.execute(sql.READ_LEASES).fetchall()
     return [Lease(lease_of(controller, member), *rest) for controller, member, *rest in rows]
 

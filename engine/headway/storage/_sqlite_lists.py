@@ -1,4 +1,4 @@
-"""The resources of a store's file that is not opened: a server may have it open, and nothing is written."""
+"""Lists of a store's file without opening the store: a server may have it open, and nothing is written."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from headway.storage._sqlite_reader import Rows, decode_rows, read_many
 
 
 class FileLists:
-    """Meets `ListsResources` on the file, or the backup, at ``path``.
+    """A `ListsResources` on the file, or the backup, at ``path``.
 
-    Every list is of one moment. Raises StoreUnusable when there is no store, or one of an earlier format.
+    Every list is a consistent snapshot. Raises StoreUnusable if the store does not exist or has an earlier format.
     """
 
     def __init__(self, path: str) -> None:
@@ -33,7 +33,7 @@ class FileLists:
     async def list(
         self, kind: Kind, within: Within, *, after: Key | None = None, limit: int = 0
     ) -> tuple[Sequence[pb.Resource], Position]:
-        """See `Backend.list`. The position has no store's id."""
+        """Return resources of a kind, ordered by key, and their position, which has no store id."""
         read = partial(self._read, kind, within, after, limit)
         rows, revision = await trio.to_thread.run_sync(read)
         return await decode_rows(rows), Position("", "", revision)
@@ -44,12 +44,12 @@ class FileLists:
                 if (found := format_of(connection)) < sql.FORMAT:
                     raise StoreUnusable(
                         f"{self._path} has format {found}, expected {sql.FORMAT}: "
-                        "opening it with this Headway brings it up, and then it can be read"
+                        "open it with this Headway to upgrade it, and then read it"
                     )
                 connection.execute("BEGIN")
                 return read_many(connection, kind, within, after=after, limit=limit)
         except sqlite3.Error as error:
-            raise StoreUnusable(f"{self._path} can't be read: {explained(error)}") from error
+            raise StoreUnusable(f"{self._path} cannot be read: {explained(error)}") from error
 
 
 def _meets_the_protocol() -> ListsResources:

@@ -1,4 +1,4 @@
-"""One holder for a store's file: a lock beside it that says who holds it and ends with its process."""
+"""A lock file beside a store's file, which names the store's only holder and ends with its process."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from headway._private_files import create_private
 from headway.errors import StoreUnusable
 from headway.storage._sqlite_planted import refuse_untrusted
 
-# Neither a link planted by another user is followed, nor is a pipe waited for.
+# Do not follow a link planted by another user, and do not block on a pipe.
 _SAFELY = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _BEGINNING = b'{"pid": '
 _LONGEST = 4096
 
 
 class FileLock:
-    """Holds `<path>.lock` by flock, without waiting.
+    """An exclusive flock on `<path>.lock`, taken without waiting.
 
-    The lock is the kernel's, and gone with the process that held it, however that ended; the content only says who
-    it is. The file is left when the lock is let go: were it removed, a process that has it open already could lock
-    the removed file while another one makes and locks a new one, and both would hold "the" lock.
+    The kernel releases the lock when the holding process ends, however it ends. The content only names the holder.
+    Releasing the lock leaves the file. If it were removed, one process could lock the removed file that it already has
+    open, while another creates and locks a new one: both would hold "the" lock.
 
-    What stands at the path may be another user's doing. So links are not followed, and nothing is written before the
-    file is locked and known to be a lock of ours. Nor is it taken when users can open it who can't open the store.
+    Another user may control the file at the path. So links are not followed, and nothing is written before the file is
+    locked and known to be our lock file. The lock is refused if users can open it who cannot open the store.
     """
 
     def __init__(self, path: str) -> None:
@@ -38,11 +38,11 @@ class FileLock:
         self._descriptor: int | None = None
 
     def take_if_there(self) -> None:
-        """Take the lock if its file exists; with none nobody holds it. Raises StoreUnusable naming the holder."""
+        """Take the lock if its file exists; otherwise no process holds it. Raises StoreUnusable naming the holder."""
         self._take(create=False)
 
     def take(self) -> None:
-        """Take the lock, unless it is taken already, and write down who holds it. Raises StoreUnusable."""
+        """Take the lock, unless it is already taken, and write down its holder. Raises StoreUnusable."""
         if self._descriptor is None:
             self._take(create=True)
         assert self._descriptor is not None
@@ -50,7 +50,7 @@ class FileLock:
         os.pwrite(self._descriptor, json.dumps(_this_process()).encode(), 0)
 
     def release(self) -> None:
-        """Let go. Idempotent."""
+        """Release the lock. Idempotent."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
@@ -60,14 +60,14 @@ class FileLock:
             descriptor, made = self._open(create)
         except FileNotFoundError:
             if create:
-                raise StoreUnusable(f"{self._path}, the lock of the store, can't be made: no such directory") from None
+                raise StoreUnusable(f"{self._path}, the store's lock, cannot be created: no such directory") from None
             return
         except OSError as error:
             if os.path.islink(self._path):
                 self._refuse_foreign("is a symbolic link", error)
             raise StoreUnusable(
-                f"{self._path}, the lock of the store, can't be opened ({error.strerror}): "
-                "give this process the right to write there, or open another path"
+                f"{self._path}, the store's lock, cannot be opened ({error.strerror}): "
+                "give this process permission to write there, or open another path"
             ) from error
         try:
             self._lock(descriptor, made=made)
@@ -77,7 +77,7 @@ class FileLock:
         self._descriptor = descriptor
 
     def _open(self, create: bool) -> tuple[int, bool]:
-        """Return a descriptor of the file, and whether this call made it."""
+        """Return a descriptor of the file, and True if this call created it."""
         while True:
             try:
                 return os.open(self._path, _SAFELY), False
@@ -87,7 +87,7 @@ class FileLock:
             try:
                 return create_private(self._path, _SAFELY), True
             except FileExistsError:
-                # Another process has made it meanwhile.
+                # Another process has just created it.
                 continue
 
     def _lock(self, descriptor: int, *, made: bool) -> None:
@@ -95,8 +95,9 @@ class FileLock:
         if not stat.S_ISREG(found.st_mode):
             self._refuse_foreign("is not a regular file")
         if not made:
-            # Before the lock is tried: whoever can open it can hold it, and could say anything of the holder. A file
-            # made just now is not judged, as some file systems show every file with a foreign owner or a wide mode.
+            # Check before trying the lock: users who can open it can hold it, and could claim anything about the
+            # holder. A new file is not checked, because some file systems show every file with a foreign owner or a
+            # wide mode.
             refuse_untrusted(self._path, found, self._store)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -109,20 +110,20 @@ class FileLock:
 
     def _refuse_foreign(self, what: str, cause: OSError | None = None) -> NoReturn:
         raise StoreUnusable(
-            f"{self._path} {what}; the store's lock must be a file that Headway made: move it away, "
+            f"{self._path} {what}; the store's lock must be a file created by Headway: move it away, "
             "or open another path. Nothing was changed"
         ) from cause
 
     def _refuse(self, content: bytes) -> NoReturn:
         raise StoreUnusable(
             f"{self._store} is held by {_describe(content)}; end that process, "
-            "or let this one reach the store through its service. The lock ends with its holder: removing "
-            f"{self._path} by hand frees nothing"
+            "or use the store through its service. The lock ends with its holder: removing "
+            f"{self._path} does not release it"
         )
 
 
 def _is_ours(content: bytes) -> bool:
-    """Return True for what a holder writes, and for what a crash can leave of it."""
+    """Return True if the content is what a holder writes, or what a crash can leave of it."""
     written = content.rstrip(b"\0")
     return written.startswith(_BEGINNING) or _BEGINNING.startswith(written)
 
@@ -142,5 +143,5 @@ def _describe(content: bytes) -> str:
         whose = "this process" if holder["pid"] == os.getpid() else f"process {holder['pid']}"
         return f"{whose} on {holder['host']} ({holder['program']}) since {holder['since']}"
     except (ValueError, KeyError, TypeError):
-        # The lock is taken a moment before its content is written.
-        return "another process, which has not yet said who it is"
+        # The lock is taken shortly before its content is written.
+        return "another process, which has not yet written its name"

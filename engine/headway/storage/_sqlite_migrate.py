@@ -1,10 +1,10 @@
-"""Bringing a file of an earlier format up to this program's, in the transaction in which it is opened.
+"""Upgrades of a file of an earlier format to this program's, in the transaction that opens the file.
 
-A format is the number in the file's header (`_sqlite_schema.FORMAT`). Every earlier one has a step here that leads to
-the next, and tests/storage/formats has files as the programs of their time have written them. All steps and the new
-number are one transaction: a file is of one format or of the other, whatever happens in between.
+A format is the number in the file's header (`_sqlite_schema.FORMAT`). Every earlier format has a step here to the next
+one, and tests/storage/formats has files written by programs of the time. All steps and the new number are one
+transaction, so a file always has one format or the other.
 
-1. Had no seals, no floor for terms, and in its first form no table of leases.
+1. Has no seals, no floor for terms, and in its first form no table of leases.
 2. Has them.
 """
 
@@ -18,21 +18,21 @@ from headway.storage._sqlite_rows import seal
 
 
 def migrate(connection: sqlite3.Connection) -> None:
-    """Bring the file to `FORMAT`; to be called in a transaction, and nothing has happened until that is committed."""
+    """Upgrade the file to `FORMAT`. Call this in a transaction; it takes effect with the commit."""
     for found in range(format_of(connection), sql.FORMAT):
         _STEPS[found](connection)
         connection.execute(f"PRAGMA user_version = {found + 1}")
 
 
 def format_of(connection: sqlite3.Connection) -> int:
-    """The format of a file, as its last commit has it: the header may be behind the write-ahead log."""
+    """Return the format of a file as of its last commit. The header may be older than the write-ahead log."""
     (found,) = connection.execute("PRAGMA user_version").fetchone()
     assert isinstance(found, int)
     return found
 
 
 def _seal_rows(connection: sqlite3.Connection) -> None:
-    """From 1 to 2."""
+    """Upgrade from 1 to 2."""
     connection.create_function("seal", 2, seal, deterministic=True)
     connection.execute("DROP INDEX resources_by_owner")
     for table, statement, version in (

@@ -1,4 +1,4 @@
-"""Judging the files at a store's path and beside it, which another user of the machine may have put there."""
+"""Checks of the files at a store's path and beside it, which another user of the machine may have put there."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headway._private_files import OWNER_ONLY
 from headway.errors import StoreUnusable
 
 BESIDE = ("-wal", "-shm", "-journal")
-"""The endings of the files that SQLite makes, and reads where they are there."""
+"""The suffixes of the files that SQLite creates, and reads if they exist."""
 
 NOTHING_TOUCHED = "Nothing was changed"
 _OTHERS = stat.S_IRGRP | stat.S_IWGRP | stat.S_IROTH | stat.S_IWOTH
@@ -29,20 +29,22 @@ _KINDS = {
 
 
 def refuse_irregular(path: str) -> None:
-    """Raise StoreUnusable when a pipe, a directory or the like is at the path; opening a pipe would block forever."""
+    """Raise StoreUnusable if the path is a pipe, a directory or another special file; opening a pipe would block
+    forever.
+    """
     with contextlib.suppress(OSError):
         if kind := _KINDS.get(stat.S_IFMT(os.stat(path).st_mode)):
             raise StoreUnusable(
-                f"{path} is {kind}, and a store must be a regular file: give the path of one, like staff.db. "
+                f"{path} is {kind}, but a store must be a regular file: give the path of one, like staff.db. "
                 f"{NOTHING_TOUCHED}"
             )
 
 
 def refuse_planted(store: str) -> None:
-    """Raise StoreUnusable when a file of SQLite's beside the store at this path cannot be trusted.
+    """Raise StoreUnusable if one of SQLite's files beside the store cannot be trusted.
 
-    SQLite would read a forged write-ahead log into the store, and write the store's content into any file that is
-    there. Call this before SQLite opens the store.
+    SQLite would read a forged write-ahead log into the store, and would write the store's content into an existing
+    file. Call this before SQLite opens the store.
 
     Args:
         store: a path without symbolic links, as SQLite resolves them to find these files.
@@ -54,10 +56,10 @@ def refuse_planted(store: str) -> None:
         except FileNotFoundError:
             continue
         except OSError as error:
-            raise StoreUnusable(f"{file} cannot be judged: {error.strerror}. {NOTHING_TOUCHED}") from error
+            raise StoreUnusable(f"{file} cannot be checked: {error.strerror}. {NOTHING_TOUCHED}") from error
         if kind := _KINDS.get(stat.S_IFMT(found.st_mode)):
             raise StoreUnusable(
-                f"{file} is {kind}, and SQLite makes that file itself: find out who put it there, and remove it. "
+                f"{file} is {kind}, but only SQLite may create that file: find out who put it there, and remove it. "
                 f"{NOTHING_TOUCHED}"
             )
         if found.st_nlink > 1:
@@ -69,11 +71,11 @@ def refuse_planted(store: str) -> None:
 
 
 def refuse_untrusted(file: str, found: os.stat_result, store: str) -> None:
-    """Raise StoreUnusable when users can reach a file beside the store who cannot reach the store so.
+    """Raise StoreUnusable if a file beside the store is accessible to users who do not have that access to the store.
 
     The file must belong to this process's user, to root, to the store's owner, or to a user who may write the store.
-    Its mode must not allow others more than the store's mode does. An empty or a missing store counts as a file of
-    this process's user with mode 0600, because it will be one.
+    Its mode must not allow others more than the store's mode does. An empty or a missing store counts as a file of this
+    process's user with mode 0600, because it will be one.
     """
     status = _status(store)
     owner = os.geteuid() if status is None else status.st_uid
@@ -86,7 +88,7 @@ def refuse_untrusted(file: str, found: os.stat_result, store: str) -> None:
     if exposed := found.st_mode & _OTHERS & ~mode:
         verb = "change" if exposed & _WRITING else "read"
         raise StoreUnusable(
-            f"{file} has mode {stat.S_IMODE(found.st_mode):04o}, so that users without such rights to {store} "
+            f"{file} has mode {stat.S_IMODE(found.st_mode):04o}, so users without that access to {store} "
             f"(mode {mode:04o}) can {verb} it: `chmod {mode:o} {file}` if it is the store's own, or move it away. "
             f"{NOTHING_TOUCHED}"
         )
@@ -101,7 +103,7 @@ def _status(store: str) -> os.stat_result | None:
 
 
 def _may_write(user: int, store: os.stat_result) -> bool:
-    """Return True if the rights of the group or of everybody let this user write the store."""
+    """Return True if the permissions of the group or of others let this user write the store."""
     if store.st_mode & stat.S_IWOTH:
         return True
     if not store.st_mode & stat.S_IWGRP:

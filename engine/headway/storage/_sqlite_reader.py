@@ -1,6 +1,6 @@
-"""Reads of a store's file: a few connections, each used by one thread at a time, and what is asked through them.
+"""Reads of a store's file: a pool of connections, each used by one thread at a time, and the queries.
 
-Every read is one transaction that brings its revision with it, so that what is read and where it stood belong together.
+Every read is one transaction that also reads the revision, so the data and its revision are consistent.
 """
 
 from __future__ import annotations
@@ -30,12 +30,13 @@ Row = tuple[int, int, bytes]
 
 
 class RowChunk:
-    """Some rows, as few objects: to free a million rows one by one would stop the loop for 150 ms."""
+    """Some rows in few objects: freeing a million rows one by one would stop the loop for 150 ms."""
 
     __slots__ = ("_bodies", "_numbers", "_rest")
 
     def __init__(self, rows: Sequence[Row]) -> None:
-        # Three numbers a row: revision, seal, and the length of its body. What is damaged may have others.
+        # Three numbers per row: revision, seal, and the length of its body. Damaged rows may have values of other
+        # types.
         self._rest = None if all(map(_is_whole, rows)) else list(rows)
         self._numbers = array("q")
         if self._rest is None:
@@ -44,7 +45,7 @@ class RowChunk:
         self._bodies = b"" if self._rest is not None else b"".join([body for _, _, body in rows])
 
     def decode(self) -> list[pb.Resource]:
-        """Return the resources. Raises StoreUnusable for what is damaged."""
+        """Return the resources. Raises StoreUnusable for a damaged one."""
         if self._rest is not None:
             return [resource_from(*row) for row in self._rest]
         decoded: list[pb.Resource] = []
@@ -57,7 +58,7 @@ class RowChunk:
 
 
 class Rows:
-    """What a read has found, in chunks, each of which is given up when it is decoded."""
+    """The result of a read, in chunks. Each chunk is released when it is decoded."""
 
     __slots__ = ("chunks",)
 
@@ -72,15 +73,14 @@ def _is_whole(row: tuple[object, object, object]) -> bool:
 
 
 CONNECTIONS = 4
-"""Reads at the same time; more wait."""
+"""The number of concurrent reads; further ones wait."""
 
 
 def connect_readers(path: str) -> list[sqlite3.Connection]:
-    """Open the reading connections of a store. Each has read once, so that SQLite holds every file that it needs.
+    """Open the reading connections of a store, and read once with each, so that SQLite holds every file that it needs.
 
-    None of them is opened later: a later one could find another file at the path, or no free descriptor.
-
-    Raises StoreUnusable.
+    None of them is opened later, when it could find another file at the path, or no free descriptor. Raises
+    StoreUnusable.
     """
     connections: list[sqlite3.Connection] = []
     try:
@@ -97,32 +97,32 @@ def connect_readers(path: str) -> list[sqlite3.Connection]:
 
 
 class Readers:
-    """The reading connections. `run` lends one to a function in a worker thread."""
+    """The pool of reading connections. `run` lends one to a function in a worker thread."""
 
     def __init__(self, path: str, connections: Sequence[sqlite3.Connection]) -> None:
         self.path = path
         self._limiter = trio.CapacityLimiter(len(connections))
-        # Invariant: holds every connection that no thread is using. The limiter lends no more than there are.
+        # Invariant: contains every connection that no thread uses. The limiter lends no more than there are.
         self._free = list(connections)
         self._closed = False
-        # The last read at which SQLite failed, until `check` has tried it with success. One that has found a resource
-        # damaged is not meant: the others can be read.
+        # The last read that failed in SQLite, until `check` has retried it with success. A read that found a damaged
+        # resource does not count: the others can be read.
         self.failed: Callable[[sqlite3.Connection], object] | None = None
 
     async def run(self, read: Callable[[sqlite3.Connection], R]) -> R:
-        """What ``read`` returns; once its thread has begun, a cancellation waits for its end."""
+        """Run ``read`` and return its result. Once its thread has started, a cancellation waits for it."""
         self._refuse_when_closed()
         return await trio.to_thread.run_sync(self._lend, read, limiter=self._limiter)
 
     async def check(self) -> None:
-        """Read, and raise what that fails with. A read that has failed before is tried again."""
+        """Read, and raise the error if that fails. A read that failed before is retried."""
         failed = self.failed
         await self.run(failed or read_head)
         if self.failed is failed:
             self.failed = None
 
     def _refuse_when_closed(self) -> None:
-        # Before the limiter, too: who closes takes all of it, and gives nothing back.
+        # Also checked before the limiter: closing takes all of it and returns nothing.
         if self._closed:
             raise StoreUnusable(f"the store in {self.path} is closed")
 
@@ -142,7 +142,7 @@ class Readers:
             self._free.append(connection)
 
     async def close(self) -> None:
-        """Refuse further reads, wait for those under way, and close the connections."""
+        """Refuse further reads, wait for those in progress, and close the connections."""
         self._closed = True
         for _ in range(int(self._limiter.total_tokens)):
             await self._limiter.acquire_on_behalf_of(object())
@@ -151,18 +151,18 @@ class Readers:
 
 
 def unreadable(path: str, error: sqlite3.Error) -> StoreUnusable:
-    """What a failed read is told."""
+    """Return the error for a failed read."""
     return StoreUnusable(f"{path} could not be read: {explained(error)}")
 
 
 class RowSnapshot:
-    """Meets `Snapshot` over rows, which are decoded in a worker thread when their chunk's turn has come."""
+    """A `Snapshot` over rows, which are decoded in a worker thread one chunk at a time."""
 
     def __init__(self, rows: Rows) -> None:
         self._rows = rows
 
     async def next(self) -> list[pb.Resource]:
-        """See `Snapshot.next`."""
+        """Return the next chunk of resources; an empty list at the end."""
         if not self._rows.chunks:
             return []
         chunk = await trio.to_thread.run_sync(self._rows.chunks[0].decode)
@@ -171,7 +171,7 @@ class RowSnapshot:
 
 
 async def decode_rows(rows: Rows) -> list[pb.Resource]:
-    """The resources of some rows, decoded in worker threads, a chunk at a time."""
+    """Return the resources of some rows, decoded in worker threads one chunk at a time."""
     decoded: list[pb.Resource] = []
     while rows.chunks:
         decoded += await trio.to_thread.run_sync(rows.chunks.popleft().decode)
@@ -179,7 +179,7 @@ async def decode_rows(rows: Rows) -> list[pb.Resource]:
 
 
 def read_one(connection: sqlite3.Connection, kind: Kind, key: Key) -> tuple[pb.Resource | None, int]:
-    """One resource, and the revision at which it was read."""
+    """Return one resource and the revision of the read."""
     row = connection.execute(sql.READ_RESOURCE, (*kind, *key)).fetchone()
     return (None if row is None else resource_from(*row)), read_head(connection)
 
@@ -187,7 +187,7 @@ def read_one(connection: sqlite3.Connection, kind: Kind, key: Key) -> tuple[pb.R
 def read_many(
     connection: sqlite3.Connection, kind: Kind, within: Within, *, after: Key | None = None, limit: int = 0
 ) -> tuple[Rows, int]:
-    """The rows within and behind ``after``, in order of key, and the revision at which they were read."""
+    """Return the rows within a range and behind ``after``, ordered by key, and the revision of the read."""
     statement = sql.LIST_RESOURCES
     values: list[str | int] = list(kind)
     for column, wanted in (("partition", within.partition), ("namespace", within.namespace)):
@@ -195,7 +195,7 @@ def read_many(
             statement += f" AND {column} = ?"
             values.append(wanted)
     if within.name_prefix:
-        # The comparison lets the primary key's order find the beginning; the other one is the condition.
+        # The comparison lets SQLite find the start in the primary key; the second term is the actual condition.
         statement += f" AND name >= ? AND substr(name, 1, {len(within.name_prefix)}) = ?"
         values += [within.name_prefix, within.name_prefix]
     if after is not None:
@@ -210,12 +210,12 @@ def read_many(
 
 
 def read_owned(connection: sqlite3.Connection, owner_uid: str) -> tuple[Rows, int]:
-    """The rows that a uid owns, and the revision at which they were read."""
+    """Return the rows that a uid owns, and the revision of the read."""
     return Rows(connection.execute(sql.LIST_OWNED, (owner_uid,))), read_head(connection)
 
 
 def read_kinds(connection: sqlite3.Connection) -> list[Kind]:
-    """The kinds of which there are rows, in order: as many steps through the primary key as there are kinds."""
+    """Return the kinds that have rows, in order. It takes one step through the primary key per kind."""
     kinds: list[Kind] = []
     last: Kind = ("", "")
     while (row := connection.execute(sql.NEXT_KIND, last).fetchone()) is not None:
@@ -225,26 +225,28 @@ def read_kinds(connection: sqlite3.Connection) -> list[Kind]:
 
 
 def read_head(connection: sqlite3.Connection) -> int:
-    """The revision of the last commit."""
+    """Return the revision of the last commit."""
     (head,) = connection.execute(sql.READ_HEAD).fetchone()
     assert isinstance(head, int)
     return head
 
 
 def read_fences(connection: sqlite3.Connection) -> list[Fence]:
-    """Every fence, in order of controller and member."""
+    """Return every fence, ordered by controller and member."""
     return [Fence(*row) for row in connection.execute(sql.LIST_FENCES)]
 
 
 def read_session(connection: sqlite3.Connection, incarnation: str) -> dict[str, int | None]:
-    """The revision at which an incarnation was left (None: it is the present one); empty when it isn't known."""
+    """Return the last revision of a session by its id (None: it is the current one); empty if it is unknown."""
     return dict(connection.execute(sql.READ_INCARNATION, (incarnation,)).fetchall())
 
 
 def read_log(
     connection: sqlite3.Connection, floor: int, max_changes: int, max_age: float, clock: tuple[float, float]
 ) -> CommitLog:
-    """The commit log as the file's history has it. ``clock``: (now by the log's clock, now by the wall's)."""
+    """Return the commit log from the file's history. ``clock`` is the current time by the log's clock and by the wall
+    clock.
+    """
     newest_not_kept = connection.execute(sql.NEWEST_NOT_KEPT, (max_changes,)).fetchone()
     if newest_not_kept is not None:
         floor = max(floor, newest_not_kept[0])
@@ -255,15 +257,15 @@ def read_log(
         try:
             commits.append((revision, list(_changes(rows)), now - max(0.0, wall - rows[0][5])))
         except StoreUnusable:
-            # What is damaged is gone, and with it what precedes it, as if it had grown too old: whoever stands before
-            # it takes a new snapshot, and is not told less than happened.
+            # Drop a damaged commit and everything before it, as if it were too old: a watcher from before it takes a
+            # new snapshot, and misses nothing.
             commits, floor = [], revision
     log = CommitLog(floor, max_changes=max_changes, max_age=max_age)
     for revision, changes, at in commits:
         log.append(revision, changes, at)
     head = read_head(connection)
     if head > log.head:
-        # The last revisions may be fences', which have no changes and no rows.
+        # The last revisions may belong to fences, which have no changes and no rows.
         log.append(head, (), now)
     return log
 

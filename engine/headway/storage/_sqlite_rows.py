@@ -1,6 +1,6 @@
-"""What a row holds of a resource: its message, and a seal by which damage to it is found.
+"""The stored form of a resource: its message, and a seal that detects damage.
 
-SQLite finds damage to how its pages hang together, and not to what stands in them.
+SQLite detects damage to the structure of its pages, but not to their contents.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from headway.resource import decode, pb
 
 
 def seal(version: int, body: bytes) -> int:
-    """The checksum of a body and of the version that its row gives it."""
+    """Return the checksum of a body and of the version that its row gives it."""
     return zlib.crc32(body, version & 0xFFFFFFFF)
 
 
 def resource_from(version: int, sealed: int, body: bytes) -> pb.Resource:
-    """A stored resource from its row. Raises StoreUnusable when that isn't what was written."""
-    # Damaged, a row may hold a value of another kind, too.
+    """Return a stored resource from its row. Raises StoreUnusable if it is not what was written."""
+    # A damaged row may hold a value of another type.
     if not isinstance(body, bytes) or seal(version, body) != sealed:  # type: ignore[redundant-expr]
         raise StoreUnusable(
-            f"what was stored at revision {version} is damaged{_whose(body)}: its row isn't as it was written. "
-            "What else is stored can be read; `headway store check` finds all that is damaged, and "
-            "`headway restore` brings a backup back"
+            f"the resource stored at revision {version} is damaged{_whose(body)}: its row is not as it was written. "
+            "Other resources can be read; `headway store check` finds all damage, and "
+            "`headway restore` restores a backup"
         )
     resource = decode(pb.Resource, body)
     resource.version = str(version)

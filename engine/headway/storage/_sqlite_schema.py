@@ -1,18 +1,18 @@
 """The tables of a store's file, and every statement that is run on them.
 
-The file's header says what it is: `APPLICATION_ID` at offset 68 and `FORMAT` (SQLite's user_version) at offset 60.
-A change of the tables, or of what their rows mean, raises `FORMAT`, and `_sqlite_migrate.py` gets a step to it.
+The file's header identifies it: `APPLICATION_ID` at offset 68 and `FORMAT` (SQLite's user_version) at offset 60. A
+change of the tables, or of the meaning of their rows, increases `FORMAT`, and `_sqlite_migrate.py` gets a step to it.
 """
 
 from __future__ import annotations
 
 APPLICATION_ID = int.from_bytes(b"HdWy", "big")
 BACKUP_ID = int.from_bytes(b"HdWb", "big")
-"""In place of `APPLICATION_ID` in a backup, so that nothing opens it as the store that it was."""
+"""The value in place of `APPLICATION_ID` in a backup, so that nothing opens it as the original store."""
 FORMAT = 2
 
-# A body never holds its version: the revision beside it is the version, known only inside the transaction. A seal is
-# the checksum of both. Bodies stand last in their rows, so that reading what precedes them touches no overflow page.
+# A body never holds its version: the row's revision is the version, known only inside the transaction. A seal is the
+# checksum of both. Bodies are last in their rows, so that reading the other columns touches no overflow page.
 RESOURCES_TABLE = """CREATE TABLE resources (
     type_group TEXT NOT NULL,
     kind TEXT NOT NULL,
@@ -39,7 +39,7 @@ HISTORY_TABLE = """CREATE TABLE history (
     body BLOB NOT NULL,
     PRIMARY KEY (revision, seq)
 ) WITHOUT ROWID"""
-# By the fence that a lease governs.
+# Keyed by the fence that a lease governs.
 LEASES_TABLE = """CREATE TABLE IF NOT EXISTS leases (
     controller TEXT NOT NULL,
     member TEXT NOT NULL,
@@ -51,8 +51,8 @@ LEASES_TABLE = """CREATE TABLE IF NOT EXISTS leases (
     PRIMARY KEY (controller, member)
 ) WITHOUT ROWID"""
 TABLES = (
-    # store_id; head, the last revision; history_floor, up to which history is gone; term_floor, above which every term
-    # of a fence is that has no row yet; in a backup, and in what was restored from one, facts about it.
+    # store_id; head, the last revision; history_floor, up to which history is compacted; term_floor, above which the
+    # terms of fences without a row begin. In a backup, or a store restored from one: facts about it.
     "CREATE TABLE meta (key TEXT NOT NULL PRIMARY KEY, value NOT NULL) WITHOUT ROWID",
     """CREATE TABLE incarnations (
         incarnation TEXT NOT NULL PRIMARY KEY,
@@ -97,7 +97,7 @@ READ_INCARNATION = "SELECT incarnation, last_revision FROM incarnations WHERE in
 _WHERE_KEY = "type_group = ? AND kind = ? AND partition = ? AND namespace = ? AND name = ?"
 
 CHECK_RESOURCE = f"SELECT uid, revision FROM resources WHERE {_WHERE_KEY}"
-# Whether what is stored begins as what is to be stored: with the same id, and so as the same version of its kind.
+# True if the stored body begins like the new one: with the same id, and so with the same version of its kind.
 CHECK_PUT = f"SELECT uid, revision, substr(body, 1, ?) = ? FROM resources WHERE {_WHERE_KEY}"
 CHECK_REMOVED = f"SELECT uid, revision, seal, body FROM resources WHERE {_WHERE_KEY}"
 PUT_RESOURCE = """

@@ -1,4 +1,4 @@
-"""What a url says of a store in an SQLite file: ``sqlite:PATH``, or ``sqlite:PATH?max_changes=N&max_age=SECONDS``."""
+"""URLs of stores in an SQLite file: ``sqlite:PATH`` or ``sqlite:PATH?max_changes=N&max_age=SECONDS``."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ SCHEME = "sqlite"
 
 
 class SqliteUrl(NamedTuple):
-    """A url's parts.
+    """The parts of a URL.
 
     Attributes:
-        max_changes: how many changes of history are kept.
-        max_age: for how many seconds.
+        max_changes: the maximum number of changes kept as history.
+        max_age: their maximum age in seconds.
     """
 
     path: str
@@ -24,7 +24,7 @@ class SqliteUrl(NamedTuple):
 
 
 def parse_url(url: str) -> SqliteUrl | None:
-    """The parts of a url; None when it is of another scheme. Raises InvalidArgument for what can't be meant."""
+    """Return the parts of a URL, or None if it has another scheme. Raises InvalidArgument for invalid options."""
     scheme, _, rest = url.partition(":")
     path, question, options = rest.partition("?")
     if scheme != SCHEME or not path:
@@ -35,14 +35,14 @@ def parse_url(url: str) -> SqliteUrl | None:
         name, _, text = option.partition("=")
         if name not in _NUMBERS or name in given:
             raise InvalidArgument(
-                f"{url!r}: {name!r} {'is given twice' if name in given else 'is no option of it'}; known are "
+                f"{url!r}: {'duplicate' if name in given else 'unknown'} option {name!r}; known are "
                 "max_changes and max_age, as in sqlite:staff.db?max_changes=50000&max_age=7200"
             )
         given.add(name)
         try:
             value = _NUMBERS[name](text)
         except ValueError:
-            value = text  # What is wrong with it, `check_history` says.
+            value = text  # `check_history` raises the error.
         parsed = parsed._replace(**{name: value})
     check_history(parsed.max_changes, parsed.max_age)
     return parsed
@@ -52,7 +52,7 @@ _NUMBERS = {"max_changes": int, "max_age": float}
 
 
 def check_history(max_changes: object, max_age: object) -> None:
-    """Raise InvalidArgument for bounds that history can't have."""
+    """Raise InvalidArgument for invalid bounds of history."""
     if isinstance(max_changes, bool) or not isinstance(max_changes, int) or max_changes < 1:
         raise InvalidArgument(f"max_changes={max_changes!r} must be a whole number of changes, 1 or more")
     if isinstance(max_age, bool) or not isinstance(max_age, int | float) or not 0 < max_age < math.inf:

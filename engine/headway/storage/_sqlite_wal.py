@@ -1,9 +1,9 @@
-"""The length of the write-ahead log, which readers that overlap without end would let grow without end.
+"""A bound for the write-ahead log, which would grow forever if its readers always overlap.
 
-SQLite copies the log into the file by itself, and begins it anew when a transaction finds nobody reading from it. Where
-there is always somebody, that never happens: then the writer waits for those who read now. Who comes meanwhile reads
-from the file, so this ends with the longest read under way; and if that is a long one, as a backup's, it is tried again
-when the log is twice as long.
+SQLite copies the log into the file by itself, and restarts it when a transaction finds no reader. If there is always a
+reader, that never happens. Then the writer waits for the current readers; readers that arrive in the meantime read from
+the file. So this ends with the longest current read. If that is too long, like a backup's, it is retried when the log
+is twice as long.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ import os
 import sqlite3
 
 LONGEST = 64 * 2**20
-"""Bytes from which on the writer waits for readers."""
+"""The size of the log in bytes above which the writer waits for readers."""
 
 CUT_BACK_TO = 16 * 2**20
-"""Bytes to which a longer log is cut back when it begins anew."""
+"""The size in bytes to which a longer log is truncated when it restarts."""
 
 PATIENCE = 0.25
-"""Seconds for which the writer waits for readers, at most."""
+"""The maximum number of seconds for which the writer waits for readers."""
 
 
 class WriteAheadLog:
@@ -29,7 +29,7 @@ class WriteAheadLog:
         self._limit = LONGEST
 
     def bound(self, connection: sqlite3.Connection) -> None:
-        """After a transaction of this connection: begin the log anew if it is too long. Raises nothing."""
+        """Restart the log if it is too long. Call this after a transaction of the connection. Never raises."""
         try:
             size = os.stat(self._path).st_size
             if size <= self._limit:
@@ -41,5 +41,5 @@ class WriteAheadLog:
             finally:
                 connection.execute(f"PRAGMA busy_timeout = {before}")
         except (OSError, sqlite3.Error):
-            return  # The commit is durable. What is wrong with the file, the next one will say.
+            return  # The commit is durable. If the file has a problem, the next commit will report it.
         self._limit = size * 2 if busy else LONGEST

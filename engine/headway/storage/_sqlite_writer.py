@@ -1,13 +1,14 @@
-"""Group commit: writers that come while a transaction is under way share the next one.
+"""Group commit: writers that arrive during a transaction share the next one.
 
-There is no background task. A writer that finds nobody leading leads one batch: everything that is pending, its own
-request at the front. Then it hands on to the first of those that came meanwhile, so that no writer is kept leading.
+No background task exists. A writer that finds no leader leads one batch: everything that is pending, with its own
+request first. Then it hands over to the first of those that came in the meantime, so that no writer leads forever.
 
 Invariants:
-1. While anything is pending or under way, exactly one writer leads.
-2. Batches are published to the commit log in order of revision, before any of their writers goes on.
-3. A writer is cancelled before its request is pending, or not at all; how long a cancellation waits is bounded by
-   two transactions, the one under way and its own (for each `MOST_IN_A_BATCH` writers ahead of it one more).
+
+1. While anything is pending or in progress, exactly one writer leads.
+2. Batches are published to the commit log in order of revision, before any of their writers continues.
+3. A writer is canceled before its request is pending, or not at all. A cancellation waits for at most two transactions:
+the current one and its own (and one more for each `MOST_IN_A_BATCH` writers ahead of it).
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ from headway.storage._sqlite_file import OpenedFile
 from headway.storage._tail import Pulse
 
 MOST_IN_A_BATCH = 256
-"""Requests in one transaction."""
+"""The maximum number of requests in one transaction."""
 
 TRIM_STEP = 1000
-"""How many revisions of history may be kept in the file beyond those in the log: deleting costs a transaction time."""
+"""The number of revisions of history that the file may keep beyond the log: deleting slows down a transaction."""
 
 _GATHERING_TURNS = 10
-"""For how many turns of the event loop, at most, a leader waits for as many writers as the last batch had."""
+"""The maximum number of loop turns for which a leader waits for as many writers as the last batch had."""
 
 
 class _Pending:
@@ -40,28 +41,28 @@ class _Pending:
     def __init__(self, request: Request) -> None:
         self.request = request
         self.done = False
-        # Of the writer. Invariant: while it waits, and only then, this is its `custom_sleep_data`, which Trio takes
-        # away from whomever it wakes, an interrupt among the reasons.
+        # The writer's task. Invariant: while it waits, and only then, its `custom_sleep_data` is this object. Trio
+        # clears that for every task that it wakes, also after an interrupt.
         self.task = trio.lowlevel.current_task()
 
     async def wait(self) -> None:
-        """Until woken: the request is done, or its writer is to lead now. An Event would cost every write more."""
+        """Wait until the request is done, or its writer is the next leader. An Event would cost every write more."""
         self.task.custom_sleep_data = self
         await trio.lowlevel.wait_task_rescheduled(_interrupted_alone)
 
     @property
     def waits(self) -> bool:
-        """Whether its writer does."""
+        """True if its writer waits."""
         return self.task.custom_sleep_data is self
 
     def wake(self) -> None:
-        """Let the writer go, if it waits."""
+        """Wake the writer if it waits."""
         if self.waits:
             trio.lowlevel.reschedule(self.task)
 
 
 def _interrupted_alone(raise_cancel: trio.lowlevel.RaiseCancelT) -> trio.lowlevel.Abort:
-    """No cancellation ends the wait, as in a shield; KeyboardInterrupt respects none."""
+    """Ignore cancellation, as in a shield, but not KeyboardInterrupt, which no shield stops."""
     try:
         raise_cancel()
     except KeyboardInterrupt:
@@ -71,9 +72,9 @@ def _interrupted_alone(raise_cancel: trio.lowlevel.RaiseCancelT) -> trio.lowleve
 
 
 class GroupWriter:
-    """The one writer of a store's file, shared by all who write.
+    """The only writer of a store's file, shared by all tasks that write.
 
-    ``before_all`` makes what has to be done first in the next transaction, whoever has asked for it.
+    ``before_all`` returns the requests that come first in the next transaction, whoever has asked for them.
 
     Attributes:
         failing: True if the last transaction was not stored.
@@ -96,28 +97,28 @@ class GroupWriter:
         self._refusal: Callable[[], HeadwayError] | None = None
         self._broken: BatchFailed | None = None
         self.failing = False
-        # Its own limit, so that a commit never waits for other people's threads.
+        # Its own limiter, so that a commit never waits for other users of worker threads.
         self._limiter = trio.CapacityLimiter(1)
 
     def refuse(self, why: Callable[[], HeadwayError]) -> None:
-        """Refuse whatever comes from now on; what is pending is still done."""
+        """Refuse all further requests; pending ones are still done."""
         self._refusal = self._refusal or why
 
     def check_usable(self) -> None:
-        """Raise why the store can't be used any more, if it can't."""
+        """Raise an error if the store is no longer usable."""
         if self._refusal is not None:
             raise self._refusal()
 
     @trio.lowlevel.enable_ki_protection
     async def submit(self, request: Request) -> None:
-        """Do a request and return when it is durable and published; raises what it was refused with."""
-        # What follows waits in any case: a whole checkpoint would cost every write another turn of the loop.
+        """Run a request and return when it is durable and published. Raises the request's error."""
+        # The rest blocks anyway: a full checkpoint would cost every write another turn of the loop.
         await trio.lowlevel.checkpoint_if_cancelled()
         self.check_usable()
         mine = _Pending(request)
         self._pending.append(mine)
         if self._leading:
-            # Who is interrupted here has not had its turn yet, and whoever leads forgets it.
+            # A writer interrupted here has not had its turn yet, and the leader drops it.
             await mine.wait()
         if not mine.done:
             with trio.CancelScope(shield=True):
@@ -126,7 +127,7 @@ class GroupWriter:
             raise request.error
 
     async def wait_idle(self) -> None:
-        """Wait until nothing is pending or under way."""
+        """Wait until nothing is pending or in progress."""
         await self._idle.wait()
 
     async def _lead(self, mine: _Pending) -> None:
@@ -145,7 +146,7 @@ class GroupWriter:
             run = partial(run_batch, self._file, requests, self._head, floor)
             head = await trio.to_thread.run_sync(run, limiter=self._limiter)
         except BaseException as error:
-            # A failed batch, no thread for it, or an interrupt before it had one: told to all who wait.
+            # The batch failed, got no thread, or was interrupted before it had one. All waiting writers get the error.
             _tell_all(requests, error)
             self.failing = True
             self._stop_if_unusable(error)
@@ -159,16 +160,16 @@ class GroupWriter:
             self._hand_on(batch)
 
     def _floor_to_be(self) -> int | None:
-        """Where the file's history is to begin after this batch, if it is time to move that."""
+        """Return the new beginning of the file's history after this batch, or None to leave it."""
         if self._log.floor - self._floor < TRIM_STEP:
             return None
-        # When much has grown too old at once, it goes over several batches.
+        # If much has become too old at once, trim it over several batches.
         return min(self._log.floor, self._floor + 4 * TRIM_STEP)
 
     async def _gather(self) -> None:
-        # The writers that the last batch has let go come back some turns of the loop later. Without waiting for
-        # about as many, the first of them would lead a batch of its own, and every other transaction would carry
-        # one write. A writer who is alone waits for nobody.
+        # The writers of the last batch come back some turns of the loop later. Without waiting for about as many, the
+        # first of them would lead a batch of its own, and every other transaction would carry one write. A single
+        # writer waits for no others.
         for _ in range(_GATHERING_TURNS):
             if len(self._pending) >= self._last_size:
                 break
@@ -186,7 +187,7 @@ class GroupWriter:
 
     def _stop_if_unusable(self, error: BaseException) -> None:
         if isinstance(error, BatchFailed) and error.unusable and self._broken is None:
-            text = f"{self._file.path} can't be used any more: {error}"
+            text = f"{self._file.path} can no longer be used: {error}"
             self._broken = BatchFailed(lambda: StoreUnusable(f"{text}. Nothing was written"), unusable=True)
             self.refuse(lambda: StoreUnusable(text))
             self._pulse.stop(lambda: StoreUnusable(text))
@@ -205,12 +206,12 @@ class GroupWriter:
 
 
 def _tell_all(requests: list[Request], error: BaseException) -> None:
-    """Give every writer of a failed batch an error object of its own: several tasks raise them."""
+    """Give every writer of a failed batch its own error object, because several tasks raise them."""
     for request in requests:
         if not isinstance(error, BatchFailed):
             request.error = StoreUnusable(f"the store could not be written to: {error!r}. Nothing was written")
         elif request.error is not None and isinstance(error.error(), OutcomeUnknown):
-            continue  # It was refused before it could change anything: that is certain.
+            continue  # It was rejected before it could change anything, so its outcome is known.
         else:
             request.error = error.error()
         request.error.__cause__ = error

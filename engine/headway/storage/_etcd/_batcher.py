@@ -160,7 +160,7 @@ class Together:
             self._hand_on()
 
     def _refuse_late(self) -> None:
-        """Fail the commits that have waited too long, except for the first one, whose writer leads."""
+        """Fail the commits that have waited too long, except for the first: its writer sends the batch."""
         since = trio.current_time() - LONGEST_WAIT
         late = [each for each in self._waiting[1:] if each.since <= since]
         # The list is in order of arrival.

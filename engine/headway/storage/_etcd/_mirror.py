@@ -209,7 +209,7 @@ class Mirror:
             self._counts["stale commits"] += 1
             return
         if event.type == EventEventType.DELETE:
-            raise Lost("the head key was deleted, which no commit does")
+            raise Lost("the head key was deleted, but Headway never deletes it")
         head = head_from(kv)
         if self.rejoining:
             if head != self.head:

@@ -195,7 +195,7 @@ def orphans(stored: Mapping[Place, pb.Resource]) -> list[Finding]:
 def left_in_the_queue(
     before: set[Scheduled], after: set[Scheduled], stored: Mapping[Place, pb.Resource]
 ) -> list[Finding]:
-    """Check that no key is left in a queue for good, although its resource is absent and nothing asks for it.
+    """Check that no key stays in a queue forever after its resource is gone and nothing needs it.
 
     Such keys accumulate. A restart forgets them: after it, the queue holds only what is asked for. ``before`` and
     ``after`` are the keys that waited before and after a restart.

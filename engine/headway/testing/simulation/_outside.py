@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class OutsideUnreachable(ConnectionError):
-    """A call of the outside world got no answer. It may have taken effect."""
+    """A call to the outside world got no answer. It may have taken effect."""
 
 
 class Outside:
