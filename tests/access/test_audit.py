@@ -1,4 +1,4 @@
-"""An operator is told the names of callers that fail to authenticate, are denied, or have other rights from now on."""
+"""Audit events: callers that fail to authenticate, are denied, or get other rights."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def rule(*verbs: str, partition: str = "default", namespace: str = "default", ty
 
 
 class Server:
-    """An engine that listens, with one token, and what it has reported of callers."""
+    """An engine that listens, with one token, and the caller events that it has reported."""
 
     def __init__(self, *rules: Rule, description: str = "the deploy job") -> None:
         self.text, self.token = new_token(["some"], description=description)
@@ -77,8 +77,8 @@ def changed(token: Token, **fields: object) -> Token:
     return Token(**{**kept, **fields})
 
 
-async def test_failed_authentication_names_the_token_and_why_and_never_its_text() -> None:
-    """An expired, a revoked, a misspelt and an unknown token; the caller learns nothing of it."""
+async def test_failed_authentication_reports_the_token_and_the_reason_but_never_its_text() -> None:
+    """The token is expired, revoked, misspelled or unknown. The caller does not learn which."""
     unknown = new_token([])[0]
     for text_of, token_of, caller, why in (
         (lambda text: text, lambda token: changed(token, expires_at=1.0), "named", "it has expired"),
@@ -101,8 +101,8 @@ async def test_failed_authentication_names_the_token_and_why_and_never_its_text(
         assert server.counted("authentication_failures") == {"": 1.0}
 
 
-async def test_denied_call_names_its_caller_and_what_was_asked() -> None:
-    """With a token and without one. An allowed call reports nothing."""
+async def test_denied_call_reports_its_caller_and_the_request() -> None:
+    """The caller has a token or none. An allowed call reports nothing."""
     server = Server(rule("view"))
     async with server.client(server.text) as client:
         await client.list(TEAM, namespace="default", partition="default")
@@ -124,8 +124,8 @@ async def test_denied_call_names_its_caller_and_what_was_asked() -> None:
     assert server.counted("calls_denied") == {"anonymous": 1.0, "token": 0.0}
 
 
-async def test_flood_of_denied_calls_is_counted_whole_and_reported_once_a_second(mock_clock: MockClock) -> None:
-    """Also what came last in a burst, without a further call; and strangers hide nothing that a token's bearer does."""
+async def test_flood_of_denied_calls_is_counted_completely_and_reported_once_a_second(mock_clock: MockClock) -> None:
+    """The end of a burst is reported without a further call. Anonymous calls hide no event about a token's bearer."""
     server = Server(rule("view"))
     audit = Audit(server.report)
     backend = MemoryBackend()
@@ -148,7 +148,7 @@ async def test_flood_of_denied_calls_is_counted_whole_and_reported_once_a_second
         nursery.cancel_scope.cancel()
 
 
-async def test_changed_policy_names_the_callers_whose_rights_change() -> None:
+async def test_changed_policy_reports_the_callers_whose_rights_change() -> None:
     """Reading the same policies again reports nothing, and neither does a server that has ended."""
     server = Server(rule("view"))
     async with server.client(server.text) as client:

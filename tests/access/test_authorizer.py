@@ -1,4 +1,4 @@
-"""From a request's metadata to yes or no, now and after what holds has been replaced."""
+"""Authorization from a request's metadata, before and after a reload."""
 
 from __future__ import annotations
 
@@ -61,16 +61,16 @@ def allowed(identity: Identity) -> set[str]:
         {"x-consul-token": TEXT, "user-agent": "grpc"},
     ],
 )
-def test_a_token_comes_by_either_key(authorizer: Authorizer, metadata: dict[str, str]) -> None:
-    """The origin's key is asked first; an empty token is none."""
+def test_token_is_accepted_under_either_key(authorizer: Authorizer, metadata: dict[str, str]) -> None:
+    """Consul's key is read first. An empty token counts as none."""
     identity = authorizer.identify(metadata)
 
     assert (identity.token, identity.name, repr(identity)) == (TOKEN, TOKEN.accessor, f"<Identity {TOKEN.accessor}>")
     assert allowed(identity) == {"read", "list", "watch"}
 
 
-def test_a_token_has_all_of_its_policies(authorizer: Authorizer) -> None:
-    """What any of them allows, and nothing on other types."""
+def test_token_has_all_of_its_policies(authorizer: Authorizer) -> None:
+    """A request is allowed if any of them allows it. Other types are denied."""
     identity = authorizer.identify({"x-consul-token": BOTH_TEXT})
 
     assert allowed(identity) == set(VERBS)
@@ -78,8 +78,8 @@ def test_a_token_has_all_of_its_policies(authorizer: Authorizer) -> None:
 
 
 @pytest.mark.parametrize("metadata", [{}, {"x-consul-token": ""}, {"authorization": ""}])
-def test_without_a_token_a_caller_has_the_anonymous_policy_or_nothing(metadata: dict[str, str]) -> None:
-    """Nothing is allowed to who says nothing, unless a policy of that name does."""
+def test_caller_without_a_token_has_the_anonymous_policy_or_nothing(metadata: dict[str, str]) -> None:
+    """Without a policy of that name, everything is denied."""
     nothing = Authorizer(ACCESS).identify(metadata)
     something = Authorizer(Access([READERS, OPEN], [TOKEN])).identify(metadata)
 
@@ -87,15 +87,15 @@ def test_without_a_token_a_caller_has_the_anonymous_policy_or_nothing(metadata: 
     assert (something.token, something.name, something.is_current()) == (None, "anonymous", True)
 
 
-def test_a_bearer_does_not_have_the_anonymous_policy_too() -> None:
-    """A token's policies are all that it has."""
+def test_bearer_does_not_have_the_anonymous_policy() -> None:
+    """It has the token's policies alone."""
     authorizer = Authorizer(Access([WRITERS, OPEN], [dataclasses.replace(BOTH, policies=["writers"])]))
 
     assert allowed(authorizer.identify({"x-consul-token": BOTH_TEXT})) == {"write", "write_status", "delete"}
 
 
-def test_without_access_nobody_may_do_anything() -> None:
-    """A server that was given nothing is closed."""
+def test_everything_is_denied_without_access_rules() -> None:
+    """A server without rules is closed."""
     authorizer = Authorizer(Access())
 
     assert allowed(authorizer.identify({})) == set()
@@ -104,8 +104,8 @@ def test_without_access_nobody_may_do_anything() -> None:
 
 
 @given(st.text(st.characters(codec=None), max_size=40), st.sampled_from(["x-consul-token", "authorization"]))
-def test_a_token_that_does_not_hold_is_never_anonymous(text: str, key: str) -> None:
-    """Who presents something is denied, in the same words, and not served as someone else."""
+def test_invalid_token_is_never_anonymous(text: str, key: str) -> None:
+    """Its bearer is denied, always in the same words, and not served as an anonymous caller."""
     authorizer = Authorizer(Access([OPEN], []))
     if text:
         with pytest.raises(PermissionDenied, match=REFUSED):
@@ -118,13 +118,13 @@ def test_a_token_that_does_not_hold_is_never_anonymous(text: str, key: str) -> N
     ids=["another scheme", "no scheme", "scheme alone", "no token", "another name", "more than a token"],
 )
 def test_other_credentials_are_denied_like_a_wrong_token(authorizer: Authorizer, credentials: str) -> None:
-    """A scheme that isn't known proves nobody."""
+    """An unknown scheme authenticates no caller."""
     with pytest.raises(PermissionDenied, match=REFUSED):
         authorizer.identify({"authorization": credentials})
 
 
-def test_an_expired_token_is_denied_and_its_identities_end(authorizer: Authorizer, clock: Clock) -> None:
-    """A stream that outlives its token allows nothing any more, and knows that it has to end."""
+def test_expired_token_is_denied_and_its_identities_end(authorizer: Authorizer, clock: Clock) -> None:
+    """A stream that outlives its token is allowed nothing more, and learns that it must end."""
     identity = authorizer.identify({"x-consul-token": TEXT})
     clock.now = EXPIRES_AT - 1
     before = (identity.is_current(), identity.allows("read", *CORE))
@@ -149,8 +149,8 @@ REPLACED = {
 
 
 @pytest.mark.parametrize("what", REPLACED)
-def test_an_identity_lives_while_its_token_means_the_same(authorizer: Authorizer, what: str) -> None:
-    """After a reload a stream goes on where nothing has changed for it, and has to end where anything has."""
+def test_identity_stays_valid_while_its_token_means_the_same(authorizer: Authorizer, what: str) -> None:
+    """After a reload, a stream continues if nothing has changed for it, and ends otherwise."""
     access, lives = REPLACED[what]
     identity = authorizer.identify({"x-consul-token": TEXT})
     authorizer.replace(access)
@@ -159,8 +159,8 @@ def test_an_identity_lives_while_its_token_means_the_same(authorizer: Authorizer
     assert allowed(identity) == ({"read", "list", "watch"} if lives else set())
 
 
-def test_an_identity_without_a_token_ends_with_the_anonymous_policy() -> None:
-    """What anyone may do can change as well."""
+def test_anonymous_identity_ends_with_the_anonymous_policy() -> None:
+    """Anonymous rights can change as well."""
     authorizer = Authorizer(Access([OPEN]))
     identity = authorizer.identify({})
     authorizer.replace(Access([OPEN, READERS]))
@@ -170,8 +170,8 @@ def test_an_identity_without_a_token_ends_with_the_anonymous_policy() -> None:
     assert (before, allowed(identity), identity.is_current()) == ({"list"}, set(), False)
 
 
-def test_a_reload_is_compared_once(authorizer: Authorizer) -> None:
-    """An identity that has passed a reload is as quick afterwards as before it."""
+def test_identity_is_compared_once_per_reload(authorizer: Authorizer) -> None:
+    """After that comparison it is as fast as before the reload."""
     identity = authorizer.identify({"x-consul-token": TEXT})
     again = Access([READERS, WRITERS], [TOKEN])
     authorizer.replace(again)
@@ -180,8 +180,8 @@ def test_a_reload_is_compared_once(authorizer: Authorizer) -> None:
     assert identity.access is again
 
 
-def test_a_refusal_says_the_question_and_nothing_else(authorizer: Authorizer) -> None:
-    """It has nothing to go by but what was asked, so that it can't tell what is there."""
+def test_refusal_contains_only_the_question(authorizer: Authorizer) -> None:
+    """The message is made from the request alone, so it cannot reveal stored content."""
     identity = authorizer.identify({"x-consul-token": TEXT})
     identity.check("read", *CORE)
     with pytest.raises(PermissionDenied) as caught:
@@ -192,20 +192,20 @@ def test_a_refusal_says_the_question_and_nothing_else(authorizer: Authorizer) ->
     )
 
 
-def test_a_token_names_policies_that_are_there() -> None:
-    """A misspelt policy is told when it is bound, not when its bearer is turned away."""
+def test_policies_of_a_token_must_exist() -> None:
+    """A misspelled policy is reported when it is bound, not when its bearer is denied."""
     with pytest.raises(InvalidArgument, match="policy 'writer' not found; did you mean 'writers'"):
         Access([WRITERS], [dataclasses.replace(TOKEN, policies=["writer"])])
 
 
-def test_two_policies_can_not_have_one_name() -> None:
-    """Which of the two is meant could not be said."""
+def test_two_policies_cannot_have_one_name() -> None:
+    """A token could not say which of them it means."""
     with pytest.raises(InvalidArgument, match="duplicate name 'readers'"):
         Access([READERS, policy("readers", "read")])
 
 
-def test_who_follows_an_identity_hears_of_its_end_alone(authorizer: Authorizer) -> None:
-    """Not of a change that leaves it as it is, nor of another's end, nor when it isn't followed any more."""
+def test_follower_of_an_identity_is_notified_only_of_its_end(authorizer: Authorizer) -> None:
+    """It is not notified of a harmless change, of another identity's end, or after it has stopped following."""
     heard: list[str] = []
     both = authorizer.identify({"x-consul-token": BOTH_TEXT})
     one = authorizer.identify({"x-consul-token": TEXT})

@@ -1,4 +1,4 @@
-"""Which types a caller is told of: those with which they may do anything, and nothing else."""
+"""The types that a caller can list: those on which it has any right, and no others."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ LIST = "/headway.types.v1.TypesService/List"
 
 
 async def described(text: str, *policies: Policy) -> tuple[list[str], list[str]]:
-    """The types and the messages that are told of."""
+    """Return the described types and messages."""
     given, token = new_token(["some"])
     access = Authorizer(Access([*policies, *([] if any(p.name == "some" for p in policies) else [some()])], [token]))
     text = given if text == "some" else text
@@ -58,8 +58,8 @@ def rule(type: str, verb: str = "read", **narrow: str) -> Rule:
 
 
 @pytest.mark.parametrize("verb", ["read", "list", "watch", "write", "write_status", "delete"])
-async def test_a_type_is_described_to_who_may_do_anything_with_it(verb: str) -> None:
-    """Any verb, anywhere, on any names; and no message that only other types hold."""
+async def test_type_is_described_to_callers_with_any_right_on_it(verb: str) -> None:
+    """The right may be any verb, anywhere, on any names. Messages that only other types use are left out."""
     narrow = rule("staff.v1.Team", verb, partition="east", namespace="blue", name_prefix="mine")
 
     assert await described("some", some(narrow)) == (["staff.Team"], ["Team"])
@@ -75,14 +75,14 @@ async def test_a_type_is_described_to_who_may_do_anything_with_it(verb: str) -> 
     ],
 )
 async def test_rules_for_many_types_describe_those(type: str, names: list[str]) -> None:
-    """Each part of a type's name counts."""
+    """Each part of a type's name is compared."""
     found, _ = await described("some", some(rule(type)))
 
     assert found == names
 
 
-async def test_who_shows_no_token_is_told_what_anyone_may_do() -> None:
-    """Nothing, unless there is a policy for them; a bearer has their own policies alone."""
+async def test_caller_without_a_token_sees_the_types_of_the_anonymous_policy() -> None:
+    """Without that policy it sees none. A bearer has its own policies alone."""
     anyone = Policy("anonymous", [rule("staff.v1.Vault")])
 
     assert await described("") == ([], [])
@@ -90,16 +90,16 @@ async def test_who_shows_no_token_is_told_what_anyone_may_do() -> None:
     assert await described("some", anyone, some(rule("bank.v1.Team"))) == (["bank.Team"], ["Team"])
 
 
-async def test_a_token_that_does_not_hold_is_told_nothing() -> None:
-    """Not even what anyone may know."""
+async def test_invalid_token_sees_nothing() -> None:
+    """It does not even see the types of the anonymous policy."""
     with pytest.raises(GRPCError) as caught:
         await described(new_token([])[0], Policy("anonymous", [rule("*")]))
 
     assert caught.value.status is Status.UNAUTHENTICATED
 
 
-async def test_without_rules_everybody_is_told_everything() -> None:
-    """An engine that is insecure says so."""
+async def test_every_type_is_described_without_access_rules() -> None:
+    """Such an engine is declared insecure."""
     async with (
         headway.open_engine("memory:", app, listen=["127.0.0.1:0"], insecure=True) as engine,
         rpc.open_channel(engine.addresses) as channel,

@@ -1,4 +1,4 @@
-"""The access file: what it may say, where it is wrong, and who may read it."""
+"""The access file: its contents, the places of its errors, and its permissions."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ def problems_of(text: str) -> list[tuple[int, int, str, str]]:
     return [(problem.line, problem.column, problem.path, problem.message) for problem in caught.value.problems]
 
 
-def test_a_file_says_policies_and_tokens() -> None:
-    """Every field arrives as it would by hand; texts that look like numbers stay texts."""
+def test_file_contains_policies_and_tokens() -> None:
+    """Every field has the same value as in Python. Texts that look like numbers stay texts."""
     access = read_access(TEXT)
 
     assert access.policies == {
@@ -80,14 +80,14 @@ def test_a_file_says_policies_and_tokens() -> None:
     assert [token.hash for token in access.tokens] == [HASH, HASH]
 
 
-def test_an_empty_map_lets_nobody_in() -> None:
-    """A file that grants nothing can be written, on purpose."""
+def test_empty_map_grants_nothing() -> None:
+    """A file that grants nothing is valid, on purpose."""
     access = read_access("{}")
 
     assert (access.policies, len(access.tokens)) == ({}, 0)
 
 
-def test_tokens_may_stand_before_the_policies_that_they_name() -> None:
+def test_tokens_may_precede_their_policies() -> None:
     """The order of the two lists doesn't matter."""
     policies, _, tokens = TEXT.partition("tokens:")
 
@@ -138,8 +138,8 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("right", "wrong", "problem"), WRONG, ids=[f"{right}-{wrong}" for right, wrong, _ in WRONG])
-def test_what_is_wrong_is_told_with_its_place(right: str, wrong: str, problem: tuple[int, int, str, str]) -> None:
-    """Line, column, path, and a sentence with the value and what would be right."""
+def test_errors_have_a_place(right: str, wrong: str, problem: tuple[int, int, str, str]) -> None:
+    """An error has line, column and path, and a message with the value and the valid form."""
     line, column, path, message = problem
     found = problems_of(TEXT.replace(right, wrong, 1))
 
@@ -148,8 +148,8 @@ def test_what_is_wrong_is_told_with_its_place(right: str, wrong: str, problem: t
     )
 
 
-def test_all_problems_are_told_at_once_in_the_order_of_the_text() -> None:
-    """And what is wrong with a policy is not held against the tokens that name it."""
+def test_all_errors_are_reported_in_the_order_of_the_text() -> None:
+    """An invalid policy is no error of the tokens that name it."""
     text = TEXT.replace("[view, edit]", "[vew, edit]").replace("staff.v1.Team", "Team").replace("1234567890123456", "x")
 
     assert [(line, path) for line, _, path, _ in problems_of(text)] == [
@@ -175,14 +175,14 @@ def test_all_problems_are_told_at_once_in_the_order_of_the_text() -> None:
         ("policies: !!python/name:os.system", "expected a list, got a scalar"),
     ],
 )
-def test_what_is_no_access_file_is_refused(text: str, message: str) -> None:
-    """Whatever a file holds, what comes is a ManifestError with a place."""
+def test_invalid_access_file_is_refused(text: str, message: str) -> None:
+    """The error is a ManifestError with a place, for any content."""
     assert any(message in found[3] for found in problems_of(text))
 
 
 @given(st.text(st.characters(codec=None), max_size=60) | st.text("[]{}:,-*&!'\"#|> \n\ta1", max_size=60))
-def test_no_text_raises_anything_but_its_problems(text: str) -> None:
-    """A text is an access file, or a ManifestError says why it is none."""
+def test_any_text_is_valid_or_a_manifest_error(text: str) -> None:
+    """No other exception is raised."""
     with contextlib.suppress(ManifestError):
         assert isinstance(read_access(text), Access)
 
@@ -191,8 +191,8 @@ def test_no_text_raises_anything_but_its_problems(text: str) -> None:
     "text",
     ["accessor: {}", "hash: {}", "policies: [{}]", "expires_at: {}", "revoked: {}", "description: is {}", "{}: 1", "{"],
 )
-def test_a_secret_in_the_file_is_not_repeated(text: str) -> None:
-    """Someone who puts the token itself into the file doesn't find it in the log as well."""
+def test_secret_in_the_file_is_not_repeated(text: str) -> None:
+    """A token's text that is put into the file by mistake does not reach the log."""
     secret, _ = new_token([])
     with pytest.raises(ManifestError) as caught:
         read_access(f"tokens:\n  - {text.replace('{}', secret)}\n    {secret}: x\n    x: !{secret} ''\n")
@@ -205,8 +205,8 @@ def test_a_secret_in_the_file_is_not_repeated(text: str) -> None:
     st.none() | st.integers(0, 10**11) | st.sampled_from([0.5, 1767225600.125]),
     st.booleans(),
 )
-def test_an_entry_reads_back_as_its_token(description: str, expires_at: float | None, revoked: bool) -> None:
-    """What `entry` writes under `tokens:` is the token again."""
+def test_entry_reads_back_as_its_token(description: str, expires_at: float | None, revoked: bool) -> None:
+    """The line that `entry` writes under `tokens:` is parsed as the same token."""
     _, new = new_token(["some"], expires_at=expires_at, description=description)
     token = dataclasses.replace(new, revoked=revoked)
     access = read_access("policies:\n  - {name: some, rules: []}\ntokens:\n" + entry(token) + entry(new_token([])[1]))
@@ -222,15 +222,15 @@ def write(path: Path, content: bytes, mode: int = 0o600) -> Path:
     return path
 
 
-def test_a_file_of_its_owner_alone_is_loaded(tmp_path: Path) -> None:
-    """Readable and writable by its owner, or readable only."""
+def test_file_accessible_only_to_its_owner_is_loaded(tmp_path: Path) -> None:
+    """The owner can read and write it, or only read it."""
     for mode in (0o600, 0o400):
         assert isinstance(load_access(write(tmp_path / f"{mode:o}.yaml", TEXT.encode(), mode)), Access)
 
 
 @pytest.mark.parametrize("bits", [0o040, 0o020, 0o010, 0o004, 0o002, 0o001])
-def test_a_file_that_others_can_reach_is_refused(tmp_path: Path, bits: int) -> None:
-    """One bit for the group or for everyone is enough, and the message says what to do."""
+def test_file_accessible_to_others_is_refused(tmp_path: Path, bits: int) -> None:
+    """One permission bit for the group or for everyone is enough. The message names the remedy."""
     path = write(tmp_path / "access.yaml", TEXT.encode(), 0o600 | bits)
     with pytest.raises(ManifestError) as caught:
         load_access(path)
@@ -242,8 +242,8 @@ def test_a_file_that_others_can_reach_is_refused(tmp_path: Path, bits: int) -> N
 
 
 @pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="only root gives files to other users")
-def test_a_file_of_another_user_is_refused(tmp_path: Path) -> None:
-    """Its owner could let anyone in; the message names the owner and what to do."""
+def test_file_of_another_user_is_refused(tmp_path: Path) -> None:
+    """Its owner could grant anything. The message names the owner and the remedy."""
     path = write(tmp_path / "access.yaml", TEXT.encode())
     os.chown(path, 1500001, -1)
     with pytest.raises(ManifestError) as caught:
@@ -253,16 +253,16 @@ def test_a_file_of_another_user_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="only root becomes another user")
-def test_a_file_of_root_is_loaded_by_another_user(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Root can do anything as that user already; the kernel decides who can read the file."""
+def test_file_of_root_is_loaded_by_another_user(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Root can act as that user anyway, and the kernel decides whether the user can read the file."""
     path = write(tmp_path / "access.yaml", TEXT.encode())
     monkeypatch.setattr(os, "geteuid", lambda: 1500001)
     assert isinstance(load_access(path), Access)
 
 
 @pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="only root gives files to other users")
-def test_root_adds_a_token_to_a_file_of_another_user(tmp_path: Path) -> None:
-    """The file stays that user's, whose server reads it."""
+def test_token_added_by_root_leaves_the_files_owner(tmp_path: Path) -> None:
+    """The server of that user must be able to read the file."""
     path = write(tmp_path / "access.yaml", b"policies:\n  - {name: some, rules: []}\ntokens:\n")
     os.chown(path, 1500001, -1)
     _, token = new_token(["some"])
@@ -271,8 +271,8 @@ def test_root_adds_a_token_to_a_file_of_another_user(tmp_path: Path) -> None:
     assert (path.stat().st_uid, token.accessor in path.read_text()) == (1500001, True)
 
 
-def test_problems_of_a_file_name_it(tmp_path: Path) -> None:
-    """With the path as it was given."""
+def test_errors_of_a_file_name_it(tmp_path: Path) -> None:
+    """They have the path as it was given."""
     path = write(tmp_path / "access.yaml", b"policies: 7")
     with pytest.raises(ManifestError) as caught:
         load_access(path)
@@ -280,29 +280,28 @@ def test_problems_of_a_file_name_it(tmp_path: Path) -> None:
     assert str(caught.value) == f"{path}:1:11: policies: expected a list, got a scalar; write [] for an empty one"
 
 
-def test_a_file_that_is_not_utf_8_is_refused_with_the_place(tmp_path: Path) -> None:
-    """Line and column of the byte, which is not a YAML problem."""
+def test_file_that_is_not_utf_8_is_refused_with_the_place(tmp_path: Path) -> None:
+    """The error has the line and column of the byte, which is not a YAML error."""
     path = write(tmp_path / "access.yaml", "policies: []\n# café".encode("latin-1"))
     with pytest.raises(ManifestError, match=r":2:6: the byte 0xe9 is not UTF-8: save the file as UTF-8"):
         load_access(path)
 
 
-def test_a_missing_file_is_an_os_error(tmp_path: Path) -> None:
-    """As for any file."""
+def test_missing_file_is_an_os_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         load_access(tmp_path / "access.yaml")
 
 
-def test_the_room_can_be_imported_without_yaml() -> None:
-    """PyYAML is loaded when a file is; a program without one doesn't wait for it."""
+def test_package_can_be_imported_without_yaml() -> None:
+    """PyYAML is imported when a file is loaded, so a program without a file does not pay for it."""
     program = "import sys, headway, headway.access; print('yaml' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
 
     assert done.stdout == "False\n"
 
 
-def test_the_reader_is_the_same_without_libyaml(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where PyYAML has no C part, its own reader does as well."""
+def test_reader_works_without_libyaml(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If PyYAML lacks its C extension, its Python loader gives the same result."""
     monkeypatch.delattr(yaml, "CSafeLoader", raising=False)
 
     assert list(read_access(TEXT).tokens)

@@ -1,4 +1,4 @@
-"""A service behind the guard: who calls decides what is answered, and nothing tells what is there."""
+"""A guarded service: the caller's identity decides the answer, and refusals reveal nothing stored."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ async def said(text: str, authorizer: Authorizer, backend: Backend, name: str) -
     return Status.OK, None
 
 
-async def test_denied_is_the_same_whether_the_resource_is_there_or_not() -> None:
-    """By a wrong token, by none, and by one that allows too little; only who may read learns what there is."""
+async def test_denied_call_is_answered_alike_whether_or_not_the_resource_exists() -> None:
+    """The caller has a wrong token, none, or one with too few rights. Only readers learn of the resource."""
     backend = MemoryBackend()
     text, access = token_for(rule("read", name_prefix="mine"))
     authorizer = Authorizer(access)
@@ -71,11 +71,11 @@ async def test_denied_is_the_same_whether_the_resource_is_there_or_not() -> None
 
 
 def _nothing() -> None:
-    """Nothing happens meanwhile."""
+    """Do nothing in the meantime."""
 
 
 class Recording:
-    """Handlers that ask everything, send what is answered, and do ``meanwhile`` before they send."""
+    """Handlers that authorize everything, record the answers, and call ``meanwhile`` before they send."""
 
     def __init__(self, caller: Caller) -> None:
         self._caller = caller
@@ -135,8 +135,8 @@ async def answers(channel: InProcessChannel, method: str, request: object, text:
         ("Delete", "delete", "delete"),
     ],
 )
-async def test_the_method_called_tells_which_verb_is_meant(method: str, question: str, verb: str) -> None:
-    """A service that only knows reading, writing, deleting and listing is answered by all six verbs."""
+async def test_called_method_determines_the_verb(method: str, question: str, verb: str) -> None:
+    """A service that only knows reading, writing, deleting and listing is authorized by all six verbs."""
     asked = {}
     # What is listed has to be read as well, whichever verb lists.
     also = ("read",) if question == "list" else ()
@@ -149,8 +149,8 @@ async def test_the_method_called_tells_which_verb_is_meant(method: str, question
 
 @pytest.mark.parametrize("method", ["List", "WatchList"])
 @pytest.mark.parametrize(("prefix", "allowed"), [("", False), ("mi", False), ("mine", True), ("mine-too", True)])
-async def test_a_list_is_of_the_names_that_it_asks_for(method: str, prefix: str, allowed: bool) -> None:
-    """Who may list names that begin so may ask for those, and not for more."""
+async def test_list_is_authorized_by_its_prefix(method: str, prefix: str, allowed: bool) -> None:
+    """A caller that may list names with a prefix may ask for those, and not for more."""
     text, access = token_for(rule("list", "watch", "read", name_prefix="mine"))
     request = pb.ListRequest(type=a_type(), name_prefix=prefix)
 
@@ -161,10 +161,10 @@ async def test_a_list_is_of_the_names_that_it_asks_for(method: str, prefix: str,
     ("type", "asked", "partition", "namespace"),
     [(PLANET, ("*", "*"), "", ""), (REGION, ("east", "*"), "east", ""), (NOTE, ("east", "*"), "east", "*")],
 )
-async def test_a_list_is_asked_for_in_the_units_that_its_type_has(
+async def test_list_is_authorized_in_the_units_of_its_type(
     type: Any, asked: tuple[str, str], partition: str, namespace: str
 ) -> None:
-    """To a store the units that a type doesn't have are any; the rule for types without them covers the list."""
+    """For a store, units that a type does not have match any. The rule for types without units covers the list."""
     text, access = token_for(rule("list", "read", partition=partition, namespace=namespace))
     request = pb.ListRequest(type=a_type(type), tenancy=pb.Tenancy(partition=asked[0], namespace=asked[1]))
 
@@ -184,10 +184,10 @@ async def test_a_list_is_asked_for_in_the_units_that_its_type_has(
         (None, "", False),
     ],
 )
-async def test_scope_of_which_nothing_may_be_read_is_not_listed(
+async def test_list_of_an_unreadable_scope_is_denied(
     method: str, readable: dict[str, str] | None, prefix: str, allowed: bool
 ) -> None:
-    """Its list would be empty, whatever there is."""
+    """It would always be empty."""
     read = [] if readable is None else [rule("read", **readable)]
     text, access = token_for(rule("list", "watch"), *read)
     request = pb.ListRequest(type=a_type(), tenancy=pb.Tenancy(partition="*", namespace="*"), name_prefix=prefix)
@@ -205,16 +205,16 @@ async def watched() -> AsyncIterator[tuple[Authorizer, AsyncIterator[Any], Token
         yield authorizer, items, next(iter(access.tokens))
 
 
-async def test_a_stream_goes_on_while_its_token_means_the_same(watched: Any) -> None:
-    """A reload that changes nothing for a caller is none to them."""
+async def test_stream_continues_while_its_token_means_the_same(watched: Any) -> None:
+    """A reload that changes nothing for the caller does not affect it."""
     authorizer, items, token = watched
     authorizer.replace(Access([Policy("some", [rule("view")])], [token]))
 
     assert [item async for item in items] == ["more"]
 
 
-async def test_a_stream_ends_when_its_token_does(watched: Any) -> None:
-    """Revoked in the middle: nothing more is sent, and the caller is told."""
+async def test_stream_ends_with_its_token(watched: Any) -> None:
+    """The token is revoked in the middle. Nothing more is sent, and the caller gets the reason."""
     authorizer, items, _ = watched
     authorizer.replace(Access())
     with pytest.raises(GRPCError) as caught:
@@ -224,8 +224,8 @@ async def test_a_stream_ends_when_its_token_does(watched: Any) -> None:
 
 
 @pytest.mark.parametrize("method", ["Read", "List", "ListByOwner", "Write", "WriteStatus", "Delete"])
-async def test_a_token_that_ends_in_a_call_hides_no_write_and_cuts_no_list(method: str) -> None:
-    """What was written is answered for; what was read may lack what it should have, and is not shown."""
+async def test_token_that_ends_during_a_call_hides_no_write_and_truncates_no_list(method: str) -> None:
+    """A completed write is answered. A read that may be incomplete is not."""
     text, access = token_for(rule("*"))
     authorizer = Authorizer(access)
     channel = recording(authorizer, lambda: authorizer.replace(Access()))

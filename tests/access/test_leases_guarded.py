@@ -1,4 +1,4 @@
-"""Leases behind the guard: a rule of their own says who may take, raise and list, and nothing tells who holds what."""
+"""Guarded leases: a rule of their own permits acquiring, raising and listing, and refusals reveal no holder."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def rule(*verbs: str, prefix: str = "", **changed: str) -> Rule:
 
 
 async def outcomes(client: LeaseClient, name: str = NAME, member: str = "") -> dict[str, str]:
-    """What becomes of each call: the class and text of its error, or nothing."""
+    """Return the outcome of each call: the class and text of its error, or nothing."""
     fence = pb.Fence(controller=name, member=member, term=2**40, number=2**40)
     lease = f"{name}#{member}" if member else name
     calls: dict[str, Any] = {
@@ -86,16 +86,16 @@ EVERYTHING = {"acquire", "keep", "release", "raise", "record", "list"}
     ],
 )
 @pytest.mark.parametrize("member", ["", "3"])
-async def test_a_rule_says_who_may_take_and_who_may_list(rules: list[Rule], left: set[str], member: str) -> None:
-    """To write it is to take, keep, release and raise; list is to list; the prefix is of the lease's name."""
+async def test_rule_permits_acquiring_and_listing(rules: list[Rule], left: set[str], member: str) -> None:
+    """Its write covers acquire, keep, release and raise; its list covers list. Its prefix is of the lease's name."""
     guard = Guard(*rules)
 
     assert denied(await outcomes(guard.client, member=member)) == EVERYTHING - left
     assert denied(await outcomes(guard.nobody, member=member)) == EVERYTHING
 
 
-async def test_a_refusal_says_the_same_whoever_holds_it() -> None:
-    """Nothing of holders, terms, or whether there is such a lease."""
+async def test_refusal_is_the_same_for_every_holder() -> None:
+    """It reveals neither the holder, nor the term, nor whether the lease exists."""
     guard = Guard(rule("write", prefix="other"))
     before = await outcomes(guard.client)
     await guard.backend.acquire_lease(NAME, "grace", 100)
@@ -111,8 +111,8 @@ async def test_a_refusal_says_the_same_whoever_holds_it() -> None:
     }
 
 
-async def test_a_list_shows_what_may_be_read() -> None:
-    """A prefix that a rule covers, and of that the leases that a rule lets its caller read."""
+async def test_list_contains_only_readable_leases() -> None:
+    """A rule must cover the requested prefix, and each listed lease must be readable."""
     guard = Guard(rule("list", prefix="staff/"), rule("read", prefix="staff/a"))
     for name in ("staff/a", "staff/b", "other/a"):
         await guard.backend.acquire_lease(name, "ada", 100)
@@ -123,8 +123,8 @@ async def test_a_list_shows_what_may_be_read() -> None:
             await guard.client.list(prefix)
 
 
-async def test_who_waits_for_a_lease_must_still_be_allowed_when_it_is_free(autojump_clock: MockClock) -> None:
-    """A token that was revoked meanwhile takes nothing."""
+async def test_waiter_must_still_be_authorized_when_the_lease_is_free(autojump_clock: MockClock) -> None:
+    """A token that was revoked meanwhile acquires nothing."""
     guard = Guard(rule("write"))
     await guard.backend.acquire_lease(NAME, "grace", 10)
     began = autojump_clock.current_time()
@@ -146,8 +146,8 @@ async def test_who_waits_for_a_lease_must_still_be_allowed_when_it_is_free(autoj
         await guard.client.list()
 
 
-def test_a_prefix_may_be_a_leases() -> None:
-    """With the marks that only leases have in their names."""
+def test_prefix_may_have_the_characters_of_lease_names() -> None:
+    """Only leases have these characters in their names."""
     for prefix in ("staff/", "staff/accounts#3", "members/staff/Host-1.local:9"):
         assert rule("write", prefix=prefix).covers(LEASE, "", "", prefix)
     for prefix in ("/staff", "staff/*", "Staff", "a" * 256, "staff/" + "a" * 250, "staff/\n"):
@@ -155,8 +155,8 @@ def test_a_prefix_may_be_a_leases() -> None:
             rule("write", prefix=prefix)
 
 
-async def test_an_engine_with_access_offers_leases_to_who_may_take_them() -> None:
-    """Over the network, by the same token as resources; and without one nothing is told."""
+async def test_engine_with_access_rules_guards_its_leases() -> None:
+    """The token over the network is the one for resources. Without one, nothing is revealed."""
     text, token = new_token(["workers"])
     access = Authorizer(Access([Policy("workers", [rule("view", "edit", prefix="members/")])], [token]))
     app = headway.App("staff")
@@ -173,8 +173,8 @@ async def test_an_engine_with_access_offers_leases_to_who_may_take_them() -> Non
                 await nobody.leases.list("members/")
 
 
-async def test_an_engine_that_ends_waits_for_nobody_who_waits_for_a_lease() -> None:
-    """The server's grace is for calls that do something."""
+async def test_engine_that_ends_does_not_wait_for_lease_waiters() -> None:
+    """The server's grace period is for calls that do work."""
     app = headway.App("staff")
     with trio.fail_after(20):
         async with trio.open_nursery() as nursery:

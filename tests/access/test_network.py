@@ -1,4 +1,4 @@
-"""Access over the network: what a token lets through, and that nobody is let in by oversight."""
+"""Access over the network: the rights of a token, and a server that is never open by mistake."""
 
 from __future__ import annotations
 
@@ -18,16 +18,19 @@ app = headway.App("staff")
 TEAM = app.type("staff", "v1", "Team", Team)
 
 
-async def test_an_engine_that_listens_must_say_to_whom() -> None:
-    """Neither nobody's name nor two answers: an access that is forgotten is not an open door."""
+async def test_engine_that_listens_must_have_exactly_one_access_setting() -> None:
+    """A forgotten setting must not leave the engine open."""
     for given in ({}, {"insecure": True, "access": Authorizer(Access())}):
         with pytest.raises(headway.errors.DeclarationError, match=r"needs either access=.* or insecure=True"):
             async with headway.open_engine("memory:", app, listen=["127.0.0.1:0"], **given):  # type: ignore[arg-type]  # both are named
                 pytest.fail("it listens")
 
 
-async def test_a_token_lets_its_bearer_do_what_its_policies_say() -> None:
-    """Who has one that reads reads; who has none, or writes with it, is denied; in the process all is allowed."""
+async def test_token_permits_its_policies() -> None:
+    """A token with read permission reads.
+
+    A caller without a token, or that writes with this one, is denied. In the process everything is allowed.
+    """
     rule = Rule(verbs=["view"], type="staff.v1.Team", partition="*", namespace="*")
     text, token = new_token(["readers"])
     access = Authorizer(Access([Policy("readers", [rule])], TokenSet([token])))

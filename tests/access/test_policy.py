@@ -1,4 +1,4 @@
-"""What a policy allows, and what is wrong with one that can't be."""
+"""The requests that a policy allows, and the errors of an invalid one."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ def allows(verb: Verb, asked: tuple[TypeName, str, str, str], *rules: Rule) -> b
         (["view", "write_status"], {"read", "list", "watch", "write_status"}),
     ],
 )
-def test_a_rule_allows_the_verbs_that_its_words_mean(words: list[str], allowed: set[str]) -> None:
-    """A verb means itself, a group the verbs that are listed for it, and none brings another along."""
+def test_rule_allows_the_verbs_that_its_words_mean(words: list[str], allowed: set[str]) -> None:
+    """A verb means itself, and a group the verbs that are listed for it. No verb implies another."""
     asked = (TEAM, "default", "default", "core")
 
     assert {verb for verb in VERBS if allows(verb, asked, rule(verbs=words))} == allowed
 
 
 def test_no_group_has_the_name_of_a_verb() -> None:
-    """What is written in a rule can be read in one way only."""
+    """So each word in a rule has one meaning."""
     assert GROUPS.keys().isdisjoint(VERBS)
 
 
@@ -70,7 +70,7 @@ def test_no_group_has_the_name_of_a_verb() -> None:
     ],
 )
 def test_each_part_of_a_type_is_compared(pattern: str, type: str, covered: bool) -> None:
-    """A part is the same or anything; no part is the beginning of another."""
+    """A part is equal or a wildcard; it never matches as a prefix."""
     asked = (TypeName(*type.split(".")), "default", "default", "core")
 
     assert allows("read", asked, rule(type=pattern)) is covered
@@ -103,7 +103,7 @@ def test_each_part_of_a_type_is_compared(pattern: str, type: str, covered: bool)
 def test_each_unit_of_a_tenancy_is_compared(
     partition: str, namespace: str, asked: tuple[str, str], covered: bool
 ) -> None:
-    """A unit is the same or anything; a scope of any unit needs a rule for any unit."""
+    """A unit is equal or a wildcard. A request for any unit needs a rule for any unit."""
     assert allows("list", (TEAM, *asked, ""), rule(partition=partition, namespace=namespace)) is covered
 
 
@@ -119,13 +119,13 @@ def test_each_unit_of_a_tenancy_is_compared(
         ("re", "core", False),
     ],
 )
-def test_a_name_begins_with_the_prefix(prefix: str, name: str, covered: bool) -> None:
-    """A resource's name, or the prefix that a list asks for, begins with the rule's; a wider list is not covered."""
+def test_prefix_of_a_rule_matches_names_and_list_prefixes(prefix: str, name: str, covered: bool) -> None:
+    """The name of a resource, or the prefix of a list, must start with the rule's. A wider list is denied."""
     assert allows("list", (TEAM, "default", "default", name), rule(name_prefix=prefix)) is covered
 
 
 def test_nothing_is_allowed_without_a_rule() -> None:
-    """No policy, a policy without rules, and a word that is no verb: denied."""
+    """Denied are requests without a policy, with a policy without rules, and with an unknown verb."""
     asked = (TEAM, "default", "default", "core")
     everything = Rights([Policy("all", [rule()])])
 
@@ -135,7 +135,7 @@ def test_nothing_is_allowed_without_a_rule() -> None:
 
 
 def test_policies_add_up_and_rules_do_not_mix() -> None:
-    """Rights allow what one rule of one policy allows; the verb of one and the type of another allow nothing."""
+    """One rule of one policy must allow the request: a verb of one rule and a type of another do not combine."""
     reads_teams, writes_routes = rule(verbs=["read"], type="staff.v1.Team"), rule(verbs=["write"], type="mesh.v1.Route")
     rights = Rights([Policy("one", [reads_teams]), Policy("two", [writes_routes])])
     route = TypeName("mesh", "v1", "Route")
@@ -172,33 +172,31 @@ def test_policies_add_up_and_rules_do_not_mix() -> None:
         ({"name_prefix": None}, "name_prefix None is invalid"),
     ],
 )
-def test_a_wrong_rule_is_refused_with_what_would_be_right(changed: dict[str, object], message: str) -> None:
-    """The message names the field, the value and the right form."""
+def test_invalid_rule_is_refused_with_the_valid_form(changed: dict[str, object], message: str) -> None:
+    """The message has the field, the value and the valid form."""
     with pytest.raises(InvalidArgument, match=re.escape(message)):
         rule(**changed)
 
 
-def test_all_that_is_wrong_with_a_rule_is_said_at_once() -> None:
-    """Nobody mends a rule one message at a time."""
+def test_all_errors_of_a_rule_are_reported_at_once() -> None:
     with pytest.raises(InvalidArgument) as caught:
         rule(verbs=["x"], type="y", namespace="Z")
 
     assert [part in str(caught.value) for part in ("verbs: 'x'", "type 'y'", "namespace 'Z'")] == [True] * 3
 
 
-def test_the_longest_name_can_be_a_prefix() -> None:
-    """A prefix may be as long as a name."""
+def test_prefix_may_be_as_long_as_a_name() -> None:
     assert allows("read", (TEAM, "default", "default", "a" * 63), rule(name_prefix="a" * 63))
 
 
-def test_a_policy_has_a_valid_name() -> None:
-    """A policy's name is a name like others."""
+def test_policy_has_a_valid_name() -> None:
+    """The rules are those of other names."""
     with pytest.raises(InvalidArgument, match="policy: name 'Not This' is not a valid name"):
         Policy("Not This", [])
 
 
-def test_rules_that_say_the_same_are_equal() -> None:
-    """Whether a list or a tuple was given makes no difference, and a policy can be a key."""
+def test_equivalent_rules_are_equal() -> None:
+    """A list and a tuple are equivalent, and a policy is hashable."""
     one, other = rule(verbs=["read"]), rule(verbs=("read",))
 
     assert one == other
@@ -223,7 +221,7 @@ def rules(draw: st.DrawFn) -> Rule:
 
 
 def as_expressions(one: Rule) -> set[str]:
-    """The dumb model: a rule as regular expressions over what is asked, written out as one line."""
+    """Return the simple model: a rule as regular expressions over requests, each written as one line."""
     words: dict[str, list[str]] = {
         "view": ["read", "list", "watch"],
         "edit": ["write", "write_status", "delete"],
@@ -237,8 +235,8 @@ def as_expressions(one: Rule) -> set[str]:
 
 
 @given(st.lists(st.lists(rules(), max_size=3), max_size=3))
-def test_rights_agree_with_a_dumb_model(each: list[list[Rule]]) -> None:
-    """Over every question of a small world, scopes among them, rights say what the rules say as expressions."""
+def test_rights_agree_with_a_simple_model(each: list[list[Rule]]) -> None:
+    """For every request in a small world, scopes included, the rights equal the result of the expressions."""
     rights = Rights(Policy(f"policy-{number}", held) for number, held in enumerate(each))
     expressions = {expression for held in each for one in held for expression in as_expressions(one)}
     model = re.compile("|".join(expressions)) if expressions else None

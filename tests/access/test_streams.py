@@ -1,4 +1,4 @@
-"""Streams over the network end with the identity that they were opened under, quiet as they may be."""
+"""Streams over the network end with their identity, even if they are idle."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def policy(*verbs: str) -> Policy:
 
 @asynccontextmanager
 async def watched(access: Authorizer, text: str) -> AsyncIterator[tuple[headway.Engine, rpc.RemoteChannel, Any]]:
-    """A watch that has told all that there is, and is quiet."""
+    """Open a watch that has sent its snapshot and is idle."""
     with trio.fail_after(20):
         async with (
             headway.open_engine("memory:", app, listen=["127.0.0.1:0"], access=access) as engine,
@@ -54,14 +54,14 @@ async def watch(channel: rpc.RemoteChannel, text: str) -> AsyncIterator[Any]:
 
 
 async def ended(items: Any) -> tuple[Status, str | None]:
-    """How the stream ends; it tells nothing before."""
+    """Return the error that ends the stream, which sends nothing before it."""
     with pytest.raises(GRPCError) as caught:
         await anext(items)
     return caught.value.status, caught.value.message
 
 
-async def test_a_quiet_stream_ends_when_its_token_expires() -> None:
-    """Then, not before and not at the next change; with a status that says to bring another token."""
+async def test_idle_stream_ends_when_its_token_expires() -> None:
+    """It ends exactly then, not at the next change, with a status that asks for another token."""
     text, token = new_token(["readers"], expires_at=0.3)
     now = 0.0
     # The clock stands while the test may take its time; what is left is counted from when the stream is opened.
@@ -79,8 +79,8 @@ async def test_a_quiet_stream_ends_when_its_token_expires() -> None:
 
 
 @pytest.mark.parametrize("revoked", [True, False])
-async def test_a_quiet_stream_ends_when_its_token_is_taken_away(revoked: bool) -> None:
-    """Marked as revoked, or left out; and nobody is followed any more."""
+async def test_idle_stream_ends_when_its_token_is_revoked_or_removed(revoked: bool) -> None:
+    """After that, no identity is followed any longer."""
     text, token = new_token(["readers"])
     access = Authorizer(Access([policy("view")], [token]))
     async with watched(access, text) as (_, _, items):
@@ -91,8 +91,8 @@ async def test_a_quiet_stream_ends_when_its_token_is_taken_away(revoked: bool) -
 
 
 @pytest.mark.parametrize("has_token", [True, False])
-async def test_a_quiet_stream_ends_when_its_policies_change(has_token: bool) -> None:
-    """The caller is told to ask again, and is then answered by what holds."""
+async def test_idle_stream_ends_when_its_policies_change(has_token: bool) -> None:
+    """The caller is asked to retry, and then gets the answer of the new policies."""
     text, token = new_token(["readers"])
     given = text if has_token else ""
 
@@ -113,8 +113,8 @@ async def test_a_quiet_stream_ends_when_its_policies_change(has_token: bool) -> 
         assert caught.value.status is Status.PERMISSION_DENIED
 
 
-async def test_a_stream_goes_on_when_nothing_has_changed_for_it() -> None:
-    """However often the file is read again, and whoever else comes or goes."""
+async def test_stream_continues_if_nothing_has_changed_for_it() -> None:
+    """The file may be read any number of times, and other tokens may come and go."""
     text, token = new_token(["readers"])
     access = Authorizer(Access([policy("view")], [token]))
     async with watched(access, text) as (engine, _, items):
@@ -126,8 +126,8 @@ async def test_a_stream_goes_on_when_nothing_has_changed_for_it() -> None:
         assert access.followed == 1
 
 
-async def test_a_stream_that_is_left_is_followed_no_more() -> None:
-    """What is remembered of streams is as many as there are."""
+async def test_closed_stream_is_no_longer_followed() -> None:
+    """The server remembers only open streams."""
     text, token = new_token(["readers"])
     access = Authorizer(Access([policy("view")], [token]))
     async with watched(access, text) as (_, channel, _):
@@ -140,8 +140,8 @@ async def test_a_stream_that_is_left_is_followed_no_more() -> None:
     assert access.followed == 0
 
 
-async def test_the_status_reaches_a_client_through_a_forwarder() -> None:
-    """The upstream knows when the token expires; whoever passes the stream on needs not."""
+async def test_status_reaches_a_client_through_a_forwarder() -> None:
+    """The upstream knows when the token expires. The forwarder need not."""
     text, token = new_token(["readers"], expires_at=0.3)
     access = Authorizer(Access([policy("view")], [token]), clock=lambda: 0.0)
     async with (

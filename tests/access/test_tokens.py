@@ -1,4 +1,4 @@
-"""Tokens: what is kept of them, and that only the right text of a token that holds is let in."""
+"""Tokens: their stored form, and the denial of every text but that of a valid token."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def with_a_digit_changed(text: str, place: int) -> str:
 
 
 class Counted:
-    """A function, and what it was called with."""
+    """A function that records the arguments of its calls."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
@@ -65,8 +65,8 @@ BAD = {
 }
 
 
-def test_a_new_token_has_a_readable_prefix_and_256_random_bits() -> None:
-    """Its text says what it is, whose it is, and nothing that could be guessed."""
+def test_new_token_has_a_readable_prefix_and_256_random_bits() -> None:
+    """Its text has its kind, its accessor, and a secret that cannot be guessed."""
     texts = [new_token(["operators"])[0] for _ in range(100)]
 
     assert all(re.fullmatch(r"hw_[0-9a-f]{16}_[0-9a-f]{64}", text) for text in texts)
@@ -74,8 +74,8 @@ def test_a_new_token_has_a_readable_prefix_and_256_random_bits() -> None:
 
 
 @given(st.text(max_size=30).filter(str.isprintable), st.none() | st.floats(0, 4e9))
-def test_the_secret_is_nowhere_in_what_is_kept(description: str, expires_at: float | None) -> None:
-    """Neither the record, nor its repr, its entry in a file or its pickle has the secret or a part of it."""
+def test_secret_is_never_stored(description: str, expires_at: float | None) -> None:
+    """Neither the record, nor its repr, its entry in a file or its pickle contains the secret or a part of it."""
     text, token = new_token(["operators"], expires_at=expires_at, description=description)
     kept = [
         repr(token),
@@ -90,22 +90,22 @@ def test_the_secret_is_nowhere_in_what_is_kept(description: str, expires_at: flo
     assert text.split("_")[1] == token.accessor
 
 
-def test_a_repr_does_not_show_the_hash() -> None:
-    """Logs have no use for it."""
+def test_repr_omits_the_hash() -> None:
+    """It is of no use in logs."""
     assert "sha256" not in repr(TOKEN)
     assert TOKEN.accessor in repr(TOKEN)
 
 
-def test_the_right_text_finds_its_token() -> None:
-    """What was shown once is what lets in."""
+def test_text_finds_its_token() -> None:
+    """The text that was shown once is accepted."""
     assert TOKENS.find(TEXT, NOW) is TOKEN
     assert TOKENS.get(TOKEN.accessor) is TOKEN
     assert (len(TOKENS), list(TOKENS)) == (3, [TOKEN, EXPIRED, REVOKED])
 
 
 @pytest.mark.parametrize("reason", BAD)
-def test_whatever_is_wrong_with_a_token_its_bearer_hears_the_same(reason: str) -> None:
-    """Unknown, malformed, expired, revoked: the same error with the same words, and no cause to look into."""
+def test_every_invalid_token_gets_the_same_error(reason: str) -> None:
+    """The token is unknown, malformed, expired or revoked. The error has the same text and no cause."""
     with pytest.raises(PermissionDenied) as caught:
         TOKENS.find(BAD[reason], NOW)
 
@@ -115,7 +115,7 @@ def test_whatever_is_wrong_with_a_token_its_bearer_hears_the_same(reason: str) -
 
 @pytest.mark.parametrize("reason", [*BAD, "right"])
 def test_every_text_costs_one_hash_and_one_comparison(reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many tokens there are and whatever is wrong, the work is the same: time tells nothing."""
+    """The work depends neither on the number of tokens nor on the error, so the time reveals nothing."""
     tokens = TokenSet([TOKEN, EXPIRED, REVOKED, *(new_token([])[1] for _ in range(50))])
     text = {**BAD, "right": TEXT}[reason]
     hash_of, compare = Counted(_tokens.hash_of), Counted(hmac.compare_digest)
@@ -142,8 +142,8 @@ def test_every_text_costs_one_hash_and_one_comparison(reason: str, monkeypatch: 
     assert [len(compared) for compared in compare.calls[0]] == [len(TOKEN.hash)] * 2
 
 
-def test_a_long_text_is_not_hashed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What can't be a token costs no more than one that can."""
+def test_overlong_text_is_not_hashed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It costs no more than a valid token."""
     hash_of = Counted(_tokens.hash_of)
     monkeypatch.setattr(_tokens, "hash_of", hash_of)
     with pytest.raises(PermissionDenied):
@@ -153,8 +153,8 @@ def test_a_long_text_is_not_hashed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(("now", "holds"), [(NOW - 0.001, True), (NOW, False), (NOW + 1, False)])
-def test_a_token_holds_until_it_expires(now: float, holds: bool) -> None:
-    """From the second of its expiry on it is refused."""
+def test_token_is_valid_until_it_expires(now: float, holds: bool) -> None:
+    """It is refused from the second of its expiry on."""
     assert EXPIRED.holds(now) is holds
     if holds:
         assert TOKENS.find(EXPIRED_TEXT, now) is EXPIRED
@@ -173,14 +173,14 @@ surrogates_too = st.characters(codec=None)
     | st.text(surrogates_too, min_size=64, max_size=64).map(lambda secret: f"hw_{TOKEN.accessor}_{secret}")
     | st.integers(0, len(TEXT) - 1).map(lambda place: with_a_digit_changed(TEXT, place))
 )
-def test_no_other_text_does_anything_but_be_denied(text: str) -> None:
-    """Whatever is presented, it is refused as all are, and raises nothing else."""
+def test_every_other_text_is_denied(text: str) -> None:
+    """No text raises another exception."""
     with pytest.raises(PermissionDenied, match=re.escape(REFUSED)):
         TOKENS.find(text, NOW)
 
 
-def test_two_tokens_can_not_have_one_accessor() -> None:
-    """Which of the two holds would be chance."""
+def test_two_tokens_cannot_have_one_accessor() -> None:
+    """It would be undefined which of them is valid."""
     with pytest.raises(InvalidArgument, match=f"duplicate accessor '{TOKEN.accessor}'"):
         TokenSet([TOKEN, dataclasses.replace(TOKEN, description="again")])
 
@@ -205,16 +205,16 @@ def test_two_tokens_can_not_have_one_accessor() -> None:
         ({"description": "a\nb"}, "description 'a\\nb' must be one line of printable text"),
     ],
 )
-def test_a_wrong_record_is_refused_with_what_would_be_right(changed: dict[str, object], message: str) -> None:
-    """The message names the field and the right form, and the value unless it may be a secret."""
+def test_invalid_record_is_refused_with_the_valid_form(changed: dict[str, object], message: str) -> None:
+    """The message has the field, the valid form, and the value unless that may be a secret."""
     with pytest.raises(InvalidArgument, match=re.escape(message)):
         dataclasses.replace(TOKEN, **changed)  # type: ignore[arg-type]  # wrong on purpose
 
 
 @pytest.mark.parametrize("field", ["accessor", "hash", "policies", "expires_at", "revoked", "description"])
 @pytest.mark.parametrize("shape", ["{}", "{}\n", "<{}>"])
-def test_a_secret_in_the_wrong_place_is_not_repeated(field: str, shape: str) -> None:
-    """A message about a field never has a token's text in it, whichever field someone has put it in."""
+def test_secret_in_the_wrong_field_is_not_repeated(field: str, shape: str) -> None:
+    """No message about a field contains a token's text, whichever field has it."""
     value: object = shape.format(TEXT)
     with pytest.raises(InvalidArgument) as caught:
         dataclasses.replace(TOKEN, **{field: [value] if field == "policies" else f"{value}\x00"})  # type: ignore[arg-type]

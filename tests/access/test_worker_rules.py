@@ -33,7 +33,7 @@ HINT = re.compile(r"ask for one such as (\{.*?\})")
 
 @app.controller(manages=TEAM)
 async def teams(rt: headway.Runtime, request: headway.Request) -> None:
-    """Notes that it has seen the team."""
+    """Record that the team was reconciled."""
     if (team := rt.cache.get(TEAM, request.id)) is not None and not team.data.note:
         await rt.client.apply(TEAM.new("core", Team(note="seen")))
 
@@ -43,7 +43,7 @@ def rule(*verbs: str, partition: str, namespace: str, type: str = "staff.v1.Team
 
 
 async def missing_rule(engine: headway.Engine, token: str) -> Rule | None:
-    """Run a worker until an error names a missing rule, and return that; None once a reconcile has ended."""
+    """Run a worker until an error names a missing rule, and return that rule, or None after a reconcile."""
     found: list[Rule] = []
     told = trio.Event()
 
@@ -60,8 +60,11 @@ async def missing_rule(engine: headway.Engine, token: str) -> Rule | None:
     return found[0] if found else None
 
 
-async def test_rules_that_a_worker_is_told_of_are_all_that_it_lacks() -> None:
-    """Everything in one tenancy is not enough: it watches all of them, and needs its lease. As told, it works."""
+async def test_reported_rules_are_all_that_a_worker_lacks() -> None:
+    """Rights in one tenancy are not enough: a worker watches all of them and needs its lease.
+
+    With the reported rules it works.
+    """
     text, token = new_token(["workers"])
     rules = [rule("*", partition="default", namespace="default")]
     access = Authorizer(Access([Policy("workers", rules)], [token]))
@@ -81,8 +84,8 @@ async def test_rules_that_a_worker_is_told_of_are_all_that_it_lacks() -> None:
 LEASES = Rule(verbs=["write"], type="internal.v1.Lease", partition="", namespace="", name_prefix="staff/")
 
 
-async def test_worker_that_may_read_nothing_it_watches_rests_and_names_the_rule() -> None:
-    """It does not begin with an empty cache. As soon as it is given the rule, it works."""
+async def test_worker_without_read_permission_waits_and_names_the_rule() -> None:
+    """It does not start with an empty cache. As soon as it gets the rule, it works."""
     text, token = new_token(["workers"])
     rules = [rule("watch", "write", partition="*", namespace="*"), LEASES]
     access = Authorizer(Access([Policy("workers", rules)], [token]))
@@ -119,8 +122,8 @@ async def test_worker_that_may_read_nothing_it_watches_rests_and_names_the_rule(
                 assert unready(workers.status) == []
 
 
-async def test_standby_that_may_read_nothing_it_watches_is_not_ready() -> None:
-    """It could not begin if the leader left."""
+async def test_standby_without_read_permission_is_not_ready() -> None:
+    """It could not take over from the leader."""
     able, token = new_token(["able"])
     unable, other = new_token(["unable"])
     everything = rule("*", partition="*", namespace="*")
@@ -148,8 +151,8 @@ async def test_standby_that_may_read_nothing_it_watches_is_not_ready() -> None:
     assert HINT.search(why) is not None
 
 
-async def test_sharded_worker_that_may_not_read_leases_rests_and_names_the_rule() -> None:
-    """It would not see the others, take all shards for its own, and wait for them."""
+async def test_sharded_worker_without_permission_to_read_leases_waits_and_names_the_rule() -> None:
+    """It would not see the other members, and would wait for all shards."""
     sharded = headway.App("staff")
     sharded.registry.register(TEAM)
 
@@ -183,8 +186,8 @@ async def test_sharded_worker_that_may_not_read_leases_rests_and_names_the_rule(
     )
 
 
-async def test_caller_without_any_rule_on_a_type_is_told_of_none() -> None:
-    """Neither for a type that there is nor for one that there isn't; an anonymous caller hears of no lease."""
+async def test_errors_name_no_type_without_a_rule_for_the_caller() -> None:
+    """The type may be registered or not. To an anonymous caller the error names no lease."""
     text, token = new_token(["others"])
     access = Authorizer(
         Access([Policy("others", [rule("*", partition="*", namespace="*", type="staff.v1.Other")])], [token])
@@ -210,8 +213,8 @@ async def test_caller_without_any_rule_on_a_type_is_told_of_none() -> None:
             await other.leases.acquire("staff/teams", "me", 5.0)
 
 
-async def test_worker_that_may_not_ask_where_the_store_stands_is_told_which_rule_it_lacks() -> None:
-    """Its rule for reading is narrow. It works all the same; wait_idle fails as denied, and works once it may."""
+async def test_worker_without_permission_to_read_the_revision_names_the_rule() -> None:
+    """Its rule for reading is narrow. It works anyway; wait_idle fails as denied, and works once the rule exists."""
     text, token = new_token(["workers"])
     lease = Rule(verbs=["write"], type="internal.v1.Lease", partition="", namespace="", name_prefix="staff/")
     narrow = Rule(verbs=["read"], type="staff.v1.Team", partition="default", namespace="default", name_prefix="core")

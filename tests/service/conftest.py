@@ -1,4 +1,4 @@
-"""A service over each kind of store."""
+"""Fixtures: a service over each kind of store."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def calls(backend: Backend) -> AsyncIterator[Calls]:
 
 @pytest.fixture(params=[pytest.param(each.values, id=each.id, marks=each.marks) for each in PLACES])
 async def anywhere(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Calls]:
-    """A service over each kind of store, called inside the process and over the network."""
+    """Return a service over each kind of store, called inside the process and over the network."""
     store, how = request.param
     async with a_store(store, tmp_path) as backend, reached(how, backend) as service:
         yield service
@@ -45,7 +45,7 @@ async def anywhere(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncItera
 async def reached(
     how: str, backend: Backend, authorizer: Authorizer | None = None, *, types: Registry | None = None
 ) -> AsyncIterator[Calls]:
-    """A service over a store, called inside the process or over the network."""
+    """Return a service over a store, called inside the process or over the network."""
     known = types or registry()
     if how == "network":
         async with over_the_network(backend, known, authorizer) as calls:
@@ -56,7 +56,7 @@ async def reached(
 
 @pytest.fixture
 async def in_memory() -> AsyncIterator[Calls]:
-    """For what is refused before any store is asked."""
+    """Return a service over a store in memory, for requests that are refused before any store is asked."""
     service = Calls(MemoryBackend(), registry())
     yield service
     assert service.unexpected == []
@@ -69,7 +69,7 @@ async def interrupted(backend: Backend) -> Interrupted:
 
 @pytest.fixture
 async def racing(interrupted: Interrupted) -> AsyncIterator[Calls]:
-    """A service over the same store, whose every commit others can get ahead of."""
+    """Return a service over the same store, in which other writers can overtake every commit."""
     service = Calls(interrupted, registry())
     yield service
     assert service.unexpected == []

@@ -1,4 +1,4 @@
-"""An authorizer's decisions: what is refused, what is hidden, and that neither tells what is there."""
+"""An authorizer's decisions: requests that are refused, resources that are hidden, and no leaks in either."""
 
 from __future__ import annotations
 
@@ -32,8 +32,10 @@ EVERYWHERE = pb.Tenancy(partition="*", namespace="*")
 
 
 class Guard:
-    """Denies by name: ``denied`` anything, ``secret`` what says "secret", ``unlisted`` and ``unread`` types, and
-    nothing that is ``kept`` may be deleted. Nothing is known of ``unknown`` types.
+    """An authorizer that decides by name.
+
+    It denies everything on ``denied``, hides content that says "secret", hides the ``unlisted`` and ``unread``
+    types, and denies the deletion of anything ``kept``. It knows nothing of ``unknown`` types.
     """
 
     def __init__(self) -> None:
@@ -78,7 +80,7 @@ def guard() -> Guard:
 
 @pytest.fixture
 async def guarded(backend: Backend, guard: Guard) -> AsyncIterator[Calls]:
-    """A service over the same store as ``calls``, with the guard at its door."""
+    """Return a service over the same store as ``calls``, with the guard in front of it."""
     service = Calls(backend, registry(), guard)
     yield service
     assert service.unexpected == []
@@ -110,10 +112,8 @@ async def said(call: Awaitable[object]) -> tuple[Status, str | None]:
 
 
 @pytest.mark.parametrize("call", BY_NAME)
-async def test_a_denied_name_is_refused_alike_whether_it_is_there_or_not(
-    calls: Calls, guarded: Calls, call: Call
-) -> None:
-    """The same status and the same words, and another version of the kind is no exception."""
+async def test_denied_name_is_refused_alike_whether_or_not_it_exists(calls: Calls, guarded: Calls, call: Call) -> None:
+    """The status and the message are the same, also for another version of the kind."""
     absent = await said(call(guarded))
     assert absent[0] is Status.PERMISSION_DENIED
     await calls.write(a_note("denied", type=NOTE_V2))
@@ -122,9 +122,11 @@ async def test_a_denied_name_is_refused_alike_whether_it_is_there_or_not(
     assert await said(call(guarded)) == absent
 
 
-async def test_what_may_not_be_read_for_what_it_says_is_not_there(calls: Calls, guarded: Calls) -> None:
-    """Asked again with the resource. Refused for it, the answer is that for nothing; the origin says that it may
-    not be read, and so that it is there.
+async def test_resource_hidden_by_its_content_is_reported_as_not_found(calls: Calls, guarded: Calls) -> None:
+    """The authorizer is asked again with the resource.
+
+    If it then denies, the answer is the one for a missing name. Consul answers that permission is denied, which
+    reveals that the resource exists.
     """
     absent = await said(guarded.read(an_id("secret")))
     assert absent[0] is Status.NOT_FOUND
@@ -134,16 +136,16 @@ async def test_what_may_not_be_read_for_what_it_says_is_not_there(calls: Calls, 
     assert (await guarded.read(an_id("secret"))).resource is not None
 
 
-async def test_a_write_is_decided_by_what_is_given(guarded: Calls) -> None:
-    """After the shape, before the store; Write and MutateAndValidate alike."""
+async def test_write_is_authorized_by_the_given_content(guarded: Calls) -> None:
+    """The check follows validation and precedes the store, in Write and in MutateAndValidate."""
     forbidden = a_note("one", "forbidden")
     await refused(guarded.write(forbidden), Status.PERMISSION_DENIED, "permission denied: you may not write Note one")
     await refused(guarded.mutate_and_validate(forbidden), Status.PERMISSION_DENIED)
     await guarded.write(a_note("one", "fine"))
 
 
-async def test_namespaces_and_partitions_are_guarded_as_anything_is(calls: Calls, guarded: Calls) -> None:
-    """They are resources; in the origin their rules are still to be made."""
+async def test_namespaces_and_partitions_are_guarded_like_other_resources(calls: Calls, guarded: Calls) -> None:
+    """They are resources. Consul has no rules for them yet."""
     for type in (NAMESPACE, PARTITION):
         await calls.write(pb.Resource(id=an_id("denied", type)))
         await refused(guarded.read(an_id("denied", type)), Status.PERMISSION_DENIED)
@@ -153,8 +155,8 @@ async def test_namespaces_and_partitions_are_guarded_as_anything_is(calls: Calls
         assert await calls.names(type) == ["denied"]
 
 
-async def test_a_wrong_request_is_said_to_be_wrong_first(guarded: Calls, guard: Guard) -> None:
-    """Its shape says nothing of the store, and nobody is asked about it."""
+async def test_malformed_request_is_refused_before_authorization(guarded: Calls, guard: Guard) -> None:
+    """The form of a request reveals nothing of the store, so the authorizer is not asked."""
     await refused(guarded.read(an_id("Denied")), Status.INVALID_ARGUMENT)
     await refused(guarded.write(a_note("denied", type=UNKNOWN)), Status.INVALID_ARGUMENT)
     await refused(guarded.delete(an_id("denied-")), Status.INVALID_ARGUMENT)
@@ -162,8 +164,8 @@ async def test_a_wrong_request_is_said_to_be_wrong_first(guarded: Calls, guard: 
     assert guard.asked == []
 
 
-async def test_lists_leave_out_what_may_not_be_read(calls: Calls, guarded: Calls) -> None:
-    """By name and by content, of every type."""
+async def test_lists_leave_out_unreadable_resources(calls: Calls, guarded: Calls) -> None:
+    """Resources are hidden by name and by content, for every type."""
     boss = await calls.stored(a_note("boss"))
     for name, text in (("denied", ""), ("secret-1", "secret"), ("secret-2", "open"), ("plain", "")):
         await calls.write(a_note(name, text, owner=boss.id))
@@ -173,8 +175,8 @@ async def test_lists_leave_out_what_may_not_be_read(calls: Calls, guarded: Calls
     assert [id_of(each).name for each in owned.resources] == ["plain", "secret-2", "plain", "secret-2"]
 
 
-async def test_a_type_that_may_not_be_listed_is_refused(guarded: Calls, guard: Guard) -> None:
-    """Once, at the start, with the tenancy that was asked for."""
+async def test_type_that_may_not_be_listed_is_refused(guarded: Calls, guard: Guard) -> None:
+    """The refusal comes once, at the start, and names the requested tenancy."""
     guard.unlisted.add(NOTE.name)
     said = "permission denied: you may not list tests.v1.Note there"
     await refused(guarded.list_type(a_type(), pb.Tenancy(namespace="*")), Status.PERMISSION_DENIED, said)
@@ -185,8 +187,8 @@ async def test_a_type_that_may_not_be_listed_is_refused(guarded: Calls, guard: G
     assert caught.value.status is Status.PERMISSION_DENIED
 
 
-async def test_a_watch_leaves_out_what_may_not_be_read_and_stays_complete(calls: Calls, guarded: Calls) -> None:
-    """What is left of a commit ends it, and where nothing is left the stream says how far it is."""
+async def test_watch_leaves_out_unreadable_resources_and_stays_complete(calls: Calls, guarded: Calls) -> None:
+    """The last visible change of a commit ends it. If none is visible, a bookmark carries the position."""
     await calls.write(a_note("denied"))
     await calls.write(a_note("plain"))
     async with guarded.watch(a_type(), EVERYWHERE) as items:
@@ -208,10 +210,10 @@ async def test_a_watch_leaves_out_what_may_not_be_read_and_stays_complete(calls:
 
 
 @pytest.mark.parametrize("resumed", [False, True])
-async def test_what_leaves_a_version_is_judged_by_what_it_was_in_it(
+async def test_departure_from_a_version_is_authorized_by_its_last_content_there(
     calls: Calls, guarded: Calls, guard: Guard, resumed: bool
 ) -> None:
-    """A reader of one version alone hears that a resource leaves it, and of none that was hidden from them there."""
+    """A reader of one version alone hears of a resource that leaves it, unless that resource was hidden there."""
     guard.unread.add(NOTE_V2.name)
     plain = await calls.stored(a_note("plain"))
     await calls.write(a_note("secret", "secret"))
@@ -231,8 +233,8 @@ async def test_what_leaves_a_version_is_judged_by_what_it_was_in_it(
         assert await anext(items) == Bookmark(calls.backend.position)
 
 
-async def test_what_may_not_be_read_at_the_end_of_changes_is_told_of_too(calls: Calls, guarded: Calls) -> None:
-    """A reader that was away gets several commits at once: its frontier stands at the last of them all the same."""
+async def test_frontier_passes_unreadable_changes_at_the_end(calls: Calls, guarded: Calls) -> None:
+    """A reader that was away gets several commits at once, and its frontier still reaches the last of them."""
     async with guarded.watch(a_type(), EVERYWHERE) as items:
         await anext(items)
         await calls.write(a_note("plain"))

@@ -1,4 +1,4 @@
-"""An authorizer that raises: its caller hears of a fault, and a writer that nothing was written."""
+"""An authorizer that raises: the caller gets a fault, and a writer learns that nothing was written."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.service.conftest import reached
 
 
 class Failing:
-    """Allows everything, and raises where it is asked one question."""
+    """An authorizer that allows everything and raises at one kind of question."""
 
     def __init__(self) -> None:
         self.question = ""
@@ -56,7 +56,7 @@ class Failing:
 
 
 class Heard(PlainWrites):
-    """A controller's writes, as far as it hears of unknown ones."""
+    """A controller's writes, reduced to the reports of unknown outcomes."""
 
     def __init__(self) -> None:
         self.unknowns = 0
@@ -95,8 +95,11 @@ FAULTS: list[tuple[str, str, Verb]] = [
     [pytest.param(question, call, id=f"{question} in {verb}") for question, verb, call in FAULTS],
 )
 @pytest.mark.parametrize("how", ["in process", "network"])
-async def test_fault_of_an_authorizer_leaves_nothing_unknown(how: str, question: str, call: Verb) -> None:
-    """It is asked before anything is stored. The operator has the error, and its text goes no further."""
+async def test_authorizer_fault_leaves_no_unknown_outcome(how: str, question: str, call: Verb) -> None:
+    """The authorizer is asked before anything is stored.
+
+    The operator gets the error; its text is not sent to the caller.
+    """
     failing, heard = Failing(), Heard()
     async with reached(how, MemoryBackend(), failing) as calls:
         client = Client(calls.channel, registry(), heard)
@@ -111,8 +114,8 @@ async def test_fault_of_an_authorizer_leaves_nothing_unknown(how: str, question:
 
 
 @pytest.mark.parametrize("how", ["in process", "network"])
-async def test_fault_after_the_commit_leaves_the_outcome_unknown(how: str) -> None:
-    """What a reply may show is asked when the write is stored."""
+async def test_authorizer_fault_after_the_commit_leaves_the_outcome_unknown(how: str) -> None:
+    """The content of a reply is authorized after the write is stored."""
     failing, heard = Failing(), Heard()
     async with reached(how, MemoryBackend(), failing) as calls:
         client = Client(calls.channel, registry(), heard)
@@ -131,10 +134,10 @@ async def test_fault_after_the_commit_leaves_the_outcome_unknown(how: str) -> No
         ("read", lambda leases: leases.list()),
     ],
 )
-async def test_fault_of_an_authorizer_of_leases_is_named(
+async def test_fault_of_a_lease_authorizer_is_named(
     question: str, call: Callable[[LeaseClient], Awaitable[object]]
 ) -> None:
-    """A holder asks again, and its report says why."""
+    """A holder asks again, and its report gives the reason."""
     backend, failing, failed = MemoryBackend(), Failing(), []
     await backend.acquire_lease("staff/other", "ada", 100.0, "")
     failing.question = question
@@ -145,8 +148,8 @@ async def test_fault_of_an_authorizer_of_leases_is_named(
 
 
 @pytest.mark.parametrize("verb", ["write", "write_status", "delete", "read"])
-async def test_fault_in_finding_out_who_calls_leaves_nothing_unknown(verb: str) -> None:
-    """The clock that a token is compared with, for one, may raise."""
+async def test_authentication_fault_leaves_no_unknown_outcome(verb: str) -> None:
+    """The clock that a token is compared with may raise, for example."""
     text, token = new_token(["all"], expires_at=100.0)
     everything = Rule(verbs=["*"], type="*", partition="*", namespace="*")
     works = True

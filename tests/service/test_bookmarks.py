@@ -1,4 +1,4 @@
-"""How often a watch tells how far it is, in virtual time."""
+"""The rate of a watch's bookmarks, in virtual time."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.service.conftest import reached
 
 
 class Log:
-    """What a watch has said, and at which second."""
+    """The items of a watch, each with the second of its arrival."""
 
     def __init__(self, clock: trio.testing.MockClock) -> None:
         self._clock = clock
@@ -41,7 +41,7 @@ class Log:
             self.items.append((round(self._clock.current_time(), 3), item))
 
     def said(self) -> list[tuple[float, str, int]]:
-        """(when, what, how far) of each item after the snapshot."""
+        """Return (time, kind, position) of each item after the snapshot."""
         return [
             (when, type(item).__name__, item.position.revision if isinstance(item, Bookmark) else item.changes[-1][0])
             for when, item in self.items
@@ -50,8 +50,8 @@ class Log:
 
 
 @pytest.mark.parametrize("interval", [0, 1000])
-async def test_bookmarks_come_at_most_once_an_interval(autojump_clock: trio.testing.MockClock, interval: int) -> None:
-    """The first at once, later ones when they are due, with the latest position; changes wait for nothing."""
+async def test_bookmarks_come_at_most_once_per_interval(autojump_clock: trio.testing.MockClock, interval: int) -> None:
+    """The first comes at once, later ones when they are due, with the latest position. Changes are never delayed."""
     calls = Calls(MemoryBackend(), registry())
     log = Log(autojump_clock)
     async with calls.watch(a_type(), bookmark_interval_ms=interval) as items, trio.open_nursery() as nursery:
@@ -85,8 +85,8 @@ async def test_bookmarks_come_at_most_once_an_interval(autojump_clock: trio.test
     assert log.said() == (spaced if interval else at_once)
 
 
-async def test_a_stream_that_says_nothing_new_has_no_bookmarks(autojump_clock: trio.testing.MockClock) -> None:
-    """However long it lasts: an interval is no heartbeat."""
+async def test_stream_without_progress_sends_no_bookmarks(autojump_clock: trio.testing.MockClock) -> None:
+    """An interval is not a heartbeat."""
     calls = Calls(MemoryBackend(), registry())
     log = Log(autojump_clock)
     async with calls.watch(a_type(), bookmark_interval_ms=1) as items, trio.open_nursery() as nursery:
@@ -96,8 +96,8 @@ async def test_a_stream_that_says_nothing_new_has_no_bookmarks(autojump_clock: t
         nursery.cancel_scope.cancel()
 
 
-async def test_the_bookmark_of_a_resumed_stream_waits_for_nothing(autojump_clock: trio.testing.MockClock) -> None:
-    """And neither does what it goes on with."""
+async def test_bookmark_of_a_resumed_stream_is_immediate(autojump_clock: trio.testing.MockClock) -> None:
+    """The changes after it are immediate, too."""
     calls = Calls(MemoryBackend(), registry())
     seen = calls.backend.position
     await calls.write(a_note())
@@ -113,8 +113,8 @@ async def test_the_bookmark_of_a_resumed_stream_waits_for_nothing(autojump_clock
         assert autojump_clock.current_time() == begun + 1
 
 
-async def test_a_bookmark_of_another_incarnation_waits_for_nothing(autojump_clock: trio.testing.MockClock) -> None:
-    """What comes behind it is of that one, so that it can't be left out for what comes behind it, either."""
+async def test_bookmark_of_another_session_is_immediate(autojump_clock: trio.testing.MockClock) -> None:
+    """Later items belong to that session, so a later item cannot replace the bookmark."""
     first, second = Position("store", "first", 0), Position("store", "second", 0)
     said: list[StreamItem] = [
         EndOfSnapshot(first),
@@ -134,7 +134,7 @@ async def test_a_bookmark_of_another_incarnation_waits_for_nothing(autojump_cloc
 
 
 class NothingToSee:
-    """Hides everything."""
+    """An authorizer that hides everything."""
 
     def may_know(self, type: TypeName) -> bool:  # noqa: ARG002 - the protocol's
         return True
@@ -155,10 +155,10 @@ class NothingToSee:
         return True
 
 
-async def test_what_may_not_be_read_is_told_of_no_faster(
+async def test_unreadable_changes_send_bookmarks_at_the_usual_rate(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    """Where nothing is left of a change there is a bookmark in its place, which has to wait as any other."""
+    """A change of which nothing is visible becomes a bookmark, which waits like any other."""
     calls = Calls(MemoryBackend(), registry(), NothingToSee())
     log = Log(autojump_clock)
     async with calls.watch(a_type(), bookmark_interval_ms=1000) as items, trio.open_nursery() as nursery:
@@ -171,8 +171,8 @@ async def test_what_may_not_be_read_is_told_of_no_faster(
     assert log.said() == [(0.3, "Bookmark", 1), (1.3, "Bookmark", 4), (2.3, "Bookmark", 7), (3.3, "Bookmark", 8)]
 
 
-async def test_what_may_not_be_read_is_of_the_incarnation_that_the_stream_has_told() -> None:
-    """And not of the one that the store may have begun since."""
+async def test_bookmark_of_an_unreadable_change_names_the_announced_session() -> None:
+    """The store may have begun another session since; the bookmark does not name that one."""
     backend = MemoryBackend()
     calls = Calls(backend, registry(), NothingToSee())
     async with calls.watch(a_type()) as items:
@@ -184,18 +184,21 @@ async def test_what_may_not_be_read_is_of_the_incarnation_that_the_stream_has_to
 
 
 @pytest.mark.parametrize("milliseconds", [3_600_001, 2**32 - 1])
-async def test_an_absurd_interval_is_refused(anywhere: Calls, milliseconds: int) -> None:
-    """With the bound."""
+async def test_invalid_interval_is_refused(anywhere: Calls, milliseconds: int) -> None:
+    """The error names the bound."""
     async with anywhere.watch(a_type(), bookmark_interval_ms=milliseconds) as items:
         said = f"bookmark_interval_ms {milliseconds} must be from 0 (send each at once) to 3600000 (one an hour)"
         await refused(anext(items), Status.INVALID_ARGUMENT, said)
 
 
 @pytest.mark.parametrize(("backend", "how"), PLACES, indirect=["backend"])
-async def test_an_interval_holds_wherever_the_watch_comes_from(
+async def test_interval_holds_wherever_the_watch_comes_from(
     backend: Backend, mock_clock: trio.testing.MockClock, how: str
 ) -> None:
-    """While the clock stands still one bookmark comes, and changes; when it has passed, the next."""
+    """While the clock stands still, one bookmark and all changes arrive.
+
+    After the interval the next bookmark arrives.
+    """
     async with reached(how, backend) as calls, calls.watch(a_type(), bookmark_interval_ms=60_000) as items:
         assert isinstance(await anext(items), EndOfSnapshot)
         await calls.write(a_note(type=PLANET))

@@ -1,4 +1,4 @@
-"""How new an answer must be: the consistency mode and the least revision, wherever the request comes from."""
+"""The consistency mode and the least revision of a read, by every way of calling."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ EVERYWHERE = pb.Tenancy(partition="*", namespace="*")
 
 
 @pytest.mark.parametrize("mode", ["consistent", "default", "stale", "CONSISTENT"])
-async def test_every_read_sees_every_acknowledged_write_whatever_the_mode(anywhere: Calls, mode: str) -> None:
-    """In the origin only ``consistent`` does; a value that it doesn't know is none there too."""
+async def test_every_read_sees_every_acknowledged_write_in_every_mode(anywhere: Calls, mode: str) -> None:
+    """In Consul only ``consistent`` does. An unknown mode counts as none, as in Consul."""
     anywhere.metadata = {"x-consul-consistency-mode": mode}
     for number in range(5):
         written = await anywhere.write(a_note("one", str(number)))
@@ -24,8 +24,8 @@ async def test_every_read_sees_every_acknowledged_write_whatever_the_mode(anywhe
         assert at(read.position) == at(listed.position) == at(written.position)
 
 
-async def test_the_least_revision_is_kept_or_refused_with_both_revisions(anywhere: Calls) -> None:
-    """At once: it doesn't wait until the store gets there. Whatever is asked for, and however far away it is."""
+async def test_least_revision_is_met_or_refused_with_both_revisions(anywhere: Calls) -> None:
+    """The refusal is immediate for every kind of read and any distance: no read waits for the store."""
     await anywhere.write(a_note())
     here = anywhere.revision
     for least in (0, 1, here):
@@ -38,8 +38,8 @@ async def test_the_least_revision_is_kept_or_refused_with_both_revisions(anywher
         await refused(anywhere.list_type(a_type(), EVERYWHERE, min_revision=least), Status.UNAVAILABLE, said)
 
 
-async def test_a_page_is_held_to_the_least_revision_too(anywhere: Calls) -> None:
-    """A list in pages is no way around it."""
+async def test_page_respects_the_least_revision(anywhere: Calls) -> None:
+    """A list in pages does not bypass it."""
     await anywhere.write(a_note())
     least = anywhere.revision + 1
     call = anywhere.list_type(a_type(), EVERYWHERE, min_revision=least, page_size=1)

@@ -1,4 +1,4 @@
-"""Write with create_only: it creates, or says that the name is taken; it never replaces anything."""
+"""Write with create_only: it creates, or reports that the name is taken; it never replaces anything."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ async def create(calls: Calls, resource: pb.Resource, token: str = "", **rest: A
     return await calls.stored(resource, create_only=True, create_token=token, **rest)
 
 
-async def test_a_name_that_is_taken_is_refused(anywhere: Calls) -> None:
-    """Whatever the content, the version of the type, or the uid that is given; nothing is written."""
+async def test_taken_name_is_refused(anywhere: Calls) -> None:
+    """The content, the version of the type and the given uid don't matter. Nothing is written."""
     first = await create(anywhere, a_note("one", "a"))
     at = anywhere.revision
     for again in (a_note("one", "a"), a_note("one", "b"), a_note("one", "", NOTE_V2)):
@@ -36,18 +36,21 @@ async def test_a_name_that_is_taken_is_refused(anywhere: Calls) -> None:
     assert text_of(await create(anywhere, a_note("one", "c"))) == "c"
 
 
-async def test_a_creator_that_loses_the_race_is_told_so(
+async def test_creator_that_loses_the_race_is_refused(
     calls: Calls, racing: Calls, interrupted: Interrupted, autojump_clock: trio.testing.MockClock
 ) -> None:
-    """The name was free when it looked, and is taken when it commits."""
+    """The name was free when the creator looked and is taken at its commit."""
     assert autojump_clock.autojump_threshold == 0
     interrupted.before_commit = [lambda: calls.write(a_note("one", "winner"))]
     await refused(create(racing, a_note("one", "loser")), Status.ALREADY_EXISTS, "Note one already exists")
     assert text_of((await calls.read(an_id("one"))).resource) == "winner"
 
 
-async def test_the_same_creation_sent_again_is_answered_once_more(anywhere: Calls) -> None:
-    """By its token: also after others have changed the resource, and not by another token, name or type."""
+async def test_repeated_creation_gets_the_first_answer(anywhere: Calls) -> None:
+    """The token identifies the creation, also after others have changed the resource.
+
+    Another token, name or type does not match.
+    """
     first = await create(anywhere, a_note("one", "a"), "token")
     at = anywhere.revision
     assert await create(anywhere, a_note("one", "a"), "token") == first
@@ -62,8 +65,8 @@ async def test_the_same_creation_sent_again_is_answered_once_more(anywhere: Call
     assert all(len(uid_of(each)) == 26 for each in (first, other, child))
 
 
-async def test_what_was_created_again_after_a_deletion_is_another_incarnation(calls: Calls) -> None:
-    """Even with the same token: a uid never comes back."""
+async def test_recreation_after_a_deletion_is_another_incarnation(calls: Calls) -> None:
+    """The same token makes no difference: a uid never returns."""
     first = await create(calls, a_note("one"), "token")
     await calls.delete(id_of(first))
     # A ULID's first part is its millisecond.
@@ -74,8 +77,8 @@ async def test_what_was_created_again_after_a_deletion_is_another_incarnation(ca
     assert uid_of(again) > uid_of(first)
 
 
-async def test_what_makes_no_sense_in_a_creation_is_refused(calls: Calls) -> None:
-    """A version, a token without create_only, and one that is too long."""
+async def test_invalid_creation_is_refused(calls: Calls) -> None:
+    """Invalid are a version, a token without create_only, and a token that is too long."""
     resource = a_note("one")
     resource.version = "7"
     await refused(
@@ -88,8 +91,8 @@ async def test_what_makes_no_sense_in_a_creation_is_refused(calls: Calls) -> Non
     assert calls.revision == 0
 
 
-async def test_a_superseded_run_is_told_so_even_where_the_name_is_taken(calls: Calls) -> None:
-    """The answer that what it has created is there would keep it going."""
+async def test_superseded_run_is_fenced_even_if_the_name_is_taken(calls: Calls) -> None:
+    """If it heard that its creation exists, it would continue."""
     await create(calls, a_note("one"), "token")
     old = pb.Fence(controller="app/c", member="", term=1, number=0)
     for _ in range(2):
@@ -98,8 +101,8 @@ async def test_a_superseded_run_is_told_so_even_where_the_name_is_taken(calls: C
 
 
 @pytest.mark.parametrize("how", ["in process", "network"])
-async def test_who_may_not_read_is_told_no_more_than_that_the_name_is_taken(how: str) -> None:
-    """No uid, version or content."""
+async def test_caller_without_read_permission_learns_only_that_the_name_is_taken(how: str) -> None:
+    """The refusal contains no uid, version or content."""
     backend = MemoryBackend()
     async with reached(how, backend) as calls:
         await calls.write(a_note("one", SECRET))
@@ -109,8 +112,11 @@ async def test_who_may_not_read_is_told_no_more_than_that_the_name_is_taken(how:
         assert said == f"Note one already exists; read it, or {replace}"
 
 
-async def test_a_creation_sent_again_is_not_answered_as_another_version() -> None:
-    """Another writer has replaced it by a version without a converter; one with a converter is converted."""
+async def test_repeated_creation_is_not_answered_in_an_unconvertible_version() -> None:
+    """Another writer has replaced the resource by a version without a converter.
+
+    A version with a converter is converted.
+    """
     calls = Calls(MemoryBackend(), versions())
     await create(calls, a_team(V1, roster("ada")), "token")
     await calls.write(a_team(V3, V3.payload()))

@@ -1,4 +1,4 @@
-"""Delete: what is removed, what is marked, and what the answer says bears the name."""
+"""Delete: removal, marking for deletion, and the answer's account of the name."""
 
 from __future__ import annotations
 
@@ -42,19 +42,15 @@ from tests.helpers.declared import (
         (an_id(type=PLANET, partition="up"), "must be empty: the type is cluster-scoped"),
     ],
 )
-async def test_a_wrong_id_is_refused_by_a_sentence_that_names_the_field(
-    in_memory: Calls, id: pb.Id | None, said: str
-) -> None:
-    """As for Read."""
+async def test_invalid_id_is_refused_with_the_field(in_memory: Calls, id: pb.Id | None, said: str) -> None:
+    """The refusals are those of Read."""
     await refused(in_memory.delete(id), Status.INVALID_ARGUMENT, said)
 
 
 @pytest.mark.parametrize("with_version", [False, True])
 @pytest.mark.parametrize("with_uid", [False, True])
-async def test_a_delete_works_by_name_version_and_uid_as_they_are_given(
-    calls: Calls, with_version: bool, with_uid: bool
-) -> None:
-    """The answer's position is the deletion's own, and nothing bears the name."""
+async def test_delete_matches_name_version_and_uid_as_given(calls: Calls, with_version: bool, with_uid: bool) -> None:
+    """The answer has the position of the deletion and no resource."""
     stored = await calls.stored(a_note())
     id = an_id(uid=uid_of(stored) if with_uid else "")
     reply = await calls.delete(id, version=stored.version if with_version else "")
@@ -63,8 +59,8 @@ async def test_a_delete_works_by_name_version_and_uid_as_they_are_given(
     await refused(calls.read(an_id()), Status.NOT_FOUND)
 
 
-async def test_what_is_not_there_is_deleted_already(calls: Calls) -> None:
-    """The answer has a position at which nothing bore the name, and nothing is committed."""
+async def test_missing_resource_counts_as_deleted(calls: Calls) -> None:
+    """The answer has a position at which the name was free. Nothing is committed."""
     await calls.write(a_note("other"))
     here = calls.revision
     for id in (an_id(), an_id(uid=ULID)):
@@ -74,9 +70,10 @@ async def test_what_is_not_there_is_deleted_already(calls: Calls) -> None:
     assert calls.revision == here
 
 
-async def test_another_incarnation_stays_and_is_answered_with(calls: Calls) -> None:
-    """The one that was named is gone, which is what was asked for; what bears the name now is said, so
-    that no cache takes the answer for "nothing does".
+async def test_other_incarnation_stays_and_is_returned(calls: Calls) -> None:
+    """The named incarnation is gone, as the caller wanted.
+
+    The answer contains the present one, so that no cache takes the name for free.
     """
     stored = await calls.stored(a_note())
     reply = await calls.delete(an_id(uid=ULID), version="7")
@@ -87,10 +84,10 @@ async def test_another_incarnation_stays_and_is_answered_with(calls: Calls) -> N
 
 @pytest.mark.parametrize("with_uid", [False, True])
 @pytest.mark.parametrize("finalizers", ["", "a"])
-async def test_a_version_is_honoured_with_or_without_a_uid_and_finalizers(
+async def test_version_is_compared_with_or_without_uid_and_finalizers(
     calls: Calls, with_uid: bool, finalizers: str
 ) -> None:
-    """The origin compares it only with a uid, and never where finalizers hold the resource."""
+    """Consul compares it only together with a uid, and never if finalizers hold the resource."""
     old = await calls.stored(a_note(metadata={FINALIZERS: finalizers}))
     new = await calls.stored(a_note("one", "changed"))
     id = an_id(uid=uid_of(old) if with_uid else "")
@@ -101,7 +98,7 @@ async def test_a_version_is_honoured_with_or_without_a_uid_and_finalizers(
 
 
 async def test_finalizers_turn_a_deletion_into_a_mark(calls: Calls) -> None:
-    """Marked with a time, answered with, and not marked again."""
+    """The resource is marked with a time and returned. A second delete does not mark it again."""
     stored = await calls.stored(a_note("one", "kept", metadata={FINALIZERS: "a b", "colour": "red"}))
     begun = datetime.datetime.now(datetime.UTC).replace(microsecond=0)
     reply = await calls.delete(id_of(stored), version=stored.version)
@@ -119,8 +116,8 @@ async def test_finalizers_turn_a_deletion_into_a_mark(calls: Calls) -> None:
     assert at(again.position).revision == int(marked.version) == calls.revision
 
 
-async def test_a_resource_that_has_lost_its_finalizers_is_removed_by_the_next_delete(calls: Calls) -> None:
-    """It stays until somebody deletes it again."""
+async def test_marked_resource_without_finalizers_is_removed_by_the_next_delete(calls: Calls) -> None:
+    """Until then it stays."""
     await calls.write(a_note(metadata={FINALIZERS: "a"}))
     await calls.delete(an_id())
     bare = await calls.stored(a_note(metadata={FINALIZERS: ""}))
@@ -130,16 +127,16 @@ async def test_a_resource_that_has_lost_its_finalizers_is_removed_by_the_next_de
     assert await calls.names(NOTE) == []
 
 
-async def test_another_version_of_the_kind_is_refused_as_the_callers_fault(calls: Calls) -> None:
-    """The origin answers Internal."""
+async def test_other_version_of_the_kind_is_refused_as_a_caller_error(calls: Calls) -> None:
+    """Consul answers Internal."""
     await calls.write(a_note(type=NOTE_V2))
     said = "Note one is stored as tests.v2.Note, but was requested as version 'v1'"
     await refused(calls.delete(an_id(type=NOTE)), Status.INVALID_ARGUMENT, said)
     assert await calls.names(NOTE_V2) == ["one"]
 
 
-async def test_a_lower_fence_is_refused_even_where_nothing_would_change(calls: Calls) -> None:
-    """C8: for what is there, what is held by finalizers, what is marked, what is another incarnation, what isn't."""
+async def test_lower_fence_is_refused_even_if_nothing_would_change(calls: Calls) -> None:
+    """C8: this holds for existing, finalized, marked, recreated and missing resources."""
     old = (await calls.raise_fence()).fence
     await calls.write(a_note("plain"))
     await calls.write(a_note("held", metadata={FINALIZERS: "a"}))
@@ -153,8 +150,8 @@ async def test_a_lower_fence_is_refused_even_where_nothing_would_change(calls: C
     assert calls.revision == here
 
 
-async def test_a_delete_for_another_store_is_refused(calls: Calls) -> None:
-    """As for Write."""
+async def test_delete_for_another_store_is_refused(calls: Calls) -> None:
+    """The rule is that of Write."""
     await calls.write(a_note())
     call = calls.delete(an_id(), store_id="elsewhere")
     await refused(call, Status.FAILED_PRECONDITION, "store_id: the write is for store elsewhere")
@@ -162,10 +159,10 @@ async def test_a_delete_for_another_store_is_refused(calls: Calls) -> None:
 
 
 @pytest.mark.parametrize("finalizers", ["", "a"])
-async def test_a_lost_race_is_run_again(
+async def test_lost_race_is_retried(
     calls: Calls, racing: Calls, interrupted: Interrupted, autojump_clock: trio.testing.MockClock, finalizers: str
 ) -> None:
-    """Without a version what others change meanwhile doesn't matter, with finalizers neither."""
+    """Without a version, concurrent changes don't matter, with or without finalizers."""
     await calls.write(a_note(metadata={FINALIZERS: finalizers}))
     interrupted.before_commit = [lambda: calls.write(a_note("one", "theirs"))]
     reply = await racing.delete(an_id())
@@ -178,8 +175,8 @@ async def test_a_lost_race_is_run_again(
     assert 0.075 <= autojump_clock.current_time() <= 0.12
 
 
-async def test_a_race_lost_with_a_version_is_a_conflict(calls: Calls, racing: Calls, interrupted: Interrupted) -> None:
-    """And the answer says what is stored now."""
+async def test_lost_race_with_a_version_is_a_conflict(calls: Calls, racing: Calls, interrupted: Interrupted) -> None:
+    """The answer names the stored version."""
     stored = await calls.stored(a_note())
     interrupted.before_commit = [lambda: calls.write(a_note("one", "theirs"))]
     said = f"Note one is stored at version {int(stored.version) + 1}, not {stored.version}"
@@ -189,7 +186,7 @@ async def test_a_race_lost_with_a_version_is_a_conflict(calls: Calls, racing: Ca
 @pytest.mark.parametrize("finalizers", ["", "a"])
 @pytest.mark.parametrize("with_version", [False, True])
 @pytest.mark.parametrize("with_uid", [False, True])
-async def test_another_incarnation_that_came_in_between_is_not_answered_away(
+async def test_answer_contains_an_incarnation_created_meanwhile(
     calls: Calls,
     racing: Calls,
     interrupted: Interrupted,
@@ -198,8 +195,9 @@ async def test_another_incarnation_that_came_in_between_is_not_answered_away(
     with_version: bool,
     finalizers: str,
 ) -> None:
-    """The answer is what bears the name at its position, also when somebody else was faster to delete it and a third
-    has given the name away again.
+    """The answer is true at its own position.
+
+    That holds even if another caller deleted the resource first and a third recreated the name.
     """
     stored = await calls.stored(a_note(metadata={FINALIZERS: finalizers}))
 
@@ -224,10 +222,10 @@ async def test_another_incarnation_that_came_in_between_is_not_answered_away(
 
 
 @pytest.mark.parametrize("gone", [False, True])
-async def test_others_who_write_meanwhile_do_not_change_the_answer(
+async def test_concurrent_writes_do_not_change_the_answer(
     calls: Calls, racing: Calls, interrupted: Interrupted, gone: bool
 ) -> None:
-    """Whoever has deleted it: at the answer's position nothing bears the name."""
+    """At the answer's position the name is free, whichever caller deleted it."""
     stored = await calls.stored(a_note())
 
     async def others() -> None:
@@ -243,7 +241,7 @@ async def test_others_who_write_meanwhile_do_not_change_the_answer(
 
 
 class AfterCommit(Interrupted):
-    """A store where something happens when a commit has been made, and which can't be read from then on."""
+    """A store that runs a function after a commit and cannot be read from then on."""
 
     def __init__(self, inner: Backend, happens: Callable[[], None]) -> None:
         super().__init__(inner)
@@ -261,8 +259,8 @@ class AfterCommit(Interrupted):
 
 
 @pytest.mark.parametrize("owning", [False, True])
-async def test_a_deletion_that_has_happened_is_answered(calls: Calls, owning: bool) -> None:
-    """C5: whoever has committed meanwhile, though its caller gives up, and though nothing can be read any more."""
+async def test_completed_deletion_is_answered(calls: Calls, owning: bool) -> None:
+    """C5: concurrent commits, a caller that gives up and a store that can no longer be read don't change that."""
     owner = await calls.stored(a_note())
     if owning:
         await calls.write(a_note("owned", owner=id_of(owner)))
@@ -277,7 +275,7 @@ async def test_a_deletion_that_has_happened_is_answered(calls: Calls, owning: bo
     assert store.commits == 1 + owning
 
 
-async def test_who_loses_the_race_and_cant_look_again_has_written_nothing(calls: Calls) -> None:
+async def test_lost_race_with_an_unreadable_store_writes_nothing(calls: Calls) -> None:
     await calls.write(a_note())
     store = AfterCommit(calls.backend, lambda: None)
     store.before_commit = [lambda: calls.delete(an_id())]

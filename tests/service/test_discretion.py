@@ -1,4 +1,4 @@
-"""Who may write and not read: no reply and no refusal tells them what is stored."""
+"""Callers that may write but not read: no reply and no refusal reveals stored content."""
 
 from __future__ import annotations
 
@@ -17,11 +17,14 @@ from tests.helpers.declared import NOTE, NOTE_V2, ULID, Note, a_note, a_status, 
 from tests.service.conftest import reached
 
 SECRET = "secret"
-"""In everything that is stored below and in no request."""
+"""A text in everything stored below and in no request."""
 
 
 class WriteOnly:
-    """Writes anything; reads nothing by its name, or, asked with the resource, nothing that says "secret"."""
+    """An authorizer that allows every write and denies reads.
+
+    It denies by name or, given the resource, if the content says "secret".
+    """
 
     def __init__(self, by: str, *, deletes: bool = True) -> None:
         self._by = by
@@ -52,7 +55,7 @@ class WriteOnly:
 
 @pytest.fixture(params=["name in process", "name network", "content in process"])
 async def blind(request: pytest.FixtureRequest, backend: Backend) -> AsyncIterator[Calls]:
-    """The service over the same store as ``calls``, for a caller who may not read."""
+    """Return the service over the same store as ``calls``, for a caller without read permission."""
     by, how = request.param.split(" ", 1)
     async with reached(how, backend, WriteOnly(by)) as service:
         yield service
@@ -60,7 +63,7 @@ async def blind(request: pytest.FixtureRequest, backend: Backend) -> AsyncIterat
 
 
 async def a_secret(calls: Calls, **metadata: str) -> pb.Resource:
-    """Stored with a secret in each of its parts."""
+    """Store a resource with a secret in each of its parts."""
     await calls.write(a_note("boss"))
     stored = await calls.stored(a_note("one", SECRET, metadata={"plan": SECRET, **metadata}, owner=an_id("boss")))
     status = a_status(stored.generation)
@@ -70,8 +73,8 @@ async def a_secret(calls: Calls, **metadata: str) -> pb.Resource:
     return reply.resource
 
 
-async def test_a_write_is_answered_with_what_its_writer_sent(calls: Calls, blind: Calls) -> None:
-    """And with the state that it has made; not with the status and the finalizers, which stay."""
+async def test_write_returns_the_content_sent_by_its_writer(calls: Calls, blind: Calls) -> None:
+    """It also returns the state that the write made, but not the status and the finalizers, which stay stored."""
     stored = await a_secret(calls, finalizers="secret.cleanup")
     own = a_note("one", "mine", metadata={"plan": "mine, no more secret"}, owner=an_id("boss"))
     reply = await blind.write(own)
@@ -91,8 +94,8 @@ async def test_a_write_is_answered_with_what_its_writer_sent(calls: Calls, blind
     assert kept.status == stored.status
 
 
-async def test_a_creation_is_answered_with_what_its_writer_sent(calls: Calls, blind: Calls) -> None:
-    """All of it, and where it is."""
+async def test_creation_returns_the_content_sent_by_its_writer(calls: Calls, blind: Calls) -> None:
+    """It returns all of it, and its position."""
     reply = await blind.write(a_note("one", "mine", metadata={"plan": SECRET}))
     kept = (await calls.read(an_id())).resource
     assert reply.resource == kept
@@ -104,8 +107,8 @@ def _reveal(resource: Resource[Note]) -> None:
 
 
 @pytest.mark.parametrize("by", ["name", "content"])
-async def test_what_a_hook_adds_is_its_readers_to_know(by: str) -> None:
-    """Write and MutateAndValidate answer others with what the request says, at creation and later."""
+async def test_additions_of_a_hook_are_redacted(by: str) -> None:
+    """Write and MutateAndValidate return only the request's own content, at creation and later."""
     hooked = ResourceType("tests", "v1", "Revealing", Note, hooks=Hooks(mutate=_reveal))
     known = registry()
     known.register(hooked)
@@ -121,8 +124,8 @@ async def test_what_a_hook_adds_is_its_readers_to_know(by: str) -> None:
     assert kept.metadata == {"own": "mine", "plan": SECRET}
 
 
-async def test_a_status_is_answered_with_that_status(calls: Calls, blind: Calls) -> None:
-    """Others', the data and the metadata are not its writer's; that it was stored already isn't told either."""
+async def test_status_write_returns_only_that_status(calls: Calls, blind: Calls) -> None:
+    """Other statuses, the data and the metadata are redacted, and so is the fact that the status was stored already."""
     stored = await a_secret(calls)
     for _ in range(2):
         reply = await blind.write_status(id_of(stored), a_status(stored.generation))
@@ -134,8 +137,8 @@ async def test_a_status_is_answered_with_that_status(calls: Calls, blind: Calls)
         assert reply.resource == answered
 
 
-async def test_a_deletion_is_answered_with_its_mark(calls: Calls, blind: Calls) -> None:
-    """While finalizers hold it; whose they are is not told. Deleted again it looks like a name that is free."""
+async def test_deletion_returns_the_mark_without_finalizers(calls: Calls, blind: Calls) -> None:
+    """The owners of the finalizers are redacted. A second delete looks like a delete of a free name."""
     stored = await a_secret(calls, finalizers="secret.cleanup")
     reply = await blind.delete(an_id())
     kept = (await calls.read(an_id())).resource
@@ -147,8 +150,8 @@ async def test_a_deletion_is_answered_with_its_mark(calls: Calls, blind: Calls) 
     assert (await calls.delete(an_id())).resource == kept
 
 
-async def test_a_guessed_version_of_what_is_marked_tells_nothing() -> None:
-    """The right one is refused as a wrong one is."""
+async def test_guessed_version_of_a_marked_resource_reveals_nothing() -> None:
+    """The right version is refused like a wrong one."""
     backend = MemoryBackend()
     calls, blind = Calls(backend, registry()), Calls(backend, registry(), WriteOnly("name"))
     await a_secret(calls, finalizers="secret.cleanup")
@@ -158,8 +161,8 @@ async def test_a_guessed_version_of_what_is_marked_tells_nothing() -> None:
         await refused(blind.delete(an_id(), version=version), Status.ABORTED, f"not stored at version {version}")
 
 
-async def test_a_status_under_another_version_of_the_kind_tells_nothing(calls: Calls, blind: Calls) -> None:
-    """With the right uid it is refused as with a wrong one; who may read is told which version is stored."""
+async def test_status_in_another_version_of_the_kind_reveals_nothing(calls: Calls, blind: Calls) -> None:
+    """The right uid is refused like a wrong one. A caller with read permission learns the stored version."""
     stored = await a_secret(calls)
     said = "not found"
     for uid in (uid_of(stored), ULID):
@@ -169,8 +172,11 @@ async def test_a_status_under_another_version_of_the_kind_tells_nothing(calls: C
     await refused(call, Status.INVALID_ARGUMENT, "v1")
 
 
-async def test_a_uid_does_not_tell_whether_a_name_is_taken_under_consuls_name(calls: Calls, blind: Calls) -> None:
-    """A Write with the uid of what is gone creates for those who may read; others are refused in the same words."""
+async def test_uid_does_not_reveal_a_taken_name_under_consuls_name(calls: Calls, blind: Calls) -> None:
+    """A Write with the uid of a deleted resource creates for callers with read permission.
+
+    Others get the same refusal either way.
+    """
     await a_secret(calls)
     for name in ("one", "free"):
         said = f"{name} with uid {ULID} no longer exists"
@@ -178,7 +184,7 @@ async def test_a_uid_does_not_tell_whether_a_name_is_taken_under_consuls_name(ca
 
 
 def owned(**metadata: str) -> pb.Resource:
-    """What is stored, as far as its owner goes."""
+    """Return the stored content that concerns the owner."""
     return a_note(metadata=metadata, owner=an_id("boss"))
 
 
@@ -204,8 +210,8 @@ REFUSED: dict[str, tuple[Attempt, Status]] = {
 
 
 @pytest.mark.parametrize("what", REFUSED)
-async def test_a_refusal_says_nothing_of_what_is_stored(calls: Calls, blind: Calls, what: str) -> None:
-    """A caller who knows the uid hears that what is stored stands against the write, and nothing else."""
+async def test_refusal_reveals_nothing_stored(calls: Calls, blind: Calls, what: str) -> None:
+    """A caller that knows the uid learns that stored content conflicts with the write, and nothing else."""
     stored = await a_secret(calls)
     attempt, status = REFUSED[what]
     with pytest.raises(GRPCError) as seeing:
@@ -237,7 +243,7 @@ GUESSES: dict[str, Callable[[Calls], Awaitable[object]]] = {
 
 
 async def outcome(call: Awaitable[object]) -> tuple[object, ...]:
-    """The answer without its position, or the status and message of the refusal."""
+    """Return the answer without its position, or the status and message of the refusal."""
     try:
         reply = await call
     except GRPCError as error:
@@ -247,8 +253,8 @@ async def outcome(call: Awaitable[object]) -> tuple[object, ...]:
 
 
 @pytest.mark.parametrize("name", ["Headway's", "Consul's"])
-async def test_a_guess_is_answered_alike_whether_the_name_is_taken(calls: Calls, blind: Calls, name: str) -> None:
-    """A guess changes nothing, so a caller who may not read learns nothing by it, not even that a resource exists."""
+async def test_guess_is_answered_alike_whether_or_not_the_name_is_taken(calls: Calls, blind: Calls, name: str) -> None:
+    """A guess changes nothing, so a caller without read permission does not learn from it that a resource exists."""
     asking = blind.as_origin() if name == "Consul's" else blind
     # Under Consul's name a write with another uid creates the resource where there is none.
     guesses = {what: guess for what, guess in GUESSES.items() if asking is blind or what != "a write with another uid"}
@@ -258,8 +264,11 @@ async def test_a_guess_is_answered_alike_whether_the_name_is_taken(calls: Calls,
     assert (await calls.read(an_id())).resource == stored
 
 
-async def test_a_mark_that_is_guessed_is_answered_as_one_that_is_new() -> None:
-    """Only a caller who may read a mark carries it along; others need the right to delete, marked or not."""
+async def test_guessed_mark_is_answered_like_a_new_mark() -> None:
+    """Only a caller that may read a mark can carry it along.
+
+    Others need the right to delete, whether or not it is marked.
+    """
     backend = MemoryBackend()
     calls, blind = Calls(backend, registry()), Calls(backend, registry(), WriteOnly("name", deletes=False))
     guess = GUESSES["a write of a mark"]
@@ -271,23 +280,23 @@ async def test_a_mark_that_is_guessed_is_answered_as_one_that_is_new() -> None:
     assert await outcome(guess(blind)) == absent
 
 
-async def test_a_frozen_resource_is_not_compared_aloud(calls: Calls, blind: Calls) -> None:
-    """Which finalizers hold it, and which of its parts differ, is its readers' to know."""
+async def test_refusal_for_a_frozen_resource_omits_the_differences(calls: Calls, blind: Calls) -> None:
+    """Only readers learn which finalizers hold it and which parts differ."""
     await a_secret(calls, finalizers="secret.cleanup")
     await calls.delete(an_id())
     said = await refused(blind.write(owned(plan="guessed")), Status.INVALID_ARGUMENT)
     assert said == "Note one: the stored resource forbids it, and you may not read it"
 
 
-async def test_what_is_not_there_is_told_as_before(calls: Calls, blind: Calls) -> None:
-    """In the same words as another incarnation, whoever asks."""
+async def test_missing_resource_is_refused_like_another_incarnation(calls: Calls, blind: Calls) -> None:
+    """The words are the same for every caller."""
     absent = await refused(blind.write_status(an_id(uid=ULID), a_status()), Status.NOT_FOUND)
     await a_secret(calls)
     assert await refused(blind.write_status(an_id(uid=ULID), a_status()), Status.NOT_FOUND) == absent
 
 
-async def test_an_owner_that_may_not_be_read_for_what_it_says_is_not_there(backend: Backend, calls: Calls) -> None:
-    """Whether it is, is not told by the creation of a child."""
+async def test_owner_hidden_by_its_content_is_reported_as_not_found(backend: Backend, calls: Calls) -> None:
+    """Creating a child does not reveal whether its owner exists."""
     blind = Calls(backend, registry(), WriteOnly("content"))
     child = a_note("child", type=NOTE, owner=an_id("owner"))
     absent = await refused(blind.write(child), Status.INVALID_ARGUMENT, "Note owner not found; create it first")

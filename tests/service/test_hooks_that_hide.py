@@ -1,4 +1,4 @@
-"""Hooks that seem to be plain: a write that they should have looked at is refused, and never stored unlooked."""
+"""Hooks that look synchronous but return before they have run: their write is refused and never stored unchecked."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.helpers.resources import Team
 
 
 async def _waits(_: object) -> None:
-    """A check that nothing awaits."""
+    """A check that is never awaited."""
 
 
 def _yields(_: object) -> Any:
@@ -29,8 +29,8 @@ HIDDEN: list[tuple[headway.Hooks[Any], str]] = [
 
 
 @pytest.mark.parametrize(("hooks", "says"), HIDDEN)
-async def test_a_hook_that_has_looked_at_nothing_fails_the_write(hooks: headway.Hooks[Any], says: str) -> None:
-    """What it returned shows it; the operator hears why, and nothing is stored."""
+async def test_hook_that_has_checked_nothing_fails_the_write(hooks: headway.Hooks[Any], says: str) -> None:
+    """Its return value shows it. The operator gets the reason, and nothing is stored."""
     app = headway.App("staff")
     team = app.type("staff", "v1", "Team", Team, hooks=hooks)
     heard: list[object] = []

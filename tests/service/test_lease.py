@@ -1,4 +1,4 @@
-"""The lease service: fences that rise, and what is noted beside them. Leases are in test_leases_by_service.py."""
+"""The lease service's fences and checkpoints. The tests of leases are in test_leases_by_service.py."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ HIGHEST = 2**63 - 1
 """The highest term, and the highest number."""
 
 
-async def test_a_fence_is_raised_by_a_commit(calls: Calls) -> None:
-    """Its position is one that nothing else has: what is sent before it can't land after it."""
+async def test_fence_is_raised_by_a_commit(calls: Calls) -> None:
+    """Its position is unique: a write that was sent before it cannot be stored after it."""
     await calls.write(a_note())
     for term in (1, 2):
         reply = await calls.raise_fence("painter", "here")
@@ -28,8 +28,8 @@ async def test_a_fence_is_raised_by_a_commit(calls: Calls) -> None:
     assert int(stored.version) == 4
 
 
-async def test_watchers_hear_that_a_raise_has_moved_the_store(calls: Calls) -> None:
-    """The commit has a revision without a change; a bookmark tells it, so that a run can wait for it."""
+async def test_raised_fence_reaches_watchers_as_a_bookmark(calls: Calls) -> None:
+    """The commit has a revision without a change. A bookmark reports it, so that a run can wait for it."""
     async with calls.watch(a_type()) as items:
         await take(items, 1)
         reply = await calls.raise_fence()
@@ -38,7 +38,10 @@ async def test_watchers_hear_that_a_raise_has_moved_the_store(calls: Calls) -> N
 
 
 async def test_terms_and_numbers_only_rise(calls: Calls) -> None:
-    """Term first, then number; equal or below is refused as fenced, and says where the fence stands."""
+    """The term is compared first, then the number.
+
+    An equal or lower fence is refused as fenced, with the present one.
+    """
     for _ in range(5):
         await calls.raise_fence()
     await calls.raise_fence(term=5, number=3)
@@ -51,16 +54,19 @@ async def test_terms_and_numbers_only_rise(calls: Calls) -> None:
     assert (await calls.raise_fence(number=0)).fence == pb.Fence(controller="painter", term=6)
 
 
-async def test_controllers_and_members_have_fences_of_their_own(calls: Calls) -> None:
-    """One's raise supersedes nobody else."""
+async def test_controllers_and_members_have_separate_fences(calls: Calls) -> None:
+    """Raising one supersedes no other."""
     first = (await calls.raise_fence("painter", "a")).fence
     await calls.raise_fence("painter", "b")
     await calls.raise_fence("writer", "a")
     await calls.write(a_note(), fence=first)
 
 
-async def test_what_is_settled_is_told_to_the_next_run(calls: Calls) -> None:
-    """The highest revision noted, and that of the first raise where nobody has noted any; noting makes no commit."""
+async def test_next_run_gets_the_checkpoint(calls: Calls) -> None:
+    """It is the highest recorded revision, or that of the first raise if none was recorded.
+
+    Recording makes no commit.
+    """
     first = await calls.raise_fence()
     for name in "abcdefgh":
         await calls.write(a_note(name))
@@ -76,16 +82,16 @@ async def test_what_is_settled_is_told_to_the_next_run(calls: Calls) -> None:
     assert (await calls.raise_fence()).settled_revision == 7
 
 
-async def test_a_request_without_a_name_is_refused(in_memory: Calls) -> None:
-    """Whose fence it is must be said."""
+async def test_request_without_a_name_is_refused(in_memory: Calls) -> None:
+    """The owner of the fence must be given."""
     await refused(in_memory.raise_fence(""), Status.INVALID_ARGUMENT, "controller is required")
     await refused(in_memory.record_checkpoint(None, 1), Status.INVALID_ARGUMENT, "fence is required")
     call = in_memory.record_checkpoint(pb.Fence(controller="painter"), 1)
     await refused(call, Status.INVALID_ARGUMENT, "fence.term must not be 0")
 
 
-async def test_a_term_that_was_never_granted_is_refused(calls: Calls) -> None:
-    """Whoever could raise a fence to any term could lock its controller out for ever: terms grow by one."""
+async def test_term_that_was_never_granted_is_refused(calls: Calls) -> None:
+    """Terms grow by one. A caller that could raise a fence to any term could lock its controller out forever."""
     fence = (await calls.raise_fence()).fence
     assert fence is not None
     term = fence.term
@@ -101,8 +107,8 @@ async def test_a_term_that_was_never_granted_is_refused(calls: Calls) -> None:
     assert (await calls.raise_fence()).fence == pb.Fence(controller="painter", term=term + 1)
 
 
-async def test_a_revision_that_the_store_has_not_reached_is_not_settled(calls: Calls) -> None:
-    """The next run would take changes for dealt with that have yet to come, and would miss deletions (C6)."""
+async def test_checkpoint_above_the_store_is_refused(calls: Calls) -> None:
+    """With it, the next run would skip future changes and miss deletions (C6)."""
     fence = (await calls.raise_fence()).fence
     here = calls.revision
     for wrong in (here + 1, 2**63 - 1, 2**64 - 1):
@@ -133,7 +139,10 @@ LONG = "a" * 2**20
     ],
 )
 async def test_every_field_of_a_fence_is_bounded(in_memory: Calls, given: dict[str, Any], said: str) -> None:
-    """In a raise, in a note of what is settled and in a write; the answer shows little of a long value."""
+    """The bounds hold in a raise, in a checkpoint and in a write.
+
+    The error quotes only the beginning of a long value.
+    """
     fence = pb.Fence(**{"term": 1, **given})
     said_of_fence = "fence." + (said.replace("from 0", "from 1") if "term" in given else said)
     calls: list[tuple[str, Callable[[], Awaitable[object]]]] = [
@@ -146,8 +155,8 @@ async def test_every_field_of_a_fence_is_bounded(in_memory: Calls, given: dict[s
     assert in_memory.revision == 0
 
 
-def test_what_is_left_of_a_lease_is_the_same_at_any_time() -> None:
-    """Clocks are floats: ten seconds from now less now may be a little more than ten."""
+def test_remaining_time_of_a_lease_is_rounded_alike_at_any_time() -> None:
+    """Clocks are floats: now + 10 - now may be slightly more than ten."""
     assert {milliseconds((begin + 10.0) - begin) for begin in (count / 7 for count in range(1000))} == {10_000}
     assert milliseconds(0.0001) == 1
     assert milliseconds(-1.0) == 0

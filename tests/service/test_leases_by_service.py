@@ -1,4 +1,4 @@
-"""Leases by the service: what may be asked, what is answered, and the waiting for one that another holds."""
+"""The lease service: requests, answers, and waiting for a lease that another holder has."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ METHODS = {
 
 
 class Leases:
-    """The service's lease methods by raw messages."""
+    """The service's lease methods, called with raw messages."""
 
     def __init__(self, backend: Backend, waits: LeaseWaits | None = None) -> None:
         self.channel = InProcessChannel(LeaseService(backend, waits=waits))
@@ -43,8 +43,8 @@ def leases(backend: Backend) -> Leases:
     return Leases(backend)
 
 
-async def test_a_lease_is_acquired_kept_listed_and_released(leases: Leases, backend: Backend) -> None:
-    """By its holder in its term; another hears who holds it, and for how long at least."""
+async def test_lease_is_acquired_kept_listed_and_released(leases: Leases, backend: Backend) -> None:
+    """The holder does so in its term. Another caller learns the holder and the least remaining time."""
     mine = await leases.acquire()
     assert (mine.acquired, mine.holder, mine.term, mine.retry_after_ms) == (True, "ada", 1, 0)
     assert at(mine.position) == backend.position
@@ -70,8 +70,8 @@ async def test_a_lease_is_acquired_kept_listed_and_released(leases: Leases, back
     assert (await leases.acquire("grace")).term > 1
 
 
-async def test_loss_to_a_holder_of_the_same_name_says_what_to_do(leases: Leases) -> None:
-    """Two processes of one name take each other's leases away."""
+async def test_loss_to_a_holder_of_the_same_name_explains_the_remedy(leases: Leases) -> None:
+    """Two processes of one name take the lease from each other."""
     await leases.acquire("web-1")
     await leases.acquire("web-1")
     keep = leases.call("KeepAlive", name="staff/accounts", holder="web-1", term=1)
@@ -108,8 +108,8 @@ async def test_loss_to_a_holder_of_the_same_name_says_what_to_do(leases: Leases)
         ({"wait_ms": 20_001}, "wait_ms 20001 must be from 0 to 20000"),
     ],
 )
-async def test_a_wrong_request_is_refused_by_the_field(fields: dict[str, Any], said: str) -> None:
-    """With what would be right, and nothing has been taken."""
+async def test_invalid_request_is_refused_with_the_field(fields: dict[str, Any], said: str) -> None:
+    """The refusal names valid values, and no lease is acquired."""
     leases = Leases(MemoryBackend())
     assert len(await refused(leases.acquire(**fields), Status.INVALID_ARGUMENT, said)) < 300
     assert (await leases.call("List")).leases == []
@@ -121,23 +121,23 @@ async def test_a_wrong_request_is_refused_by_the_field(fields: dict[str, Any], s
 
 @pytest.mark.parametrize("term", [0, 2**63, 2**64 - 1])
 @pytest.mark.parametrize("method", ["KeepAlive", "Release"])
-async def test_a_number_that_is_no_term_is_refused(method: str, term: int) -> None:
-    """Terms are from 1 to the highest whole number that every store holds."""
+async def test_invalid_term_is_refused(method: str, term: int) -> None:
+    """Terms are from 1 to the highest integer that every store holds."""
     said = f"term {term} must be from 1 to {2**63 - 1}: send the term that Acquire answered with"
     call = Leases(MemoryBackend()).call(method, name="a", holder="ada", term=term)
     await refused(call, Status.INVALID_ARGUMENT, said)
 
 
 @pytest.mark.parametrize("prefix", ["a" * 256, "a" * 2**20, "a\n"])
-async def test_a_prefix_is_bounded_like_a_name(prefix: str) -> None:
-    """A longer one is the beginning of no name."""
+async def test_prefix_is_bounded_like_a_name(prefix: str) -> None:
+    """A longer prefix matches no name."""
     said = await refused(Leases(MemoryBackend()).call("List", name_prefix=prefix), Status.INVALID_ARGUMENT)
     assert said.startswith("name_prefix 'a")
     assert len(said) < 300
 
 
-async def test_the_bounds_themselves_are_right() -> None:
-    """The shortest and the longest of everything."""
+async def test_values_at_the_bounds_are_accepted() -> None:
+    """The shortest and the longest values are valid."""
     leases = Leases(MemoryBackend())
     for name, ttl in (
         ("a", 1_000),
@@ -148,8 +148,8 @@ async def test_the_bounds_themselves_are_right() -> None:
         assert (await leases.acquire("h" * 255, name, ttl_ms=ttl, wait_ms=20_000, attempt="a" * 255)).acquired
 
 
-async def test_a_lease_is_free_when_its_time_has_passed_and_no_sooner(mock_clock: MockClock) -> None:
-    """By the monotonic clock, whatever the wall's says."""
+async def test_lease_is_free_exactly_when_its_time_has_passed(mock_clock: MockClock) -> None:
+    """The monotonic clock decides, whatever the wall clock says."""
     leases = Leases(MemoryBackend())
     await leases.acquire()
     mock_clock.jump(9.5)
@@ -161,8 +161,8 @@ async def test_a_lease_is_free_when_its_time_has_passed_and_no_sooner(mock_clock
     assert (await leases.acquire("grace")).acquired
 
 
-async def test_who_waits_is_answered_when_the_lease_is_released(leases: Leases) -> None:
-    """One of those who wait gets it, in the moment of the release; the others go on waiting."""
+async def test_waiter_is_answered_when_the_lease_is_released(leases: Leases) -> None:
+    """One waiter acquires it at the moment of the release. The others go on waiting."""
     await leases.acquire()
     send, answers = trio.open_memory_channel[Any](3)
 
@@ -185,8 +185,8 @@ async def test_who_waits_is_answered_when_the_lease_is_released(leases: Leases) 
     assert second.term < third.term
 
 
-async def test_a_late_release_does_not_end_a_lease_that_was_asked_for_again(leases: Leases) -> None:
-    """Not even if the holder asks by the attempt that it is about to release: the answer has a term of its own."""
+async def test_late_release_does_not_end_a_renewed_lease(leases: Leases) -> None:
+    """This holds even if the holder repeats the attempt that it is about to release: the answer has a new term."""
     released = await leases.acquire("grace", attempt="one")
     # Grace has sent her release and asks again. The request overtakes the release; ada's arrives after both.
     again = await leases.acquire("grace", attempt="one")
@@ -198,8 +198,8 @@ async def test_a_late_release_does_not_end_a_lease_that_was_asked_for_again(leas
     assert again.term > released.term
 
 
-async def test_only_the_newest_waiting_request_of_an_attempt_takes_the_lease(leases: Leases) -> None:
-    """The older one was given up by its sender: granted, it would end the term that the newer one was granted."""
+async def test_only_the_newest_waiting_request_of_an_attempt_acquires_the_lease(leases: Leases) -> None:
+    """The sender gave up the older request. If that were granted, it would end the term of the newer one."""
     await leases.acquire()
     answers: list[Any] = []
 
@@ -216,8 +216,8 @@ async def test_only_the_newest_waiting_request_of_an_attempt_takes_the_lease(lea
     await leases.call("KeepAlive", name="staff/accounts", holder="grace", term=granted.term)
 
 
-async def test_a_late_request_does_not_wait_for_the_end_of_its_own_term(leases: Leases) -> None:
-    """Its sender has the lease; after the release it must not take it for nobody."""
+async def test_late_request_does_not_wait_for_its_own_term_to_end(leases: Leases) -> None:
+    """Its sender has the lease. After the release the request would acquire it without a caller."""
     term = (await leases.acquire(attempt="one")).term
     await leases.call("KeepAlive", name="staff/accounts", holder="ada", term=term)
     with trio.fail_after(15):
@@ -226,8 +226,8 @@ async def test_a_late_request_does_not_wait_for_the_end_of_its_own_term(leases: 
     await leases.call("KeepAlive", name="staff/accounts", holder="ada", term=term)
 
 
-async def test_who_waits_gets_what_runs_out(autojump_clock: MockClock) -> None:
-    """At the end of the holder's time, or is told at the end of their own who still holds it."""
+async def test_waiter_acquires_an_expired_lease(autojump_clock: MockClock) -> None:
+    """It is answered when the holder's time ends. At the end of its own time it learns the present holder."""
     leases = Leases(MemoryBackend())
     await leases.acquire()
     began = autojump_clock.current_time()
@@ -238,7 +238,7 @@ async def test_who_waits_gets_what_runs_out(autojump_clock: MockClock) -> None:
 
 
 async def test_waits_end_when_the_server_stops(autojump_clock: MockClock) -> None:
-    """At once, with the truth; and nobody waits any more."""
+    """They end at once, with a correct answer, and later requests do not wait."""
     waits = LeaseWaits()
     leases = Leases(MemoryBackend(), waits)
     await leases.acquire(ttl_ms=3_600_000)
@@ -257,8 +257,11 @@ async def test_waits_end_when_the_server_stops(autojump_clock: MockClock) -> Non
     assert autojump_clock.current_time() == began
 
 
-async def test_a_fence_is_raised_in_the_term_of_its_lease(calls: Calls) -> None:
-    """Another term is refused as fenced; and so is a write of the former holder before its successor has raised."""
+async def test_fence_is_raised_in_the_term_of_its_lease(calls: Calls) -> None:
+    """Another term is refused as fenced.
+
+    So is a write of the former holder, even before its successor has raised the fence.
+    """
     leases = Leases(calls.backend)
     for term in (1, 2):
         assert (await leases.acquire(name="painter#here")).term == term

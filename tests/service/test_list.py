@@ -45,8 +45,9 @@ WRONG: list[tuple[pb.Type | None, pb.Tenancy, str, str]] = [
     (a_type(PLANET), within("", "up"), "", "must be empty: the type is cluster-scoped"),
     (a_type(PLANET), within("*"), "", "must be empty: the type is cluster-scoped"),
 ]
-"""Types, tenancies and prefixes that neither List nor WatchList takes, and what they say. (The origin's List
-takes a tenancy on a cluster-scoped type.)
+"""Types, tenancies and prefixes that List and WatchList refuse, with their errors.
+
+Consul's List accepts a tenancy on a cluster-scoped type.
 """
 
 PLACES = [("default", "default"), ("default", "up"), ("far", "default"), ("far", "up")]
@@ -71,7 +72,7 @@ TENANCIES: list[tuple[ResourceType[Any], str, str, list[str]]] = [
 
 
 async def fill(calls: Calls) -> None:
-    """One note in every place, named after it, and what the other scopes have."""
+    """Store one note in every place, named after it, and the content of the other scopes."""
     await calls.make_room(*PLACES)
     for partition, namespace in PLACES:
         await calls.write(a_note(f"{partition}-{namespace}", partition=partition, namespace=namespace))
@@ -81,21 +82,21 @@ async def fill(calls: Calls) -> None:
 
 
 @pytest.mark.parametrize(("type", "tenancy", "prefix", "said"), WRONG)
-async def test_a_wrong_request_is_refused_by_a_sentence_that_names_the_field(
+async def test_invalid_request_is_refused_with_the_field(
     in_memory: Calls, type: pb.Type | None, tenancy: pb.Tenancy, prefix: str, said: str
 ) -> None:
-    """The star stands for any unit, and everything else is a name."""
+    """A star stands for any unit; everything else is a name."""
     await refused(in_memory.list_type(type, tenancy, prefix), Status.INVALID_ARGUMENT, said)
 
 
-async def test_a_tenancy_is_required(in_memory: Calls) -> None:
-    """Everything, everywhere is asked for by name."""
+async def test_tenancy_is_required(in_memory: Calls) -> None:
+    """A request for everything must say so with stars."""
     said = "tenancy is required; its units may be '*' for any"
     await refused(in_memory.list_type(a_type()), Status.INVALID_ARGUMENT, said)
 
 
-async def test_a_list_is_of_the_tenancy_asked_for(calls: Calls) -> None:
-    """Empty units are the default ones, stars are any, what is not there is an empty list."""
+async def test_list_is_of_the_requested_tenancy(calls: Calls) -> None:
+    """Empty units are the default ones, and stars match any. The list of a missing tenancy is empty."""
     await fill(calls)
     for type, partition, namespace, expected in TENANCIES:
         reply = await calls.list_type(a_type(type), within(partition, namespace))
@@ -104,7 +105,7 @@ async def test_a_list_is_of_the_tenancy_asked_for(calls: Calls) -> None:
         assert at(reply.position) == calls.backend.position
 
 
-async def test_a_list_is_of_one_version_of_the_kind_in_order_and_by_prefix(calls: Calls) -> None:
+async def test_list_has_one_version_of_the_kind_in_order_and_by_prefix(calls: Calls) -> None:
     """Other versions are left out; the order is that of partition, namespace and name."""
     for name, type in (("ab", NOTE), ("b", NOTE), ("a", NOTE), ("abc", NOTE_V2)):
         await calls.write(a_note(name, type=type))
@@ -117,7 +118,7 @@ async def test_a_list_is_of_one_version_of_the_kind_in_order_and_by_prefix(calls
     assert [id_of(each).name for each in reply.resources] == ["a", "ab"]
 
 
-async def test_min_revision_is_kept_or_refused(calls: Calls) -> None:
+async def test_min_revision_is_met_or_refused(calls: Calls) -> None:
     """A reader that has seen a revision is never answered from below it."""
     await calls.write(a_note())
     here = calls.revision
@@ -139,13 +140,13 @@ async def test_min_revision_is_kept_or_refused(calls: Calls) -> None:
         (an_id(type=PLANET, partition="up", uid=ULID), "must be empty: the type is cluster-scoped"),
     ],
 )
-async def test_a_wrong_owner_is_refused(in_memory: Calls, owner: pb.Id | None, said: str) -> None:
-    """An owner is named by its whole id, with its uid."""
+async def test_invalid_owner_is_refused(in_memory: Calls, owner: pb.Id | None, said: str) -> None:
+    """An owner is given by its complete id, with its uid."""
     await refused(in_memory.list_by_owner(owner), Status.INVALID_ARGUMENT, said)
 
 
-async def test_what_an_incarnation_owns_is_found_whatever_and_wherever_it_is(calls: Calls) -> None:
-    """Every type, tenancy and version; by uid, and so after the owner's deletion too."""
+async def test_owned_resources_are_found_in_every_type_tenancy_and_version(calls: Calls) -> None:
+    """They are found by uid, and so after the owner's deletion, too."""
     await calls.make_room(("default", "up"))
     boss = await calls.stored(a_note("boss"))
     other = await calls.stored(a_note("other"))
@@ -181,7 +182,7 @@ async def test_what_an_incarnation_owns_is_found_whatever_and_wherever_it_is(cal
 async def test_uid_owns_nothing_under_another_name_or_in_another_tenancy(anywhere: Calls) -> None:
     """An owner in a tenancy that does not exist owns nothing, as in Consul, whatever uid the request names.
 
-    Else who may read one owner could ask for what another one owns.
+    Otherwise a caller that may read one owner could ask for the children of another.
     """
     calls = anywhere
     boss = await calls.stored(a_note("boss"))
@@ -201,8 +202,8 @@ async def test_uid_owns_nothing_under_another_name_or_in_another_tenancy(anywher
         assert (await calls.list_by_owner(owner)).resources == [child], owner
 
 
-async def test_what_is_known_is_of_this_stores_history_or_is_refused(calls: Calls) -> None:
-    """So it can be told apart from one that was put back and has been written to since."""
+async def test_known_position_is_of_this_stores_history_or_refused(calls: Calls) -> None:
+    """So a store that was rolled back and has been written to since can be told apart."""
     nobody = an_id("nobody", uid="none")
     here = calls.backend.position
     assert at((await calls.list_by_owner(nobody, here)).position) == here
@@ -210,8 +211,8 @@ async def test_what_is_known_is_of_this_stores_history_or_is_refused(calls: Call
         await refused(calls.list_by_owner(nobody, lost), Status.DATA_LOSS, f"position {lost.revision}")
 
 
-async def test_the_bytes_of_a_reply_are_counted_to_the_last() -> None:
-    """What a resource takes is estimated when it is kept, and known once it is encoded."""
+async def test_size_of_a_reply_is_exact() -> None:
+    """The size of a resource is estimated when it is kept, and exact once it is encoded."""
     status = a_status(ULID, *["c"] * 30)
     for condition in status.conditions:
         condition.resource = pb.Reference(type=a_type(), name="other", section="part")

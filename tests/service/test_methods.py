@@ -1,4 +1,4 @@
-"""The methods of the services are those of the schema."""
+"""The services have the methods of the schema."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SERVICES: dict[str, Callable[[], Any]] = {
 
 
 def described() -> dict[str, dict[str, tuple[tuple[bool, bool], str, str]]]:
-    """What each service of the schema has, by its paths: which sides stream, and its messages."""
+    """Return the methods of each service of the schema by their paths: which sides stream, and the messages."""
     schema = FileDescriptorSet.FromString((files("headway._gen") / "descriptors.bin").read_bytes())
     return {
         f"{file.package}.{service.name}": {
@@ -44,13 +44,12 @@ def described() -> dict[str, dict[str, tuple[tuple[bool, bool], str, str]]]:
 
 
 def test_every_service_of_the_schema_is_compared() -> None:
-    """None is left out, and none is made up."""
     assert described().keys() == SERVICES.keys()
 
 
 @pytest.mark.parametrize("name", SERVICES)
-def test_a_service_answers_the_methods_of_its_schema(name: str) -> None:
-    """All of them and no other, with their messages."""
+def test_service_has_the_methods_of_its_schema(name: str) -> None:
+    """It has all of them and no others, with their messages."""
     package = name.rpartition(".")[0]
     assert described()[name] == {
         path: (

@@ -1,4 +1,4 @@
-"""Migration: what is stored is rewritten to the storage version, and nothing else changes."""
+"""Migration: stored payloads are rewritten to the storage version, and nothing else changes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ async def everything(backend: Backend) -> list[pb.Resource]:
 
 
 async def filled(backend: Backend, count: int) -> Calls:
-    """Several resources as a program without converters stored them, with all that a resource can have."""
+    """Store several complete resources as a program without converters stores them."""
     old = Calls(backend, without_converters())
     for number in range(count):
         await old.write(a_team(V1, roster(f"m{number}"), f"team-{number}", metadata={FINALIZERS: "hold", "n": "1"}))
@@ -36,10 +36,8 @@ async def filled(backend: Backend, count: int) -> Calls:
     return old
 
 
-async def test_everything_is_rewritten_and_only_its_payload_and_version_change(
-    backend: Backend, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Page by page; what watches hears updates. Run again, there is nothing to do."""
+async def test_migration_changes_only_payloads_and_versions(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It works page by page, and watches report updates. A second migration changes nothing."""
     monkeypatch.setattr(_migrate, "PAGE", 7)
     monkeypatch.setattr(_migrate, "OPERATIONS", 3)
     await filled(backend, 20)
@@ -75,8 +73,8 @@ def version_of_end(item: Any) -> bool:
     return not hasattr(item, "position")
 
 
-async def test_a_migration_goes_both_ways(backend: Backend) -> None:
-    """To roll back, what the older version can hold is rewritten to it; the rest is named and left."""
+async def test_migration_works_in_both_directions(backend: Backend) -> None:
+    """For a rollback, everything that the older version can hold is rewritten to it. The rest is left, and reported."""
     calls = Calls(backend, versions())
     await calls.write(a_team(V3, Band(room="B12"), "a"))
     await calls.write(a_team(V2, crew(("ada", "")), "b"))
@@ -86,8 +84,8 @@ async def test_a_migration_goes_both_ways(backend: Backend) -> None:
     assert said((await calls.read(an_id("a", V3))).resource, V3).room == "B12"
 
 
-async def test_what_cannot_be_rewritten_is_left_and_named(backend: Backend) -> None:
-    """A failing converter, unknown fields and a version without a converter each cost that one resource alone."""
+async def test_resource_that_cannot_be_rewritten_is_left_and_reported(backend: Backend) -> None:
+    """A failing converter, unknown fields and a version without a converter each affect only that one resource."""
     old = Calls(backend, without_converters())
     await old.write(a_team(V1, roster(color="raise"), "a"))
     unknown = a_team(V1, roster(), "b")
@@ -104,7 +102,7 @@ async def test_what_cannot_be_rewritten_is_left_and_named(backend: Backend) -> N
     assert [version_of(each) for each in await everything(backend)] == ["v1", "v1", "v9", "v3"]
 
 
-async def test_a_migration_that_is_cancelled_goes_on_when_it_is_run_again(
+async def test_canceled_migration_continues_when_it_is_run_again(
     backend: Backend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(_migrate, "PAGE", 4)
@@ -122,8 +120,8 @@ async def test_a_migration_that_is_cancelled_goes_on_when_it_is_run_again(
 
 
 @pytest.mark.parametrize("type", [V1, V2])
-async def test_a_write_that_comes_between_is_not_lost(backend: Backend, type: ResourceType[Any]) -> None:
-    """By an old program or a new one, a deletion too; the others of the same commit are rewritten."""
+async def test_concurrent_write_is_not_lost(backend: Backend, type: ResourceType[Any]) -> None:
+    """An old or a new program may write or delete. The other resources of the same commit are rewritten."""
     await filled(backend, 6)
     racing = Interrupted(backend)
     old, new = Calls(backend, without_converters()), Calls(backend, versions())
@@ -147,7 +145,7 @@ async def test_a_write_that_comes_between_is_not_lost(backend: Backend, type: Re
     assert done.left == []
 
 
-async def test_what_is_written_all_the_time_is_named_in_the_end(
+async def test_constantly_written_resource_is_reported_in_the_end(
     backend: Backend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(_migrate, "ATTEMPTS", 3)
@@ -169,8 +167,8 @@ async def _nothing() -> None:
     pass
 
 
-async def test_a_client_that_knows_one_version_lists_what_an_owner_owns(backend: Backend) -> None:
-    """The reply has the storage version; what the client does not know is read as what it does."""
+async def test_client_that_knows_one_version_lists_owned_resources(backend: Backend) -> None:
+    """The reply has the storage version; the client converts it to the version that it knows."""
     known = versions()
     calls = Calls(backend, known)
     owner = await calls.stored(a_note("owner"))

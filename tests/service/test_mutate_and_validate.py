@@ -1,4 +1,4 @@
-"""MutateAndValidate: what Write would store, as far as that can be said without the store."""
+"""MutateAndValidate: the resource that Write would store, as far as it is known without the store."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from tests.service.wrong_resources import wrong_resources
 
 
 @pytest.mark.parametrize(("resource", "said"), wrong_resources())
-async def test_what_write_refuses_at_sight_is_refused(
+async def test_request_that_write_refuses_without_the_store_is_refused(
     in_memory: Calls, resource: pb.Resource | None, said: str
 ) -> None:
-    """The same checks, the same sentences."""
+    """The checks and the messages are the same."""
     await refused(in_memory.mutate_and_validate(resource), Status.INVALID_ARGUMENT, said)
 
 
 async def test_hooks_run_and_nothing_is_stored(calls: Calls) -> None:
-    """The answer is filled in by defaults and mutate, and has no uid, version or generation."""
+    """The answer has the changes of defaults and mutate, and no uid, version or generation."""
     reply = await calls.mutate_and_validate(a_note("one", "", HOOKED))
     assert reply.resource is not None
     assert text_of(reply.resource) == "untitled"
@@ -34,8 +34,8 @@ async def test_hooks_run_and_nothing_is_stored(calls: Calls) -> None:
 
 
 @pytest.mark.parametrize("mark", ["", "soon", "2024-02-02T10:00:00"])
-async def test_a_mark_that_is_no_time_is_refused(calls: Calls, mark: str) -> None:
-    """As Write refuses it, whether or not the resource is there."""
+async def test_invalid_mark_is_refused(calls: Calls, mark: str) -> None:
+    """Write refuses it, too, whether or not the resource exists."""
     await calls.write(a_note("there"))
     for name in ("there", "absent"):
         said = f"metadata.deletionTimestamp {mark!r} must be a timestamp such as"
@@ -43,8 +43,8 @@ async def test_a_mark_that_is_no_time_is_refused(calls: Calls, mark: str) -> Non
         await refused(calls.mutate_and_validate(marked), Status.INVALID_ARGUMENT, said)
 
 
-async def test_what_depends_on_the_store_is_not_asked(calls: Calls) -> None:
-    """No owner is looked up, no uid, version or status compared."""
+async def test_checks_that_need_the_store_are_skipped(calls: Calls) -> None:
+    """No owner is looked up, and no uid, version or status is compared."""
     await calls.write(a_note("one", type=NOTE_V2))
     resource = a_note("one", uid=ULID, version="7", owner=an_id("nobody"), status={"mine": a_status()})
     reply = await calls.mutate_and_validate(resource)
@@ -54,8 +54,8 @@ async def test_what_depends_on_the_store_is_not_asked(calls: Calls) -> None:
     assert reply.resource.version == "7"
 
 
-async def test_a_payload_that_could_not_be_converted_is_refused() -> None:
-    """Nothing can be said of it, as of one that does not decode."""
+async def test_unconverted_payload_is_refused() -> None:
+    """It cannot be checked, like one that does not decode."""
     calls = Calls(MemoryBackend(), versions())
     for type, said in ((V1, "could not be converted"), (ALONE, "not headway.resource.v1.Unconverted")):
         resource = a_team(type, roster())
@@ -63,8 +63,8 @@ async def test_a_payload_that_could_not_be_converted_is_refused() -> None:
         await refused(calls.mutate_and_validate(resource), Status.INVALID_ARGUMENT, said)
 
 
-async def test_an_older_name_of_the_payload_is_judged_as_by_write() -> None:
-    """By what is stored as the version of the request: another version's older name is none of this one's."""
+async def test_older_payload_name_is_checked_as_by_write() -> None:
+    """Only older names of the request's own version are valid."""
     calls = Calls(MemoryBackend(), versions())
     stored = a_team(V1, roster("ada"))
     assert stored.id is not None

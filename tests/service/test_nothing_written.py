@@ -1,4 +1,4 @@
-"""A store that could not be written to says whether it was: what is certain stays certain over a network."""
+"""Failed writes: an error that certainly wrote nothing stays certain over a network."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ VERBS: dict[str, Callable[[Client, Resource[Note]], Awaitable[object]]] = {
 @pytest.mark.parametrize(("error", "expected"), SAID, ids=lambda each: type(each).__name__)
 @pytest.mark.parametrize("verb", VERBS)
 @pytest.mark.parametrize("how", ["in process", "network"])
-async def test_a_writer_is_told_whether_anything_was_written(
+async def test_failed_write_reports_whether_anything_was_written(
     how: str, verb: str, error: HeadwayError, expected: type[HeadwayError]
 ) -> None:
-    """Only what may have happened is an unknown outcome, which a run would have to settle."""
+    """Only a write that may have been stored has an unknown outcome, which a run would have to resolve."""
 
     async def fail() -> None:
         await trio.lowlevel.checkpoint()
@@ -57,7 +57,7 @@ async def test_a_writer_is_told_whether_anything_was_written(
 
 
 class Heard(PlainWrites):
-    """A controller's writes, as far as it hears of unknown ones."""
+    """A controller's writes, reduced to the reports of unknown outcomes."""
 
     def __init__(self) -> None:
         self.unknowns = 0
@@ -78,8 +78,8 @@ def _garble(resource: Resource[Note]) -> None:
     "hooks", [Hooks(mutate=_raise), Hooks(validate=_raise), Hooks(mutate=_garble)], ids=["mutate", "validate", "garble"]
 )
 @pytest.mark.parametrize("how", ["in process", "network"])
-async def test_a_mistake_in_a_hook_is_no_unknown_outcome(how: str, hooks: Hooks[Note]) -> None:
-    """Hooks run before the store is asked: a run that hears of it has nothing to settle."""
+async def test_failing_hook_leaves_no_unknown_outcome(how: str, hooks: Hooks[Note]) -> None:
+    """Hooks run before the store is asked, so a run has nothing to resolve."""
     broken = ResourceType("tests", "v1", "Broken", Note, hooks=hooks)
     known, heard = registry(), Heard()
     known.register(broken)
@@ -100,10 +100,10 @@ async def test_a_mistake_in_a_hook_is_no_unknown_outcome(how: str, hooks: Hooks[
         (Status.UNAVAILABLE, "etcdserver: request timed out", OutcomeUnknown),
     ],
 )
-async def test_an_etcd_that_has_not_begun_with_a_write_leaves_nothing_unknown(
+async def test_etcd_write_that_has_not_begun_leaves_no_unknown_outcome(
     status: Status, said: str, expected: type[HeadwayError]
 ) -> None:
-    """To who writes over a network through an engine on it, either."""
+    """This holds for a client that writes over a network through an engine on etcd, too."""
     async with (
         serving_etcd() as (fake, endpoint),
         EtcdBackend(f"etcd://{endpoint}/staff") as store,

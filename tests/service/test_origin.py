@@ -1,4 +1,4 @@
-"""The resource service under the name of Consul's API: what its clients rely on and Headway's own don't get."""
+"""The resource service under the name of Consul's API: what its clients need and Headway's own do not get."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ THEIRS = "type.googleapis.com/hashicorp.consul.resource.Tombstone"
 
 
 async def test_write_with_uid_of_a_deleted_incarnation_creates_a_new_one(anywhere: Calls) -> None:
-    """A client made for Consul writes what it has read, and livelocks where that is refused."""
+    """A client made for Consul writes back the resource that it has read, and livelocks if that is refused."""
     origin = anywhere.as_origin()
     first = await anywhere.stored(a_note("one", "first"))
     await anywhere.delete(an_id("one"))
@@ -52,7 +52,7 @@ async def test_write_with_uid_of_a_deleted_incarnation_creates_a_new_one(anywher
     await refused(origin.write(with_status), Status.INVALID_ARGUMENT, "status must be empty on creation")
 
 
-async def test_incarnation_that_goes_before_the_commit_is_created_anew(
+async def test_incarnation_deleted_before_the_commit_is_created_anew(
     calls: Calls, racing: Calls, interrupted: Interrupted, autojump_clock: trio.testing.MockClock
 ) -> None:
     """The second attempt finds nothing, as if the write had come after the deletion."""
@@ -75,10 +75,10 @@ REFUSED: list[tuple[Callable[[Calls], Awaitable[object]], Status, str]] = [
 
 
 @pytest.mark.parametrize(("call", "status", "sentence"), REFUSED)
-async def test_refusal_contains_the_sentence_of_consul_beside_ours(
+async def test_refusal_contains_consuls_message_beside_ours(
     calls: Calls, call: Callable[[Calls], Awaitable[object]], status: Status, sentence: str
 ) -> None:
-    """Its clients look for it; under Headway's own name the refusal is Headway's alone."""
+    """Consul's clients look for it. Under Headway's own name the refusal has only Headway's message."""
     await calls.write(a_note("one"))
     ours = await refused(call(calls), status, "Note")
     assert sentence not in ours
@@ -86,7 +86,7 @@ async def test_refusal_contains_the_sentence_of_consul_beside_ours(
 
 
 async def test_other_refusals_are_the_same_under_both_names(calls: Calls) -> None:
-    """A precondition that is not about a uid bears no sentence about one."""
+    """A failed precondition that does not concern a uid has no message about one."""
     tombstone = await _tombstone(calls)
     alike: list[Callable[[Calls], Awaitable[object]]] = [
         lambda it: it.delete(id_of(tombstone)),
@@ -104,7 +104,7 @@ async def test_other_refusals_are_the_same_under_both_names(calls: Calls) -> Non
 
 
 async def _tombstone(calls: Calls) -> pb.Resource:
-    """What the deletion of an owner leaves."""
+    """Delete an owner and return the tombstone."""
     owner = await calls.stored(a_note("boss"))
     await calls.write(a_note("child", type=CHILD, owner=owner.id))
     await calls.delete(an_id("boss"))
@@ -116,8 +116,8 @@ def _urls(resources: list[pb.Resource]) -> list[str]:
     return [each.data.type_url for each in resources if each.data is not None]
 
 
-async def test_tombstones_decode_in_the_clients_of_consul(anywhere: Calls) -> None:
-    """Wherever one is sent its payload names Consul's message, and under Headway's own name its own."""
+async def test_tombstones_decode_in_consuls_clients(anywhere: Calls) -> None:
+    """The payload's message is Consul's under Consul's name, and Headway's under Headway's own."""
     everywhere = pb.Tenancy(partition="*", namespace="*")
     stored = await _tombstone(anywhere)
     status = a_status(stored.generation)
@@ -156,8 +156,8 @@ CONSULS = ResourceType("tenancy", "v2beta1", "Namespace", ConsulNamespace, scope
 
 
 @pytest.mark.parametrize(("backend", "how"), PLACES, indirect=["backend"])
-async def test_namespaces_of_consul_are_namespaces(backend: Backend, how: str) -> None:
-    """Declared as a version of Headway's own they are found by what is written in them, and follow the same rules."""
+async def test_consuls_namespaces_are_namespaces(backend: Backend, how: str) -> None:
+    """Declared as a version of Headway's own type, they are found by their content and follow the same rules."""
     types = registry()
     types.register(CONSULS)
     async with reached(how, backend, types=types) as calls:
@@ -180,7 +180,7 @@ async def test_namespaces_of_consul_are_namespaces(backend: Backend, how: str) -
         assert calls.unexpected == []
 
 
-async def test_lists_are_bounded_under_the_name_of_consul(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_lists_are_bounded_under_consuls_name(monkeypatch: pytest.MonkeyPatch) -> None:
     """A list that is too large is refused before it is built, as under Headway's own name."""
     monkeypatch.setattr("headway.service._service.MAX_REPLY", 64 << 10)
     backend = MemoryBackend()
@@ -193,7 +193,7 @@ async def test_lists_are_bounded_under_the_name_of_consul(monkeypatch: pytest.Mo
 
 
 async def test_tombstones_decode_in_a_large_list() -> None:
-    """A list of so many is encoded in turns, before it is sent."""
+    """A large list is encoded in several turns before it is sent."""
     count = 2 * TURN
     backend = MemoryBackend()
     async with reached("network", backend) as calls:

@@ -47,8 +47,8 @@ async def names(calls: Calls, **rest: Any) -> list[str]:
     return [id_of(each).name for each in reply.resources]
 
 
-async def test_a_metadata_filter_lets_through_what_meets_all_its_terms(calls: Calls) -> None:
-    """The origin's server has none. Equal, other or absent, there, not there."""
+async def test_metadata_filter_matches_resources_that_meet_all_its_terms(calls: Calls) -> None:
+    """A term is equal, not equal, present or absent. Consul's server has no filter."""
     for name, metadata in METADATA.items():
         await calls.write(a_note(name, metadata=metadata))
     for text, expected in FILTERS:
@@ -56,8 +56,8 @@ async def test_a_metadata_filter_lets_through_what_meets_all_its_terms(calls: Ca
 
 
 @pytest.mark.parametrize("text", [",", "a,", "=a", "!=a", "!", "!!a", "a!b", "a!b=c", " = "])
-async def test_a_wrong_filter_is_refused_and_named(in_memory: Calls, text: str) -> None:
-    """With the term that is wrong, and the forms that are right."""
+async def test_invalid_filter_is_refused_with_the_term(in_memory: Calls, text: str) -> None:
+    """The error also gives the valid forms."""
     said = f"metadata_filter {text!r}: "
     call = in_memory.list_type(a_type(), EVERYWHERE, metadata_filter=text)
     await refused(call, Status.INVALID_ARGUMENT, said, "use key=value, key!=value, key or !key")
@@ -75,8 +75,8 @@ async def paged(calls: Calls, size: int, **rest: Any) -> list[list[str]]:
     raise AssertionError("the pages do not end")
 
 
-async def test_pages_put_together_are_the_list(calls: Calls) -> None:
-    """Full but for the last one, whatever the filter and the versions of the kind leave out between."""
+async def test_pages_add_up_to_the_list(calls: Calls) -> None:
+    """All pages but the last are full, whatever the filter and the versions of the kind leave out."""
     for index in range(7):
         await calls.write(a_note(f"n{index}", metadata={"odd": str(index % 2)}))
         await calls.write(a_note(f"n{index}-other", type=NOTE_V2))
@@ -88,16 +88,16 @@ async def test_pages_put_together_are_the_list(calls: Calls) -> None:
     assert await paged(calls, 3, metadata_filter="odd=2") == [[]]
 
 
-async def test_what_is_read_for_a_page_is_bounded(calls: Calls, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A filter that leaves little makes several reads, and misses nothing between them."""
+async def test_reads_for_a_page_are_bounded(calls: Calls, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A selective filter takes several reads and misses nothing between them."""
     monkeypatch.setattr("headway.service._page._LEAST_READ", 2)
     for index in range(9):
         await calls.write(a_note(f"n{index}", metadata={"third": str(index % 3)}))
     assert await paged(calls, 2, metadata_filter="third=0") == [["n0", "n3"], ["n6"]]
 
 
-async def test_what_stays_is_on_one_page_whatever_comes_and_goes(calls: Calls) -> None:
-    """One order of keys: a deleted last resource of a page has its place in it still."""
+async def test_unchanged_resource_is_on_exactly_one_page(calls: Calls) -> None:
+    """Keys have one order: the position of a deleted resource stays valid if it was the last of a page."""
     for name in ("b", "d", "f", "h"):
         await calls.write(a_note(name))
     first = await calls.list_type(a_type(), EVERYWHERE, page_size=2)
@@ -108,8 +108,8 @@ async def test_what_stays_is_on_one_page_whatever_comes_and_goes(calls: Calls) -
     assert [id_of(each).name for each in rest.resources] == ["e", "f", "g", "h"]
 
 
-async def test_a_token_of_another_query_or_store_is_refused(calls: Calls) -> None:
-    """It stands for a place in one list, and means nothing in another; nor does what is no token."""
+async def test_token_of_another_query_or_store_is_refused(calls: Calls) -> None:
+    """A token is a position in one list and means nothing in another. A malformed token is refused, too."""
     for name in ("a", "b"):
         await calls.write(a_note(name))
     token = (await calls.list_type(a_type(), EVERYWHERE, page_size=1)).next_page_token
@@ -129,8 +129,8 @@ async def test_a_token_of_another_query_or_store_is_refused(calls: Calls) -> Non
         await refused(call, Status.INVALID_ARGUMENT, said)
 
 
-async def test_a_token_with_a_key_that_no_resource_has_is_refused(calls: Calls) -> None:
-    """A caller can make one, as the digest in it is no secret; not every store can look for a lone surrogate."""
+async def test_token_with_an_impossible_key_is_refused(calls: Calls) -> None:
+    """The digest in it is no secret, so a caller can forge one. Not every store can look up a lone surrogate."""
     for name in ("a", "b"):
         await calls.write(a_note(name))
     token = (await calls.list_type(a_type(), EVERYWHERE, page_size=1)).next_page_token
@@ -139,8 +139,8 @@ async def test_a_token_with_a_key_that_no_resource_has_is_refused(calls: Calls) 
     await refused(names(calls, page_size=1, page_token=forged), Status.INVALID_ARGUMENT, "send the next_page_token")
 
 
-async def test_a_client_filters_and_goes_through_pages(calls: Calls) -> None:
-    """Lists of resources, the last of which may be shorter; none at all is one empty page."""
+async def test_client_filters_and_goes_through_pages(calls: Calls) -> None:
+    """The client yields lists of resources, of which the last may be shorter. An empty result is one empty page."""
     client = Client(calls.channel, registry())
     for index in range(5):
         await client.write(NOTE.new(f"n{index}", metadata={"odd": str(index % 2)}))

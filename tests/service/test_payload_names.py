@@ -1,4 +1,6 @@
-"""Data stored under an older name of its message: read, changed, finalized and deleted, and renamed by a Write."""
+"""Data stored under an older name of its message: reads, changes, finalizers and deletions, and the rename by a
+Write.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,7 @@ def registry(type: ResourceType[Crew] | ResourceType[Team]) -> Registry:
 
 @pytest.fixture(params=["in process", "network", "network, as Consul's"])
 async def calls(request: pytest.FixtureRequest, backend: Backend) -> AsyncIterator[Calls]:
-    """A program with the present name, on a store that a program with the former name has written to."""
+    """Return a program with the present name, on a store that was written by a program with the former name."""
     former = Calls(backend, registry(FORMER))
     await former.write(FORMER.new("core", Crew(members=["ada"]), metadata={FINALIZERS: "one"}).message())
     if request.param == "in process":
@@ -68,8 +70,8 @@ async def core(calls: Calls) -> pb.Resource:
     return copy_message(found)
 
 
-async def test_a_finalizer_of_an_older_name_can_be_removed(calls: Calls) -> None:
-    """What was read is written back as it was read, with the older name, and stored with the present one."""
+async def test_finalizer_of_a_resource_with_an_older_name_can_be_removed(calls: Calls) -> None:
+    """The resource is written back as it was read, with the older name, and stored with the present one."""
     found = await core(calls)
     assert found.data is not None
     assert (PRESENT.view(found).data.members, found.data.type_url) == (["ada"], OLD_URL)
@@ -89,8 +91,8 @@ async def test_a_finalizer_of_an_older_name_can_be_removed(calls: Calls) -> None
     assert (await calls.delete(found.id)).resource is None
 
 
-async def test_an_older_name_is_checked_and_replaced(calls: Calls) -> None:
-    """By MutateAndValidate, and by a Write without a version; a second Write by the older name is refused."""
+async def test_older_name_is_checked_and_replaced(calls: Calls) -> None:
+    """MutateAndValidate and a Write without a version do so. A second Write by the older name is refused."""
     found = await core(calls)
     found.version = ""
     checked = (await calls.mutate_and_validate(copy_message(found))).resource
@@ -103,8 +105,8 @@ async def test_an_older_name_is_checked_and_replaced(calls: Calls) -> None:
     await refused(calls.mutate_and_validate(found), Status.INVALID_ARGUMENT, SAID)
 
 
-async def test_nothing_is_created_by_an_older_name(calls: Calls) -> None:
-    """Nor by any other one; except for the name that this class had in earlier versions: its module and its own."""
+async def test_creation_by_an_older_name_is_refused(calls: Calls) -> None:
+    """So is any other name, except the one that this class had in earlier versions: its module and its own name."""
     made = FORMER.new("tools", Crew(members=["bob"])).message()
     await refused(calls.write(copy_message(made)), Status.INVALID_ARGUMENT, SAID)
     found = await core(calls)
@@ -119,7 +121,7 @@ async def test_nothing_is_created_by_an_older_name(calls: Calls) -> None:
     assert stored.data.type_url == PRESENT.type_url
 
 
-async def test_who_may_not_read_learns_nothing_by_a_name(backend: Backend) -> None:
+async def test_caller_without_read_permission_learns_nothing_from_a_name(backend: Backend) -> None:
     """The refusal is the one for a name that is free."""
     await Calls(backend, registry(FORMER)).write(FORMER.new("core", Crew()).message())
     blind = Calls(backend, registry(PRESENT), WriteOnly("name"))
@@ -127,8 +129,8 @@ async def test_who_may_not_read_learns_nothing_by_a_name(backend: Backend) -> No
         await refused(blind.write(FORMER.new(name, Crew()).message()), Status.INVALID_ARGUMENT, SAID)
 
 
-async def test_a_client_changes_what_was_stored_under_an_older_name(calls: Calls) -> None:
-    """By the calls that programs make: apply, write and delete."""
+async def test_client_changes_a_resource_stored_under_an_older_name(calls: Calls) -> None:
+    """It uses the calls that programs use: apply, write and delete."""
     client = Client(calls.channel, registry(PRESENT))
     applied = await client.apply(PRESENT.new("core", Team(members=["ada", "bob"])))
     assert applied.data.members == ["ada", "bob"]
@@ -142,8 +144,8 @@ GARBAGE = b"\x0a\x30" + b"\xff" * 48
 
 
 @pytest.mark.parametrize("name", ["__main__.Crew", f"{__name__}.Team", "staff.v1.Team"])
-async def test_what_does_not_decode_is_released_under_whatever_name_it_is_stored(name: str) -> None:
-    """Its writer gives back what it read, and the present name of the payload is no change of the data."""
+async def test_undecodable_resource_is_released_under_any_stored_name(name: str) -> None:
+    """The writer returns the data that it read; the payload's present name does not count as a change of the data."""
     calls = Calls(MemoryBackend(), registry(PRESENT))
     await put(calls, f"type.googleapis.com/{name}", GARBAGE)
     marked = (await calls.delete(PRESENT.id("core").message())).resource
@@ -158,7 +160,7 @@ async def test_what_does_not_decode_is_released_under_whatever_name_it_is_stored
 
 
 async def put(calls: Calls, type_url: str, data: bytes) -> pb.Resource:
-    """Store what no Write of this program stores."""
+    """Store a resource that no Write of this program stores."""
     resource = PRESENT.new("core", Team(), metadata={FINALIZERS: "one two"}).message()
     assert resource.id is not None
     resource.id.uid, resource.generation, resource.id.tenancy = ULID, ULID, PRESENT.tenancy
@@ -167,8 +169,8 @@ async def put(calls: Calls, type_url: str, data: bytes) -> pb.Resource:
     return await core(calls)
 
 
-async def test_a_stale_version_under_an_older_name_is_a_conflict() -> None:
-    """The first of two writers has stored the present name; the second shall read again, as after any lost race."""
+async def test_stale_version_under_an_older_name_is_a_conflict() -> None:
+    """The first of two writers has stored the present name. The second must read again, as after any lost race."""
     calls = Calls(MemoryBackend(), registry(PRESENT))
     first = await put(calls, OLD_URL, encode(Team(members=["ada"])))
     second, blanket = copy_message(first), copy_message(first)

@@ -52,18 +52,14 @@ from tests.helpers.declared import (
         (an_id(type=PLANET, namespace="up"), "must be empty: the type is cluster-scoped"),
     ],
 )
-async def test_a_wrong_id_is_refused_by_a_sentence_that_names_the_field(
-    in_memory: Calls, id: pb.Id | None, said: str
-) -> None:
-    """Every part of an id is checked, and the answer says which, its value and what is right."""
+async def test_invalid_id_is_refused_with_the_field(in_memory: Calls, id: pb.Id | None, said: str) -> None:
+    """Every part of an id is checked. The error names the part, its value and the valid form."""
     await refused(in_memory.read(id), Status.INVALID_ARGUMENT, said)
 
 
 @pytest.mark.parametrize("type", [each for each in TYPES if each is not NOTE_V2], ids=lambda each: each.name.kind)
-async def test_what_is_stored_is_found_by_a_name_whose_tenancy_is_left_to_the_defaults(
-    calls: Calls, type: ResourceType[Any]
-) -> None:
-    """Empty units are filled in by the type's scope, and no others."""
+async def test_resource_is_found_with_default_tenancy(calls: Calls, type: ResourceType[Any]) -> None:
+    """Empty units are filled in as far as the type's scope has them."""
     stored = await calls.stored(a_note("one", "hello", type))
     found = (await calls.read(an_id("one", type))).resource
     assert found == stored
@@ -72,30 +68,30 @@ async def test_what_is_stored_is_found_by_a_name_whose_tenancy_is_left_to_the_de
     assert tenancy == pb.Tenancy(partition=expected[0], namespace=expected[1])
 
 
-async def test_units_that_are_given_are_kept(calls: Calls) -> None:
-    """Only what is empty is filled in, one unit at a time."""
+async def test_given_units_are_kept(calls: Calls) -> None:
+    """Each empty unit is filled in on its own."""
     await calls.make_room(("default", "up"))
     await calls.write(a_note("one", "there", namespace="up"))
     assert text_of((await calls.read(an_id("one", partition="default", namespace="up"))).resource) == "there"
     await refused(calls.read(an_id("one")), Status.NOT_FOUND, "Note one not found")
 
 
-async def test_what_is_not_there_is_not_found(calls: Calls) -> None:
-    """Nothing of the name, or another incarnation of it."""
+async def test_missing_resource_is_not_found(calls: Calls) -> None:
+    """The name is free or belongs to another incarnation."""
     await refused(calls.read(an_id("one", namespace="up")), Status.NOT_FOUND, "Note up/one not found")
     stored = await calls.stored(a_note("one"))
     await refused(calls.read(an_id("one", uid="other")), Status.NOT_FOUND, "Note one with uid other not found")
     assert (await calls.read(an_id("one", uid=uid_of(stored)))).resource == stored
 
 
-async def test_another_version_of_the_kind_is_refused_and_named(calls: Calls) -> None:
-    """What is stored as v2 is not handed out as v1, and the answer names both."""
+async def test_other_version_of_the_kind_is_refused_and_named(calls: Calls) -> None:
+    """A resource stored as v2 is not returned as v1, and the error names both."""
     await calls.write(a_note("one", type=NOTE_V2))
     said = "Note one is stored as tests.v2.Note, but was requested as version 'v1'"
     await refused(calls.read(an_id("one", NOTE)), Status.INVALID_ARGUMENT, said)
 
 
-async def test_an_answer_has_a_position_at_which_it_was_so(calls: Calls) -> None:
+async def test_answer_has_a_position_at_which_it_was_true(calls: Calls) -> None:
     """Every answer can be placed in the history of its store."""
     written = at((await calls.write(a_note("one"))).position)
     await calls.write(a_note("two"))
@@ -104,8 +100,8 @@ async def test_an_answer_has_a_position_at_which_it_was_so(calls: Calls) -> None
     assert at(reply.position).revision > written.revision
 
 
-async def test_min_revision_is_kept_or_refused(calls: Calls) -> None:
-    """A reader that has seen a revision is never answered from below it."""
+async def test_min_revision_is_met_or_refused(calls: Calls) -> None:
+    """A reader that has seen a revision never gets an answer from below it."""
     await calls.write(a_note("one"))
     here = calls.revision
     assert (await calls.read(an_id("one"), min_revision=here)).resource is not None
@@ -115,6 +111,6 @@ async def test_min_revision_is_kept_or_refused(calls: Calls) -> None:
 
 
 async def test_hooks_do_not_run_when_reading(calls: Calls) -> None:
-    """What is stored is handed out as it is: the mutate hook has filled it in when it was written."""
+    """The stored resource is returned unchanged: the mutate hook ran when it was written."""
     stored = await calls.stored(a_note("one", "", HOOKED))
     assert text_of((await calls.read(an_id("one", HOOKED))).resource) == text_of(stored) == "untitled"

@@ -1,4 +1,4 @@
-"""Every field of a request has a bound, and the refusal quotes no more than its beginning."""
+"""Every field of a request has a bound, and an error quotes no more than the field's beginning."""
 
 from __future__ import annotations
 
@@ -131,22 +131,22 @@ def calls() -> Calls:
 async def test_no_part_of_an_id_is_longer_than_a_name(
     calls: Calls, call: Callable[[Calls, pb.Id], Awaitable[object]]
 ) -> None:
-    """In every verb."""
+    """The bound holds in every verb."""
     for id in IDS:
         said = await refused(call(calls, id()), Status.INVALID_ARGUMENT)
         assert len(said) < 1000
 
 
 @pytest.mark.parametrize("field", FIELDS)
-async def test_a_field_beyond_its_bound_is_refused(calls: Calls, field: str) -> None:
-    """And nothing of it ends as an unexpected error."""
+async def test_field_beyond_its_bound_is_refused(calls: Calls, field: str) -> None:
+    """It never ends as an unexpected error."""
     said = await refused(FIELDS[field](calls), Status.INVALID_ARGUMENT)
     assert len(said) < 1000
     assert calls.unexpected == []
 
 
-async def test_what_is_at_its_bound_is_taken(calls: Calls) -> None:
-    """As much metadata, and as many statuses and conditions, as a resource may have; over the network and back, too."""
+async def test_values_at_the_bounds_are_accepted(calls: Calls) -> None:
+    """A resource may have that much metadata and that many statuses and conditions, over the network and back, too."""
     metadata = {f"{each:0255}": "v" for each in range(1000)}
     stored = await calls.stored(a_note(metadata=metadata))
     full = a_status(stored.generation, *["c" * 255] * 5)
@@ -165,8 +165,8 @@ async def test_what_is_at_its_bound_is_taken(calls: Calls) -> None:
         await remote.write((await remote.read(an_id())).resource)
 
 
-async def test_a_resource_from_before_the_bounds_keeps_its_statuses(calls: Calls) -> None:
-    """Each of them can be written again, and no more come to it."""
+async def test_resource_from_before_the_bounds_keeps_its_statuses(calls: Calls) -> None:
+    """Each of them can be written again, but none can be added."""
     full = a_status(ULID, *[f"c{each}" for each in range(50)])
     id = an_id(partition="default", namespace="default", uid=ULID)
     old = pb.Resource(id=id, generation=ULID, status={str(each): full for each in range(120)})
@@ -197,8 +197,11 @@ PAYLOADS: dict[str, tuple[ResourceType[Any], bytes, bytes]] = {
 
 
 @pytest.mark.parametrize("what", PAYLOADS)
-async def test_a_payload_has_a_bound_of_its_fields(what: str) -> None:
-    """Two million empty strings held the loop for a second in a hook. Nothing is decoded of one that has too many."""
+async def test_number_of_payload_fields_is_bounded(what: str) -> None:
+    """Two million empty strings blocked the event loop for a second in a hook.
+
+    A payload with too many fields is not decoded.
+    """
     type, most, more = PAYLOADS[what]
     known = registry()
     known.register(NESTING)

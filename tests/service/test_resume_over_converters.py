@@ -1,4 +1,4 @@
-"""Watches that are resumed where the program has other converters than when they began."""
+"""Watches that are resumed by a program whose converters have changed since they began."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def opened(tmp_path: Path) -> AbstractAsyncContextManager[SqliteBackend]:
 
 
 async def left_off(calls: Calls) -> Position:
-    """Where a watch of v1 stands that has heard everything."""
+    """Return the position of a watch of v1 that has received everything."""
     async with calls.watch(a_type(V1)) as items:
         while True:
             (item,) = await take(items, 1)
@@ -38,10 +38,8 @@ async def left_off(calls: Calls) -> Position:
     ("before", "after"),
     [(without_converters, versions), (versions, without_converters), (lambda: versions(newest=V2), versions)],
 )
-async def test_a_watch_that_contained_other_versions_begins_with_a_snapshot(
-    tmp_path: Path, before: Any, after: Any
-) -> None:
-    """A converter was declared, or removed, or one more was declared. Other types go on."""
+async def test_watch_with_changed_converters_restarts_with_a_snapshot(tmp_path: Path, before: Any, after: Any) -> None:
+    """A converter was declared or removed, or one more was declared. Watches of other types continue."""
     async with opened(tmp_path) as store:
         calls = Calls(store, before())
         await calls.write(a_team(V1, roster("ada"), "a"))
@@ -57,7 +55,7 @@ async def test_a_watch_that_contained_other_versions_begins_with_a_snapshot(
 
 
 @pytest.mark.parametrize("known", [without_converters, versions])
-async def test_a_watch_with_the_same_converters_goes_on(tmp_path: Path, known: Any) -> None:
+async def test_watch_with_the_same_converters_continues(tmp_path: Path, known: Any) -> None:
     async with opened(tmp_path) as store:
         position = await left_off(Calls(store, known()))
     async with opened(tmp_path) as store:
@@ -70,8 +68,8 @@ async def test_a_watch_with_the_same_converters_goes_on(tmp_path: Path, known: A
             assert isinstance(second, Changes)
 
 
-async def test_a_list_says_which_versions_it_contains(tmp_path: Path) -> None:
-    """So that a watch from its position on is refused, too. Who wants deletions alone asks for any versions."""
+async def test_list_reports_its_versions(tmp_path: Path) -> None:
+    """So a watch from the list's position is refused, too. A caller that wants only deletions asks for any versions."""
     everywhere = pb.Tenancy(partition="*", namespace="*")
     async with opened(tmp_path) as store:
         position = at((await Calls(store, without_converters()).list_type(a_type(V1), everywhere)).position)
@@ -84,7 +82,7 @@ async def test_a_list_says_which_versions_it_contains(tmp_path: Path) -> None:
             assert isinstance((await take(items, 1))[0], Bookmark)
 
 
-async def test_a_client_hears_history_gone_and_sees_every_object_in_a_new_watch(tmp_path: Path) -> None:
+async def test_client_gets_history_compacted_and_reads_every_object_in_a_new_watch(tmp_path: Path) -> None:
     def client(store: SqliteBackend, known: Registry) -> Client:
         return Client(InProcessChannel(ResourceService(store, known)), known)
 

@@ -1,4 +1,4 @@
-"""Rights come before work: before hooks, filters and other fields, and before a type is known to exist."""
+"""Authorization comes first: before hooks, filters and other fields, and before a type is known to exist."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def guard() -> Guard:
 
 @pytest.fixture
 def both(guard: Guard) -> tuple[Calls, Calls]:
-    """A service that trusts its callers, and one over the same store with the guard at its door."""
+    """Return a service without authorization, and one over the same store with the guard in front of it."""
     backend = MemoryBackend()
     return Calls(backend, registry()), Calls(backend, registry(), guard)
 
@@ -77,10 +77,8 @@ async def answer(call: Awaitable[object]) -> tuple[Status, str]:
 
 
 @pytest.mark.parametrize("verb", OF_A_TYPE)
-async def test_a_type_that_no_rule_is_about_looks_like_one_that_is_not_registered(
-    both: tuple[Calls, Calls], guard: Guard, verb: str
-) -> None:
-    """The same status and the same words, whatever the type's scope and whatever else is wrong."""
+async def test_type_without_a_rule_looks_unregistered(both: tuple[Calls, Calls], guard: Guard, verb: str) -> None:
+    """The status and the message are the same, whatever the type's scope and whatever else is wrong."""
     said = set()
     for type in (UNKNOWN, CHILD, PLANET):
         guard.unknown.add(type.name)
@@ -93,10 +91,10 @@ async def test_a_type_that_no_rule_is_about_looks_like_one_that_is_not_registere
 @pytest.mark.parametrize(
     "changes", [{"kind": "*"}, {"group": "*", "group_version": "*", "kind": "*"}, {"kind": "note"}]
 )
-async def test_a_type_name_that_no_type_can_have_is_one_that_no_rule_is_about(
+async def test_invalid_type_name_is_refused_like_a_type_without_a_rule(
     both: tuple[Calls, Calls], guard: Guard, changes: dict[str, str]
 ) -> None:
-    """A caller with rights about other types hears the same of it as of any type that they have none about."""
+    """A caller with rights on other types gets the refusal for any type on which it has none."""
     type = a_type(NOTE, **changes)
     guard.unknown.add(type_name(type))
     said = f"permission denied: none of your rules covers type {type_name(type)}"
@@ -104,15 +102,15 @@ async def test_a_type_name_that_no_type_can_have_is_one_that_no_rule_is_about(
         assert await answer(call) == (Status.PERMISSION_DENIED, said)
 
 
-async def test_an_owner_that_may_not_be_read_is_refused_before_its_uid_is_missed(both: tuple[Calls, Calls]) -> None:
-    """As every other field that is no part of a name is looked at after the rights."""
+async def test_unreadable_owner_is_refused_before_its_uid_is_required(both: tuple[Calls, Calls]) -> None:
+    """Every field that is no part of a name is checked after the rights."""
     await refused(
         both[1].list_by_owner(an_id("denied")), Status.PERMISSION_DENIED, "permission denied: you may not read"
     )
 
 
-async def test_an_error_names_no_type_that_its_reader_may_not_know(both: tuple[Calls, Calls], guard: Guard) -> None:
-    """Neither as the type that may have been meant nor among those that are known."""
+async def test_errors_name_no_type_that_the_caller_may_not_know(both: tuple[Calls, Calls], guard: Guard) -> None:
+    """Such a type is neither suggested nor listed among the registered types."""
     guard.unknown.update(each.name for each in (NOTE, CHILD))
     for type in (a_type(kind="note"), a_type(group="zzzz", kind="Qqqq")):
         said = await refused(both[1].read(pb.Id(name="one", type=type)), Status.INVALID_ARGUMENT, "is not registered")
@@ -121,10 +119,10 @@ async def test_an_error_names_no_type_that_its_reader_may_not_know(both: tuple[C
     assert "tests.v1.Hooked" in said
 
 
-async def test_a_reference_tells_nothing_of_a_type_that_its_writer_may_not_know(
+async def test_reference_reveals_nothing_of_a_type_that_its_writer_may_not_know(
     both: tuple[Calls, Calls], guard: Guard
 ) -> None:
-    """It is neither filled in nor refused by the type's scope: it is stored as one to an unregistered type is."""
+    """It is stored like a reference to an unregistered type: neither filled in nor refused by the type's scope."""
     _, guarded = both
     stored = await guarded.stored(a_note("one"))
     for type in (UNKNOWN, NAMESPACE):
@@ -139,8 +137,8 @@ async def test_a_reference_tells_nothing_of_a_type_that_its_writer_may_not_know(
         assert kept.tenancy == tenancy
 
 
-async def test_hooks_run_for_nobody_who_may_not_write(both: tuple[Calls, Calls]) -> None:
-    """A stranger neither runs a program's code nor reads what it says."""
+async def test_hooks_run_only_for_callers_that_may_write(both: tuple[Calls, Calls]) -> None:
+    """A stranger neither runs a program's code nor reads its messages."""
     _, guarded = both
     for text in ("crash", "bad", "fine"):
         for call in (guarded.write, guarded.mutate_and_validate):
@@ -154,8 +152,8 @@ def _forbid(resource: Resource[Note]) -> None:
     resource.data.text = "forbidden"
 
 
-async def test_what_a_hook_has_made_of_a_resource_is_decided_on_again() -> None:
-    """A rule that depends on content holds for what is stored."""
+async def test_resource_changed_by_a_hook_is_authorized_again() -> None:
+    """A rule that depends on content applies to the stored content."""
     forbidding = ResourceType("tests", "v1", "Forbidding", Note, hooks=Hooks(mutate=_forbid))
     known = registry()
     known.register(forbidding)
@@ -180,16 +178,16 @@ DENIED_WORK: list[Callable[[Calls], Awaitable[object]]] = [
 
 
 @pytest.mark.parametrize("call", DENIED_WORK)
-async def test_a_stranger_learns_nothing_of_further_fields(
+async def test_caller_without_rights_learns_nothing_of_further_fields(
     both: tuple[Calls, Calls], guard: Guard, call: Callable[[Calls], Awaitable[object]]
 ) -> None:
-    """A List's filter held the loop for seconds before its caller was asked for rights."""
+    """Formerly, a List's filter blocked the event loop for seconds before its caller was authorized."""
     guard.unlisted.add(NOTE.name)
     await refused(call(both[1]), Status.PERMISSION_DENIED, "permission denied: you may not")
 
 
-async def test_to_mark_a_resource_takes_the_right_to_delete_it(both: tuple[Calls, Calls]) -> None:
-    """In the same words whether it is there or not; the Delete verb takes it too."""
+async def test_marking_a_resource_requires_the_right_to_delete(both: tuple[Calls, Calls]) -> None:
+    """The refusal is the same whether or not it exists. The Delete verb requires the right, too."""
     calls, guarded = both
     denied = "permission denied: you may not delete Note kept"
     for call in (guarded.write, guarded.mutate_and_validate):
@@ -203,8 +201,11 @@ async def test_to_mark_a_resource_takes_the_right_to_delete_it(both: tuple[Calls
     assert DELETION_TIMESTAMP not in stored.metadata
 
 
-async def test_a_mark_that_is_carried_along_takes_no_right_to_delete(both: tuple[Calls, Calls]) -> None:
-    """A controller that lets go of its finalizer writes what it has read; who marked it had the right."""
+async def test_preserving_a_mark_does_not_require_the_right_to_delete(both: tuple[Calls, Calls]) -> None:
+    """A controller that removes its finalizer writes back the mark that it has read.
+
+    The marking itself was authorized.
+    """
     calls, guarded = both
     await calls.write(a_note("kept", metadata={FINALIZERS: "x y"}))
     await calls.delete(an_id("kept"))
@@ -226,10 +227,10 @@ FENCED: dict[str, Callable[[Calls, pb.Fence], Awaitable[object]]] = {
 
 @pytest.mark.parametrize("verb", FENCED)
 @pytest.mark.parametrize("member", ["", "3"])
-async def test_a_fence_is_borne_by_those_who_may_take_its_lease(
+async def test_fence_is_accepted_only_from_callers_that_may_acquire_its_lease(
     both: tuple[Calls, Calls], verb: str, member: str
 ) -> None:
-    """A write under it tells where the fence stands: others are refused in the same words whether there is one."""
+    """A write under it reveals the present fence. Others get the same refusal whether or not there is one."""
     calls, guarded = both
     fence = pb.Fence(controller="denied/teams", member=member, term=1)
     said = await refused(

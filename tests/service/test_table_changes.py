@@ -1,4 +1,4 @@
-"""What a Write may change of what is stored: one row a state and a change."""
+"""The changes that a Write may make to a stored resource: one row per state and change."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Change = Callable[[pb.Resource], pb.Resource]
 
 
 def a_write(text: str = "", *, drop: str = "", **metadata: str) -> Change:
-    """The stored resource with other data or other metadata, and with its version: it says all."""
+    """Return the stored resource with other data or metadata, and with its version, which makes the write complete."""
 
     def change(stored: pb.Resource) -> pb.Resource:
         kept = {**stored.metadata, **metadata}
@@ -34,7 +34,7 @@ def a_write(text: str = "", *, drop: str = "", **metadata: str) -> Change:
 
 
 def a_blanket_write(text: str = "", **metadata: str) -> Change:
-    """Without a version and without the reserved keys, unless they are given."""
+    """Return a write without a version and, unless they are given, without the reserved keys."""
 
     def change(stored: pb.Resource) -> pb.Resource:
         return a_note("one", text, metadata={**STORED, **metadata}, owner=stored.owner)
@@ -133,10 +133,10 @@ def params() -> list[Any]:
 
 
 @pytest.mark.parametrize(("state", "change", "cell"), params())
-async def test_a_change_is_taken_or_refused_as_the_table_says(
+async def test_change_is_accepted_or_refused_as_in_the_table(
     anywhere: Calls, state: str, change: Change, cell: Cell
 ) -> None:
-    """What is taken has a new version and generation and is the same incarnation; what is refused changes nothing."""
+    """An accepted change has a new version and generation in the same incarnation. A refused one changes nothing."""
     before = await stored_as(anywhere, state)
     written = change(before)
     version_2 = written.id is not None and written.id.type is not None and written.id.type.group_version == "v2"

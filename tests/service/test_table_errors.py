@@ -1,4 +1,4 @@
-"""What every verb answers in every situation: one row a situation, one column a verb."""
+"""The answer of every verb in every situation: one row per situation, one column per verb."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ SCOPES = "what no Read finds and no Delete removes must not be stored"
 
 
 def plain(**parts: Any) -> Given:
-    """Nothing is there."""
+    """Prepare nothing."""
 
     async def given(_: Calls) -> Asked:
         return Asked(**parts)
@@ -53,7 +53,7 @@ def plain(**parts: Any) -> Given:
 
 
 def stored(uid: str | None = None, version: str = "", **parts: Any) -> Given:
-    """It is there and owns something; ``uid`` and ``version`` are what is asked for instead of what is stored."""
+    """Store a resource that owns another. ``uid`` and ``version`` replace the stored ones in the request."""
 
     async def given(calls: Calls) -> Asked:
         asked = Asked(**parts)
@@ -247,7 +247,7 @@ ROWS: list[tuple[str, Given, tuple[Cell | None, ...]]] = [
 
 
 def cells() -> list[Any]:
-    """Each cell as a test's parameters, called by its row and its verb."""
+    """Return each cell as a test's parameters, named after its row and its verb."""
     return [
         pytest.param(given, verb, cell, id=f"{words}-{verb}")
         for words, given, row in ROWS
@@ -257,8 +257,11 @@ def cells() -> list[Any]:
 
 
 @pytest.mark.parametrize(("given", "verb", "cell"), cells())
-async def test_a_verb_answers_as_the_table_says(anywhere: Calls, given: Given, verb: str, cell: Cell) -> None:
-    """The same answer on each store, in the process and over the network. What fails inside is reported besides."""
+async def test_verb_answers_as_in_the_table(anywhere: Calls, given: Given, verb: str, cell: Cell) -> None:
+    """The answer is the same on each store, in the process and over the network.
+
+    Internal failures are reported, too.
+    """
     asked = await given(anywhere)
     assert await outcome(anywhere, verb, asked) == answer_here(cell)
     assert [str(each) for each in anywhere.unexpected] == ["the hook is broken"] * (cell == INTERNAL)
@@ -266,7 +269,7 @@ async def test_a_verb_answers_as_the_table_says(anywhere: Calls, given: Given, v
 
 
 class Gate:
-    """Denies what it is told to."""
+    """An authorizer that denies a given set of requests."""
 
     def __init__(self, *denied: str) -> None:
         self._denied = denied
@@ -310,10 +313,10 @@ def denials() -> list[Any]:
 
 @pytest.mark.parametrize(("backend", "how"), PLACES, indirect=["backend"])
 @pytest.mark.parametrize(("denied", "verb", "cell"), denials())
-async def test_who_is_denied_something_is_answered_as_the_table_says(
+async def test_denied_caller_is_answered_as_in_the_table(
     backend: Backend, how: str, denied: tuple[str, ...], verb: str, cell: Cell
 ) -> None:
-    """What may not be done is refused; what may not be read is left out of what is listed."""
+    """Denied requests are refused. Unreadable resources are left out of lists."""
     asked = await stored()(Calls(backend, registry()))
     async with reached(how, backend, Gate(*denied)) as calls:
         assert await outcome(calls, verb, asked) == answer_here(cell)
@@ -333,8 +336,8 @@ class Unusable(Interrupted):
 
 
 @pytest.mark.parametrize(("backend", "how"), PLACES, indirect=["backend"])
-async def test_what_somebody_owns_is_found_though_its_type_is_not_registered(backend: Backend, how: str) -> None:
-    """In the origin one such child makes the whole ListByOwner fail."""
+async def test_owned_resource_of_an_unregistered_type_is_found(backend: Backend, how: str) -> None:
+    """In Consul one such child makes the whole ListByOwner fail."""
     asked = await stored()(Calls(backend, registry()))
     without = Registry()
     without.register(NOTE)
@@ -344,8 +347,8 @@ async def test_what_somebody_owns_is_found_though_its_type_is_not_registered(bac
 
 
 @pytest.mark.parametrize(("store", "how"), PLACES)
-async def test_a_watch_that_the_store_can_not_go_on_with_ends(store: str, how: str, tmp_path: Path) -> None:
-    """The origin has one status for it, ABORTED: forget everything."""
+async def test_watch_that_the_store_cannot_continue_ends(store: str, how: str, tmp_path: Path) -> None:
+    """Consul has one status for it, ABORTED, upon which a client discards everything."""
     opened = MemoryBackend(max_changes=3) if store == "memory" else SqliteBackend(tmp_path / "s.db", max_changes=3)
     cell = Here(BEHIND, CONFLICT, "history is gone, and what is held is still true: take a new snapshot over it")
     async with opened as backend, reached(how, backend) as calls:
@@ -363,8 +366,8 @@ NOBODYS = "it is nobody's bug, and may be tried again"
 
 @pytest.mark.parametrize(("backend", "how"), PLACES, indirect=["backend"])
 @pytest.mark.parametrize("verb", VERBS)
-async def test_a_store_that_can_not_answer_is_unavailable(backend: Backend, how: str, verb: str) -> None:
-    """The origin says INTERNAL where a strong read is impossible."""
+async def test_store_that_cannot_answer_is_unavailable(backend: Backend, how: str, verb: str) -> None:
+    """Consul answers INTERNAL if a strong read is impossible."""
     async with reached(how, Unusable(backend)) as calls:
         assert await outcome(calls, verb, Asked(namespace="up")) == answer_here(Here(UNAVAILABLE, INTERNAL, NOBODYS))
         assert calls.unexpected == []

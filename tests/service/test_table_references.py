@@ -1,4 +1,4 @@
-"""Which tenancy a reference means that leaves some of it out: by what refers to it, and by its type's scope."""
+"""The tenancy of a reference that leaves some of it out, by the referring resource and by the type's scope."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ SCOPED: tuple[ResourceType[Any], ...] = (PLANET, REGION, NOTE)
 
 
 def rows(column: int) -> list[Any]:
-    """A test's parameters: reference, parent, type that is referred to, cell."""
+    """Return a test's parameters: reference, parent, referenced type, cell."""
     return [
         pytest.param(row[0], row[1], type, cell, id=f"{row[0]} in {row[1]}, {type.scope.name.lower()} scope")
         for row in ROWS
@@ -77,15 +77,15 @@ def a_tenancy(text: str) -> pb.Tenancy | None:
 
 
 def referring(parent: str, **rest: Any) -> pb.Resource:
-    """A resource in a tenancy, of the type whose scope is that wide."""
+    """Return a resource in a tenancy, of the type with that scope."""
     partition, namespace = units(parent)
     type = NOTE if namespace else REGION if partition else PLANET
     return a_note("parent", type=type, partition=partition, namespace=namespace, **rest)
 
 
 @pytest.mark.parametrize(("reference", "parent", "type", "cell"), rows(0))
-def test_a_reference_is_made_whole(reference: str, parent: str, type: ResourceType[Any], cell: Cell) -> None:
-    """By its type, in place; what refers is left as it is."""
+def test_reference_is_completed(reference: str, parent: str, type: ResourceType[Any], cell: Cell) -> None:
+    """It is completed in place, by its type. The referring resource is not changed."""
     assert ".".join(tenancy_within(type.scope, units(reference), units(parent))) == answer_here(cell)
     made = pb.Reference(name="one", tenancy=a_tenancy(reference))
     within = ResourceId(NOTE.name, "parent", *units(parent)) if parent != "." else None
@@ -93,8 +93,8 @@ def test_a_reference_is_made_whole(reference: str, parent: str, type: ResourceTy
     assert (made.type, said(made.tenancy)) == (type.name.message(), answer_here(cell))
 
 
-def test_what_is_no_reference_to_the_type_is_refused() -> None:
-    """Another kind, and names that are none; another version of the kind is kept."""
+def test_reference_to_another_type_is_refused() -> None:
+    """Refused are another kind and invalid names. Another version of the kind is kept."""
     with pytest.raises(InvalidArgument, match=r"reference\.type tests\.v1\.Region must be tests\.v1\.Note"):
         NOTE.complete(pb.Reference(type=a_type(REGION), name="one"))
     with pytest.raises(InvalidArgument, match=r"reference to tests\.v1\.Note: name 'One' is not a valid name"):
@@ -106,16 +106,16 @@ def test_what_is_no_reference_to_the_type_is_refused() -> None:
     assert other.type == a_type(group_version="v7")
 
 
-def test_tombstones_are_where_it_is_said() -> None:
-    """They have no scope of their own."""
+def test_tombstone_reference_is_kept_as_given() -> None:
+    """Tombstones have no scope of their own."""
     assert tenancy_within(Scope.UNDEFINED, ("", ""), ("foo", "bar")) == ("", "")
 
 
 @pytest.mark.parametrize(("reference", "parent", "type", "cell"), rows(0))
-async def test_a_conditions_reference_is_stored_whole(
+async def test_conditions_reference_is_stored_complete(
     anywhere: Calls, reference: str, parent: str, type: ResourceType[Any], cell: Cell
 ) -> None:
-    """What is referred to need not be there."""
+    """The referenced resource need not exist."""
     if parent != ".":
         await anywhere.make_room((*units(parent),))
     stored = await anywhere.stored(referring(parent))
@@ -132,8 +132,8 @@ async def test_a_conditions_reference_is_stored_whole(
         status.conditions[0].resource = pb.Reference(type=a_type(type), name="one", tenancy=a_tenancy(reference))
 
 
-async def test_a_reference_to_a_type_of_elsewhere_is_left_as_it_is(anywhere: Calls) -> None:
-    """Nobody here knows its scope."""
+async def test_reference_to_an_unregistered_type_is_unchanged(anywhere: Calls) -> None:
+    """Its scope is unknown here."""
     stored = await anywhere.stored(a_note())
     status = a_status(stored.generation)
     status.conditions[0].resource = pb.Reference(type=a_type(UNKNOWN), name="one", tenancy=pb.Tenancy(partition="far"))
@@ -143,10 +143,10 @@ async def test_a_reference_to_a_type_of_elsewhere_is_left_as_it_is(anywhere: Cal
 
 
 @pytest.mark.parametrize(("reference", "parent", "type", "cell"), rows(1))
-async def test_an_owner_is_looked_for_where_it_is_meant(
+async def test_owner_is_looked_up_in_the_completed_tenancy(
     anywhere: Calls, reference: str, parent: str, type: ResourceType[Any], cell: Cell
 ) -> None:
-    """By the tenancy of what it owns; a later write that says it in the same words changes nothing of it."""
+    """The tenancy of the child completes it. A later write with the same words changes nothing."""
     wanted = answer_here(cell)
     meant = wanted if "." in wanted else answer_here(cell.origin) if isinstance(cell, Here) else ""
     await anywhere.make_room(*{units(place) for place in (parent, meant) if units(place)[0]})
@@ -164,8 +164,8 @@ async def test_an_owner_is_looked_for_where_it_is_meant(
     assert answer == wanted
 
 
-async def test_an_owner_of_the_same_name_in_another_namespace_is_not_meant(anywhere: Calls) -> None:
-    """The default namespace is nobody's home but of what is in it."""
+async def test_owner_of_the_same_name_in_another_namespace_does_not_match(anywhere: Calls) -> None:
+    """The default namespace completes only references from within it."""
     await anywhere.make_room(("default", "up"))
     await anywhere.write(a_note("boss"))
     with pytest.raises(GRPCError, match=r"resource\.owner: Note up/boss not found"):
@@ -186,8 +186,8 @@ POINTER = ResourceType("tests", "v1", "Pointer", Pointer, hooks=Hooks(mutate=_co
 
 
 @pytest.mark.parametrize(("backend", "how"), PLACES, indirect=["backend"])
-async def test_a_payloads_reference_is_made_whole_by_a_mutate_hook(backend: Backend, how: str) -> None:
-    """From the tenancy of the resource that it is in, which the service has filled in by then."""
+async def test_payloads_reference_is_completed_by_a_mutate_hook(backend: Backend, how: str) -> None:
+    """The hook uses the tenancy of its resource, which the service has completed by then."""
     types = Registry()
     types.register(POINTER)
     async with reached(how, backend, types=types) as calls:

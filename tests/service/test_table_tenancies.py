@@ -1,4 +1,4 @@
-"""Where a List or a WatchList looks: what it says of the tenancy, by the scope of the type."""
+"""The places in which a List or a WatchList looks, by the requested tenancy and the type's scope."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def params() -> list[Any]:
 
 
 async def fill(calls: Calls) -> None:
-    """One resource of each type in every place that its scope has, by one commit."""
+    """Store one resource of each type in every place that its scope has, by one commit."""
     places: list[tuple[ResourceType[Any], str, str]] = [(NOTE, *place) for place in PLACES]
     places += [(REGION, "default", ""), (REGION, "far", ""), (PLANET, "", "")]
     puts = []
@@ -66,10 +66,10 @@ async def fill(calls: Calls) -> None:
 
 
 @pytest.mark.parametrize(("type", "given", "verb", "cell"), params())
-async def test_a_tenancy_means_what_the_table_says(
+async def test_tenancy_matches_as_in_the_table(
     anywhere: Calls, type: ResourceType[Any], given: str, verb: str, cell: Cell
 ) -> None:
-    """Empty units are the default ones, stars any, and none at all is everywhere for a watch alone."""
+    """Empty units are the default ones, and stars match any. No tenancy means everywhere, for a watch alone."""
     await fill(anywhere)
     partition, _, namespace = given.partition(".")
     tenancy = None if given == ABSENT else pb.Tenancy(partition=partition, namespace=namespace)

@@ -1,4 +1,4 @@
-"""Partitions and namespaces as resources: what may be in them, and when."""
+"""Partitions and namespaces as resources: their contents, and when they exist."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ NOWHERE = [
 
 
 @pytest.mark.parametrize(("resource", "said"), NOWHERE)
-async def test_nothing_is_written_to_an_unknown_tenancy(calls: Calls, resource: pb.Resource, said: str) -> None:
-    """Write, MutateAndValidate and WriteStatus say which unit is missing."""
+async def test_write_to_an_unknown_tenancy_is_refused(calls: Calls, resource: pb.Resource, said: str) -> None:
+    """Write, MutateAndValidate and WriteStatus name the missing unit."""
     await refused(calls.write(resource), Status.INVALID_ARGUMENT, said)
     await refused(calls.mutate_and_validate(resource), Status.INVALID_ARGUMENT, said)
     id = id_of(resource) if resource.id is not None and resource.id.tenancy is not None else an_id()
@@ -54,7 +54,7 @@ async def test_nothing_is_written_to_an_unknown_tenancy(calls: Calls, resource: 
     assert calls.revision == 0
 
 
-async def test_there_is_nothing_in_an_unknown_tenancy(calls: Calls) -> None:
+async def test_unknown_tenancy_is_empty(calls: Calls) -> None:
     """Read finds nothing, List and WatchList are empty, Delete has nothing to do."""
     await refused(calls.read(an_id(namespace="up")), Status.NOT_FOUND, "Note up/one not found")
     assert (await calls.list_type(a_type(), pb.Tenancy(namespace="up"))).resources == []
@@ -63,8 +63,8 @@ async def test_there_is_nothing_in_an_unknown_tenancy(calls: Calls) -> None:
         await take(items, 1)
 
 
-async def test_a_tenancy_is_there_when_its_resources_are(calls: Calls) -> None:
-    """``default`` always is, in every partition that is; a namespace is of one partition."""
+async def test_tenancy_exists_as_long_as_its_resources(calls: Calls) -> None:
+    """``default`` always exists, in every existing partition. A namespace belongs to one partition."""
     await calls.write(a_note())
     await calls.write(a_note(type=PLANET))
     await calls.write(a_partition())
@@ -79,15 +79,15 @@ async def test_a_tenancy_is_there_when_its_resources_are(calls: Calls) -> None:
 
 
 @pytest.mark.parametrize("unit", [a_namespace("default"), a_partition("default"), a_namespace("default", "far")])
-async def test_the_default_units_are_neither_written_nor_deleted(calls: Calls, unit: pb.Resource) -> None:
-    """They are there without being stored."""
+async def test_default_units_can_be_neither_written_nor_deleted(calls: Calls, unit: pb.Resource) -> None:
+    """They exist without being stored."""
     await calls.write(a_partition())
     await refused(calls.write(unit), Status.INVALID_ARGUMENT, "'default' always exists and cannot be written")
     await refused(calls.delete(unit.id), Status.INVALID_ARGUMENT, "'default' always exists and cannot be deleted")
 
 
-async def test_a_unit_is_held_from_its_first_write_on(calls: Calls) -> None:
-    """However soon it is deleted it is emptied first: the origin's finalizer comes when its controller does."""
+async def test_unit_has_its_finalizer_from_the_first_write(calls: Calls) -> None:
+    """However soon it is deleted, it is emptied first. Consul's finalizer is added later, by its controller."""
     for resource in (a_namespace(), a_partition()):
         stored = await calls.stored(resource)
         assert stored.metadata == {FINALIZERS: EMPTIED_FINALIZER}
@@ -101,16 +101,16 @@ async def test_a_unit_is_held_from_its_first_write_on(calls: Calls) -> None:
         assert (await calls.delete(resource.id)).resource is None
 
 
-async def test_nobody_owns_a_unit(calls: Calls) -> None:
-    """With an owner it would go when nobody has deleted it."""
+async def test_unit_cannot_have_an_owner(calls: Calls) -> None:
+    """With an owner, it could be deleted without a request for that."""
     boss = await calls.stored(a_note("boss"))
     for unit in (a_namespace(owner=boss.id), a_partition(owner=boss.id)):
         await refused(calls.write(unit), Status.INVALID_ARGUMENT, "owner must be empty: a ")
 
 
 @pytest.mark.parametrize("unit", [a_namespace(), a_partition("default-2")])
-async def test_in_a_marked_unit_only_deletion_goes_on(calls: Calls, unit: pb.Resource) -> None:
-    """No creation and no change, but statuses, finalizers that go, marks and deletions."""
+async def test_only_deletion_continues_in_a_marked_unit(calls: Calls, unit: pb.Resource) -> None:
+    """Creations and changes are refused. Statuses, removed finalizers, marks and deletions are accepted."""
     place = UP if unit.id is not None and unit.id.name == "up" else {"partition": "default-2"}
     await calls.write(unit)
     held = await calls.stored(a_note("held", metadata={FINALIZERS: "a"}, **place))  # type: ignore[arg-type]
@@ -130,8 +130,8 @@ async def test_in_a_marked_unit_only_deletion_goes_on(calls: Calls, unit: pb.Res
     assert await calls.names(NOTE) == []
 
 
-async def test_letting_go_in_a_marked_unit_changes_nothing_else(calls: Calls) -> None:
-    """In the origin a write that removes a finalizer may carry other metadata past the freeze."""
+async def test_removing_a_finalizer_in_a_marked_unit_changes_nothing_else(calls: Calls) -> None:
+    """In Consul a write that removes a finalizer may also change other metadata despite the mark."""
     await calls.write(a_namespace())
     await calls.write(a_note(metadata={FINALIZERS: "a b", "colour": "red"}, **UP))  # type: ignore[arg-type]
     await calls.delete(an_id("up", NAMESPACE))
@@ -144,11 +144,11 @@ async def test_letting_go_in_a_marked_unit_changes_nothing_else(calls: Calls) ->
 
 
 @pytest.mark.parametrize("gone", [False, True])
-async def test_a_creation_that_a_deletion_overtakes_is_refused(
+async def test_creation_after_a_concurrent_deletion_is_refused(
     calls: Calls, racing: Calls, interrupted: Interrupted, autojump_clock: trio.testing.MockClock, gone: bool
 ) -> None:
-    """Whether the namespace is there, unmarked, is asked in the creation's own commit, so that nothing comes after
-    the last sweep. The origin asks before.
+    """The creation's own commit verifies that the namespace exists unmarked, so nothing is created after the last
+    sweep. Consul checks before the commit.
     """
     await calls.write(a_namespace())
 

@@ -1,4 +1,4 @@
-"""Tombstones: what the deletion of an owner leaves, and who may touch it."""
+"""Tombstones: records of deleted owners, and the permitted requests on them."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ async def tombstones(calls: Calls) -> list[pb.Resource]:
 
 
 @pytest.mark.parametrize(("name", "type"), OWNERS)
-async def test_the_deletion_of_any_owner_leaves_a_tombstone(calls: Calls, name: str, type: ResourceType[Any]) -> None:
-    """Named after the uid, so that every legal name of every scope will do; in the owner's tenancy."""
+async def test_deletion_of_any_owner_leaves_a_tombstone(calls: Calls, name: str, type: ResourceType[Any]) -> None:
+    """It is named after the uid, which is valid for names of every scope, and stored in the owner's tenancy."""
     boss = await calls.stored(a_note(name, "", type))
     await calls.write(a_note("child", type=CHILD, owner=boss.id))
     await calls.delete(id_of(boss))
@@ -52,8 +52,8 @@ async def test_the_deletion_of_any_owner_leaves_a_tombstone(calls: Calls, name: 
     assert (await calls.read(id)).resource == tombstone
 
 
-async def test_owner_and_tombstone_change_places_in_one_commit(calls: Calls) -> None:
-    """Nobody sees both, nobody sees neither."""
+async def test_tombstone_replaces_its_owner_in_one_commit(calls: Calls) -> None:
+    """No reader sees both or neither."""
     boss = await calls.stored(a_note("boss"))
     await calls.write(a_note("child", owner=boss.id))
     async with calls.watch(a_type(TOMBSTONE), pb.Tenancy(partition="*", namespace="*")) as items:
@@ -63,8 +63,8 @@ async def test_owner_and_tombstone_change_places_in_one_commit(calls: Calls) -> 
     assert changes.changes[0].revision == at(reply.position).revision == calls.revision  # type: ignore[union-attr]
 
 
-async def test_who_owns_nothing_leaves_nothing(calls: Calls) -> None:
-    """One commit, one change: most resources own nothing, and their deletion costs nothing more."""
+async def test_deletion_without_children_leaves_no_tombstone(calls: Calls) -> None:
+    """It is one commit with one change. Most resources own nothing, and their deletion costs nothing extra."""
     boss = await calls.stored(a_note("boss"))
     child = await calls.stored(a_note("child", owner=boss.id))
     await calls.delete(id_of(child))
@@ -75,8 +75,8 @@ async def test_who_owns_nothing_leaves_nothing(calls: Calls) -> None:
 
 
 @pytest.mark.parametrize("finalizers", ["", "a"])
-async def test_a_deletion_that_does_not_happen_leaves_no_tombstone(calls: Calls, finalizers: str) -> None:
-    """Refused for its version, or held by finalizers, it leaves the owner, and so its children, alone."""
+async def test_failed_deletion_leaves_no_tombstone(calls: Calls, finalizers: str) -> None:
+    """A conflict of versions or a finalizer leaves the owner, and so its children, unchanged."""
     boss = await calls.stored(a_note("boss", metadata={FINALIZERS: finalizers}))
     await calls.write(a_note("child", owner=boss.id))
     await refused(calls.delete(id_of(boss), version="1234567"), Status.ABORTED)
@@ -85,20 +85,18 @@ async def test_a_deletion_that_does_not_happen_leaves_no_tombstone(calls: Calls,
     assert await tombstones(calls) == []
 
 
-async def test_a_child_that_comes_in_between_is_not_missed(
-    calls: Calls, racing: Calls, interrupted: Interrupted
-) -> None:
-    """Whether there is anything to find is asked in the deletion's own commit."""
+async def test_child_created_meanwhile_is_found(calls: Calls, racing: Calls, interrupted: Interrupted) -> None:
+    """The deletion's own commit verifies whether there are children."""
     boss = await calls.stored(a_note("boss"))
     interrupted.before_commit = [lambda: calls.write(a_note("child", owner=boss.id))]
     await racing.delete(an_id("boss"))
     assert len(await tombstones(calls)) == 1
 
 
-async def test_two_who_delete_an_owner_leave_one_tombstone(
+async def test_concurrent_deletions_of_an_owner_leave_one_tombstone(
     calls: Calls, racing: Calls, interrupted: Interrupted, autojump_clock: trio.testing.MockClock
 ) -> None:
-    """The slower one finds it deleted, and is answered so."""
+    """The slower caller gets the answer for a deleted owner."""
     boss = await calls.stored(a_note("boss"))
     await calls.write(a_note("child", owner=boss.id))
     interrupted.before_commit = [lambda: calls.delete(an_id("boss"))]
@@ -107,8 +105,8 @@ async def test_two_who_delete_an_owner_leave_one_tombstone(
     assert autojump_clock.current_time() < 0.2
 
 
-async def test_nobody_writes_a_tombstone_by_hand(calls: Calls) -> None:
-    """It would delete what a living owner owns. MutateAndValidate says so too."""
+async def test_write_of_a_tombstone_is_refused(calls: Calls) -> None:
+    """It would delete the children of a living owner. MutateAndValidate refuses it, too."""
     forged = pb.Resource(id=an_id(f"tombstone-{ULID.lower()}", TOMBSTONE))
     said = "only the service writes tombstones"
     await refused(calls.write(forged), Status.INVALID_ARGUMENT, said)
@@ -120,8 +118,8 @@ async def test_nobody_writes_a_tombstone_by_hand(calls: Calls) -> None:
     await refused(calls.write(tombstone), Status.INVALID_ARGUMENT, said)
 
 
-async def test_a_tombstone_goes_when_nothing_is_owned_any_more(calls: Calls) -> None:
-    """And leaves none of its own. Before that its deletion would strand what is left."""
+async def test_tombstone_can_be_deleted_once_nothing_is_owned(calls: Calls) -> None:
+    """It leaves none of its own. An earlier deletion would strand the remaining children."""
     boss = await calls.stored(a_note("boss"))
     child = await calls.stored(a_note("child", owner=boss.id))
     await calls.delete(id_of(boss))
@@ -133,8 +131,8 @@ async def test_a_tombstone_goes_when_nothing_is_owned_any_more(calls: Calls) -> 
     assert await tombstones(calls) == []
 
 
-async def test_an_owner_whose_type_is_not_registered_any_more_can_be_asked_for(calls: Calls) -> None:
-    """By its id, the tenancy of which nobody can fill in."""
+async def test_owner_of_an_unregistered_type_can_be_listed(calls: Calls) -> None:
+    """It is given by its id, whose tenancy cannot be completed."""
     boss = await calls.stored(a_note("boss"))
     child = await calls.stored(a_note("child", owner=boss.id))
     later = Calls(calls.backend, Registry())

@@ -1,4 +1,4 @@
-"""No request makes a server compute for long without letting others run, however large it is, or what it asks for."""
+"""The longest turn of a request: however large it is, it lets other tasks run."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BOUND = 0.020
 
 
 class Longest(trio.abc.Instrument):
-    """The longest that a call of the server has computed in one turn, by the processor's time."""
+    """The longest that a call of the server has computed in one turn, in processor time."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -40,7 +40,7 @@ class Longest(trio.abc.Instrument):
 
 
 class Crowded(trio.abc.Instrument):
-    """Counts the turns of the loop, and those with at least ``least`` steps of the server's calls."""
+    """A counter of the loop's turns, and of those with at least ``least`` steps of the server's calls."""
 
     def __init__(self, least: int) -> None:
         self.turns = 0
@@ -58,7 +58,7 @@ class Crowded(trio.abc.Instrument):
 
 
 class Anybody:
-    """Allows everything, as rules do: one question for each resource."""
+    """An authorizer that allows everything, at the cost of rules: one question for each resource."""
 
     def may_know(self, type: TypeName) -> bool:  # noqa: ARG002 - the protocol's
         return True
@@ -80,7 +80,7 @@ class Anybody:
 
 
 def slowness() -> float:
-    """How much slower than the machine that the bound was meant for this one is, at what decoding mostly does."""
+    """Return by how much this machine decodes slower than the one that the bound was set for."""
     began = time.thread_time()
     data: dict[str, str] = {}
     for number in range(100_000):
@@ -90,7 +90,7 @@ def slowness() -> float:
 
 @pytest.fixture(scope="module")
 def full() -> MemoryBackend:
-    """Many resources that are owned by one, in another order than that of their names."""
+    """Return a store with many resources of one owner, in another order than that of their names."""
     backend = MemoryBackend(max_changes=1)
 
     async def fill() -> None:
@@ -114,7 +114,7 @@ async def calls(full: MemoryBackend) -> AsyncIterator[Calls]:
 
 @pytest.fixture
 def no_collection() -> Iterator[None]:
-    """What the collector of garbage takes is not any request's."""
+    """Turn off garbage collection, whose time belongs to no request."""
     gc.collect()
     gc.disable()
     try:
@@ -124,7 +124,7 @@ def no_collection() -> Iterator[None]:
 
 
 def many(entry: bytes, size: int = 4_000_000) -> bytes:
-    """A WriteRequest whose resource is the same few bytes again and again."""
+    """Return a WriteRequest whose resource repeats the same few bytes."""
     body = entry * (size // len(entry))
     length, prefix = len(body), bytearray(b"\x0a")
     while length > 0x7F:
@@ -134,7 +134,7 @@ def many(entry: bytes, size: int = 4_000_000) -> bytes:
 
 
 def largest() -> pb.Resource:
-    """As much of everything as the bounds let through."""
+    """Return a resource with as much of everything as the bounds allow."""
     status = a_status(ULID, *["c" * 255] * 5)
     for condition in status.conditions:
         condition.resource = pb.Reference(type=a_type(), name="other", section="part")
@@ -189,8 +189,8 @@ REQUESTS: dict[str, Callable[[Calls], Awaitable[object]]] = {
 
 @pytest.mark.usefixtures("no_collection")
 @pytest.mark.parametrize("request_", REQUESTS)
-async def test_a_call_computes_for_at_most_20_ms_in_one_turn(calls: Calls, request_: str) -> None:
-    """Of some tries the best counts: what else the machine does is no request's."""
+async def test_call_computes_for_at_most_20_ms_in_one_turn(calls: Calls, request_: str) -> None:
+    """The best of several tries counts: the machine's other work belongs to no request."""
     best = float("inf")
     for _ in range(8):
         slow = slowness()
@@ -210,7 +210,7 @@ async def test_a_call_computes_for_at_most_20_ms_in_one_turn(calls: Calls, reque
 
 
 @pytest.mark.parametrize("request_", ["List", "WatchList"])
-async def test_of_many_long_calls_one_goes_on_in_each_turn(calls: Calls, request_: str) -> None:
+async def test_one_of_many_long_calls_continues_in_each_turn(calls: Calls, request_: str) -> None:
     """Otherwise each step of a short call would wait for a slice of every long one."""
     crowded = Crowded(3)
     async with trio.open_nursery() as nursery:

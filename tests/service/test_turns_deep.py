@@ -1,4 +1,4 @@
-"""With a million resources, too, nothing that is asked in the process computes for long in one turn."""
+"""The longest turn with a million resources: no request in the process computes for long."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ AT_ONCE = 10_000
 
 
 class Longest(trio.abc.Instrument):
-    """The longest step of any task, by the processor's time."""
+    """The longest step of any task, in processor time."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -38,7 +38,7 @@ class Longest(trio.abc.Instrument):
 
 @pytest.fixture(scope="module")
 def full() -> Iterator[MemoryBackend]:
-    """A million resources of one owner, as small as they can be, in another order than that of their names."""
+    """Return a store with a million minimal resources of one owner, in another order than that of their names."""
     backend = MemoryBackend(max_changes=1)
     type, tenancy = NOTE.name.message(), pb.Tenancy(partition="default", namespace="default")
     owner = pb.Id(name="boss", type=type, tenancy=tenancy, uid="BOSS")
@@ -72,7 +72,7 @@ async def watched(backend: MemoryBackend) -> None:
 
 
 async def written(backend: MemoryBackend) -> None:
-    """Writes beside a cut that is read meanwhile: each copies a list once."""
+    """Write while a cut is being read: each write copies a list once."""
     watch = await backend.watch(NOTE.kind, Within())
     for number in range(0, COUNT, COUNT // 200):
         await watch.next()
@@ -108,7 +108,7 @@ ASKED: dict[str, Callable[[MemoryBackend], Awaitable[object]]] = {
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("asked", ASKED)
 async def test_no_step_takes_20_ms_with_a_million_resources(full: MemoryBackend, asked: str) -> None:
-    """Of some tries the best counts: what else the machine does is nobody's here."""
+    """The best of several tries counts: the machine's other work does not matter here."""
     bound, best = BOUND * slowness(), float("inf")
     for _ in range(4):
         longest = Longest()

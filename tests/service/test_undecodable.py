@@ -1,4 +1,4 @@
-"""Payload bytes that are no message of the type's class: refused, and kept only where they are stored already."""
+"""Payload bytes that do not decode as the type's message: refused, and kept only if they are stored already."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def garbage(name: str = "one", type: ResourceType[Any] = NOTE, data: bytes = GAR
 
 
 async def put(calls: Calls, resource: pb.Resource) -> pb.Resource:
-    """Store what no Write stores, as an older program or another writer of the store has."""
+    """Store a resource that no Write stores, like an older program or another writer of the store."""
     assert resource.id is not None
     resource.id.uid, resource.generation = "01ARZ3NDEKTSV4RRFFQ69G5FAW", "01ARZ3NDEKTSV4RRFFQ69G5FAX"
     resource.id.tenancy = NOTE.tenancy
@@ -39,8 +39,8 @@ async def put(calls: Calls, resource: pb.Resource) -> pb.Resource:
 
 @pytest.mark.parametrize("data", [GARBAGE, b"\x0a\x05ab", b"\x0a\x01\xff", b"\x1a\x02\x10", b"\x08"])
 @pytest.mark.parametrize("type", [NOTE, HOOKED])
-async def test_bytes_that_do_not_decode_are_refused(type: ResourceType[Any], data: bytes) -> None:
-    """At a creation, at an update and by MutateAndValidate, with or without hooks, in a sentence with the field."""
+async def test_undecodable_bytes_are_refused(type: ResourceType[Any], data: bytes) -> None:
+    """Creation, update and MutateAndValidate refuse them, with or without hooks, and name the field."""
     calls = Calls(MemoryBackend(), registry())
     said = f"resource.data of {type.name.kind} one: not a valid Note: "
     await refused(calls.write(garbage(type=type, data=data)), Status.INVALID_ARGUMENT, said)
@@ -55,23 +55,23 @@ async def test_bytes_that_do_not_decode_are_refused(type: ResourceType[Any], dat
 
 
 @pytest.mark.parametrize("how", ["in process", "network"])
-async def test_the_refusal_names_the_field_of_the_payload(how: str) -> None:
-    """Over the network too, under both names of the service."""
+async def test_refusal_names_the_field_of_the_payload(how: str) -> None:
+    """It does so over the network, too, and under both names of the service."""
     async with reached(how, MemoryBackend()) as calls:
         for each in (calls, calls.as_origin()):
             said = await refused(each.write(garbage(data=b"\x0a\x01\xff")), Status.INVALID_ARGUMENT)
             assert said.startswith("resource.data of Note one: not a valid Note: text: b'\\xff' is not UTF-8")
 
 
-async def test_unknown_fields_are_no_garbage(calls: Calls) -> None:
+async def test_unknown_fields_are_accepted(calls: Calls) -> None:
     """A newer program's message has fields that this one does not know."""
     stored = await calls.stored(garbage(data=b"\x0a\x01a\xa2\x06\x01b"))
     assert text_of(stored) == "a"
 
 
 @pytest.mark.parametrize("type", [NOTE, HOOKED])
-async def test_what_is_stored_already_can_let_its_finalizers_go(type: ResourceType[Any]) -> None:
-    """A read-modify-write carries the bytes along; were it refused, nobody could ever delete the resource."""
+async def test_stored_undecodable_resource_can_lose_its_finalizers(type: ResourceType[Any]) -> None:
+    """A read-modify-write preserves the bytes. If it were refused, the resource could never be deleted."""
     calls = Calls(MemoryBackend(), registry())
     stored = await put(calls, garbage(type=type, metadata={"finalizers": "hold"}))
     stored.metadata["colour"] = "red"
@@ -86,8 +86,11 @@ async def test_what_is_stored_already_can_let_its_finalizers_go(type: ResourceTy
     assert calls.unexpected == []
 
 
-async def test_garbage_is_mended_by_a_write_that_decodes_and_not_by_other_garbage(calls: Calls) -> None:
-    """Nor by the same bytes as another version of the type; a version that is not stored is named first."""
+async def test_undecodable_payload_is_replaced_only_by_one_that_decodes(calls: Calls) -> None:
+    """The same bytes in another version of the type are refused, too.
+
+    A version that is not stored is reported first.
+    """
     stored = await put(calls, garbage())
     await refused(calls.write(garbage(data=GARBAGE + b"\x08")), Status.INVALID_ARGUMENT, "resource.data of Note one")
     await refused(
@@ -101,7 +104,7 @@ async def test_garbage_is_mended_by_a_write_that_decodes_and_not_by_other_garbag
 
 
 class ByPayload(Guard):
-    """Lets only that be read whose payload says so."""
+    """An authorizer that permits reading only if the payload says so."""
 
     def may_read(self, id: ResourceId, resource: Resource[Any] | None) -> Decision:  # noqa: ARG002 - the protocol's
         if resource is None:
@@ -109,7 +112,7 @@ class ByPayload(Guard):
         return Decision.ALLOWED if resource.data.text == "open" else Decision.DENIED
 
 
-async def test_an_authorizer_that_reads_payloads_shows_no_garbage_and_everything_else() -> None:
+async def test_authorizer_that_reads_payloads_hides_only_undecodable_resources() -> None:
     """One resource whose payload does not decode must not make the list of all others fail."""
     plain = Calls(MemoryBackend(), registry())
     await put(plain, garbage("bad"))
@@ -119,8 +122,8 @@ async def test_an_authorizer_that_reads_payloads_shows_no_garbage_and_everything
     assert calls.unexpected == []
 
 
-async def test_a_stale_version_of_what_does_not_decode_is_a_conflict(calls: Calls) -> None:
-    """Another writer has mended the payload meanwhile, or replaced it by the other version of the type."""
+async def test_stale_version_of_an_undecodable_resource_is_a_conflict(calls: Calls) -> None:
+    """Another writer has corrected the payload meanwhile, or replaced it by the other version of the type."""
     stale = await put(calls, garbage(metadata={"finalizers": "hold"}))
     for mended in (a_note("one", "a"), a_note("one", "b", NOTE_V2)):
         await calls.write(mended)
@@ -129,8 +132,8 @@ async def test_a_stale_version_of_what_does_not_decode_is_a_conflict(calls: Call
     await refused(calls.write(gone), Status.ABORTED, "Note gone does not exist, so it cannot be at version '7'")
 
 
-async def test_a_guess_of_stored_bytes_is_not_confirmed_to_a_caller_who_may_not_read() -> None:
-    """The right bytes are refused as wrong ones are, and as bytes for a name that is free."""
+async def test_guess_of_stored_bytes_is_not_confirmed_without_read_permission() -> None:
+    """The right bytes are refused like wrong ones and like bytes for a free name."""
     calls = Calls(MemoryBackend(), registry())
     stored = await put(calls, garbage())
     blind = Calls(calls.backend, registry(), WriteOnly("name"))

@@ -1,4 +1,4 @@
-"""Rights that name one version of a kind: every verb asks for them in the version that the caller names."""
+"""Rights on one version of a kind: every verb checks them in the version that the caller names."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.service.test_discretion import WriteOnly
 
 
 class OneVersion:
-    """Allows everything in one version of the kind, and nothing in the others."""
+    """An authorizer that allows everything in one version of the kind, and nothing in the others."""
 
     def __init__(self, version: str) -> None:
         self._version = version
@@ -42,10 +42,8 @@ class OneVersion:
 
 
 @pytest.mark.parametrize("former", [False, True])
-async def test_every_verb_serves_a_caller_whose_rights_name_another_version_than_the_stored_one(
-    *, former: bool
-) -> None:
-    """Whether a program without converters has stored it, or this one in its storage version."""
+async def test_every_verb_serves_a_caller_without_rights_on_the_stored_version(*, former: bool) -> None:
+    """The resource was stored by a program without converters, or by this one in its storage version."""
     backend = MemoryBackend()
     writer = Calls(backend, without_converters() if former else versions())
     await writer.write(a_team(V1, roster("ada")))
@@ -65,8 +63,8 @@ async def test_every_verb_serves_a_caller_whose_rights_name_another_version_than
     assert calls.unexpected == []
 
 
-async def test_a_status_in_a_version_apart_is_for_those_who_may_read_it() -> None:
-    """Without a converter between the two, others hear what they hear for another incarnation."""
+async def test_status_in_an_unconvertible_version_requires_the_right_to_read_it() -> None:
+    """Without a converter between the two, other callers get the answer for another incarnation."""
     backend = MemoryBackend()
     stored = await Calls(backend, versions()).stored(a_team(ALONE, roster("ada")))
     blind = Calls(backend, versions(), OneVersion("v2"))
@@ -75,8 +73,8 @@ async def test_a_status_in_a_version_apart_is_for_those_who_may_read_it() -> Non
         await refused(call, Status.NOT_FOUND, f"with uid {uid} not found")
 
 
-async def test_a_status_by_a_caller_who_may_not_read_is_stored_and_answered_without_the_rest() -> None:
-    """Also under another version of the kind than the stored one."""
+async def test_status_by_a_caller_without_read_permission_is_stored_and_the_rest_redacted() -> None:
+    """The stored version of the kind may be another one."""
     backend = MemoryBackend()
     stored = await Calls(backend, versions()).stored(a_team(V3, V3.payload(room="secret")))
     blind = Calls(backend, versions(), WriteOnly("name"))

@@ -1,4 +1,4 @@
-"""Versions of a kind with converters: what each verb shows of what is stored as another version."""
+"""Versions of a kind with converters: the answer of each verb for a resource that is stored in another version."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ EVERYWHERE = within("*", "*")
 
 @pytest.fixture(params=["in process", "network"])
 async def teams(request: pytest.FixtureRequest, backend: Backend) -> AsyncIterator[Calls]:
-    """A service that knows three versions with converters, over each kind of store, called in both ways."""
+    """Return a service with three versions and converters, over each kind of store, called in both ways."""
     async with reached(request.param, backend, types=versions()) as service:
         yield service
         assert service.unexpected == []
 
 
 def over(backend: Backend, types: Registry) -> Calls:
-    """Another program's service over the same store."""
+    """Return another program's service over the same store."""
     return Calls(backend, types)
 
 
@@ -55,8 +55,8 @@ async def stored_as(calls: Calls, name: str = "one") -> str:
     return version_of(stored)
 
 
-async def test_each_version_reads_every_resource_as_itself(teams: Calls) -> None:
-    """By Read and by List, whichever version it was written in; all that is no payload is the same."""
+async def test_every_resource_can_be_read_in_each_version(teams: Calls) -> None:
+    """Read and List convert it, whichever version it was written in. Only the payload differs."""
     await teams.write(a_team(V1, roster("ada"), "a", metadata={"color": "red"}))
     await teams.write(a_team(V2, crew(("bea", "lead")), "b"))
     await over(teams.backend, without_converters()).write(a_team(V1, roster("cyd"), "c"))
@@ -85,16 +85,16 @@ def _all(found: list[pb.Resource], type: ResourceType[Any]) -> list[Any]:
     return [said(each, type) for each in found]
 
 
-async def test_what_is_owned_is_listed_as_the_storage_version(teams: Calls) -> None:
-    """The request names none; one that a former program stored is converted."""
+async def test_owned_resources_are_listed_in_the_storage_version(teams: Calls) -> None:
+    """The request names no version. A resource that a former program stored is converted."""
     owner = await teams.stored(a_note("owner"))
     await over(teams.backend, without_converters()).write(a_team(V1, roster("ada"), owner=owner.id))
     (owned,) = (await teams.list_by_owner(owner.id)).resources
     assert [each.name for each in said(owned, V3).members] == ["ada"]
 
 
-async def test_a_version_without_converter_is_apart(teams: Calls) -> None:
-    """As without converters: left out of lists, refused by Read, and replaced by a write."""
+async def test_version_without_converter_is_separate(teams: Calls) -> None:
+    """As without any converters, it is left out of lists, refused by Read, and replaced by a write."""
     await teams.write(a_team(ALONE, roster("ada")))
     assert (await teams.list_type(a_type(V1), EVERYWHERE)).resources == []
     await refused(teams.read(an_id("one", V1)), Status.INVALID_ARGUMENT, "tests.v9.Team", "declare a converter")
@@ -107,7 +107,7 @@ async def test_a_version_without_converter_is_apart(teams: Calls) -> None:
 
 
 async def heard(items: AsyncIterator[StreamItem], revision: int) -> list[Change]:
-    """The changes that a stream tells until it has said everything up to a revision."""
+    """Return the changes of a stream up to a revision."""
     found: list[Change] = []
     told = 0
     while told < revision:
@@ -121,7 +121,7 @@ async def heard(items: AsyncIterator[StreamItem], revision: int) -> list[Change]
 
 
 async def rewritten(calls: Calls) -> None:
-    """One resource goes through the versions as which several programs store it, and is deleted."""
+    """Have several programs store one resource in their versions, and delete it."""
     for storage in (V1, V2, V3):
         writer = over(calls.backend, versions(storage))
         await writer.write(a_team(V1, roster("ada", color=f"from {storage.name.version}")))
@@ -130,8 +130,8 @@ async def rewritten(calls: Calls) -> None:
 
 
 @pytest.mark.parametrize("resumed", [False, True])
-async def test_a_watch_of_each_version_is_told_updates_and_one_deletion(teams: Calls, resumed: bool) -> None:
-    """A change of the stored version is an update, also when a stream resumes over it."""
+async def test_watch_of_each_version_reports_updates_and_one_deletion(teams: Calls, resumed: bool) -> None:
+    """A change of the stored version is an update, also for a resumed stream."""
     begun = teams.backend.position._replace(versions="v1,v2,v3")
     if resumed:
         await rewritten(teams)
@@ -154,7 +154,7 @@ def _color(resource: pb.Resource, type: ResourceType[Any]) -> str:
     return str(data.tint.name if type is V3 else data.color)
 
 
-async def test_a_snapshot_of_each_version_has_everything(teams: Calls) -> None:
+async def test_snapshot_of_each_version_is_complete(teams: Calls) -> None:
     await teams.write(a_team(V3, V3.payload(), "a"))
     await over(teams.backend, without_converters()).write(a_team(V1, roster("ada"), "b"))
     await teams.write(a_team(ALONE, roster(), "c"))
@@ -170,8 +170,8 @@ async def test_a_snapshot_of_each_version_has_everything(teams: Calls) -> None:
         ]
 
 
-async def test_a_watch_hears_of_what_comes_from_and_goes_to_a_version_without_converter(teams: Calls) -> None:
-    """It is deleted there and created here, as without converters."""
+async def test_watch_reports_moves_between_versions_without_a_converter(teams: Calls) -> None:
+    """Such a resource is deleted in one version and created in the other, as without any converters."""
     async with teams.watch(a_type(V1)) as items:
         await take(items, 1)
         await teams.write(a_team(V2, crew(("ada", ""))))
@@ -186,7 +186,7 @@ async def test_a_watch_hears_of_what_comes_from_and_goes_to_a_version_without_co
 
 
 async def test_watchers_of_one_version_share_one_conversion() -> None:
-    """So it is made once, and encoded once, however many they are."""
+    """The resource is converted once and encoded once, whatever the number of watchers."""
     backend = MemoryBackend()
     calls = Calls(backend, versions())
     async with calls.watch(a_type(V1)) as one, calls.watch(a_type(V1)) as two:
@@ -201,8 +201,8 @@ async def test_watchers_of_one_version_share_one_conversion() -> None:
 # --- the other verbs ---
 
 
-async def test_status_and_deletion_leave_the_stored_version_alone(teams: Calls) -> None:
-    """They are asked in any version, and answered in it."""
+async def test_status_and_deletion_do_not_change_the_stored_version(teams: Calls) -> None:
+    """They are requested in any version, and the answer has that version."""
     old = over(teams.backend, without_converters())
     first = await old.stored(a_team(V1, roster("ada"), metadata={FINALIZERS: "hold"}))
     written = (await teams.write_status(an_id("one", V2, uid=uid_of(first)), a_status())).resource
@@ -221,7 +221,7 @@ async def test_status_and_deletion_leave_the_stored_version_alone(teams: Calls) 
     assert (await teams.list_type(a_type(V1), EVERYWHERE)).resources == []
 
 
-async def test_a_marked_resource_is_frozen_in_every_version(teams: Calls) -> None:
+async def test_marked_resource_is_frozen_in_every_version(teams: Calls) -> None:
     await teams.write(a_team(V3, V3.payload(room="B12"), metadata={FINALIZERS: "hold"}))
     marked = (await teams.delete(an_id("one", V1))).resource
     assert marked is not None
@@ -234,8 +234,8 @@ async def test_a_marked_resource_is_frozen_in_every_version(teams: Calls) -> Non
     assert said((await teams.read(an_id("one", V3))).resource, V3).room == "B12"
 
 
-async def test_a_client_made_for_consul_gets_a_plain_stream_of_its_version(teams: Calls) -> None:
-    """One upsert after the other, each the whole resource in the version asked for, and a deletion; no bookmarks."""
+async def test_client_made_for_consul_gets_a_plain_stream_of_its_version(teams: Calls) -> None:
+    """It gets upserts with the whole resource in the requested version, then a deletion, and no bookmarks."""
     origin = teams.as_origin()
     async with origin.watch(a_type(V2), bookmarks=False) as items:
         assert isinstance(await anext(items), EndOfSnapshot)
@@ -261,7 +261,7 @@ async def test_a_client_made_for_consul_gets_a_plain_stream_of_its_version(teams
 
 
 class Failing:
-    """A service whose store has one resource that can't be converted, among others."""
+    """A service whose store has one resource that cannot be converted, among others."""
 
     def __init__(self, color: str) -> None:
         self.events: list[Reported] = []
@@ -290,8 +290,8 @@ class Failing:
         ("garbage", "up= of tests.v1.Team → tests.v2.Team returned None; return a Crew(...)"),
     ],
 )
-async def test_a_failing_converter_costs_one_resource_its_payload(color: str, why: str) -> None:
-    """Lists and watches go on and contain it; its payload raises; an event names it once a version."""
+async def test_failing_converter_affects_only_the_payload_of_one_resource(color: str, why: str) -> None:
+    """Lists and watches contain it and continue. Its payload raises, and one event per version names it."""
     failing = Failing(color)
     calls = failing.calls
     for name, written in (("a", ""), ("b", color), ("c", "")):
@@ -320,8 +320,8 @@ def ends(_: Any) -> Any:
     raise SystemExit(3)
 
 
-async def test_a_converter_that_exits_does_not_end_the_server(backend: Backend) -> None:
-    """It costs the resource its payload, and a write is refused."""
+async def test_converter_that_exits_does_not_stop_the_server(backend: Backend) -> None:
+    """The resource loses its payload, and a write is refused."""
     known = without_converters()
     known.add_converter(V1, V2, ends, down)
     await over(backend, without_converters()).write(a_team(V1, roster("ada")))
@@ -331,8 +331,8 @@ async def test_a_converter_that_exits_does_not_end_the_server(backend: Backend) 
     await refused(calls.write(a_team(V1, roster("bea"), "two")), Status.INVALID_ARGUMENT, "cannot be converted to")
 
 
-async def test_what_cannot_be_converted_can_be_written_in_its_version_released_and_deleted() -> None:
-    """A write that would have to convert it is refused; one that carries its payload back leaves that alone."""
+async def test_unconvertible_resource_can_be_written_in_its_version_released_and_deleted() -> None:
+    """A write that would have to convert it is refused. One that returns its payload leaves it unchanged."""
     failing = Failing("raise")
     calls = failing.calls
     stored = await failing.old.stored(a_team(V1, roster("ada", color="raise"), metadata={FINALIZERS: "hold"}))
@@ -354,7 +354,7 @@ def a_team_again(resource: pb.Resource) -> pb.Resource:
     return pb.Resource(id=an_id("one", V3), data=resource.data)
 
 
-async def test_an_unconverted_payload_is_no_payload_of_a_kind_without_converters(in_memory: Calls) -> None:
+async def test_unconverted_payload_is_refused_for_a_kind_without_converters(in_memory: Calls) -> None:
     failing = Failing("raise")
     await failing.old.write(a_team(V1, roster(color="raise")))
     (found,) = (await failing.calls.list_type(a_type(V3), EVERYWHERE)).resources
@@ -363,8 +363,8 @@ async def test_an_unconverted_payload_is_no_payload_of_a_kind_without_converters
     await refused(in_memory.write(note), Status.INVALID_ARGUMENT, f"resource.data of {NOTE.name} must be")
 
 
-async def test_an_unconverted_payload_is_no_payload_of_a_version_without_converters() -> None:
-    """Of a kind whose other versions have converters: it was never read from there, and would be stored as data."""
+async def test_unconverted_payload_is_refused_for_a_version_without_converters() -> None:
+    """Other versions of the kind have converters. The payload cannot come from a read, and would be stored as data."""
     failing = Failing("raise")
     await failing.old.write(a_team(V1, roster(color="raise")))
     (found,) = (await failing.calls.list_type(a_type(V3), EVERYWHERE)).resources
@@ -373,8 +373,8 @@ async def test_an_unconverted_payload_is_no_payload_of_a_version_without_convert
     await refused(failing.calls.write(apart), Status.INVALID_ARGUMENT, f"resource.data of {ALONE.name} must be")
 
 
-async def test_a_write_that_cannot_be_converted_is_refused_and_its_cause_reported() -> None:
-    """The caller is not told what the converter said: that may be the program's secret."""
+async def test_unconvertible_write_is_refused_and_its_cause_reported() -> None:
+    """The caller does not get the converter's error: it may contain a secret of the program."""
     failing = Failing("raise")
     message = await refused(
         failing.calls.write(a_team(V1, roster(color="raise"))), Status.INVALID_ARGUMENT, "cannot be converted to"
@@ -383,8 +383,8 @@ async def test_a_write_that_cannot_be_converted_is_refused_and_its_cause_reporte
     assert ["KeyError" in str(event.error) for event in failing.events] == [True]
 
 
-async def test_a_failure_is_reported_once_though_the_store_reads_it_anew() -> None:
-    """A store on a disk makes another message of it at each read."""
+async def test_failure_is_reported_once_for_repeated_reads_of_the_store() -> None:
+    """A store on a disk makes a new message at each read."""
     failing = Failing("raise")
     stored = await failing.old.stored(a_team(V1, roster(color="raise")))
     events: list[object] = []

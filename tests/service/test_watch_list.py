@@ -1,4 +1,4 @@
-"""WatchList: what is there, its end, then every change in order."""
+"""WatchList: a snapshot, its end, then every change in order."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from tests.service.test_list import TENANCIES, WRONG, fill, within
 
 
 async def snapshot(calls: Calls, type: pb.Type, tenancy: pb.Tenancy | None = None, prefix: str = "") -> list[str]:
-    """The names of what a new watch says is there."""
+    """Return the names in the snapshot of a new watch."""
     names: list[str] = []
     async with calls.watch(type, tenancy, prefix) as items:
         async for item in items:
@@ -59,16 +59,16 @@ def changes(items: list[StreamItem]) -> list[Change]:
 
 
 @pytest.mark.parametrize(("type", "tenancy", "prefix", "said"), WRONG)
-async def test_a_wrong_request_is_refused_by_a_sentence_that_names_the_field(
+async def test_invalid_request_is_refused_with_the_field(
     in_memory: Calls, type: pb.Type | None, tenancy: pb.Tenancy, prefix: str, said: str
 ) -> None:
-    """At the first item asked for, as a server would answer."""
+    """The refusal comes with the first item, as from a server."""
     async with in_memory.watch(type, tenancy, prefix) as items:
         await refused(anext(items), Status.INVALID_ARGUMENT, said)
 
 
-async def test_a_watch_is_of_the_tenancy_asked_for(calls: Calls) -> None:
-    """As List; no tenancy at all is every one that the scope has."""
+async def test_watch_is_of_the_requested_tenancy(calls: Calls) -> None:
+    """The rules are those of List. No tenancy means every one that the scope has."""
     await fill(calls)
     rows = [(type, within(partition, namespace), expected) for type, partition, namespace, expected in TENANCIES]
     absent: list[tuple[ResourceType[Any], pb.Tenancy | None, list[str]]] = [
@@ -82,8 +82,8 @@ async def test_a_watch_is_of_the_tenancy_asked_for(calls: Calls) -> None:
     assert await snapshot(calls, a_type(), None, "far-u") == ["far-up"]
 
 
-async def test_a_stream_is_what_is_there_its_end_and_then_every_change(calls: Calls) -> None:
-    """In order, none merged; a deletion carries the resource as it was last stored."""
+async def test_stream_has_a_snapshot_its_end_and_every_change(calls: Calls) -> None:
+    """Changes come in order and are never merged. A deletion has the resource as it was last stored."""
     first = await calls.stored(a_note("one", metadata={FINALIZERS: "a"}))
     async with calls.watch(a_type()) as items:
         there, end = await take(items, 2)
@@ -105,8 +105,8 @@ async def test_a_stream_is_what_is_there_its_end_and_then_every_change(calls: Ca
         assert not any(change.more for change in heard)
 
 
-async def test_an_empty_snapshot_has_an_end(calls: Calls) -> None:
-    """Exactly one, also where there is nothing."""
+async def test_empty_snapshot_has_an_end(calls: Calls) -> None:
+    """It has exactly one."""
     await calls.write(a_note(type=PLANET))
     async with calls.watch(a_type()) as items:
         assert await take(items, 1) == [EndOfSnapshot(calls.backend.position)]
@@ -115,16 +115,16 @@ async def test_an_empty_snapshot_has_an_end(calls: Calls) -> None:
         assert isinstance(item, Changes)
 
 
-async def test_other_kinds_move_a_stream_by_bookmarks_alone(calls: Calls) -> None:
-    """A watcher knows up to where it is complete, though nothing of its type happens."""
+async def test_changes_of_other_kinds_advance_a_stream_by_bookmarks_alone(calls: Calls) -> None:
+    """So a watcher learns its frontier although its own type has no changes."""
     async with calls.watch(a_type()) as items:
         await take(items, 1)
         await calls.write(a_note(type=PLANET))
         assert await anext(items) == Bookmark(calls.backend.position)
 
 
-async def test_a_filtered_stream_says_nothing_of_what_is_outside(calls: Calls) -> None:
-    """By tenancy and prefix, in the snapshot and after it."""
+async def test_filtered_stream_omits_everything_outside(calls: Calls) -> None:
+    """The filter is a tenancy or a prefix, in the snapshot and after it."""
     await calls.make_room(("default", "up"))
     await calls.write(a_note("a-one"))
     await calls.write(a_note("b-one"))
@@ -141,8 +141,8 @@ async def test_a_filtered_stream_says_nothing_of_what_is_outside(calls: Calls) -
         ]
 
 
-async def test_other_versions_of_the_kind_are_left_out_of_a_snapshot(calls: Calls) -> None:
-    """Each watcher gets what it can decode."""
+async def test_snapshot_omits_other_versions_of_the_kind(calls: Calls) -> None:
+    """Each watcher gets the resources that it can decode."""
     await calls.write(a_note("one", type=NOTE))
     await calls.write(a_note("two", type=NOTE_V2))
     assert await snapshot(calls, a_type(NOTE)) == ["one"]
@@ -150,8 +150,11 @@ async def test_other_versions_of_the_kind_are_left_out_of_a_snapshot(calls: Call
 
 
 @pytest.mark.parametrize("resumed", [False, True])
-async def test_a_watch_of_one_version_says_nothing_of_what_it_never_delivered(anywhere: Calls, resumed: bool) -> None:
-    """An object is deleted for it when it leaves the version, as it was last stored in it, and at no other change."""
+async def test_watch_of_one_version_reports_only_resources_that_it_delivered(anywhere: Calls, resumed: bool) -> None:
+    """A resource that leaves the version is deleted, with its last content in that version.
+
+    No other change is reported.
+    """
     calls = anywhere
     begun = calls.backend.position
     kept = await calls.stored(a_note("kept", "a", NOTE))
@@ -186,7 +189,7 @@ async def test_a_watch_of_one_version_says_nothing_of_what_it_never_delivered(an
 
 
 async def _through_versions(calls: Calls) -> tuple[list[pb.Resource], pb.Resource, pb.Resource]:
-    """A resource of v1 is written as v2 twice, as v1, as v2, and deleted; two others are of v2 all the while."""
+    """Write a resource as v1, as v2 twice, as v1 and as v2, and delete it; two others are of v2 throughout."""
     await calls.write(a_note("other-1", type=NOTE_V2))
     await calls.write(a_note("other-1", "again", type=NOTE_V2))
     new = [await calls.stored(a_note("one", text, NOTE_V2)) for text in "bc"]
@@ -198,7 +201,7 @@ async def _through_versions(calls: Calls) -> tuple[list[pb.Resource], pb.Resourc
 
 
 async def _heard(items: AsyncIterator[StreamItem], revision: int) -> list[Change]:
-    """The changes that a stream tells until it has said everything up to a revision."""
+    """Return the changes of a stream up to a revision."""
     heard: list[Change] = []
     said = 0
     while said < revision:
@@ -211,8 +214,8 @@ async def _heard(items: AsyncIterator[StreamItem], revision: int) -> list[Change
     return heard
 
 
-async def test_no_bookmark_reaches_a_client_that_did_not_ask(anywhere: Calls) -> None:
-    """Changes of other types, of other versions and of what is outside the watch are silence for it."""
+async def test_bookmarks_reach_only_clients_that_ask_for_them(anywhere: Calls) -> None:
+    """Changes of other types, of other versions and outside the watch send nothing to others."""
     calls = anywhere
     async with calls.watch(a_type(), name_prefix="in-", bookmarks=False, bookmark_interval_ms=1) as items:
         assert await anext(items) == EndOfSnapshot(calls.backend.position)
@@ -226,8 +229,8 @@ async def test_no_bookmark_reaches_a_client_that_did_not_ask(anywhere: Calls) ->
         assert [change.resource for change in item.changes] == [stored]
 
 
-async def test_resume_after_asks_for_bookmarks(anywhere: Calls) -> None:
-    """Only a client that knows positions has one, and the stream must say that it is resumed."""
+async def test_resume_after_requests_bookmarks(anywhere: Calls) -> None:
+    """Only a client that knows positions has one, and the stream must report that it is resumed."""
     calls = anywhere
     seen = calls.backend.position
     async with calls.watch(a_type(), resume_after=seen.message(), bookmarks=False) as items:
@@ -236,8 +239,8 @@ async def test_resume_after_asks_for_bookmarks(anywhere: Calls) -> None:
         assert await anext(items) == Bookmark(calls.backend.position)
 
 
-async def test_a_stream_resumes_after_a_position_without_a_snapshot(calls: Calls) -> None:
-    """Its first item says that it does."""
+async def test_stream_resumes_after_a_position_without_a_snapshot(calls: Calls) -> None:
+    """Its first item reports that."""
     await calls.write(a_note("one"))
     seen = calls.backend.position
     two = await calls.stored(a_note("two"))
@@ -253,10 +256,8 @@ async def test_a_stream_resumes_after_a_position_without_a_snapshot(calls: Calls
     ("store_id", "ahead", "status"),
     [("elsewhere", 0, Status.DATA_LOSS), ("", 5, Status.OUT_OF_RANGE)],
 )
-async def test_a_position_that_this_store_does_not_know_is_refused(
-    calls: Calls, store_id: str, ahead: int, status: Status
-) -> None:
-    """Another store's positions mean nothing here, and nobody has seen the future."""
+async def test_unknown_position_is_refused(calls: Calls, store_id: str, ahead: int, status: Status) -> None:
+    """Positions of another store mean nothing here, and neither do future ones."""
     here = calls.backend.position
     asked = Position(store_id or here.store_id, here.session, here.revision + ahead)
     async with calls.watch(a_type(), resume_after=asked.message()) as items:
@@ -264,10 +265,10 @@ async def test_a_position_that_this_store_does_not_know_is_refused(
 
 
 @pytest.mark.parametrize("resuming", [True, False])
-async def test_a_stream_begins_only_where_what_is_known_is_known(calls: Calls, resuming: bool) -> None:
-    """What the caller has been told before is of this store's history, or the stream is refused: of either kind.
+async def test_stream_begins_only_if_the_callers_position_is_in_the_history(calls: Calls, resuming: bool) -> None:
+    """The caller's last position must be of this store's history, or either kind of stream is refused.
 
-    What is above where the store stands is left to the caller, who is told where that is.
+    A position above the store's own is left to the caller, which learns the store's position.
     """
     here = calls.backend.position
     after = here.message() if resuming else None
@@ -279,8 +280,8 @@ async def test_a_stream_begins_only_where_what_is_known_is_known(calls: Calls, r
             await refused(anext(items), Status.DATA_LOSS, f"position {lost.revision}")
 
 
-async def test_a_watcher_that_falls_too_far_behind_is_told(calls: Calls) -> None:
-    """Never a gap: the stream ends with OUT_OF_RANGE, and a resumption from there is refused likewise."""
+async def test_watcher_that_falls_too_far_behind_is_refused(calls: Calls) -> None:
+    """There is never a gap: the stream ends with OUT_OF_RANGE, and so does a resumption from there."""
     backend = MemoryBackend(max_changes=5)
     short = Calls(backend, registry())
     async with short.watch(a_type()) as items:
@@ -294,8 +295,8 @@ async def test_a_watcher_that_falls_too_far_behind_is_told(calls: Calls) -> None
     assert calls.revision == 0
 
 
-async def test_nothing_is_said_that_cannot_be_read_yet(calls: Calls) -> None:
-    """An event's resource is stored when the event is heard."""
+async def test_events_arrive_only_when_they_can_be_read(calls: Calls) -> None:
+    """The resource of an event is stored when the event arrives."""
 
     async def write() -> None:
         for number in range(10):

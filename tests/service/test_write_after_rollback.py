@@ -1,4 +1,4 @@
-"""Writes after a rollback: the storage version is older than the version as which a resource is stored."""
+"""Writes after a rollback: the storage version is older than the version of a stored resource."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ BAND = Band(members=[Member(name="ada", role="lead")], tint=Tint(name="red", sha
 
 
 async def rolled_back(backend: Backend, storage: ResourceType[Any], payload: Any = BAND) -> Calls:
-    """A resource stored by the newer program, then the older setting on the same store."""
+    """Return a service with the older setting, on a store with a resource of the newer program."""
     await Calls(backend, versions()).write(a_team(V3, payload))
     return Calls(backend, versions(storage))
 
 
 @pytest.mark.parametrize("storage", [V1, V2])
-async def test_fields_that_the_writers_version_lacks_survive(backend: Backend, storage: ResourceType[Any]) -> None:
-    """The storage version lacks them, too, so the resource stays in its version. Migration names it."""
+async def test_fields_missing_from_the_writers_version_survive(backend: Backend, storage: ResourceType[Any]) -> None:
+    """The storage version lacks them, too, so the resource stays in its version. Migration reports it."""
     calls = await rolled_back(backend, storage)
     answer = await calls.stored(a_team(V1, roster("ada", "bea", color="blue")))
     assert said(answer, V1) == roster("ada", "bea", color="blue")
@@ -42,8 +42,10 @@ async def test_fields_that_the_writers_version_lacks_survive(backend: Backend, s
 
 
 @pytest.mark.parametrize("written", [V1, V2, V3])
-async def test_what_the_storage_version_can_hold_becomes_it(backend: Backend, written: ResourceType[Any]) -> None:
-    """So that writes lead back to the storage version; in the writer's own version, too."""
+async def test_resource_that_fits_the_storage_version_is_stored_in_it(
+    backend: Backend, written: ResourceType[Any]
+) -> None:
+    """So writes lead back to the storage version, also writes in the writer's own version."""
     calls = await rolled_back(backend, V1, Band(members=[Member(name="ada")], tint=Tint(name="red")))
     payload: Any = {V1: roster("bea"), V2: crew(("bea", "")), V3: Band(members=[Member(name="bea")], tint=Tint())}
     await calls.write(a_team(written, payload[written]))
@@ -51,7 +53,7 @@ async def test_what_the_storage_version_can_hold_becomes_it(backend: Backend, wr
     assert await read(calls, V1) == roster("bea")
 
 
-async def test_the_way_out_is_a_write_of_what_the_storage_version_can_hold(backend: Backend) -> None:
+async def test_removing_fields_that_the_storage_version_lacks_completes_the_rollback(backend: Backend) -> None:
     calls = await rolled_back(backend, V1)
     kept = Band(members=[Member(name="ada", role="bass")], room="B12")
     await calls.write(a_team(V3, kept))
@@ -60,8 +62,8 @@ async def test_the_way_out_is_a_write_of_what_the_storage_version_can_hold(backe
     assert version_of(await stored(calls)) == "v1"
 
 
-async def test_a_version_between_is_merged_with_what_is_stored(backend: Backend) -> None:
-    """Its writer sees the room and not the shade; the storage version has neither."""
+async def test_write_in_an_intermediate_version_is_merged_with_the_stored_resource(backend: Backend) -> None:
+    """Its writer sees the room and not the shade. The storage version has neither."""
     calls = await rolled_back(backend, V1)
     await calls.write(a_team(V2, crew(("ada", "bass"), color="red", room="B13")))
     assert await read(calls, V3) == Band(
@@ -84,7 +86,7 @@ async def test_unknown_fields_survive(backend: Backend) -> None:
     await refused(calls.write(again), Status.FAILED_PRECONDITION, "does not know", "write version v3")
 
 
-async def test_a_new_resource_is_stored_in_the_storage_version(backend: Backend) -> None:
+async def test_new_resource_is_stored_in_the_storage_version(backend: Backend) -> None:
     calls = await rolled_back(backend, V1)
     text = "room would not be read back as written, because the resource is stored as tests.v1.Team: write values"
     await refused(calls.write(a_team(V2, crew(room="B12"), "two")), Status.INVALID_ARGUMENT, text)
@@ -93,7 +95,7 @@ async def test_a_new_resource_is_stored_in_the_storage_version(backend: Backend)
     assert isinstance(found, pb.Resource)
 
 
-async def test_over_two_openings_of_one_file(tmp_path: Any) -> None:
+async def test_rollback_works_over_two_openings_of_one_file(tmp_path: Any) -> None:
     async with SqliteBackend(str(tmp_path / "staff.db")) as store:
         await Calls(store, versions()).write(a_team(V3, BAND))
     async with SqliteBackend(str(tmp_path / "staff.db")) as store:

@@ -1,4 +1,4 @@
-"""Write: what is refused, what a new resource is given, its owner, and its type's hooks."""
+"""Write of a new resource: refusals, the server's fields, the owner, and the type's hooks."""
 
 from __future__ import annotations
 
@@ -38,29 +38,31 @@ MARK = "2024-02-02T10:00:00Z"
 
 
 @pytest.mark.parametrize(("resource", "said"), wrong_resources())
-async def test_a_wrong_resource_is_refused_by_a_sentence_that_names_the_field(
+async def test_invalid_resource_is_refused_with_the_field(
     in_memory: Calls, resource: pb.Resource | None, said: str
 ) -> None:
-    """Nothing of it is stored. Unlike the origin, a cluster-scoped type with a tenancy too
-    is refused here and not stored where no Read finds it.
+    """Nothing is stored.
+
+    Unlike in Consul, a cluster-scoped type with a tenancy is refused, too, and not stored out of reach of every
+    Read.
     """
     await refused(in_memory.write(resource), Status.INVALID_ARGUMENT, said)
     assert in_memory.revision == 0
 
 
 @pytest.mark.parametrize("type", TYPES, ids=lambda each: f"{each.name.version}{each.name.kind}")
-async def test_the_server_gives_a_new_resource_its_uid_generation_and_version(
+async def test_new_resource_gets_its_uid_generation_and_version_from_the_server(
     calls: Calls, type: ResourceType[Any]
 ) -> None:
-    """Whole as stored, in the default tenancy of its scope."""
+    """It is returned as stored, in the default tenancy of its scope."""
     stored = await calls.stored(a_note("one", "x", type))
     assert len(uid_of(stored)) == len(stored.generation) == 26
     assert stored.version == str(calls.revision)
     assert (await calls.read(id_of(stored))).resource == stored
 
 
-async def test_a_resource_without_data_is_stored(calls: Calls) -> None:
-    """No payload is the payload of all defaults."""
+async def test_resource_without_data_is_stored(calls: Calls) -> None:
+    """A missing payload is the payload of all defaults."""
     stored = await calls.stored(pb.Resource(id=an_id()))
     assert stored.data is None
     assert text_of(stored) == ""
@@ -83,16 +85,14 @@ async def test_a_resource_without_data_is_stored(calls: Calls) -> None:
         (a_note(owner=OWNER), Status.INVALID_ARGUMENT, "resource.owner: Note boss not found; create it first"),
     ],
 )
-async def test_what_may_not_be_created_is_refused(
-    calls: Calls, resource: pb.Resource, status: Status, said: str
-) -> None:
-    """A version of nothing, a status, a mark, an owner that nobody can find."""
+async def test_invalid_creation_is_refused(calls: Calls, resource: pb.Resource, status: Status, said: str) -> None:
+    """Refused are a version, a status, a mark, and an owner that does not exist."""
     await refused(calls.write(resource), status, said)
     assert calls.revision == 0
 
 
-async def test_the_uid_of_a_deleted_incarnation_does_not_recreate_it(calls: Calls) -> None:
-    """The origin makes a new incarnation; here "update it if it is still alive" can be said, by its uid."""
+async def test_uid_of_a_deleted_incarnation_does_not_recreate_it(calls: Calls) -> None:
+    """Consul makes a new incarnation. Here a writer can say "update it if it still exists" by the uid."""
     stored = await calls.stored(a_note())
     await calls.delete(an_id())
     late = a_note(uid=uid_of(stored))
@@ -102,7 +102,7 @@ async def test_the_uid_of_a_deleted_incarnation_does_not_recreate_it(calls: Call
 
 @pytest.mark.parametrize("prefix", ["", "/", "example.com/", "https://example.com/some/", "type.googleapis.com/"])
 async def test_type_url_is_compared_by_its_name_and_stored_in_canonical_form(calls: Calls, prefix: str) -> None:
-    """Only what follows the last slash names a message: Consul's command line sends nothing else."""
+    """Only the part after the last slash names a message; Consul's command line sends nothing else."""
     resource = a_note("one", "mine")
     assert resource.data is not None
     resource.data.type_url = prefix + "tests.Note"
@@ -115,8 +115,8 @@ async def test_type_url_is_compared_by_its_name_and_stored_in_canonical_form(cal
         assert (answered.data.type_url, text_of(answered)) == (NOTE.type_url, "mine")
 
 
-async def test_an_owner_is_found_by_name_and_kept_by_uid(calls: Calls) -> None:
-    """Without a uid the owner's own is filled in, on creation and as a matter of course later."""
+async def test_owner_is_looked_up_by_name_and_stored_with_its_uid(calls: Calls) -> None:
+    """If the uid is missing, the owner's own is filled in, on creation and in later writes."""
     boss = await calls.stored(a_note("boss"))
     first = await calls.stored(a_note("one", type=CHILD, owner=an_id("boss")))
     assert first.owner == boss.id
@@ -125,8 +125,8 @@ async def test_an_owner_is_found_by_name_and_kept_by_uid(calls: Calls) -> None:
     assert (await calls.stored(a_note("one", type=CHILD, owner=boss.id))).owner == boss.id
 
 
-async def test_an_owner_with_a_uid_must_be_there_too(calls: Calls) -> None:
-    """The origin takes any uid, and what is created under one that has gone is owned by nobody for ever."""
+async def test_owner_with_a_uid_must_exist(calls: Calls) -> None:
+    """Consul accepts any uid, and a resource created under a deleted one is never collected."""
     for owner in (an_id("boss", uid=ULID), an_id("boss")):
         await refused(
             calls.write(a_note(owner=owner)), Status.INVALID_ARGUMENT, "resource.owner: Note boss", "not found"
@@ -139,14 +139,14 @@ async def test_an_owner_with_a_uid_must_be_there_too(calls: Calls) -> None:
 
 
 @pytest.mark.parametrize("with_uid", [False, True])
-async def test_an_owner_that_goes_before_the_commit_refuses_the_child(
+async def test_owner_deleted_before_the_commit_refuses_the_child(
     calls: Calls,
     racing: Calls,
     interrupted: Interrupted,
     autojump_clock: trio.testing.MockClock,
     with_uid: bool,
 ) -> None:
-    """Whether it is there is asked in the child's own commit, so that no child comes too late to be found."""
+    """The child's own commit verifies the owner, so no child is created too late to be found."""
     boss = await calls.stored(a_note("boss"))
     interrupted.before_commit = [lambda: calls.delete(an_id("boss"))]
     owner = an_id("boss", uid=uid_of(boss) if with_uid else "")
@@ -155,8 +155,8 @@ async def test_an_owner_that_goes_before_the_commit_refuses_the_child(
     assert autojump_clock.current_time() < 0.2
 
 
-async def test_an_owner_is_set_at_creation_only(calls: Calls) -> None:
-    """Neither added, nor removed, nor replaced, and the answer says what it is."""
+async def test_owner_is_set_at_creation_only(calls: Calls) -> None:
+    """It can be neither added, removed nor replaced. The error names the present owner."""
     boss = await calls.stored(a_note("boss"))
     await calls.write(a_note("other"))
     await calls.write(a_note("owned", owner=an_id("boss")))
@@ -174,8 +174,8 @@ async def test_an_owner_is_set_at_creation_only(calls: Calls) -> None:
         await refused(calls.write(resource), Status.INVALID_ARGUMENT, "owner can only be set at creation", said)
 
 
-async def test_hooks_fill_in_and_refuse(calls: Calls) -> None:
-    """What mutate leaves is validated and stored; what validate does to its own copy is not."""
+async def test_hooks_change_and_refuse_resources(calls: Calls) -> None:
+    """The result of mutate is validated and stored. Changes that validate makes to its own copy are not."""
     stored = await calls.stored(a_note("one", "", HOOKED))
     assert text_of(stored) == "untitled"
     assert stored.metadata == {}
@@ -192,7 +192,7 @@ def _broken(resource: Resource[Note]) -> None:
 
 @pytest.mark.parametrize("how", ["in process", "network"])
 @pytest.mark.parametrize("hook", ["mutate", "validate"])
-async def test_what_breaks_in_a_hook_is_reported_and_not_told(how: str, hook: str) -> None:
+async def test_exception_in_a_hook_is_reported_but_not_sent(how: str, hook: str) -> None:
     """The text of an exception that is no refusal is for the operator."""
     broken = ResourceType("tests", "v1", "Broken", Note, hooks=Hooks(**{hook: _broken}))
     known = registry()
@@ -208,21 +208,24 @@ async def test_what_breaks_in_a_hook_is_reported_and_not_told(how: str, hook: st
         assert calls.revision == 0
 
 
-async def test_hooks_see_an_empty_message_where_there_is_no_data(calls: Calls) -> None:
-    """In the origin one that changes it crashes."""
+async def test_hooks_get_an_empty_message_if_there_is_no_data(calls: Calls) -> None:
+    """In Consul a hook that changes it crashes."""
     stored = await calls.stored(pb.Resource(id=an_id(type=HOOKED)))
     assert text_of(stored) == "untitled"
 
 
-async def test_data_that_hooks_cannot_look_at_is_the_callers_fault(calls: Calls) -> None:
-    """Bytes that are no payload are named as such, not as a broken hook."""
+async def test_data_that_hooks_cannot_decode_is_a_caller_error(calls: Calls) -> None:
+    """The error concerns the payload and not the hook."""
     resource = a_note("one", "", HOOKED)
     resource.data = AnyMessage(type_url=HOOKED.type_url, value=b"\xff\xff")
     await refused(calls.write(resource), Status.INVALID_ARGUMENT, "resource.data of Hooked one: not a valid Note")
 
 
-async def test_what_no_bytes_can_hold_is_refused_before_it_is_stored(calls: Calls) -> None:
-    """A request made in this process may hold what no wire would have carried; SQLite's store says so by name."""
+async def test_unencodable_resource_is_refused_before_it_is_stored(calls: Calls) -> None:
+    """A request made in this process may hold values that no wire could have carried.
+
+    SQLite's store reports them by name.
+    """
     resource = a_note(metadata={"broken": "\ud800"})
     if isinstance(calls.backend, MemoryBackend):
         await calls.write(resource)  # which needs no bytes

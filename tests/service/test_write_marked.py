@@ -1,4 +1,4 @@
-"""Write to a resource that is marked for deletion, and what may mark it."""
+"""Writes to a resource that is marked for deletion, and writes that mark one."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ FROZEN = {FINALIZERS: "a b", "colour": "red"}
         ("", {FINALIZERS: "a", DELETION_TIMESTAMP: ""}, "changes metadata.deletionTimestamp"),
     ],
 )
-async def test_a_marked_resource_is_frozen(calls: Calls, text: str, metadata: dict[str, str], said: str) -> None:
-    """Nothing but the removal of finalizers passes, and the answer says what was wrong."""
+async def test_marked_resource_is_frozen(calls: Calls, text: str, metadata: dict[str, str], said: str) -> None:
+    """Only the removal of finalizers is accepted, and the error names the other change."""
     await calls.write(a_note(metadata=FROZEN))
     await calls.delete(an_id())
     before = (await calls.read(an_id())).resource
@@ -39,8 +39,8 @@ async def test_a_marked_resource_is_frozen(calls: Calls, text: str, metadata: di
     assert (await calls.read(an_id())).resource == before
 
 
-async def test_a_mark_cannot_be_dropped_with_a_version_either(calls: Calls) -> None:
-    """A deletion that has been asked for is not taken back."""
+async def test_mark_cannot_be_removed_by_a_write_with_a_version(calls: Calls) -> None:
+    """A requested deletion is final."""
     await calls.write(a_note(metadata={FINALIZERS: "a b"}))
     marked = (await calls.delete(an_id())).resource
     assert marked is not None
@@ -48,8 +48,8 @@ async def test_a_mark_cannot_be_dropped_with_a_version_either(calls: Calls) -> N
     await refused(calls.write(write), Status.INVALID_ARGUMENT, "changes metadata.deletionTimestamp")
 
 
-async def test_finalizers_go_one_by_one_and_together(calls: Calls) -> None:
-    """Any proper part of them may stay."""
+async def test_finalizers_are_removed_one_by_one_or_together(calls: Calls) -> None:
+    """Any proper subset of them may stay."""
     await calls.write(a_note(metadata={FINALIZERS: "a b c"}))
     await calls.delete(an_id())
     assert (await calls.stored(a_note(metadata={FINALIZERS: "b c"}))).metadata[FINALIZERS] == "b c"
@@ -57,8 +57,8 @@ async def test_finalizers_go_one_by_one_and_together(calls: Calls) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "changed"])
-async def test_a_marked_resource_without_finalizers_is_frozen_too(calls: Calls, text: str) -> None:
-    """The origin lets it be changed for ever; here only Delete is left, and the answer says so."""
+async def test_marked_resource_without_finalizers_is_frozen(calls: Calls, text: str) -> None:
+    """Consul allows changes forever. Here only Delete is left, and the error says so."""
     await calls.write(a_note(metadata={FINALIZERS: "a"}))
     await calls.delete(an_id())
     await calls.write(a_note(metadata={FINALIZERS: ""}))
@@ -67,8 +67,8 @@ async def test_a_marked_resource_without_finalizers_is_frozen_too(calls: Calls, 
     assert await calls.names(NOTE) == []
 
 
-async def test_a_marked_resource_does_not_change_its_version_of_the_kind(calls: Calls) -> None:
-    """An upgrade changes what is stored as much as new data does."""
+async def test_marked_resource_keeps_its_version_of_the_kind(calls: Calls) -> None:
+    """An upgrade changes the stored resource as much as new data does."""
     empty = pb.Resource(id=an_id(type=NOTE), metadata={FINALIZERS: "a b"})
     await calls.write(empty)
     await calls.delete(an_id())
@@ -76,8 +76,8 @@ async def test_a_marked_resource_does_not_change_its_version_of_the_kind(calls: 
     await refused(calls.write(upgrade), Status.INVALID_ARGUMENT, "changes the type's version")
 
 
-async def test_data_that_says_the_same_in_other_bytes_is_no_change_of_a_marked_resource(calls: Calls) -> None:
-    """A finalizer's owner that reads and re-encodes what another program wrote can still let go of it."""
+async def test_reencoded_data_is_no_change_of_a_marked_resource(calls: Calls) -> None:
+    """The owner of a finalizer that decodes and re-encodes another program's payload can still remove its finalizer."""
     one, two = b"\n\x01a\x10\x01", b"\n\x01b\x10\x02"
     entries = [b"\x1a" + bytes([len(each)]) + each for each in (one, two)]
     resource = a_note(metadata={FINALIZERS: "a"})
@@ -104,10 +104,10 @@ async def test_data_that_says_the_same_in_other_bytes_is_no_change_of_a_marked_r
         ("", {DELETION_TIMESTAMP: "2024-02-02T10:00:00"}, "must be a timestamp such as"),
     ],
 )
-async def test_a_write_may_mark_a_resource_by_nothing_but_a_time(
+async def test_write_may_mark_a_resource_only_with_a_time(
     calls: Calls, text: str, metadata: dict[str, str], said: str | None
 ) -> None:
-    """What Delete does may be done by hand, alone; unlike the origin's it must be a time."""
+    """A write may do the same as Delete, and nothing else with it. Unlike Consul's, the mark must be a time."""
     await calls.write(a_note(metadata={FINALIZERS: "a"}))
     write = a_note("one", text, metadata=metadata)
     if said is None:

@@ -1,4 +1,4 @@
-"""Write beside other writers: positions, lost races that are run again, and cancellation."""
+"""Write beside other writers: positions, retried lost races, and cancellation."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from tests.helpers.declared import CHILD, NOTE, a_note, an_id, registry, text_of
 from tests.helpers.versions import V1, V2, V3, Member, a_team, said, versions
 
 
-async def test_a_writes_position_is_that_of_its_own_commit(calls: Calls) -> None:
-    """Even while others write at the same time: it is the version, and no two are the same."""
+async def test_position_of_a_write_is_that_of_its_own_commit(calls: Calls) -> None:
+    """It equals the version and is unique, even if others write at the same time."""
     replies: list[pb.WriteResponse] = []
 
     async def write(name: str) -> None:
@@ -36,10 +36,10 @@ async def test_a_writes_position_is_that_of_its_own_commit(calls: Calls) -> None
     assert {position[:2] for position in positions} == {calls.backend.position[:2]}
 
 
-async def test_a_lost_race_to_create_is_run_again(
+async def test_lost_race_to_create_is_retried(
     calls: Calls, racing: Calls, interrupted: Interrupted, autojump_clock: trio.testing.MockClock
 ) -> None:
-    """The origin's loser gets "wrong uid"; here it updates what the winner has made."""
+    """Consul's loser gets "wrong uid". Here it updates the winner's resource."""
     interrupted.before_commit = [lambda: calls.write(a_note("one", "winner"))]
     stored = await racing.stored(a_note("one", "loser"))
     assert text_of(stored) == "loser"
@@ -47,7 +47,7 @@ async def test_a_lost_race_to_create_is_run_again(
     assert 0.075 <= autojump_clock.current_time() <= 0.12
 
 
-async def test_a_blanket_write_is_run_five_times(autojump_clock: trio.testing.MockClock) -> None:
+async def test_write_without_a_version_is_tried_five_times(autojump_clock: trio.testing.MockClock) -> None:
     """It waits between its attempts, longer each time, and not after the last."""
     backend = MemoryBackend()
     calls, interrupted = Calls(backend, registry()), Interrupted(backend)
@@ -66,8 +66,8 @@ async def test_a_blanket_write_is_run_five_times(autojump_clock: trio.testing.Mo
     assert 1.125 <= autojump_clock.current_time() - started <= 1.125 * 1.5
 
 
-async def test_a_cancelled_retry_is_cancelled_and_has_written_nothing(autojump_clock: trio.testing.MockClock) -> None:
-    """Who gives up while it waits gets the cancellation, not the conflict."""
+async def test_canceled_retry_writes_nothing(autojump_clock: trio.testing.MockClock) -> None:
+    """A caller that gives up during the wait gets the cancellation and not the conflict."""
     backend = MemoryBackend()
     calls, interrupted = Calls(backend, registry()), Interrupted(backend)
     interrupted.before_commit = [lambda: calls.write(a_note("one", "theirs"))]
@@ -80,10 +80,10 @@ async def test_a_cancelled_retry_is_cancelled_and_has_written_nothing(autojump_c
 
 
 @pytest.mark.parametrize("recreate", [False, True])
-async def test_a_race_lost_with_a_version_is_a_conflict_that_says_what_is_stored(
+async def test_lost_race_with_a_version_is_a_conflict_with_the_stored_version(
     calls: Calls, racing: Calls, interrupted: Interrupted, recreate: bool
 ) -> None:
-    """Also when another incarnation has come in between, which the caller did not name by uid."""
+    """This holds for another incarnation, too, if the caller gave no uid."""
     first = await calls.stored(a_note())
 
     async def other() -> None:
@@ -98,10 +98,10 @@ async def test_a_race_lost_with_a_version_is_a_conflict_that_says_what_is_stored
     assert text_of((await calls.read(an_id())).resource) == "theirs"
 
 
-async def test_a_second_attempt_begins_from_the_request_as_it_came(
+async def test_second_attempt_starts_from_the_original_request(
     calls: Calls, racing: Calls, interrupted: Interrupted, autojump_clock: trio.testing.MockClock
 ) -> None:
-    """An owner that was found for the first attempt is found anew for the second, by its name."""
+    """The first attempt's owner is looked up again by its name."""
     await calls.write(a_note("boss"))
 
     async def other() -> None:
@@ -116,8 +116,8 @@ async def test_a_second_attempt_begins_from_the_request_as_it_came(
     assert autojump_clock.current_time() > 0
 
 
-async def test_a_write_that_has_begun_to_commit_is_not_cancelled_half_way(calls: Calls) -> None:
-    """C5: cancelled before, it has written nothing; otherwise its answer comes."""
+async def test_write_that_has_begun_to_commit_is_not_canceled(calls: Calls) -> None:
+    """C5: a write that is canceled earlier has written nothing. Otherwise its answer arrives."""
     with trio.CancelScope() as scope:
         scope.cancel()
         await calls.write(a_note())
@@ -126,7 +126,7 @@ async def test_a_write_that_has_begun_to_commit_is_not_cancelled_half_way(calls:
 
 
 class Believing(MemoryBackend):
-    """A store whose optimistic reads answer with what was stored a moment ago."""
+    """A store whose optimistic reads return slightly stale resources."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -138,8 +138,8 @@ class Believing(MemoryBackend):
 
 
 @pytest.mark.parametrize("type", [V1, V2, V3])
-async def test_what_is_believed_to_not_decode_is_decided_again(type: ResourceType[Any]) -> None:
-    """Another writer has mended the payload meanwhile: the write is merged with that."""
+async def test_stale_undecodable_payload_is_read_again(type: ResourceType[Any]) -> None:
+    """Another writer has corrected the payload meanwhile, and the write is merged with the correction."""
     backend = Believing()
     calls = Calls(backend, versions())
     mended = await calls.stored(a_team(V3, V3.payload(notes={"a": "b"})))

@@ -1,4 +1,4 @@
-"""Writes in a version whose converter sorts, dedups or maps the elements of a list: taken as said, or refused."""
+"""Writes in a version whose converter sorts, deduplicates or maps a list: each is stored exactly or refused."""
 
 from __future__ import annotations
 
@@ -81,8 +81,8 @@ def sorting(backend: Backend) -> tuple[Calls, ResourceType[Any], ResourceType[An
 
 
 @pytest.mark.parametrize("names", ["ada bea", "bea cyd", "ada", "", "ada bea cyd dot", "aaa ada cyd", "bea bob cyd"])
-async def test_a_sorting_converter_takes_every_sorted_write(backend: Backend, names: str) -> None:
-    """Roles stay with their names, and elements stay in the stored order, whatever it is."""
+async def test_sorting_converter_accepts_every_sorted_write(backend: Backend, names: str) -> None:
+    """Roles stay with their names, and the elements keep the stored order."""
     calls, old, new = sorting(backend)
     for there in permutations([("ada", "lead"), ("bea", "bass"), ("cyd", "drums")]):
         await calls.write(a_team(new, crew(*there)))
@@ -92,7 +92,7 @@ async def test_a_sorting_converter_takes_every_sorted_write(backend: Backend, na
         assert [each for each in after if each[1]] == [each for each in there if each[0] in names.split()]
 
 
-async def test_a_sorting_converter_refuses_what_is_not_sorted(backend: Backend) -> None:
+async def test_sorting_converter_refuses_unsorted_writes(backend: Backend) -> None:
     calls, old, new = sorting(backend)
     unsorted = a_team(old, Names(names=["zoe", "ada"]))
     await refused(calls.write(unsorted), Status.INVALID_ARGUMENT, "names would not be read back", "stored as tests.v2")
@@ -103,7 +103,7 @@ async def test_a_sorting_converter_refuses_what_is_not_sorted(backend: Backend) 
     assert await read(calls, new) == crew(("zoe", "lead"))
 
 
-async def test_a_changed_element_of_a_sorted_list_changes_that_element(backend: Backend) -> None:
+async def test_changed_element_of_a_sorted_list_changes_the_stored_element(backend: Backend) -> None:
     def down(plan: Plan) -> People:
         people = [Person(name=each.name, room=each.room) for each in plan.seats]
         return People(people=sorted(people, key=lambda each: each.name))
@@ -121,10 +121,10 @@ async def test_a_changed_element_of_a_sorted_list_changes_that_element(backend: 
 
 
 @pytest.mark.parametrize("steps", [sorted, list])
-async def test_a_deduplicating_converter_takes_what_removes_none_of_the_alike(
+async def test_deduplicating_converter_accepts_writes_that_remove_no_duplicates(
     backend: Backend, steps: Callable[[Any], list[str]]
 ) -> None:
-    """What would remove one of two alike elements is refused by field, since nothing says which of them."""
+    """A write that would remove one of two equal elements is refused with the field: it does not say which of them."""
     calls, old, new = program(
         Names,
         Crew,
@@ -149,8 +149,8 @@ async def test_a_deduplicating_converter_takes_what_removes_none_of_the_alike(
     assert await read(calls, new) == before
 
 
-async def test_a_map_that_is_made_from_a_list_leaves_its_order(backend: Backend) -> None:
-    """A map has no order, so no writer of it can want another one."""
+async def test_map_made_from_a_list_keeps_the_lists_order(backend: Backend) -> None:
+    """A map has no order, so its writer cannot request another one."""
 
     def up(old: Roles) -> Plan:
         return Plan(seats=[Seat(name=name, role=role) for name, role in old.roles.items()])
@@ -169,8 +169,8 @@ async def test_a_map_that_is_made_from_a_list_leaves_its_order(backend: Backend)
         assert [each for each in seats if not each.room] == [seat("dot", "", "harp")]
 
 
-async def test_a_list_that_is_made_from_a_map_is_taken_or_refused(backend: Backend) -> None:
-    """The newer version holds by name what the older one has in a list."""
+async def test_list_made_from_a_map_is_accepted_or_refused(backend: Backend) -> None:
+    """The newer version has a map by name, the older one a list."""
     calls, old, new = program(
         People,
         Roles,
@@ -185,7 +185,7 @@ async def test_a_list_that_is_made_from_a_map_is_taken_or_refused(backend: Backe
         await refused(calls.write(a_team(old, People(people=wrong))), Status.INVALID_ARGUMENT, "people would not be")
 
 
-async def test_a_writer_who_reorders_a_plain_list_reorders_it(backend: Backend) -> None:
+async def test_reordering_a_plain_list_reorders_the_stored_list(backend: Backend) -> None:
     calls, old, new = program(
         Names, Crew, lambda each: members(each.names), lambda each: Names(names=[m.name for m in each.members]), backend
     )

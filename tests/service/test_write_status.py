@@ -73,15 +73,15 @@ THE = an_id(uid=ULID)
         (THE, "k", with_reference(a_reference(type=a_type(UNKNOWN), partition="Up")), "partition 'Up' is not a valid"),
     ],
 )
-async def test_a_wrong_request_is_refused_by_a_sentence_that_names_the_field(
+async def test_invalid_request_is_refused_with_the_field(
     in_memory: Calls, id: pb.Id | None, key: str, status: pb.Status | None, said: str
 ) -> None:
-    """Each field that is missing or wrong."""
+    """Every missing or invalid field is refused."""
     await refused(in_memory.write_status(id, status, key=key), Status.INVALID_ARGUMENT, said)
 
 
-async def test_every_bad_condition_is_named(in_memory: Calls) -> None:
-    """The origin names the last one; who has to mend them wants to know of all."""
+async def test_every_invalid_condition_is_named(in_memory: Calls) -> None:
+    """Consul names only the last one."""
     bad = [pb.Condition(type="bad", resource=a_reference(name)) for name in ("First", "Second")]
     status = pb.Status(observed_generation=ULID, conditions=[pb.Condition(type="good"), *bad, pb.Condition()])
     await refused(
@@ -94,8 +94,8 @@ async def test_every_bad_condition_is_named(in_memory: Calls) -> None:
 
 
 @pytest.mark.parametrize("same", [False, True])
-async def test_an_observed_generation_never_goes_back(calls: Calls, same: bool) -> None:
-    """The origin takes an older one; here its writer is told to read again, whatever else it says."""
+async def test_observed_generation_never_goes_back(calls: Calls, same: bool) -> None:
+    """Consul accepts an older one. Here its writer is asked to read again, whatever else it writes."""
     old = await calls.stored(a_note())
     new = await calls.stored(a_note("one", "changed"))
     stored = (await calls.write_status(id_of(new), a_status(new.generation, "seen"))).resource
@@ -108,7 +108,10 @@ async def test_an_observed_generation_never_goes_back(calls: Calls, same: bool) 
 
 
 async def test_generations_of_one_resource_only_grow(calls: Calls, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Within one millisecond, and when the clock is put back; a mark for deletion is a new one too."""
+    """This holds within one millisecond and after the clock is set back.
+
+    A mark for deletion is a new generation, too.
+    """
     first = await calls.stored(a_note(metadata={FINALIZERS: "a"}))
     monkeypatch.setattr("headway.service._generation.ulid_now", lambda: ULID)
     grown = [first.generation]
@@ -131,10 +134,10 @@ async def test_generations_of_one_resource_only_grow(calls: Calls, monkeypatch: 
         a_reference(type=a_type(UNKNOWN), partition="here"),
     ],
 )
-async def test_a_condition_may_refer_to_any_scope_and_to_types_of_elsewhere(
+async def test_condition_may_refer_to_any_scope_and_to_unregistered_types(
     calls: Calls, reference: pb.Reference
 ) -> None:
-    """The origin insists on a partition and a namespace, which not every resource has."""
+    """Consul requires a partition and a namespace, which not every resource has."""
     stored = await calls.stored(a_note())
     status = with_reference(reference)
     reply = await calls.write_status(id_of(stored), status)
@@ -143,7 +146,7 @@ async def test_a_condition_may_refer_to_any_scope_and_to_types_of_elsewhere(
 
 
 async def test_one_status_is_replaced_and_the_others_stay(calls: Calls) -> None:
-    """The version changes, the generation does not, and the server says when."""
+    """The version changes, the generation does not, and the server sets the time."""
     stored = await calls.stored(a_note(metadata={"a": "b"}))
     begun = datetime.datetime.now(datetime.UTC)
     await calls.write_status(id_of(stored), a_status(stored.generation), key="theirs")
@@ -160,8 +163,8 @@ async def test_one_status_is_replaced_and_the_others_stay(calls: Calls) -> None:
         assert (await calls.read(an_id())).resource == written
 
 
-async def test_a_status_that_is_stored_already_makes_no_commit_and_wakes_nobody(calls: Calls) -> None:
-    """The origin makes a new version each time, and so a loop of every controller that writes what it sees."""
+async def test_unchanged_status_makes_no_commit_and_no_event(calls: Calls) -> None:
+    """Consul makes a new version each time, so a controller that writes a status at each change loops forever."""
     stored = await calls.stored(a_note())
     first = await calls.write_status(id_of(stored), a_status(stored.generation))
     async with calls.watch(a_type()) as items:
@@ -177,8 +180,8 @@ async def test_a_status_that_is_stored_already_makes_no_commit_and_wakes_nobody(
     assert at(reply.position).revision == int(newer.version) + 1
 
 
-async def test_a_version_is_compared_and_none_is_not(calls: Calls) -> None:
-    """Without a version other writers of the resource don't matter."""
+async def test_version_is_compared_only_if_given(calls: Calls) -> None:
+    """Without a version, concurrent writes to the resource don't matter."""
     stored = await calls.stored(a_note())
     newer = await calls.stored(a_note("one", "changed"))
     said = f"Note one is stored at version {newer.version}, not {stored.version}; read it again"
@@ -190,22 +193,22 @@ async def test_a_version_is_compared_and_none_is_not(calls: Calls) -> None:
     await calls.write_status(id_of(stored), a_status(), version=right.version)
 
 
-async def test_what_is_not_there_has_no_status(calls: Calls) -> None:
+async def test_status_of_a_missing_resource_is_not_found(calls: Calls) -> None:
     """A missing resource and another incarnation are both NOT_FOUND, whatever the proto says."""
     await refused(calls.write_status(THE, a_status()), Status.NOT_FOUND, f"Note one with uid {ULID} not found")
     await calls.write(a_note())
     await refused(calls.write_status(THE, a_status()), Status.NOT_FOUND, f"Note one with uid {ULID} not found")
 
 
-async def test_another_version_of_the_kind_is_refused_as_the_callers_fault(calls: Calls) -> None:
-    """The origin answers Internal."""
+async def test_other_version_of_the_kind_is_refused_as_a_caller_error(calls: Calls) -> None:
+    """Consul answers Internal."""
     stored = await calls.stored(a_note(type=NOTE_V2))
     call = calls.write_status(an_id(type=NOTE, uid=uid_of(stored)), a_status())
     await refused(call, Status.INVALID_ARGUMENT, "Note one is stored as tests.v2.Note", "'v1'")
 
 
-async def test_a_marked_resource_still_takes_a_status(calls: Calls) -> None:
-    """How the clean-up goes is worth saying."""
+async def test_marked_resource_accepts_a_status(calls: Calls) -> None:
+    """A status can report the progress of the cleanup."""
     stored = await calls.stored(a_note(metadata={FINALIZERS: "a"}))
     await calls.delete(an_id())
     reply = await calls.write_status(id_of(stored), a_status(stored.generation))
@@ -213,8 +216,8 @@ async def test_a_marked_resource_still_takes_a_status(calls: Calls) -> None:
     assert "mine" in reply.resource.status
 
 
-async def test_a_lower_fence_is_refused_even_where_nothing_would_change(calls: Calls) -> None:
-    """C8: a superseded run hears of it by any write, and none of its writes changes anything."""
+async def test_lower_fence_is_refused_even_if_nothing_would_change(calls: Calls) -> None:
+    """C8: a superseded run learns of it by any write, and none of its writes changes anything."""
     old = (await calls.raise_fence()).fence
     stored = await calls.stored(a_note())
     await calls.write_status(id_of(stored), a_status(stored.generation), fence=old)
@@ -227,17 +230,17 @@ async def test_a_lower_fence_is_refused_even_where_nothing_would_change(calls: C
     assert calls.revision == here
 
 
-async def test_a_status_for_another_store_is_refused(calls: Calls) -> None:
-    """As for Write."""
+async def test_status_for_another_store_is_refused(calls: Calls) -> None:
+    """The rule is that of Write."""
     stored = await calls.stored(a_note())
     call = calls.write_status(id_of(stored), a_status(), store_id="elsewhere")
     await refused(call, Status.FAILED_PRECONDITION, "store_id: the write is for store elsewhere")
 
 
-async def test_a_lost_race_is_run_again(
+async def test_lost_race_is_retried(
     calls: Calls, racing: Calls, interrupted: Interrupted, autojump_clock: trio.testing.MockClock
 ) -> None:
-    """Another writer between read and commit costs a wait, and loses nothing of either."""
+    """A concurrent write between read and commit costs a wait, and no change of either writer is lost."""
     stored = await calls.stored(a_note())
     interrupted.before_commit = [lambda: calls.write_status(id_of(stored), a_status(), key="theirs")]
     reply = await racing.write_status(id_of(stored), a_status(), key="mine")
@@ -247,10 +250,10 @@ async def test_a_lost_race_is_run_again(
 
 
 @pytest.mark.parametrize("versioned", [False, True])
-async def test_a_race_against_a_recreation_says_that_the_incarnation_is_gone(
+async def test_lost_race_against_a_recreation_reports_the_deleted_incarnation(
     calls: Calls, racing: Calls, interrupted: Interrupted, autojump_clock: trio.testing.MockClock, versioned: bool
 ) -> None:
-    """The origin answers Internal."""
+    """Consul answers Internal."""
     stored = await calls.stored(a_note())
 
     async def recreate() -> None:
@@ -264,8 +267,8 @@ async def test_a_race_against_a_recreation_says_that_the_incarnation_is_gone(
     assert (autojump_clock.current_time() > 0) is not versioned
 
 
-async def test_an_observed_generation_may_be_in_lower_case(calls: Calls) -> None:
-    """It is stored as the resource has it, so that readers and later statuses can compare the two."""
+async def test_observed_generation_may_be_in_lower_case(calls: Calls) -> None:
+    """It is stored in the case of the resource's own, so that readers and later statuses can compare the two."""
     stored = await calls.stored(a_note())
     for generation in (stored.generation.lower(), stored.generation):
         reply = await calls.write_status(id_of(stored), a_status(generation))

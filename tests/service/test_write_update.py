@@ -1,4 +1,4 @@
-"""Write to what is there: who may change it, by uid, version and fence, and what is kept of it."""
+"""Write to an existing resource: the checks of uid, version and fence, and the parts that it keeps."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from tests.helpers.declared import NOTE, NOTE_V2, ULID, a_note, a_status, a_type
 
 
 @pytest.mark.parametrize("given", [True, False])
-async def test_an_update_keeps_the_uid_and_changes_generation_and_version(calls: Calls, given: bool) -> None:
-    """With the stored uid or none, and though nothing else changes."""
+async def test_update_keeps_the_uid_and_changes_generation_and_version(calls: Calls, given: bool) -> None:
+    """The request may have the stored uid or none, and need not change anything else."""
     first = await calls.stored(a_note("one", "same"))
     second = await calls.stored(a_note("one", "same", uid=uid_of(first) if given else ""))
     assert uid_of(second) == uid_of(first)
@@ -20,16 +20,16 @@ async def test_an_update_keeps_the_uid_and_changes_generation_and_version(calls:
     assert int(second.version) > int(first.version)
 
 
-async def test_another_uid_than_the_stored_one_is_refused(calls: Calls) -> None:
-    """A write for one incarnation never changes another, and says which is there."""
+async def test_uid_other_than_the_stored_one_is_refused(calls: Calls) -> None:
+    """A write for one incarnation never changes another. The error names the present one."""
     stored = await calls.stored(a_note("one", "kept"))
     said = f"Note one is stored with uid {uid_of(stored)}, not {ULID}"
     await refused(calls.write(a_note("one", "lost", uid=ULID)), Status.FAILED_PRECONDITION, said)
     assert text_of((await calls.read(an_id())).resource) == "kept"
 
 
-async def test_a_write_with_a_version_happens_only_at_that_version(calls: Calls) -> None:
-    """Equal, it is stored under a new one; different, it is refused and the answer says what is stored."""
+async def test_write_with_a_version_applies_only_to_that_version(calls: Calls) -> None:
+    """An equal version gets a new one. A different one is refused, and the error names the stored version."""
     first = await calls.stored(a_note("one", "a"))
     second = await calls.stored(a_note("one", "b", version=first.version))
     said = f"Note one is stored at version {second.version}, not {first.version}; read it again"
@@ -37,7 +37,7 @@ async def test_a_write_with_a_version_happens_only_at_that_version(calls: Calls)
     assert text_of((await calls.read(an_id())).resource) == "b"
 
 
-async def test_another_version_of_the_kind_replaces_this_one_and_keeps_its_uid(calls: Calls) -> None:
+async def test_other_version_of_the_kind_replaces_this_one_and_keeps_its_uid(calls: Calls) -> None:
     """An upgrade is a write like any other."""
     first = await calls.stored(a_note("one", "a", NOTE))
     second = await calls.stored(a_note("one", "b", NOTE_V2))
@@ -47,8 +47,8 @@ async def test_another_version_of_the_kind_replaces_this_one_and_keeps_its_uid(c
     assert await calls.names(NOTE_V2) == ["one"]
 
 
-async def test_a_status_may_be_absent_or_equal_but_not_changed(calls: Calls) -> None:
-    """None given keeps what is stored; what differs is named."""
+async def test_status_may_be_absent_or_equal_but_not_changed(calls: Calls) -> None:
+    """An absent status keeps the stored one. A difference is named."""
     first = await calls.stored(a_note())
     kept = (await calls.write_status(id_of(first), a_status(first.generation))).resource
     assert kept is not None
@@ -62,8 +62,8 @@ async def test_a_status_may_be_absent_or_equal_but_not_changed(calls: Calls) -> 
         await refused(calls.write(a_note(status=status)), Status.INVALID_ARGUMENT, "use WriteStatus", named)
 
 
-async def test_a_blanket_write_keeps_finalizers_and_mark_that_it_does_not_mention(calls: Calls) -> None:
-    """Absent keys are left alone; a key that is there, even empty, replaces."""
+async def test_write_without_a_version_keeps_unmentioned_finalizers_and_mark(calls: Calls) -> None:
+    """Absent keys are unchanged. A present key replaces, even if it is empty."""
     await calls.write(a_note(metadata={FINALIZERS: "a b", "colour": "red"}))
     kept = await calls.stored(a_note("one", "changed", metadata={"colour": "blue"}))
     assert kept.metadata == {FINALIZERS: "a b", "colour": "blue"}
@@ -74,14 +74,14 @@ async def test_a_blanket_write_keeps_finalizers_and_mark_that_it_does_not_mentio
     assert marked.metadata.keys() == {FINALIZERS, DELETION_TIMESTAMP}
 
 
-async def test_a_write_with_a_version_says_all_metadata(calls: Calls) -> None:
+async def test_write_with_a_version_replaces_all_metadata(calls: Calls) -> None:
     """Its writer has seen the reserved keys, so leaving them out removes them."""
     first = await calls.stored(a_note(metadata={FINALIZERS: "a"}))
     assert (await calls.stored(a_note(version=first.version))).metadata == {}
 
 
-async def test_a_lower_fence_is_refused_and_changes_nothing(calls: Calls) -> None:
-    """C8: the equal fence passes, the lower one is refused by the store, for creations and updates alike."""
+async def test_lower_fence_is_refused_and_changes_nothing(calls: Calls) -> None:
+    """C8: an equal fence is accepted. The store refuses a lower one, for creations and updates alike."""
     old = (await calls.raise_fence()).fence
     await calls.write(a_note("one", "kept"), fence=old)
     await calls.raise_fence()
@@ -93,8 +93,11 @@ async def test_a_lower_fence_is_refused_and_changes_nothing(calls: Calls) -> Non
     assert await calls.names(NOTE) == ["one"]
 
 
-async def test_a_fence_of_a_term_that_was_never_granted_is_refused(calls: Calls) -> None:
-    """It would be compared with nothing until that term comes; creations, and deletions of nothing, too."""
+async def test_fence_of_a_term_that_was_never_granted_is_refused(calls: Calls) -> None:
+    """It would be compared with nothing until that term comes.
+
+    Creations and deletions of missing resources refuse it, too.
+    """
     fence = (await calls.raise_fence()).fence
     assert fence is not None
     unknown = pb.Fence(controller=fence.controller, term=fence.term + 1)
@@ -111,13 +114,13 @@ async def test_a_fence_of_a_term_that_was_never_granted_is_refused(calls: Calls)
         (pb.Fence(controller="painter"), "fence.term must not be 0"),
     ],
 )
-async def test_half_a_fence_is_refused(in_memory: Calls, fence: pb.Fence, said: str) -> None:
-    """A fence that compares with nothing protects nothing."""
+async def test_incomplete_fence_is_refused(in_memory: Calls, fence: pb.Fence, said: str) -> None:
+    """A fence that is compared with nothing protects nothing."""
     await refused(in_memory.write(a_note(), fence=fence), Status.INVALID_ARGUMENT, said, "Raise")
 
 
-async def test_a_write_for_another_store_is_refused(calls: Calls) -> None:
-    """Versions and uids of two stores say nothing of each other: with a store id only that store is written to."""
+async def test_write_for_another_store_is_refused(calls: Calls) -> None:
+    """Versions and uids of two stores are unrelated. A request with a store id writes only to that store."""
     first = await calls.stored(a_note())
     here = calls.backend.position.store_id
     await calls.write(a_note(version=first.version), store_id=here)

@@ -1,4 +1,4 @@
-"""Write in another version of the kind than the stored one: what is stored, what survives, and what is refused."""
+"""Write in another version of the kind than the stored one: stored content, preserved fields, and refusals."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ async def stored(calls: Calls) -> pb.Resource:
     return found
 
 
-async def test_fields_that_the_writers_version_lacks_survive(teams: Calls) -> None:
-    """Of the resource, of the elements of a list, of a message in it; and maps."""
+async def test_fields_missing_from_the_writers_version_survive(teams: Calls) -> None:
+    """They are fields of the resource, of list elements and of a message in an element, and maps."""
     band = Band(
         members=[Member(name="ada", role="lead"), Member(name="bea", role="bass")],
         tint=Tint(name="red", shade=7),
@@ -76,7 +76,7 @@ async def test_fields_that_the_writers_version_lacks_survive(teams: Calls) -> No
     )
 
 
-async def test_what_another_program_stored_becomes_the_storage_version_at_its_next_write(teams: Calls) -> None:
+async def test_next_write_stores_another_programs_resource_in_the_storage_version(teams: Calls) -> None:
     old = Calls(teams.backend, without_converters())
     await old.write(a_team(V1, roster("ada", color="red")))
     await teams.write(a_team(V2, crew(("ada", "lead"), color="red", room="B12")))
@@ -86,10 +86,10 @@ async def test_what_another_program_stored_becomes_the_storage_version_at_its_ne
 
 @pytest.mark.parametrize("storage", [V1, V2, V3])
 @pytest.mark.parametrize("written", [V1, V2, V3])
-async def test_every_version_is_written_whatever_is_stored(
+async def test_every_version_can_be_written_over_every_stored_version(
     backend: Backend, storage: ResourceType[Any], written: ResourceType[Any]
 ) -> None:
-    """Created, changed and read back, in every storage version, by what all of them can hold."""
+    """A resource that fits all versions is created, changed and read back, with every storage version."""
     calls = Calls(backend, versions(storage))
     for names in (["ada"], ["ada", "bea"], []):
         payload = V1.payload(names=names)
@@ -101,8 +101,8 @@ async def test_every_version_is_written_whatever_is_stored(
         assert (await read(calls, V1)).names == names
 
 
-async def test_what_the_storage_version_cannot_hold_is_refused(backend: Backend) -> None:
-    """Created and updated alike; the refusal names the fields, and nothing is stored."""
+async def test_write_that_does_not_fit_the_storage_version_is_refused(backend: Backend) -> None:
+    """Creations and updates are. The error names the fields, and nothing is stored."""
     calls = Calls(backend, versions(V1))
     await refused(
         calls.write(a_team(V2, crew(("ada", "lead"), room="B12"))),
@@ -117,10 +117,10 @@ async def test_what_the_storage_version_cannot_hold_is_refused(backend: Backend)
 
 
 @pytest.mark.parametrize("written", [V1, V2, V3])
-async def test_a_write_that_changes_nothing_in_its_version_makes_no_generation(
+async def test_write_without_changes_in_its_version_keeps_the_generation(
     teams: Calls, written: ResourceType[Any]
 ) -> None:
-    """It makes a version, as every write does; metadata and payload each make a generation."""
+    """It makes a version, as every write does. A change of metadata or payload makes a generation."""
     first = await teams.stored(a_team(V3, Band(members=[Member(name="ada", role="lead")], room="B12")))
     seen = (await teams.read(an_id("one", written))).resource
     again = await teams.stored(a_team(written, said(seen, written)))
@@ -133,8 +133,8 @@ async def test_a_write_that_changes_nothing_in_its_version_makes_no_generation(
     assert changed.generation > named.generation
 
 
-async def test_a_write_that_changes_nothing_moves_what_is_stored_to_the_storage_version(teams: Calls) -> None:
-    """With the same generation; unless that would lose something."""
+async def test_write_without_changes_moves_the_resource_to_the_storage_version(teams: Calls) -> None:
+    """The generation stays. The resource is not moved if that would lose fields."""
     old = Calls(teams.backend, without_converters())
     first = await old.stored(a_team(V1, roster("ada")))
     again = await teams.stored(a_team(V1, roster("ada")))
@@ -158,7 +158,7 @@ def losing_color() -> Registry:
     return known
 
 
-async def test_unknown_fields_of_what_is_stored_survive(teams: Calls) -> None:
+async def test_unknown_stored_fields_survive(teams: Calls) -> None:
     """A newer program of the storage version wrote them."""
     resource = a_team(V3, Band(room="B12"))
     resource.data = AnyMessage(type_url=V3.type_url, value=encode(Band(room="B12")) + UNKNOWN)
@@ -170,8 +170,8 @@ async def test_unknown_fields_of_what_is_stored_survive(teams: Calls) -> None:
     assert (await read(teams, V3)).room == "B12"
 
 
-async def test_unknown_fields_are_never_converted_to_be_stored(teams: Calls) -> None:
-    """A payload that has them stays in its version, or the write is refused."""
+async def test_payload_with_unknown_fields_is_never_stored_converted(teams: Calls) -> None:
+    """It stays in its version, or the write is refused."""
     resource = a_team(V1, roster("ada"))
     assert resource.data is not None
     resource.data.value += UNKNOWN
@@ -190,24 +190,27 @@ async def test_unknown_fields_are_never_converted_to_be_stored(teams: Calls) -> 
     await refused(teams.write(again), Status.FAILED_PRECONDITION, "does not know")
 
 
-async def test_a_version_that_was_read_in_one_version_of_the_kind_holds_in_another(teams: Calls) -> None:
-    """Compare and swap is about the resource, whichever version of the kind it is seen as."""
+async def test_version_read_in_one_version_of_the_kind_is_valid_in_another(teams: Calls) -> None:
+    """Compare and swap concerns the resource, whichever version of the kind shows it."""
     first = await teams.stored(a_team(V1, roster("ada")))
     second = await teams.stored(a_team(V2, crew(("ada", "lead")), version=first.version))
     await refused(teams.write(a_team(V3, Band(), version=first.version)), Status.ABORTED, "read it again")
     await teams.write(a_team(V3, Band(), version=second.version))
 
 
-async def test_a_write_replaces_a_version_without_converter(teams: Calls) -> None:
-    """As before there were converters; what is stored is in the storage version."""
+async def test_write_replaces_a_version_without_converter(teams: Calls) -> None:
+    """The rule is that of types without converters. The stored resource is in the storage version."""
     await teams.write(a_team(ALONE, roster("ada")))
     await teams.write(a_team(V1, roster("bea")))
     assert version_of(await stored(teams)) == "v3"
     assert await read(teams, V1) == roster("bea")
 
 
-async def test_a_write_keeps_elements_that_its_version_hides(backend: Backend) -> None:
-    """A converter may leave elements of a list out; nobody who cannot see them removes them, or the others' roles."""
+async def test_write_keeps_elements_hidden_from_its_version(backend: Backend) -> None:
+    """A converter may leave elements of a list out.
+
+    A writer that cannot see them removes neither them nor the others' roles.
+    """
     calls = Calls(backend, hiding())
     await calls.write(a_team(V2, crew(("ada", "lead"), ("zoe", "hidden"))))
     assert await read(calls, V1) == roster("ada")
@@ -217,8 +220,8 @@ async def test_a_write_keeps_elements_that_its_version_hides(backend: Backend) -
     assert await read(calls, V2) == crew(("zoe", "hidden"))
 
 
-async def test_a_write_that_would_remove_what_it_cannot_see_is_refused(backend: Backend) -> None:
-    """Two elements are one to the writer: nothing says which of them it removes."""
+async def test_write_that_would_remove_hidden_content_is_refused(backend: Backend) -> None:
+    """Two elements look equal to the writer, so its request does not say which of them it removes."""
     calls = Calls(backend, hiding(lambda new: roster(*dict.fromkeys(each.name for each in new.members))))
     await calls.write(a_team(V2, crew(("ada", "lead"), ("ada", "bass"))))
     before = await stored(calls)
@@ -242,7 +245,7 @@ def hiding(down: Callable[[Crew], Roster] = visible) -> Registry:
 
 
 async def put_garbage(calls: Calls, type: ResourceType[Any], **metadata: str) -> pb.Resource:
-    """Store what no Write stores, as an older program or another writer of the store has."""
+    """Store a payload that no Write stores, like an older program or another writer of the store."""
     resource = a_team(type, type.payload(), metadata=metadata)
     assert resource.id is not None
     resource.id.uid, resource.generation, resource.id.tenancy = ULID, ULID, V1.tenancy
@@ -253,10 +256,10 @@ async def put_garbage(calls: Calls, type: ResourceType[Any], **metadata: str) ->
 
 @pytest.mark.parametrize("storage", [None, V1])
 @pytest.mark.parametrize(("there", "payload"), [(V1, roster("ada")), (V3, Band(members=[Member(name="ada")]))])
-async def test_what_does_not_decode_is_replaced_by_a_write_in_its_version(
+async def test_undecodable_payload_is_replaced_by_a_write_in_its_version(
     backend: Backend, storage: ResourceType[Any] | None, there: ResourceType[Any], payload: Any
 ) -> None:
-    """A write in another version is told so; the new payload is stored in the storage version."""
+    """A write in another version is refused with that advice. The new payload is stored in the storage version."""
     calls = Calls(backend, versions(storage))
     garbage = await put_garbage(calls, there)
     other = V3 if there is V1 else V1
@@ -274,7 +277,7 @@ async def test_what_does_not_decode_is_replaced_by_a_write_in_its_version(
     assert calls.unexpected == []
 
 
-async def test_what_does_not_decode_is_frozen_while_it_is_marked(teams: Calls) -> None:
+async def test_undecodable_payload_is_frozen_while_it_is_marked(teams: Calls) -> None:
     await put_garbage(teams, V3, finalizers="hold")
     marked = (await teams.delete(an_id("one", V3))).resource
     assert marked is not None
@@ -286,7 +289,7 @@ async def test_what_does_not_decode_is_frozen_while_it_is_marked(teams: Calls) -
 
 
 @pytest.mark.parametrize("type", [V1, V2, V3])
-async def test_no_refusal_tells_stored_bytes_to_a_caller_who_may_not_read(
+async def test_refusals_reveal_no_stored_bytes_without_read_permission(
     backend: Backend, type: ResourceType[Any]
 ) -> None:
     calls = Calls(backend, versions())
@@ -310,8 +313,8 @@ class Nest:
     name: str = field(2)
 
 
-async def test_a_conversion_that_cannot_be_read_back_is_refused_without_what_it_says(backend: Backend) -> None:
-    """Its converter nests deeper than any message may, which shows only as the result is decoded."""
+async def test_conversion_that_cannot_be_read_back_is_refused_without_its_content(backend: Backend) -> None:
+    """Its converter nests deeper than any message may, which shows only when the result is decoded."""
     old: ResourceType[Nest] = ResourceType("tests", "v1", "Nest", Nest)
     new: ResourceType[Nest] = ResourceType("tests", "v2", "Nest", Nest)
 
@@ -337,15 +340,15 @@ async def test_a_conversion_that_cannot_be_read_back_is_refused_without_what_it_
 
 
 def unconverted(type: ResourceType[Any], **metadata: str) -> pb.Resource:
-    """A write by a writer who says that it could not read the payload."""
+    """Return a write by a writer that could not read the payload."""
     resource = a_team(type, type.payload(), metadata=metadata)
     resource.data = AnyMessage(type_url="type.googleapis.com/headway.resource.v1.Unconverted", value=b"tests.v1.Team")
     return resource
 
 
 @pytest.mark.parametrize("type", [V1, V2, V3])
-async def test_a_payload_that_converts_is_not_carried_on_unread(backend: Backend, type: ResourceType[Any]) -> None:
-    """Hooks see no such payload, so a writer could get anything past them."""
+async def test_unconverted_payload_is_refused_if_it_can_be_converted(backend: Backend, type: ResourceType[Any]) -> None:
+    """Hooks do not see such a payload, so a writer could bypass them."""
     calls = Calls(backend, versions(V2))
     await calls.write(a_team(V2, crew(("ada", "lead"))))
     before = await stored(calls)
@@ -365,8 +368,8 @@ async def put_garbage_over(calls: Calls, type: ResourceType[Any]) -> None:
     await put_garbage(calls, type)
 
 
-async def test_an_unconverted_payload_is_none_of_a_version_without_converter(teams: Calls) -> None:
-    """Of the same kind as versions that have converters."""
+async def test_unconverted_payload_is_refused_for_a_version_without_converter(teams: Calls) -> None:
+    """Other versions of the kind have converters."""
     await refused(teams.write(unconverted(ALONE)), Status.INVALID_ARGUMENT, "not headway.resource.v1.Unconverted")
     await teams.write(a_team(ALONE, roster("ada")))
     await refused(teams.write(unconverted(ALONE)), Status.INVALID_ARGUMENT, "not headway.resource.v1.Unconverted")
@@ -376,8 +379,8 @@ async def test_an_unconverted_payload_is_none_of_a_version_without_converter(tea
 # --- owners ---
 
 
-async def test_an_owner_is_the_same_one_in_every_version_of_its_kind(teams: Calls) -> None:
-    """A writer names the version that it knows; another incarnation, name or kind is another owner."""
+async def test_owner_is_the_same_in_every_version_of_its_kind(teams: Calls) -> None:
+    """A writer names the version that it knows. Another incarnation, name or kind is another owner."""
     owner = await teams.stored(a_team(V1, roster("ada")))
     child = await teams.stored(a_note("child", owner=owner.id))
     for type in (V1, V2, V3):

@@ -1,4 +1,4 @@
-"""Resources that neither Write nor MutateAndValidate may take."""
+"""Resources that neither Write nor MutateAndValidate accepts."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tests.helpers.declared import PLANET, REGION, UNKNOWN, a_note, an_id
 
 
 def wrong_resources() -> list[tuple[pb.Resource | None, str]]:
-    """What no Write and no MutateAndValidate may take, and what they say of it."""
+    """Return invalid resources for Write and MutateAndValidate, with the expected errors."""
     foreign = a_note()
     foreign.data = AnyMessage(type_url="type.googleapis.com/acme.Else", value=b"")
     return [

@@ -1,4 +1,4 @@
-"""What must hold at any time is asked after each commit."""
+"""Invariants of `always` are checked after each commit."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Instance:
 
 
 def rollout(*, at_once: bool) -> headway.App:
-    """Two instances, which are down while they change their version; one after the other, or both at once."""
+    """Return two instances that are down while they change their version, one after the other or both at once."""
     app = headway.App("rollout")
     deployment = app.type("rollout", "v1", "Deployment", Deployment)
     instance = app.type("rollout", "v1", "Instance", Instance)
@@ -66,17 +66,17 @@ def one_is_up(stored: simulation.Stored) -> None:
     assert not instances or any(each.data.up for each in instances), "none is up"
 
 
-def test_what_was_wrong_only_in_between_is_found() -> None:
+def test_temporary_violation_is_found() -> None:
     with pytest.raises(simulation.Refuted) as caught:
         simulation.explore(rollout(at_once=True), two_versions, always=[one_is_up], plan="none")
     assert str(caught.value).startswith("one_is_up: when the store was at 13: none is up")
 
 
-def test_what_was_always_right_is_left_alone() -> None:
+def test_invariant_that_always_holds_passes() -> None:
     simulation.explore(rollout(at_once=False), two_versions, always=[one_is_up], plan="crash_after(3)")
 
 
-def test_a_kind_that_is_not_there_is_no_empty_list() -> None:
+def test_unknown_kind_is_an_error_and_not_an_empty_list() -> None:
     def misspelt(stored: simulation.Stored) -> None:
         stored.list("Instances")
 
@@ -90,7 +90,7 @@ def test_a_kind_that_is_not_there_is_no_empty_list() -> None:
         simulation.explore(rollout(at_once=False), misspells, plan="none")
 
 
-def test_what_comes_by_the_clock_is_told_from_what_never_ends() -> None:
+def test_timed_change_is_distinguished_from_endless_work() -> None:
     async def hasty(world: simulation.World) -> None:
         await world.client.apply(world.type("Deployment").new("web", Deployment(version="1")))
         await world.wait_idle()

@@ -1,4 +1,4 @@
-"""The simulation finds every reconciler of the corpus that is wrong, and passes its corrected twin."""
+"""The simulation refutes every wrong reconciler of the corpus and passes its corrected twin."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headway.testing import simulation
 from tests.helpers.corpus.staff import CASES
 
 LIMIT = 20.0
-"""Seconds of a processor in which a wrong one is found."""
+"""The seconds of processor time within which a wrong reconciler is refuted."""
 QUICK = {
     "a_key_for_each_event",
     "added_again",
@@ -22,19 +22,19 @@ QUICK = {
     "retried_under_another_name",
     "torn_down",
 }
-"""Those that the default run tries, too."""
+"""The cases that the default run includes."""
 BY_ONE_ORACLE = {"looks_after_the_gone": "queue", "a_key_for_each_event": "queue"}
-"""Those that nothing else finds wrong."""
+"""The cases that only one oracle refutes."""
 NAMES = [pytest.param(name, marks=() if name in QUICK else pytest.mark.deep) for name in CASES]
 
 
-def test_the_corpus_is_whole() -> None:
+def test_corpus_is_complete() -> None:
     assert len(CASES) >= 35
     assert set(CASES) >= QUICK
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_wrong_one_is_found(name: str) -> None:
+def test_wrong_reconciler_is_refuted(name: str) -> None:
     began = time.process_time()
     with pytest.raises(simulation.Refuted) as caught:
         CASES[name].explore(right=False, seconds=600)
@@ -44,19 +44,19 @@ def test_the_wrong_one_is_found(name: str) -> None:
 
 
 @pytest.mark.parametrize("step", range(1, 6))
-def test_a_crash_between_a_finalizers_two_writes_is_made_good(step: int) -> None:
-    """Nobody else would delete what has lost its last finalizer."""
+def test_crash_between_a_finalizers_two_writes_is_repaired(step: int) -> None:
+    """Without its last finalizer the resource would never be deleted."""
     CASES["finalizer_before_cleanup"].explore(right=True, plan=f"crash_after({step})")
 
 
 @pytest.mark.parametrize("plan", ["commit_late(2, 30.0)", "restore(4, 4)"])
-def test_a_call_that_arrives_after_its_cleanup_makes_nothing(plan: str) -> None:
-    """And who has deleted what a restored store has again deletes it again."""
+def test_call_that_arrives_after_its_cleanup_creates_nothing(plan: str) -> None:
+    """If a restored store contains a deleted resource again, its user deletes it again."""
     CASES["finalizer_too_late"].explore(right=True, plan=plan)
 
 
 @pytest.mark.parametrize("right", [True, False])
-def test_who_sleeps_past_its_lease_undoes_nothing_of_its_successors(right: bool) -> None:
+def test_paused_process_with_an_expired_lease_undoes_no_work_of_its_successor(right: bool) -> None:
     if right:
         CASES["leader_asleep"].explore(right=True, plan="pause(1, 40.0)")
         return
@@ -68,13 +68,13 @@ def test_who_sleeps_past_its_lease_undoes_nothing_of_its_successors(right: bool)
 
 
 @pytest.mark.parametrize("plan", ["crash_after(4)", "crash_after(5)", "restart_behind(5, 7)"])
-def test_a_lock_is_taken_once(plan: str) -> None:
+def test_lock_is_taken_once(plan: str) -> None:
     CASES["lock_left_behind"].explore(right=True, plan=plan)
 
 
 @pytest.mark.deep
 @pytest.mark.parametrize("name", CASES)
-def test_its_corrected_twin_passes(name: str) -> None:
+def test_corrected_twin_passes(name: str) -> None:
     explored = CASES[name].explore(right=True, seconds=600)
     assert explored.complete
     assert not explored.spoilt

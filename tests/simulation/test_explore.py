@@ -1,4 +1,4 @@
-"""Exploring: what a run is, what a fault does, how a refutation reads."""
+"""Exploration: repeatable runs, the effects of faults, and the text of a refutation."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.helpers.corpus.staff import (
 
 
 def right(process: simulation.Process) -> headway.App:
-    """One account for each member, as they should be kept."""
+    """Keep one account for each member, correctly."""
     app = headway.App("staff")
     team, account = app.type("staff", "v1", "Team", Team), app.type("staff", "v1", "Account", Account)
 
@@ -49,12 +49,12 @@ def _told(plan: str) -> list[str]:
     return [str(entry) for entry in result.trace.entries]
 
 
-def test_a_run_is_the_same_each_time() -> None:
+def test_run_is_repeatable() -> None:
     assert _told("none") == _told("none")
     assert _told("crash_after(2)") == _told("crash_after(2)")
 
 
-def test_up_to_its_fault_a_run_is_the_same_as_without() -> None:
+def test_run_equals_the_faultless_run_up_to_its_fault() -> None:
     plain, struck = _told("none"), _told("crash_before(3)")
     at = next(index for index, line in enumerate(struck) if "crash_before(3)" in line)
     # The step itself is told with what became of it.
@@ -73,11 +73,11 @@ def test_up_to_its_fault_a_run_is_the_same_as_without() -> None:
         ("cut_off(1, 40.0)", "step 1: write Account ada: UNAVAILABLE: the process is cut off"),
     ],
 )
-def test_a_step_meets_its_fault(plan: str, became: str) -> None:
+def test_step_meets_its_fault(plan: str, became: str) -> None:
     assert [line for line in _told(plan) if became in line]
 
 
-def test_a_late_commit_lands_where_nobody_has_settled_it_yet() -> None:
+def test_late_commit_is_stored_if_it_is_not_yet_resolved() -> None:
     told = _told("commit_late(1, 0.0)")
     late = [line for line in told if "arrives late" in line]
     assert late == ["step 1 arrives late and was done"] or "was rejected" in late[0]
@@ -93,19 +93,19 @@ def test_a_late_commit_lands_where_nobody_has_settled_it_yet() -> None:
         ("restart_behind(4, 7)", "the end of a snapshot at 7"),
     ],
 )
-def test_a_stream_meets_its_fault(plan: str, heard: str) -> None:
+def test_stream_meets_its_fault(plan: str, heard: str) -> None:
     told = _told(plan)
     at = next(index for index, line in enumerate(told) if line.startswith("**"))
     assert [line for line in told[at:] if heard in line], told[at:]
 
 
-def test_a_repeated_change_is_told_twice() -> None:
+def test_repeated_change_is_delivered_twice() -> None:
     line = "p1 receives Team: core stored at 9"
     assert _told("repeat('staff.Team', 9)").count(line) == _told("none").count(line) + 1
 
 
-def test_a_killed_process_changes_nothing_any_more() -> None:
-    """Not even by what runs on in it under a shield."""
+def test_killed_process_changes_nothing() -> None:
+    """Code that still runs under a shield changes nothing, either."""
 
     def make(_: simulation.Process) -> headway.App:
         app = headway.App("staff")
@@ -132,7 +132,7 @@ def test_a_killed_process_changes_nothing_any_more() -> None:
 
 # Every checkpoint has nothing of its own that each sixth has not; `make wide` takes them all.
 @pytest.mark.parametrize("apart", [6, pytest.param(1, marks=pytest.mark.wide)])
-def test_a_process_is_killed_at_every_checkpoint_and_comes_to_the_same_end(apart: int) -> None:
+def test_process_killed_at_any_checkpoint_reaches_the_same_end(apart: int) -> None:
     setting = Setting(app=right, scenario=one_team, quiet=None)
     plain = run(setting, simulation.Plan())
     for checkpoint in range(1, plain.trace.checkpoints[-1][1] + 1, apart):
@@ -145,8 +145,8 @@ def test_a_process_is_killed_at_every_checkpoint_and_comes_to_the_same_end(apart
 
 
 @pytest.mark.parametrize("apart", [3, pytest.param(1, marks=pytest.mark.wide)])
-def test_a_process_that_is_killed_between_two_calls_cleans_up_nothing(apart: int) -> None:
-    """It is cut off before it is cancelled, so that no ``finally`` reaches anything, even under a shield."""
+def test_process_killed_between_two_calls_runs_no_cleanup(apart: int) -> None:
+    """It is cut off before it is canceled, so no ``finally`` reaches anything, even under a shield."""
     cleaned: list[str] = []
 
     def make(process: simulation.Process) -> headway.App:
@@ -180,7 +180,7 @@ def test_a_process_that_is_killed_between_two_calls_cleans_up_nothing(apart: int
     assert cleaned
 
 
-def test_a_refutation_is_a_story_with_the_line_that_repeats_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refutation_is_a_story_with_the_line_that_repeats_it(monkeypatch: pytest.MonkeyPatch) -> None:
     case = CASES["created_then_recorded"]
     with pytest.raises(simulation.Refuted) as caught:
         case.explore(right=False)
@@ -196,14 +196,14 @@ def test_a_refutation_is_a_story_with_the_line_that_repeats_it(monkeypatch: pyte
     assert [str(each) for each in again.value.findings] == [str(each) for each in caught.value.findings]
 
 
-def test_what_was_tried_is_told() -> None:
+def test_report_lists_the_explored_plans() -> None:
     explored = simulation.explore(right, one_team, pairs=3)
     assert explored.complete
     assert any(len(plan) == 2 for plan in explored.runs)
     assert set(map(str, explored.struck)) == {str(fault) for plan in explored.runs for fault in plan}
 
 
-def test_the_report_names_every_fault_at_every_place_and_what_was_left_out_and_why() -> None:
+def test_report_names_every_fault_and_place_and_the_omissions_with_reasons() -> None:
     explored = simulation.explore(right, one_team)
     told = str(explored).splitlines()
     lines = dict(line.split(None, 1) for line in told if line.startswith("  ") and " of " in line)
@@ -219,7 +219,7 @@ def test_the_report_names_every_fault_at_every_place_and_what_was_left_out_and_w
     ) in told
 
 
-def test_a_fault_that_finds_nothing_to_befall_is_not_told_as_tried() -> None:
+def test_fault_without_effect_is_not_reported_as_tried() -> None:
     with pytest.warns(UserWarning, match="the run ended before every fault of the plan"):
         explored = simulation.explore(right, one_team, plan="crash_after(1); not_done(99)")
     assert explored.complete
@@ -252,7 +252,7 @@ def _with_a_secret(*, wrong: bool) -> Callable[[simulation.Process], headway.App
     return make
 
 
-def test_what_is_another_in_each_run_is_told_and_is_no_faults_doing() -> None:
+def test_difference_between_faultless_runs_is_reported_and_not_blamed_on_faults() -> None:
     explored = simulation.explore(_with_a_secret(wrong=False), one_team, plan="crash_after(1)")
     assert explored.complete
     (line,) = explored.differing
@@ -260,21 +260,24 @@ def test_what_is_another_in_each_run_is_told_and_is_no_faults_doing() -> None:
     assert f"  not compared: {line}" in str(explored)
 
 
-def test_what_is_another_in_each_run_is_missed_all_the_same() -> None:
+def test_absence_of_a_resource_that_differs_in_each_run_is_found() -> None:
     with pytest.raises(simulation.Refuted) as caught:
         simulation.explore(_with_a_secret(wrong=True), one_team)
     assert str(caught.value).startswith("end state: Account secret is absent; without faults: Account(login=")
 
 
-def test_what_there_was_no_time_for_is_told() -> None:
+def test_plans_that_ran_out_of_time_are_reported() -> None:
     explored = simulation.explore(right, one_team, seconds=0.0)
     assert not explored.complete
     assert not explored.runs
 
 
-def test_a_deletion_that_a_fault_makes_late_is_no_creation_too_many() -> None:
-    """Without faults Ada's account takes longer than her team is there. When nothing is heard of the deletion, it is
-    made; and so it is where the deletion waits, without any fault."""
+def test_deletion_delayed_by_a_fault_is_no_extra_creation() -> None:
+    """Without faults Ada's account takes longer than her team exists.
+
+    If the deletion is not delivered, the account is created. The same happens without a fault if the deletion
+    waits.
+    """
 
     def make(_: simulation.Process) -> headway.App:
         app = headway.App("staff")
@@ -306,7 +309,7 @@ def test_a_deletion_that_a_fault_makes_late_is_no_creation_too_many() -> None:
     assert explored.complete
 
 
-def test_users_who_wait_change_something_when_all_is_done() -> None:
+def test_users_who_wait_change_something_after_the_run_is_idle() -> None:
     setting = Setting(app=right, scenario=come_and_go_at_once, outside=Cloud, quiet=None)
     hasty, patient = run(setting, simulation.Plan()), run(setting, simulation.Plan(), patient=True)
     assert [round(each.at) for each in hasty.trace.commits if not each.by] != [
@@ -316,7 +319,7 @@ def test_users_who_wait_change_something_when_all_is_done() -> None:
     assert patient.trace.commits[0].at >= 120
 
 
-def test_a_scenario_that_fails_says_under_which_plan() -> None:
+def test_failing_scenario_names_its_plan() -> None:
     async def fails(world: simulation.World) -> None:
         await one_team(world)
         crashed = [entry for entry in world.trace.entries if isinstance(entry, Happened) and entry.fault]
@@ -327,7 +330,7 @@ def test_a_scenario_that_fails_says_under_which_plan() -> None:
     assert "in a simulation under: " in str(getattr(caught.value, "__notes__", ()))
 
 
-def test_a_scenario_that_a_restored_store_spoils_is_told_and_proves_nothing() -> None:
+def test_scenario_broken_by_a_restored_store_is_reported_and_proves_nothing() -> None:
     async def remembers(world: simulation.World) -> None:
         await one_team(world)
         if world.store.position.revision > 1000:
@@ -339,12 +342,12 @@ def test_a_scenario_that_a_restored_store_spoils_is_told_and_proves_nothing() ->
     assert "  spoilt: restore(1, 4) by ValueError: the store was replaced" in str(explored).splitlines()
 
 
-def test_what_is_made_again_after_a_restore_is_not_counted() -> None:
+def test_recreation_after_a_restore_is_not_counted() -> None:
     explored = simulation.explore(right, one_team, plan="restore(1, 4)")
     assert explored.complete
 
 
-def test_a_test_of_an_invariant_of_ones_own() -> None:
+def test_custom_invariant_is_checked() -> None:
     async def nobody_is_called_ada(world: simulation.World) -> None:
         names = [each.name for each in await world.client.list(world.type("Account"))]
         assert "ada" not in names, "ada is there"
@@ -354,7 +357,7 @@ def test_a_test_of_an_invariant_of_ones_own() -> None:
     assert str(caught.value).startswith("nobody_is_called_ada: ada is there")
 
 
-def test_two_ways_to_one_end() -> None:
+def test_either_of_two_ends_is_accepted() -> None:
     async def other(world: simulation.World) -> None:
         await world.client.apply(world.type("Team").new("core", Team(members=["grace", "katherine"])))
         await world.wait_idle()
@@ -364,7 +367,7 @@ def test_two_ways_to_one_end() -> None:
         simulation.same_end(right, members_change, one_team)
 
 
-def test_the_decorator_makes_a_plain_test() -> None:
+def test_decorator_makes_a_plain_test() -> None:
     @simulation.explored(right, seconds=0.0)
     async def test_accounts(world: simulation.World) -> None:
         """It says so."""
@@ -375,7 +378,7 @@ def test_the_decorator_makes_a_plain_test() -> None:
         test_accounts()
 
 
-def test_a_simulation_is_no_part_of_another_run() -> None:
+def test_simulation_cannot_run_within_another_run() -> None:
     async def within() -> None:
         simulation.explore(right, one_team)
 
@@ -383,7 +386,7 @@ def test_a_simulation_is_no_part_of_another_run() -> None:
         trio.run(within)
 
 
-def test_chance_is_given_back() -> None:
+def test_random_state_is_restored() -> None:
     import random
 
     random.seed(7)

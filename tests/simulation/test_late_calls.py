@@ -1,4 +1,4 @@
-"""Calls that arrive when all that users do is over."""
+"""Calls that arrive after all users have finished."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from tests.helpers.corpus.staff import Cloud, Team, come_and_go, members_change
 
 
 @pytest.mark.parametrize(("spent", "leaks"), [(False, True), (True, False)])
-def test_a_call_that_arrives_when_its_cleanup_is_over_is_found(spent: bool, leaks: bool) -> None:
-    """Whatever the scenario waits for, and by no other fault."""
+def test_call_that_arrives_after_its_cleanup_is_found(spent: bool, leaks: bool) -> None:
+    """It is found whatever the scenario waits for, and by no other fault."""
 
     def make(process: simulation.Process) -> headway.App:
         app = headway.App("staff")
@@ -45,7 +45,7 @@ def test_a_call_that_arrives_when_its_cleanup_is_over_is_found(spent: bool, leak
     assert tried("commit_last(2)") == (found if leaks else "")
 
 
-def test_a_write_that_arrives_last_is_refused_as_it_has_been_settled() -> None:
+def test_write_that_arrives_last_is_rejected_as_resolved() -> None:
     result = result_of(right, "commit_last(1)", scenario=members_change, quiet=None)
     told = [str(entry) for entry in result.trace.entries]
     over = next(at for at, line in enumerate(told) if line.startswith("the scenario is over"))

@@ -1,4 +1,4 @@
-"""The state machine: what its rules do to the world, and what it finds wrong when it ends."""
+"""The state machine: the effects of its rules on the world, and its final checks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def machine(
     lives: list[simulation.Process] | None = None,
     **settings: Any,
 ) -> simulation.Machine:
-    """One that has begun, for a program of one reconciler."""
+    """Return a machine that has started, for a program of one reconciler."""
 
     def make(process: simulation.Process) -> headway.App:
         if lives is not None:
@@ -56,37 +56,37 @@ async def right(rt: headway.Runtime, request: headway.Request[Team], account: An
 
 
 def write(machine: simulation.Machine, *members: str) -> None:
-    """As a user."""
+    """Write a team as a user."""
     team = machine.world.type("Team")
     machine.call(machine.world.client.apply, team.new("core", Team(members=list(members))))
 
 
 def found(machine: simulation.Machine) -> str:
-    """What it finds wrong when it ends: the first line."""
+    """Return the first line of the machine's final finding."""
     with pytest.raises(AssertionError) as caught:
         machine.teardown()
     return str(caught.value).splitlines()[0]
 
 
 class Drawn:
-    """Stands where Hypothesis' data does: answers what it was given."""
+    """A replacement for Hypothesis' data that returns the given answers."""
 
     def __init__(self, *answers: Any) -> None:
         self._answers = list(answers)
 
     def draw(self, _: object) -> Any:
-        """The next one."""
+        """Return the next answer."""
         return self._answers.pop(0)
 
 
-def test_a_world_that_is_well_ends_well() -> None:
+def test_correct_program_passes() -> None:
     made = machine(right)
     write(made, "ada")
     made.settle()
     made.teardown()
 
 
-def test_what_never_settles_is_found() -> None:
+def test_program_that_never_becomes_idle_is_found() -> None:
     async def fails(*_: object) -> None:
         raise ValueError("never")
 
@@ -95,7 +95,7 @@ def test_what_never_settles_is_found() -> None:
     assert found(made).startswith("converges: the world is not idle after 1800 s")
 
 
-def test_an_invariant_of_ones_own_is_asked() -> None:
+def test_custom_invariant_is_checked() -> None:
     async def grace_is_there(world: simulation.World) -> None:
         assert await world.client.get(world.type("Account"), "grace") is not None, "there is no grace"
 
@@ -109,7 +109,7 @@ def test_an_invariant_of_ones_own_is_asked() -> None:
     assert [line for line in told if "step 1: write Account ada: done" in line]
 
 
-def test_who_writes_by_the_clock_is_found() -> None:
+def test_periodic_writes_are_found() -> None:
     async def counts(rt: headway.Runtime, _: headway.Request[Team], account: Any) -> headway.RequeueAfter:
         last = rt.cache.get(account, "count")
         await rt.apply(account.new("count", Account(count=last.data.count + 1 if last is not None else 1)))
@@ -126,7 +126,7 @@ def test_who_writes_by_the_clock_is_found() -> None:
     assert found(made).startswith("again: 1 writes after a restart")
 
 
-def test_who_writes_at_every_start_is_found() -> None:
+def test_write_at_every_start_is_found() -> None:
     lives: list[simulation.Process] = []
 
     def make(process: simulation.Process) -> headway.App:
@@ -146,7 +146,7 @@ def test_who_writes_at_every_start_is_found() -> None:
     assert found(made).startswith("again: 1 writes after a restart")
 
 
-def test_who_waits_for_what_is_gone_is_found() -> None:
+def test_requeue_of_a_missing_resource_is_found() -> None:
     async def looks(*_: object) -> headway.RequeueAfter:
         return headway.requeue_after(600)
 
@@ -157,7 +157,7 @@ def test_who_waits_for_what_is_gone_is_found() -> None:
     assert found(made).startswith("queue: accounts is to reconcile Team core again")
 
 
-def test_what_must_hold_all_the_time_is_asked() -> None:
+def test_always_invariant_is_checked() -> None:
     def never_ada(stored: simulation.Stored) -> None:
         assert not stored.list("Account"), "ada is there"
 
@@ -168,7 +168,7 @@ def test_what_must_hold_all_the_time_is_asked() -> None:
     assert found(made).startswith("never_ada: when the store was at ")
 
 
-def test_who_triggers_itself_is_found() -> None:
+def test_reconciler_that_triggers_itself_is_found() -> None:
     async def counts(rt: headway.Runtime, request: headway.Request[Team], _: object) -> None:
         team = rt.resource(request)
         if team is not None and team.data.note != "x" * 20:
@@ -180,7 +180,7 @@ def test_who_triggers_itself_is_found() -> None:
     assert found(made).startswith("self-trigger: accounts core triggers itself")
 
 
-def test_who_does_not_end_is_found() -> None:
+def test_process_that_does_not_end_is_found() -> None:
     async def lingers(_: headway.Runtime, __: object) -> None:
         try:
             await trio.sleep_forever()
@@ -193,7 +193,7 @@ def test_who_does_not_end_is_found() -> None:
     assert found(made) == "shutdown: the processes took 30 s to end"
 
 
-def test_what_is_done_elsewhere_at_every_start_is_found() -> None:
+def test_outside_effect_at_every_start_is_found() -> None:
     lives: list[simulation.Process] = []
 
     async def makes(*_: object) -> None:
@@ -204,14 +204,14 @@ def test_what_is_done_elsewhere_at_every_start_is_found() -> None:
     assert found(made).startswith("again: the outside world was {'disk-1': ''}; after a restart it is")
 
 
-def test_what_belongs_to_nobody_is_found() -> None:
+def test_orphan_is_found() -> None:
     made = machine(right)
     owner = pb.Id(uid="gone", name="gone", type=pb.Type(group="staff", group_version="v1", kind="Team"))
     made.world.store.now[("staff", "Account"), CORE] = pb.Resource(owner=owner)
     assert found(made).startswith("orphans: Account core is owned by 'gone'")
 
 
-def test_the_contract_is_held_to_in_the_end() -> None:
+def test_contract_is_checked_at_the_end() -> None:
     def began(version: int) -> Reconcile:
         seen = [(TEAM, CORE, version, "read", 0)]
         return Reconcile(0.0, "p9", "accounts", TEAM, CORE, "started", 1, {}, seen)
@@ -234,7 +234,7 @@ def test_the_contract_is_held_to_in_the_end() -> None:
 
 
 @pytest.mark.parametrize("fault", faults.STEP_FAULTS[:-2])
-def test_the_next_call_meets_its_fault(fault: type[faults.StepFault]) -> None:
+def test_next_call_meets_its_fault(fault: type[faults.StepFault]) -> None:
     made = machine(right)
     made.harm_the_next_call(fault)
     write(made, "ada")
@@ -243,7 +243,7 @@ def test_the_next_call_meets_its_fault(fault: type[faults.StepFault]) -> None:
     made.teardown()
 
 
-def test_a_stream_meets_its_fault() -> None:
+def test_stream_meets_its_fault() -> None:
     made = machine(right)
     write(made, "ada")
     made.settle()
@@ -253,7 +253,7 @@ def test_a_stream_meets_its_fault() -> None:
 
 
 @pytest.mark.parametrize("checkpoints", [0, 3])
-def test_a_process_is_killed(checkpoints: int) -> None:
+def test_process_is_killed(checkpoints: int) -> None:
     made = machine(right)
     made.crash(Drawn(0), checkpoints)
     write(made, "ada")
@@ -262,7 +262,7 @@ def test_a_process_is_killed(checkpoints: int) -> None:
     made.teardown()
 
 
-def test_faults_that_have_met_nothing_are_over_in_the_end() -> None:
+def test_pending_faults_are_removed_at_the_end() -> None:
     async def reads(rt: headway.Runtime, _: headway.Request[Team], account: Any) -> None:
         await rt.client.get(account, "ada")
 

@@ -1,4 +1,4 @@
-"""Every oracle finds the run that it is for, and says nothing of one that is well."""
+"""Every oracle finds the runs that it is for, and accepts correct runs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _ended(began: Reconcile) -> Reconciled:
     return Reconciled(0.0, began, "done")
 
 
-def test_a_read_that_goes_back_is_found() -> None:
+def test_read_that_goes_back_is_found() -> None:
     one, other = _reconcile((ACCOUNT, ADA, 7)), _reconcile((ACCOUNT, ADA, 5))
     (found,) = oracles.reads_went_back(_trace(_ended(one), _ended(other)))
     assert str(found) == "reads: accounts in p1 reads Account ada at 5 after it has read it at 7"
@@ -45,7 +45,7 @@ def _committed(revision: int, *, there: bool) -> Committed:
 
 
 def _reading(*told: int | Committed | Happened) -> list[str]:
-    """What is found when a controller reads these versions of Ada, 0 that she isn't there, between these changes."""
+    """Return the findings for a controller that reads these versions of Ada (0: absent) between these changes."""
     trace = Trace()
     for each in told:
         if isinstance(each, int):
@@ -57,14 +57,14 @@ def _reading(*told: int | Committed | Happened) -> list[str]:
     return [str(each) for each in oracles.reads_went_back(trace)]
 
 
-def test_what_is_not_seen_though_nobody_deleted_it_is_found() -> None:
+def test_missing_resource_that_was_not_deleted_is_found() -> None:
     made, changed = _committed(5, there=True), _committed(7, there=True)
     assert _reading(0, made, 0, 5, changed, 5, 7) == []
     assert _reading(made, 5, 0, 5) == ["reads: accounts in p1 reads Account ada as absent after it has read it at 5"]
     assert len(_reading(made, 5, 0, _committed(9, there=False))) == 1
 
 
-def test_what_comes_back_after_it_was_deleted_is_found() -> None:
+def test_resource_that_returns_after_its_deletion_is_found() -> None:
     made, deleted, again = _committed(5, there=True), _committed(7, there=False), _committed(9, there=True)
     assert _reading(made, 5, deleted, 5, 0, again, 0, 9) == []
     assert _reading(made, 5, deleted, 0, 5) == [
@@ -75,14 +75,14 @@ def test_what_comes_back_after_it_was_deleted_is_found() -> None:
     assert _reading(made, 5, deleted, again, 0, 9) == []
 
 
-def test_what_a_restored_store_has_lost_may_be_gone() -> None:
+def test_resource_lost_by_a_restored_store_may_be_missing() -> None:
     made, restored = _committed(5, there=True), Happened(0.0, "restore(1, 4)", fault=True)
     assert _reading(made, 5, restored, 0) == []
     assert len(_reading(made, 5, 0, restored, 0)) == 1
 
 
-def test_reads_of_two_reconciles_at_once_are_judged_in_their_order() -> None:
-    """One that has read before a change, and ends after another one that has read after it, has read nothing old."""
+def test_concurrent_reads_are_judged_in_their_order() -> None:
+    """A reconcile that reads before a change and ends after one that reads behind it has read nothing stale."""
     trace = Trace()
     slow, quick = (Reconcile(0.0, "p1", "accounts", TEAM, key, "", 1, {}, trace=trace.entries) for key in (CORE, ADA))
     trace.add(slow)
@@ -96,7 +96,7 @@ def test_reads_of_two_reconciles_at_once_are_judged_in_their_order() -> None:
     assert len(oracles.reads_went_back(trace)) == 1
 
 
-def test_a_read_behind_the_controllers_own_write_is_found() -> None:
+def test_read_behind_the_controllers_own_write_is_found() -> None:
     writer = _reconcile((ACCOUNT, ADA, 5))
     writer.saw(ACCOUNT, ADA, 8, "written")
     late = _reconcile((ACCOUNT, ADA, 5))
@@ -104,7 +104,7 @@ def test_a_read_behind_the_controllers_own_write_is_found() -> None:
     assert "at 5 after it has written it at 8" in str(found)
 
 
-def test_a_write_of_an_earlier_term_is_found() -> None:
+def test_write_of_an_earlier_term_is_found() -> None:
     def commit(term: int, by: str = "accounts", shard: str = "") -> Committed:
         return Committed(0.0, 9, ACCOUNT, ADA, None, None, by, term, shard)
 
@@ -112,14 +112,14 @@ def test_a_write_of_an_earlier_term_is_found() -> None:
     assert oracles.two_writers([commit(1), commit(2), commit(1, "others"), commit(1, shard="3")]) == []
 
 
-def test_a_key_that_is_reconciled_twice_at_once_is_found() -> None:
+def test_concurrent_reconciles_of_one_key_are_found() -> None:
     one, other = _reconcile(), _reconcile()
     assert len(oracles.twice_at_once(_trace(one, other))) == 1
     assert oracles.twice_at_once(_trace(one, _ended(one), other)) == []
     assert oracles.twice_at_once(_trace(one, _reconcile(key=ADA), _reconcile(process="p2"))) == []
 
 
-def test_what_is_owned_by_nobody_is_found() -> None:
+def test_orphan_is_found() -> None:
     def stored(uid: str, owner: str = "") -> pb.Resource:
         type = pb.Type(group="staff", group_version="v1", kind="Team")
         owned = pb.Id(uid=owner, name="core", type=type) if owner else None
@@ -130,7 +130,7 @@ def test_what_is_owned_by_nobody_is_found() -> None:
     assert len(oracles.orphans({(ACCOUNT, ADA): account})) == 1
 
 
-def test_what_waits_for_what_is_gone_is_found() -> None:
+def test_requeue_of_a_missing_resource_is_found() -> None:
     core, ada = ("accounts", TEAM, CORE), ("accounts", TEAM, ADA)
     (found,) = oracles.left_in_the_queue({core, ada}, {ada}, {})
     assert str(found).startswith("queue: accounts is to reconcile Team core again, which does not exist")
@@ -138,7 +138,7 @@ def test_what_waits_for_what_is_gone_is_found() -> None:
     assert oracles.left_in_the_queue(set(), {core}, {}) == []
 
 
-def test_ever_new_keys_are_found() -> None:
+def test_growing_number_of_new_keys_is_found() -> None:
     def result(*keys: Key, there: tuple[Key, ...] = ()) -> Result:
         trace = _trace(*(_reconcile(key=key) for key in keys))
         for key in there:
@@ -164,7 +164,7 @@ def _found(result: Result, *references: Result) -> list[str]:
     return [str(each) for each in oracles.compared(result, references, counts=True)]
 
 
-def test_another_end_is_found() -> None:
+def test_different_end_state_is_found() -> None:
     right = _result({ADA: "one"})
     assert _found(_result({ADA: "one"}), right) == []
     assert _found(_result({ADA: "two"}), right) == ["end state: Account ada is two; without faults: one"]
@@ -175,11 +175,11 @@ def test_another_end_is_found() -> None:
     )
 
 
-def test_what_one_run_without_faults_did_is_right() -> None:
+def test_result_of_one_faultless_run_is_accepted() -> None:
     assert _found(_result({ADA: "two"}), _result({ADA: "one"}), _result({ADA: "two"})) == []
 
 
-def test_where_runs_without_faults_differ_only_what_is_missing_is_found() -> None:
+def test_only_missing_resources_are_found_if_faultless_runs_differ() -> None:
     one, other = _result({ADA: "one"}, outside={"a": ""}), _result({ADA: "two"}, outside={"b": ""})
     assert _found(_result({ADA: "three"}, outside={"c": ""}), one, other) == []
     assert _found(_result({}, outside={"c": "", "d": ""}), one, other) == [
@@ -193,7 +193,7 @@ def test_where_runs_without_faults_differ_only_what_is_missing_is_found() -> Non
     assert oracles.differing([one, one]) == []
 
 
-def test_where_runs_without_faults_differ_what_they_say_alike_is_compared() -> None:
+def test_common_content_is_compared_if_faultless_runs_differ() -> None:
     one = _result({ADA: "key='k1', ready"}, outside={"db": (3, "k1")})
     other = _result({ADA: "key='k2', ready"}, outside={"db": (3, "k2")})
     assert _found(_result({ADA: "key='k3', ready"}, outside={"db": (3, "k3")}), one, other) == []
@@ -205,13 +205,13 @@ def test_where_runs_without_faults_differ_what_they_say_alike_is_compared() -> N
     ]
 
 
-def test_lists_of_the_world_outside_are_counted_where_their_names_differ() -> None:
+def test_outside_lists_are_counted_if_their_names_differ() -> None:
     one, other = _result({}, outside={"disks": ["a"], "made": 1}), _result({}, outside={"disks": ["b"], "made": 1})
     assert _found(_result({}, outside={"disks": ["c"], "made": 1}), one, other) == []
     assert len(_found(_result({}, outside={"disks": ["c", "c"], "made": 2}), one, other)) == 1
 
 
-def test_a_creation_too_many_is_found() -> None:
+def test_extra_creation_is_found() -> None:
     once = _result({ADA: "one"}, {(ADA, "created"): 1})
     assert _found(once, once) == []
     assert _found(_result({ADA: "one"}, {(ADA, "created"): 2}), once) == [
@@ -219,8 +219,11 @@ def test_a_creation_too_many_is_found() -> None:
     ]
 
 
-def test_what_users_who_wait_see_is_right_too() -> None:
-    """Who deletes Ada before she is made sees her never; when that is late, by a fault, she is made and deleted."""
+def test_states_seen_by_waiting_users_are_accepted() -> None:
+    """A user that deletes Ada before she is created never sees her.
+
+    If a fault delays the deletion, she is created and deleted.
+    """
     hasty = _result({GRACE: "one"}, outside=[])
     slow = _result({GRACE: "two"}, {(ADA, "created"): 1, (ADA, "deleted"): 1}, outside=["ada"])
     assert oracles.compared(slow, [hasty], [slow], counts=True) == []
@@ -238,7 +241,7 @@ def test_what_users_who_wait_see_is_right_too() -> None:
     ]
 
 
-def test_where_names_differ_they_are_counted() -> None:
+def test_resources_are_counted_if_their_names_differ() -> None:
     one, other = _result({ADA: "x"}, {(ADA, "created"): 1}), _result({GRACE: "x"}, {(GRACE, "created"): 1})
     both = _result({ADA: "x", GRACE: "x"}, {(ADA, "created"): 1, (GRACE, "created"): 1})
     assert _found(other, one, other) == []
@@ -248,7 +251,7 @@ def test_where_names_differ_they_are_counted() -> None:
     ]
 
 
-def test_where_names_differ_what_they_say_is_compared() -> None:
+def test_contents_are_compared_if_names_differ() -> None:
     one = _result({ADA: "x", CORE: "y"})
     other = _result({ADA: "x", GRACE: "y"})
     assert _found(_result({CORE: "x", GRACE: "y"}), one, other) == []
@@ -259,7 +262,7 @@ def test_where_names_differ_what_they_say_is_compared() -> None:
     assert _found(_result({CORE: "core", GRACE: "x"}), one, named) == []
 
 
-def test_another_world_outside_is_found() -> None:
+def test_different_outside_world_is_found() -> None:
     assert _found(_result({}, outside=[1]), _result({}, outside=[1])) == []
     assert _found(_result({}, outside=[1, 1]), _result({}, outside=[1])) == [
         "outside: the outside world is [1, 1]; without faults: [1]"

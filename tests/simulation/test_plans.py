@@ -1,4 +1,4 @@
-"""Plans as lines, and which faults of a run are planned."""
+"""Plans as lines, and the planned faults of a run."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ANY = st.one_of(
 
 
 @given(found=st.lists(ANY, max_size=3), seed=st.integers(0, 5))
-def test_a_plan_reads_as_the_line_that_makes_it(found: list[faults.Fault], seed: int) -> None:
+def test_plan_reads_as_the_line_that_makes_it(found: list[faults.Fault], seed: int) -> None:
     plan = faults.Plan(*found, seed=seed)
     assert faults.Plan.parse(str(plan)) == plan
     assert hash(faults.Plan.parse(str(plan))) == hash(plan)
@@ -44,7 +44,7 @@ def test_a_plan_reads_as_the_line_that_makes_it(found: list[faults.Fault], seed:
         ("stall('staff.Team'", "a fault with its arguments"),
     ],
 )
-def test_a_line_that_is_no_plan_says_what_would_be_right(line: str, said: str) -> None:
+def test_invalid_line_is_refused_with_the_valid_form(line: str, said: str) -> None:
     with pytest.raises(headway.errors.DeclarationError) as caught:
         simulation.Plan.parse(line)
     assert said in str(caught.value)
@@ -55,7 +55,7 @@ CORE, ADA = ("default", "default", "core"), ("default", "default", "ada")
 
 
 def _trace(*steps: tuple[bool, int], end: bool = True) -> Trace:
-    """A user's commit at 1, then steps (write, revision) with their commits; the scenario is over; one more step."""
+    """Return a user's commit at 1, these steps (write, revision) and their commits, the end, and one more step."""
     trace = Trace()
     trace.add(Committed(0.0, 1, TEAM, CORE, None, headway.resource.pb.Resource(), "", 0))
     by = Reconcile(0.0, "p1", "accounts", TEAM, CORE, "started", 1, {})
@@ -75,7 +75,7 @@ def _planned(trace: Trace) -> set[faults.Fault]:
     return set(single_faults(trace, {TEAM, ACCOUNT})[0])
 
 
-def test_a_write_that_changed_something_meets_every_fault_of_a_step() -> None:
+def test_effective_write_meets_every_fault_of_a_step() -> None:
     planned = _planned(_trace((True, 2)))
     assert {type(each) for each in planned if isinstance(each, faults.StepFault)} == set(faults.STEP_FAULTS) - {
         # Nothing has been undone that a restart could be shown.
@@ -84,7 +84,7 @@ def test_a_write_that_changed_something_meets_every_fault_of_a_step() -> None:
     assert all(each.step == 1 for each in planned if isinstance(each, faults.StepFault))
 
 
-def test_a_write_that_changed_nothing_fails_or_comes_late_and_the_rest_is_said() -> None:
+def test_write_without_effect_only_fails_or_comes_late_and_the_rest_is_reported() -> None:
     planned, left_out = single_faults(_trace((True, 0)), {TEAM, ACCOUNT})
     found = {each for each in planned if isinstance(each, faults.StepFault)}
     assert found == {faults.NotDone(1), faults.CommitLate(1, 30.0), faults.CommitLast(1), faults.AnswerLate(1)}
@@ -95,33 +95,33 @@ def test_a_write_that_changed_nothing_fails_or_comes_late_and_the_rest_is_said()
     } | {faults.CommitLate}
 
 
-def test_a_read_fails_or_is_answered_late_and_that_is_all() -> None:
+def test_read_only_fails_or_is_answered_late() -> None:
     planned = {each for each in _planned(_trace((False, 0))) if isinstance(each, faults.StepFault)}
     assert planned == {faults.NotDone(1), faults.AnswerLate(1)}
 
 
-def test_a_change_before_a_write_is_stalled_hidden_repeated_and_forgotten() -> None:
+def test_change_before_a_write_is_stalled_hidden_repeated_and_forgotten() -> None:
     planned = {each for each in _planned(_trace((True, 2))) if isinstance(each, faults.ChangeFault)}
     assert {type(each) for each in planned if each.revision == 1} == set(faults.CHANGE_FAULTS)
     assert {type(each) for each in planned if each.revision == 2} == {faults.Missed}
     assert faults.Hide("staff.Team", 1, 2) in planned
 
 
-def test_what_comes_after_the_scenario_has_no_faults() -> None:
+def test_steps_after_the_scenario_have_no_faults() -> None:
     assert not any(each.step == 2 for each in _planned(_trace((True, 2))) if isinstance(each, faults.StepFault))
 
 
-def test_a_restart_is_shown_what_was_undone_before_it() -> None:
+def test_restart_can_be_shown_the_state_before_an_undone_change() -> None:
     assert faults.RestartBehind(2, 2) in _planned(_trace((True, 2), (True, 3)))
 
 
-def test_restores_that_are_too_many_are_said_to_be_left_out() -> None:
+def test_omitted_restores_are_reported() -> None:
     planned, left_out = single_faults(_trace(*((True, revision) for revision in range(2, 12))), {TEAM, ACCOUNT})
     assert [each.step for each in planned if isinstance(each, faults.Restore)] == list(range(1, 9))
     assert left_out["enough restores are tried"] == [faults.Restore(9, 1), faults.Restore(10, 1)]
 
 
-def test_sorts_of_faults_take_turns() -> None:
+def test_kinds_of_faults_alternate() -> None:
     planned, _ = single_faults(_trace((True, 2), (True, 3), (True, 4)), {TEAM, ACCOUNT})
     sorts = len({each.name for each in planned})
     assert len({each.name for each in planned[:sorts]}) == sorts
@@ -129,7 +129,7 @@ def test_sorts_of_faults_take_turns() -> None:
     assert len(planned) == len(set(planned))
 
 
-def test_crashes_at_checkpoints_are_a_sample_and_it_is_said() -> None:
+def test_crashes_at_checkpoints_are_a_reported_sample() -> None:
     trace = _trace((True, 2))
     trace.checkpoints = [("p1", number) for number in range(100, 200)]
     planned, left_out = single_faults(trace, {TEAM, ACCOUNT})
@@ -139,7 +139,7 @@ def test_crashes_at_checkpoints_are_a_sample_and_it_is_said() -> None:
     assert len(left_out["a crash at a nearby checkpoint is tried"]) == 84
 
 
-def test_pairs_are_the_same_each_time_and_never_at_one_place() -> None:
+def test_pairs_are_repeatable_and_never_at_one_place() -> None:
     planned, _ = single_faults(_trace((True, 2), (True, 3)), {TEAM, ACCOUNT})
     one, other = list(pairs(planned, 40)), list(pairs(planned, 40))
     assert one == other

@@ -1,4 +1,4 @@
-"""Two programs on one store, each served by itself, while processes go over from one to the other."""
+"""Two programs on one store, each with its own server, while processes move from one to the other."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ RELEASES = ("former", "step 1", "step 2")
 
 
 def program(release: str) -> headway.App:
-    """A badge for each team, which names its members; and each team gets a color, by a write of its version."""
+    """Keep a badge for each team with the names of its members, and give each team a color in the program's version."""
     app = headway.App("staff")
     for type in (BADGE, V1) if release == "former" else (BADGE, V1, V2):
         app.registry.register(type)
@@ -58,7 +58,7 @@ def program(release: str) -> headway.App:
 
 
 def upgrade(before: str, after: str) -> Callable[[simulation.Process], headway.App]:
-    """Every process runs one program in its first life, and another from then on."""
+    """Run one program in each process's first life, and another from then on."""
     lives: WeakKeyDictionary[simulation.Process, int] = WeakKeyDictionary()
 
     def make(process: simulation.Process) -> headway.App:
@@ -72,7 +72,7 @@ def upgrade(before: str, after: str) -> Callable[[simulation.Process], headway.A
 
 
 def rolling(before: str, after: str) -> simulation.Scenario:
-    """Users of both versions write while one process after the other is upgraded."""
+    """Let users of both versions write while one process after the other is upgraded."""
     role = "lead" if after == "step 2" else ""
 
     async def scenario(world: simulation.World) -> None:
@@ -100,13 +100,13 @@ def rolling(before: str, after: str) -> simulation.Scenario:
 
 
 def no_badge_is_lost(world: simulation.World) -> None:
-    """Nobody takes the badge of a team away that is there all the while."""
+    """Fail if the badge of an existing team is deleted."""
     lost = [each for each in world.trace.commits if each.kind == BADGE.kind and each.key[2] == "core" and not each.new]
     assert not lost, f"core lost its badge: {lost[0]}"
 
 
 def no_role_is_lost(world: simulation.World) -> None:
-    """A role and a room stay once they are stored: each program writes the team, and each user."""
+    """Fail if a stored role or room is lost: each program and each user writes the team."""
     roles: dict[str, str] = {}
     for each in world.trace.commits:
         if each.kind == V2.kind and each.new is not None and each.key[2] == "core":
@@ -128,7 +128,7 @@ STEPS = [("former", "step 1"), ("step 1", "step 2"), ("step 2", "step 1")]
 
 
 def found(before: str, after: str, plan: str = "none") -> list[str]:
-    """What is wrong with one run of an upgrade under a plan."""
+    """Return the findings of one upgrade under a plan."""
     setting = Setting(
         app=upgrade(before, after),
         scenario=rolling(before, after),
@@ -142,7 +142,7 @@ def found(before: str, after: str, plan: str = "none") -> list[str]:
 
 @pytest.mark.parametrize("plan", ["none", "crash_after(4)", "commit_late(3, 30.0)"])
 @pytest.mark.parametrize(("before", "after"), STEPS)
-def test_each_step_of_an_upgrade_is_safe_and_so_is_the_way_back(before: str, after: str, plan: str) -> None:
+def test_each_step_of_an_upgrade_and_of_the_way_back_is_safe(before: str, after: str, plan: str) -> None:
     assert found(before, after, plan) == []
 
 
@@ -161,13 +161,13 @@ def test_each_step_of_an_upgrade_is_safe_under_every_fault(before: str, after: s
     assert tried.complete, str(tried)
 
 
-def test_an_upgrade_in_one_step_is_refuted() -> None:
-    """A program that knows only the former version hears that the teams are gone, and takes their badges away."""
+def test_upgrade_in_one_step_is_refuted() -> None:
+    """A program that knows only the former version sees the teams deleted, and deletes their badges."""
     wrong = found("former", "step 2")
     assert any("reads Team core as absent after it has read it" in each for each in wrong), wrong
 
 
-def test_a_write_that_is_not_merged_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_write_without_a_merge_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
     """The roles are lost as soon as the former program writes the team."""
     monkeypatch.setattr(_storage_version, "merges", lambda _, after, __: [after])
     assert any(each.startswith("no_role_is_lost: ") for each in found("step 1", "step 2"))

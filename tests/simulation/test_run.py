@@ -1,4 +1,4 @@
-"""One run: every oracle speaks of a run that is wrong by itself."""
+"""One run: every oracle finds a run that is wrong without faults."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.helpers.corpus.staff import Account, Team, one_team
 # --- what is wrong with a run by itself ---
 
 
-def test_what_never_settles_is_found() -> None:
+def test_program_that_never_becomes_idle_is_found() -> None:
     async def fails(*_: object) -> None:
         raise ValueError("never")
 
@@ -29,7 +29,7 @@ def test_what_never_settles_is_found() -> None:
 
 
 @pytest.mark.parametrize("calls", [False, True])
-def test_what_goes_on_without_an_end_is_found(calls: bool) -> None:
+def test_endless_run_is_found(calls: bool) -> None:
     async def goes_on(rt: headway.Runtime, _: object, account: Any, __: object) -> headway.RequeueAfter:
         while calls:
             await rt.client.get(account, "ada")
@@ -40,7 +40,7 @@ def test_what_goes_on_without_an_end_is_found(calls: bool) -> None:
     assert [str(each) for each in result.findings] == [f"converges: still busy after 50 {what}"]
 
 
-def test_what_goes_on_while_no_time_passes_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_endless_run_without_passing_time_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     async def spins(*_: object) -> None:
         while True:
             await trio.lowlevel.checkpoint()
@@ -51,8 +51,11 @@ def test_what_goes_on_while_no_time_passes_is_found(monkeypatch: pytest.MonkeyPa
     ]
 
 
-def test_a_run_that_takes_long_by_the_walls_clock_is_no_worse(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a slow machine, or at a breakpoint; and a long one whose time passes may go on as often as it will."""
+def test_long_run_by_the_wall_clock_is_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The machine may be slow, or a debugger may have stopped it.
+
+    A run whose virtual time passes may go on at any length.
+    """
 
     async def goes_on(*__: object) -> None:
         now = time.monotonic()
@@ -64,7 +67,7 @@ def test_a_run_that_takes_long_by_the_walls_clock_is_no_worse(monkeypatch: pytes
     assert result_of(goes_on, quiet=None).findings == ()
 
 
-def test_who_writes_by_the_clock_is_found() -> None:
+def test_periodic_writes_are_found() -> None:
     async def counts(rt: headway.Runtime, _: object, account: Any, __: object) -> headway.RequeueAfter:
         last = rt.cache.get(account, "count")
         await rt.apply(account.new("count", Account(count=last.data.count + 1 if last is not None else 1)))
@@ -73,7 +76,7 @@ def test_who_writes_by_the_clock_is_found() -> None:
     assert found(result_of(counts, quiet=120.0)) == ["quiet", "again"]
 
 
-def test_who_writes_at_every_start_is_found() -> None:
+def test_write_at_every_start_is_found() -> None:
     lives: list[int] = []
 
     async def start(_: headway.Runtime) -> None:
@@ -86,14 +89,14 @@ def test_who_writes_at_every_start_is_found() -> None:
     assert found(run(setting, simulation.Plan())) == ["again"]
 
 
-def test_who_makes_something_elsewhere_at_every_start_is_found() -> None:
+def test_outside_effect_at_every_start_is_found() -> None:
     async def makes(_rt: headway.Runtime, request: Any, _: object, process: simulation.Process) -> None:
         await process.outside.make(request.id.name)
 
     assert found(result_of(makes)) == ["again"]
 
 
-def test_who_does_not_end_is_found() -> None:
+def test_process_that_does_not_end_is_found() -> None:
     async def lingers(_: headway.Runtime, __: object) -> None:
         try:
             await trio.sleep_forever()
@@ -107,7 +110,7 @@ def test_who_does_not_end_is_found() -> None:
     ]
 
 
-def test_who_triggers_itself_is_found() -> None:
+def test_reconciler_that_triggers_itself_is_found() -> None:
     async def counts(rt: headway.Runtime, request: headway.Request[Team], _: object, __: object) -> None:
         team = rt.resource(request)
         if team is not None and team.data.note != "x" * 20:
@@ -117,7 +120,7 @@ def test_who_triggers_itself_is_found() -> None:
     assert found(result_of(counts, quiet=None)) == ["self-trigger"]
 
 
-def test_the_contract_is_held_to() -> None:
+def test_contract_is_checked() -> None:
     def began(version: int) -> Reconcile:
         seen = [(TEAM, CORE, version, "read", 0)]
         return Reconcile(0.0, "p9", "accounts", TEAM, CORE, "started", 1, {}, seen)
@@ -137,7 +140,7 @@ def test_the_contract_is_held_to() -> None:
     assert found(result_of(right, quiet=None, holds=[harm])) == ["reads", "terms", "one at a time", "orphans"]
 
 
-def test_invariants_are_asked() -> None:
+def test_invariants_are_checked() -> None:
     def at_once(_: simulation.World) -> None:
         raise AssertionError("at once")
 
@@ -149,7 +152,7 @@ def test_invariants_are_asked() -> None:
     assert [str(each) for each in result.findings] == ["at_once: at once", "later: doesn't hold"]
 
 
-def test_what_is_read_of_a_cache_and_written_is_noted() -> None:
+def test_cache_reads_and_writes_are_recorded() -> None:
     async def reads(rt: headway.Runtime, request: Any, account: Any, _: object) -> None:
         rt.resource(request)
         rt.cache.list(account)
@@ -160,7 +163,7 @@ def test_what_is_read_of_a_cache_and_written_is_noted() -> None:
     assert seen == {("Team", "core", "read"), ("Account", "ada", "read"), ("Account", "ada", "written")}
 
 
-def test_a_description_says_all_that_users_see() -> None:
+def test_description_contains_everything_that_users_see() -> None:
     team = pb.Type(group="staff", group_version="v1", kind="Team")
     condition = pb.Condition(type="Ready", state=pb.ConditionState(1), reason="Because")
     resource = pb.Resource(

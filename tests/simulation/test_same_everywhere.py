@@ -1,4 +1,4 @@
-"""A plan gives the same story in every process, and what differs by nature between two runs is no difference."""
+"""A plan gives the same story in every process, and expected differences between two runs do not count."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Certificate:
 
 
 class Authority:
-    """Takes a key with each request, and does what has been asked with the same key only once."""
+    """An outside service that takes a key with each request and carries out each key only once."""
 
     def __init__(self) -> None:
         self.issued: dict[str, str] = {}
@@ -33,7 +33,7 @@ class Authority:
 
 
 def keyed(process: simulation.Process) -> headway.App:
-    """Asks with the resource's uid for the key."""
+    """Use the resource's uid as the key of a request."""
     app = headway.App("pki")
     certificate = app.type("pki", "v1", "Certificate", Certificate)
 
@@ -54,12 +54,12 @@ async def two(world: simulation.World) -> None:
     await world.wait_idle()
 
 
-def test_what_is_asked_for_with_a_uid_is_the_same_in_every_run() -> None:
+def test_request_with_a_uid_is_the_same_in_every_run() -> None:
     for plan in ("none", "crash_after(1)", "commit_late(1, 30.0)"):
         simulation.explore(keyed, two, outside=Authority, plan=plan)
 
 
-def test_another_one_of_the_same_name_has_another_uid() -> None:
+def test_recreated_resource_has_another_uid() -> None:
     async def again(world: simulation.World) -> None:
         await two(world)
         await world.client.delete(world.type("Certificate").id("web"))
@@ -73,7 +73,7 @@ PLANS = ("crash_after(1)", "restore(1, 5)", "server_restart(2)", "commit_late(1,
 
 
 def stories() -> str:
-    """What becomes of some plans, of two processes, with the whole of what happened."""
+    """Return the complete stories of some plans with two processes."""
     told: list[str] = []
     for line in PLANS:
         plan = simulation.Plan.parse(line)
@@ -82,7 +82,7 @@ def stories() -> str:
     return "\n".join(told)
 
 
-def test_a_story_is_the_same_in_every_process() -> None:
+def test_story_is_the_same_in_every_process() -> None:
     program = "from tests.simulation.test_same_everywhere import stories; print(stories())"
     told: list[str] = []
     for seed in ("1", "2"):

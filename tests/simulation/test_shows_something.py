@@ -1,4 +1,4 @@
-"""An exploration that passes has shown something, and what fails in it is the reconciler's fault."""
+"""Explorations that pass have tested something, and their failures are the reconciler's."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Cloud:
 
 
 def twice(process: simulation.Process) -> headway.App:
-    """Makes a disk again when it was killed after it had made it."""
+    """Create a disk again if the process was killed after creating it."""
     app = headway.App("staff")
     team = app.type("staff", "v1", "Team", Team)
 
@@ -38,16 +38,16 @@ def twice(process: simulation.Process) -> headway.App:
 
 
 async def in_haste(world: simulation.World) -> None:
-    """Waits for nothing."""
+    """Wait for nothing."""
     await world.client.apply(world.type("Team").new("core", Team(members=["ada"])))
 
 
-def test_a_scenario_that_waits_for_nothing_is_explored_all_the_same() -> None:
+def test_scenario_that_waits_for_nothing_is_still_explored() -> None:
     with pytest.raises(simulation.Refuted):
         simulation.explore(twice, in_haste, outside=Cloud)
 
 
-def test_a_scenario_in_which_nothing_happens_is_refused() -> None:
+def test_scenario_without_events_is_refused() -> None:
     async def nothing(world: simulation.World) -> None:
         await world.wait_idle()
 
@@ -55,20 +55,20 @@ def test_a_scenario_in_which_nothing_happens_is_refused() -> None:
         simulation.explore(twice, nothing, outside=Cloud)
 
 
-def test_a_plan_that_strikes_nothing_is_told() -> None:
+def test_plan_without_effect_is_reported() -> None:
     with pytest.warns(UserWarning, match=r"every fault of the plan 'crash_after\(99\)' struck"):
         explored = simulation.explore(twice, in_haste, outside=Cloud, plan="crash_after(99)")
     assert [str(plan) for plan in explored.unmet] == ["crash_after(99)"]
     assert "some faults never struck: crash_after(99)" in str(explored)
 
 
-def test_what_the_world_outside_raises_is_in_the_story() -> None:
+def test_exception_of_the_outside_world_is_in_the_story() -> None:
     with pytest.raises(simulation.Refuted) as caught:
         simulation.explore(twice, in_haste, outside=Cloud, plan="crash_after(1)")
     assert "call outside.make('core'): ValueError: there is a disk core already" in str(caught.value)
 
 
-def test_a_scenario_that_fails_by_itself_says_so() -> None:
+def test_scenario_that_fails_without_faults_is_reported() -> None:
     async def fails(world: simulation.World) -> None:
         await in_haste(world)
         raise KeyError("core")
@@ -79,7 +79,7 @@ def test_a_scenario_that_fails_by_itself_says_so() -> None:
 
 
 def noted(*, watch: bool) -> headway.App:
-    """Leaves a conflict to the change that has made it, and hears of that or doesn't."""
+    """Return a program that ignores conflicts, and that watches its accounts or not."""
     app = headway.App("staff")
     team, account = app.type("staff", "v1", "Team", Team), app.type("staff", "v1", "Account", Account)
 
@@ -104,15 +104,15 @@ async def notes_change(world: simulation.World) -> None:
         await world.wait_idle()
 
 
-def test_a_conflict_is_heard_of_by_who_watches_what_it_was_about() -> None:
-    """There is another writer, whose change comes by the stream."""
+def test_conflict_reaches_a_watcher_of_the_resource() -> None:
+    """Another writer's change arrives by the stream."""
     result = run(Setting(app=noted(watch=True), scenario=notes_change), simulation.Plan.parse("conflict(2)"))
     assert result.findings == ()
     result = run(Setting(app=noted(watch=False), scenario=notes_change), simulation.Plan.parse("conflict(2)"))
     assert [each.oracle for each in result.findings] == ["again"]
 
 
-def test_a_server_that_starts_again_twice_at_once_comes_back() -> None:
+def test_server_restarted_twice_at_once_returns() -> None:
     async def restarts(world: simulation.World) -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(world.restart_server)
@@ -124,7 +124,7 @@ def test_a_server_that_starts_again_twice_at_once_comes_back() -> None:
     assert run(Setting(app=twice, scenario=restarts, outside=Cloud), simulation.Plan()).findings == ()
 
 
-def test_a_dead_process_hears_nothing() -> None:
+def test_dead_process_receives_nothing() -> None:
     plan = simulation.Plan.parse("crash_after(2)")
     result = run(Setting(app=twice, scenario=in_haste, outside=Cloud), plan)
     told = [str(entry) for entry in result.trace.entries]
@@ -133,8 +133,8 @@ def test_a_dead_process_hears_nothing() -> None:
     assert heard.startswith("p1 receives Team: the end of a snapshot")
 
 
-def test_a_killed_process_reaches_the_world_outside_by_no_plain_method_either() -> None:
-    """Such as in a ``finally`` block, which no real kill would run."""
+def test_killed_process_reaches_the_outside_world_by_no_plain_method() -> None:
+    """A ``finally`` block is an example: a real kill would not run it."""
 
     class Sign:
         def __init__(self) -> None:
@@ -164,8 +164,8 @@ def test_a_killed_process_reaches_the_world_outside_by_no_plain_method_either() 
     assert result.outside["words"][:2] == ["on", "on"]
 
 
-def test_what_users_ask_for_again_after_a_restore_is_all_that_they_asked_for() -> None:
-    """Metadata and owners, too."""
+def test_users_repeat_complete_requests_after_a_restore() -> None:
+    """The requests include metadata and owners."""
 
     async def coloured(world: simulation.World) -> None:
         team, account = world.type("Team"), world.type("Account")

@@ -1,4 +1,4 @@
-"""What faults do to a run: each what it says, and when."""
+"""The effect and the time of each fault."""
 
 from __future__ import annotations
 
@@ -26,37 +26,37 @@ def told(plan: str, *, scenario: Any = members_change, **settings: Any) -> Resul
 
 
 def heard(result: Result, kind: Kind) -> list[Told]:
-    """Before the scenario was over: who starts again reads of what was before."""
+    """Return the events before the scenario's end: a restarted process reads its earlier state again."""
     over = next(at for at, each in enumerate(result.trace.entries) if str(each).startswith("the scenario is over"))
     return [each for each in result.trace.entries[:over] if isinstance(each, Told) and each.kind == kind]
 
 
 def starts(result: Result) -> list[tuple[int, float]]:
-    """The term and the time of each run."""
+    """Return the term and the time of each run."""
     notes = [each for each in result.trace.entries if "RunStarted" in str(each)]
     return [(int(str(each).split("term ")[1].split(",")[0]), each.at) for each in notes]
 
 
-def test_a_late_answer_is_late() -> None:
+def test_late_answer_is_late() -> None:
     first, second = told("answer_late(1, 5.0)").trace.steps[:2]
     assert first.at == 0
     assert 5 <= second.at < 6
 
 
-def test_a_clock_jumps_before_the_call() -> None:
+def test_clock_jumps_before_the_call() -> None:
     first, second = told("clock_jump(1, 600.0)").trace.steps[:2]
     assert first.at == 0
     assert 600 <= second.at < 601
 
 
-def test_a_lost_lease_ends_a_run() -> None:
+def test_lost_lease_ends_a_run() -> None:
     result = told("lease_lost(2)")
     assert "fenced" in result.trace.steps[1].outcome
     assert [term for term, _ in starts(result)][:2] == [1, 3]
 
 
-def test_a_paused_process_goes_on_where_it_was_when_another_leads() -> None:
-    """Its write is refused, and its call of the world outside is not."""
+def test_paused_process_continues_while_another_leads() -> None:
+    """Its write is refused; its call of the outside world is not."""
     result = told("pause(1, 40.0)", processes=2, scenario=one_team)
     late, other = result.trace.steps[:2]
     assert late.by.process != other.by.process
@@ -72,14 +72,14 @@ def test_a_paused_process_goes_on_where_it_was_when_another_leads() -> None:
     assert (late.outcome, other.outcome, result.findings) == ("done", "done", ())
 
 
-def test_nobody_else_is_first_at_a_read() -> None:
+def test_conflict_fault_does_not_affect_a_read() -> None:
     async def reads(rt: headway.Runtime, _: object, account: Any, __: object) -> None:
         await rt.client.get(account, "ada")
 
     assert "NOT_FOUND" in result_of(reads, "conflict(1)", quiet=None).trace.steps[0].outcome
 
 
-def test_a_server_that_starts_again_is_resumed_from() -> None:
+def test_restarted_server_is_resumed_from() -> None:
     opened: list[bool] = []
 
     def look(world: simulation.World) -> None:
@@ -89,7 +89,7 @@ def test_a_server_that_starts_again_is_resumed_from() -> None:
     assert opened == [False, False, True, True]
 
 
-def test_who_is_dead_is_not_mended() -> None:
+def test_link_of_a_dead_process_is_not_repaired() -> None:
     up: list[bool] = []
 
     def look(world: simulation.World) -> None:
@@ -105,7 +105,7 @@ def test_who_is_dead_is_not_mended() -> None:
     assert up == [True, False]
 
 
-def test_a_type_that_stalls_twice_is_told_when_the_second_stall_has_ended() -> None:
+def test_second_of_two_stalls_ends_before_the_type_is_delivered() -> None:
     result = told("stall('staff.Team', 8, 60.0); stall('staff.Team', 9, 90.0)", scenario=two_wishes_at_once)
     assert [each.at >= 90 for each in heard(result, TEAM) if each.what == "core stored"] == [True, True]
 
@@ -117,7 +117,7 @@ async def two_wishes_at_once(world: simulation.World) -> None:
     await world.wait_idle()
 
 
-def test_a_process_that_is_cut_off_twice_is_so_until_both_have_ended() -> None:
+def test_process_cut_off_twice_is_so_until_both_faults_have_ended() -> None:
     up: list[bool] = []
 
     async def look(world: simulation.World) -> None:
@@ -132,8 +132,8 @@ def test_a_process_that_is_cut_off_twice_is_so_until_both_have_ended() -> None:
     assert up == [False, False, True]
 
 
-def test_a_process_that_starts_is_one_that_can_be_killed() -> None:
-    """There is no time in between, in which it would live through a crash."""
+def test_starting_process_can_be_killed() -> None:
+    """There is no moment at which it would survive a crash."""
     lives: list[int] = []
 
     async def scenario(world: simulation.World) -> None:
@@ -147,7 +147,7 @@ def test_a_process_that_starts_is_one_that_can_be_killed() -> None:
     assert lives == [1]
 
 
-def test_a_restored_store_is_another_one_that_has_what_it_had() -> None:
+def test_restored_store_has_a_new_identity_and_the_old_content() -> None:
     result = told("restore(2, 4)")
     assert result.trace.steps[1].outcome == "done, but the reply was lost"
     made = [each.revision for each in result.trace.commits if (each.key[2], each.what) == ("ada", "created")]
@@ -156,37 +156,37 @@ def test_a_restored_store_is_another_one_that_has_what_it_had() -> None:
     assert any("RunEnded" in str(each) and "the store is" in str(each) for each in result.trace.entries)
 
 
-def test_who_asked_for_what_a_restored_store_has_lost_asks_again() -> None:
+def test_user_repeats_a_request_lost_by_a_restored_store() -> None:
     plain, struck = told("restore(4, 4)"), result_of(right, scenario=members_change, quiet=None)
     assert plain.end == struck.end
     again = [each for each in plain.trace.commits if each.kind == TEAM and not each.by]
     assert [each.revision > 1000 for each in again] == [False, False, True]
 
 
-def test_nothing_is_heard_while_a_stream_stalls_and_afterwards_it_is() -> None:
+def test_stalled_stream_delivers_afterwards() -> None:
     result = told("stall('staff.Team', 9, 60.0)")
     assert [each.at >= 60 for each in heard(result, TEAM) if each.what == "core stored"] == [True]
 
 
-def test_a_stream_stalls_for_the_next_life_too() -> None:
+def test_stall_of_a_stream_lasts_into_the_next_life() -> None:
     result = told("crash_after(1); stall('staff.Account', 7, 60.0)", scenario=two_changes_at_once)
     (grace,) = [each for each in heard(result, ACCOUNT) if each.what == "grace stored"]
     assert grace.at >= 60
 
 
-def test_what_is_hidden_is_told_to_nobody() -> None:
+def test_hidden_change_is_delivered_to_no_process() -> None:
     result = told("hide('staff.Team', 9, 10)")
     assert not [each for each in heard(result, TEAM) if each.revision == 9 and each.what == "core stored"]
     assert result.end == told("hide('staff.Team', 9, 99)").end
 
 
-def test_who_is_shown_the_past_begins_when_it_has_caught_up() -> None:
+def test_process_shown_a_past_state_starts_when_it_has_caught_up() -> None:
     (_, _), (_, second) = starts(told("restart_behind(4, 7)"))[:2]
     assert second >= 61
 
 
 @pytest.mark.parametrize("what", ["steps", "changes", "checkpoints"])
-def test_there_are_no_faults_once_the_scenario_is_over(what: str) -> None:
+def test_no_fault_strikes_after_the_scenario(what: str) -> None:
     async def write(world: simulation.World) -> None:
         await world.client.apply(world.type("Team").new("late", Team()))
 
@@ -201,7 +201,7 @@ def test_there_are_no_faults_once_the_scenario_is_over(what: str) -> None:
     assert run(setting, simulation.Plan.parse(plans[what])).struck == ()
 
 
-def test_places_are_told_as_ranges() -> None:
+def test_places_are_reported_as_ranges() -> None:
     plans = [simulation.Plan.parse(f"crash_after({step})") for step in (1, 2, 3, 5, 8, 9)]
     report = Explored(tuple(plans), tuple(plans), tuple(plan[0] for plan in plans), (), {}, (), {}, 0, 0.0)
     assert str(report).splitlines()[1] == "  crash_after  6 of 6: 1-3 5 8-9"

@@ -1,4 +1,4 @@
-"""`check_converters`: what it finds, and what its payloads are."""
+"""`check_converters`: the faults that it finds, and the payloads that it generates."""
 
 from __future__ import annotations
 
@@ -110,8 +110,8 @@ BROKEN: list[tuple[Any, Any, str, str]] = [
 
 
 @pytest.mark.parametrize(("up", "down", "rule", "what"), BROKEN)
-def test_a_broken_converter_is_found(up: Any, down: Any, rule: str, what: str) -> None:
-    """The error names the rule, the converter and what is wrong."""
+def test_broken_converter_is_found(up: Any, down: Any, rule: str, what: str) -> None:
+    """The error names the rule, the converter and the fault."""
     with pytest.raises(AssertionError) as caught:
         check_converters(between(up, down))
     assert rule in str(caught.value)
@@ -119,15 +119,15 @@ def test_a_broken_converter_is_found(up: Any, down: Any, rule: str, what: str) -
 
 
 def test_good_converters_pass() -> None:
-    """Also a chain of them."""
+    """A chain of them passes, too."""
     check_converters(between(up, down), examples=30)
     named = st.builds(lambda name, color: Roster(names=[name], color=color), st.text(max_size=3), st.just("red"))
     crews = st.builds(lambda name: Crew(members=[Member(name=name)], color="red"), st.text(max_size=3))
     check_converters(versions(), examples=30, values={Roster: named, Crew: crews})
 
 
-def test_a_converter_may_leave_elements_of_a_list_out() -> None:
-    """If the elements that it keeps can be told: a write keeps the others."""
+def test_converter_may_leave_elements_of_a_list_out() -> None:
+    """The kept elements must be recognizable, so that a write preserves the others."""
 
     def down(new: Crew) -> Older:
         return Older(names=[each.name for each in new.members if each.role != "hidden"])
@@ -156,7 +156,7 @@ def between_lists(up: Callable[[Older], Crew], down: Callable[[Crew], Older]) ->
     return made
 
 
-def test_what_hooks_refuse_and_values_leave_out_is_not_tried() -> None:
+def test_payloads_refused_by_hooks_or_left_out_by_values_are_not_tried() -> None:
     """Neither can be stored."""
 
     def validate(resource: Resource[Any]) -> None:
@@ -181,8 +181,8 @@ def clearing(new: Newer) -> Older:
     return Older(names=new.names, color=color, size=new.size)
 
 
-def test_a_converter_that_changes_its_input_is_found() -> None:
-    """The error shows the input as it was; compared with itself, a changed one would have lost nothing."""
+def test_converter_that_changes_its_input_is_found() -> None:
+    """The error shows the original input. A changed input compared with itself would seem to have lost nothing."""
     with pytest.raises(AssertionError) as caught:
         check_converters(between(sorting, down))
     said = str(caught.value)
@@ -197,7 +197,7 @@ def test_a_converter_that_changes_its_input_is_found() -> None:
         check_converters(between(up, clearing))
 
 
-def test_a_converter_that_fails_halfway_is_shown_its_input_as_it_was() -> None:
+def test_converter_that_fails_halfway_is_reported_with_its_original_input() -> None:
     def half(old: Older) -> Newer:
         old.names.append("x")
         raise ValueError("too many")
@@ -225,13 +225,13 @@ def test_a_converter_that_fails_halfway_is_shown_its_input_as_it_was() -> None:
         ({"values": 0}, "values=0 must be"),
     ],
 )
-def test_options_that_cannot_be_meant_are_refused(options: dict[str, Any], said: str) -> None:
+def test_invalid_options_are_refused(options: dict[str, Any], said: str) -> None:
     with pytest.raises(DeclarationError) as caught:
         check_converters(between(up, down), **options)
     assert said in str(caught.value)
 
 
-def test_an_app_without_converters_is_refused() -> None:
+def test_app_without_converters_is_refused() -> None:
     with pytest.raises(DeclarationError, match=r"check_converters\(5\) expects an App or its registry"):
         check_converters(5)  # type: ignore[arg-type]  # a mistake of the caller's
     with pytest.raises(DeclarationError, match="there are no converters to check"):
@@ -268,8 +268,8 @@ CONDITION: ResourceType[Condition] = app.type("tests", "v1", "Condition", Condit
 
 
 @pytest.mark.parametrize("type", [EVERYTHING, CONDITION])
-def test_payloads_are_made_of_every_field_and_can_be_stored(type: ResourceType[Any]) -> None:
-    """Declared messages and generated ones alike; each field is set in some of them."""
+def test_payloads_have_every_field_and_can_be_stored(type: ResourceType[Any]) -> None:
+    """This holds for declared and generated messages. Each field is set in some payloads."""
     seen: set[str] = set()
     names = [*type.payload.__dataclass_fields__]
 

@@ -1,4 +1,4 @@
-"""The judge of histories finds what breaks each of its rules, and nothing in a good history."""
+"""The checker of histories finds violations of each of its rules, and none in a good history."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def wrote(
     revision: int | None = None,
     expected: int = 0,
 ) -> WriteAnswered:
-    """A write that took a second, sent at the second of its revision unless given."""
+    """Return a write that took a second and was sent at the second of its revision, unless given."""
     began = float(told.revision) if sent is None else sent
     fence = (CONTROLLER, "", term) if term else None
     write = WriteAnswered(who, JOB, told.key, (began, began + 0.9), fence, outcome, told.digest, expected=expected)
@@ -136,7 +136,7 @@ def owes(kinds: Iterable[Kind] = (JOB,)) -> dict[str, dict[Kind, Callable[[Key],
 
 
 def swapped(old: Fact, *new: Fact) -> list[Fact]:
-    """The good history with one fact replaced."""
+    """Return the good history with one fact replaced."""
     at = GOOD.index(old)
     return [*GOOD[:at], *new, *GOOD[at + 1 :]]
 
@@ -244,8 +244,8 @@ def rules(facts: Iterable[Fact]) -> set[str]:
     return {rule for rule, _ in History(facts).violations()}
 
 
-def test_a_good_history_breaks_no_rule() -> None:
-    """Nor does one that has been written down and read again, whose last line was cut off."""
+def test_good_history_breaks_no_rule() -> None:
+    """The same holds after it was written and read again with a truncated last line."""
     History(GOOD).check(owes())
     again = History()
     again.read([*(fact_line(fact) + "\n" for fact in GOOD), '["WatchOp'])
@@ -254,7 +254,7 @@ def test_a_good_history_breaks_no_rule() -> None:
 
 
 def test_every_rule_has_a_history_that_breaks_it() -> None:
-    """So that none is there in name alone."""
+    """So each rule is known to work."""
     assert set(BAD) == set(HISTORY_RULES)
 
 
@@ -262,8 +262,8 @@ def test_every_rule_has_a_history_that_breaks_it() -> None:
     ("rule", "facts"),
     [pytest.param(rule, facts, id=f"{rule} {number}") for rule, all in BAD.items() for number, facts in enumerate(all)],
 )
-def test_a_history_that_breaks_a_rule_is_found(rule: str, facts: list[Fact]) -> None:
-    """And that rule is named, and no other that has nothing to do with it."""
+def test_history_that_breaks_a_rule_is_found(rule: str, facts: list[Fact]) -> None:
+    """That rule is named, and no unrelated one."""
     found = {each.rule for each in History(facts).violations(owes() if rule == "reconciled" else None)}
     assert rule in found
     assert found - {rule} <= ALSO.get(rule, set())
@@ -271,8 +271,8 @@ def test_a_history_that_breaks_a_rule_is_found(rule: str, facts: list[Fact]) -> 
         History(facts).check(owes() if rule == "reconciled" else None)
 
 
-def test_a_watch_is_held_to_what_it_is_of_alone() -> None:
-    """What has another tenancy or name it need not tell."""
+def test_watch_is_judged_by_its_own_filter() -> None:
+    """It need not deliver resources with other tenancies or names."""
     facts = [*WITNESS, WatchOpened("part", JOB, ("*", "*", "c"), None), SnapshotEnded("part", "store", 1)]
     History([*facts, changes("part", up(6, "c")), bookmark("part", 9)]).check()
     assert rules([*facts, bookmark("part", 9)]) == {"bookmarkable"}
@@ -280,13 +280,13 @@ def test_a_watch_is_held_to_what_it_is_of_alone() -> None:
     History(other).check()
 
 
-def test_a_reconcile_that_began_after_its_own_process_write_was_answered_has_seen_it() -> None:
-    """Its cache's frontier may be lower: own writes are there first."""
+def test_reconcile_after_an_answered_write_of_its_process_has_seen_it() -> None:
+    """The frontier of its cache may be lower: a process sees its own writes first."""
     History(swapped(reconciled("a", 8), reconciled("a", 7, who="web-2", began=9.0))).check(owes())
 
 
-def test_a_deletion_that_a_run_could_not_know_of_is_owed_to_nobody() -> None:
-    """It has said so; every other change, and what was deleted before, is owed all the same."""
+def test_deletion_that_a_run_could_not_know_of_need_not_be_reconciled() -> None:
+    """The run has recorded that. Every other change and every earlier deletion must be reconciled all the same."""
     facts = swapped(reconciled("b", 5), reconciled("b", 4, who="web-3"))
     History([*facts, DeletionsMissed("web-3", CONTROLLER, JOB, 4, 5)]).check(owes())
     for missed in (
@@ -301,8 +301,8 @@ def test_a_deletion_that_a_run_could_not_know_of_is_owed_to_nobody() -> None:
     assert [rule for rule, _ in History([*unseen, missed]).violations(owes())] == ["reconciled"]
 
 
-def test_a_history_says_how_many_violations_it_has_and_shows_twenty() -> None:
-    """So that a broken store doesn't fill the terminal."""
+def test_history_counts_all_violations_and_shows_twenty() -> None:
+    """So a broken store does not fill the terminal."""
     facts = [*snapshot("w", 1), *(changes("w", up(revision)) for revision in range(2, 40)), bookmark("w", 40)]
     behind = [*snapshot("s", 1), bookmark("s", 40)]
     with pytest.raises(AssertionError, match="38 violations in ") as found:
@@ -310,8 +310,8 @@ def test_a_history_says_how_many_violations_it_has_and_shows_twenty() -> None:
     assert len(str(found.value).splitlines()) == 21
 
 
-def test_what_is_no_fact_is_refused_with_what_would_be() -> None:
-    """A line of another file is not taken for nothing."""
+def test_invalid_fact_is_refused_with_the_valid_form() -> None:
+    """A line of another file is not ignored."""
     with pytest.raises(
         ValueError, match="'\\[\"Other\",1\\]' is not a fact of a history: its first value must be one of Wat"
     ):

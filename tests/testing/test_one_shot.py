@@ -1,4 +1,4 @@
-"""A controller of which a test calls one thing at a time."""
+"""A controller whose functions a test calls one at a time."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from headway.testing import Fault, ScriptedChannel, one_shot, stored
 from tests.helpers.one_shot_staff import Account, Staff, Team
 
 
-async def test_a_reconcile_is_called_once_and_tells_what_it_did(autojump_clock: MockClock) -> None:  # noqa: ARG001
-    """Nothing is reconciled before, and what it wrote is there afterwards."""
+async def test_reconcile_is_called_once_and_reports_its_writes(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """Nothing is reconciled before it, and its writes are stored afterwards."""
     staff = Staff()
     async with one_shot(staff.app, "accounts") as shot:
         [team] = await shot.given(staff.team.new("core", Team(members=["ada", "grace"])))
@@ -40,8 +40,8 @@ async def test_a_reconcile_is_called_once_and_tells_what_it_did(autojump_clock: 
         assert staff.started == 1
 
 
-async def test_what_a_change_would_make_it_reconcile_is_told(autojump_clock: MockClock) -> None:  # noqa: ARG001
-    """With why; what was there before the test is no change."""
+async def test_requests_caused_by_a_change_are_reported(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """They are reported with the reason. Resources from before the test are no changes."""
     staff = Staff()
     async with one_shot(staff.app, "accounts") as shot:
         [core] = await shot.given(staff.team.new("core", Team()))
@@ -53,15 +53,15 @@ async def test_what_a_change_would_make_it_reconcile_is_told(autojump_clock: Moc
         assert (request.id.name, request.reasons[0].type) == ("core", staff.account.name)
 
 
-async def test_a_resource_that_is_not_there_may_be_reconciled(autojump_clock: MockClock) -> None:  # noqa: ARG001
-    """As after a deletion."""
+async def test_missing_resource_may_be_reconciled(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """This is the situation after a deletion."""
     staff = Staff()
     async with one_shot(staff.app, "accounts") as shot:
         assert await shot.reconcile("nobody") == headway.testing.Shot(None, ())
 
 
-async def test_no_more_is_seen_than_in_production(autojump_clock: MockClock) -> None:  # noqa: ARG001
-    """A write whose answer is lost isn't in the cache before it has been settled."""
+async def test_reconcile_sees_no_more_than_in_production(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """A write whose answer is lost is not in the cache before it is resolved."""
     staff, script = Staff(), ScriptedChannel()
     async with one_shot(staff.app, "accounts", wrap_channel=script.over) as shot:
         await shot.given(staff.team.new("core", Team(members=["ada"])))
@@ -75,8 +75,8 @@ async def test_no_more_is_seen_than_in_production(autojump_clock: MockClock) -> 
         assert [each.what for each in done.written] == ["status"]
 
 
-async def test_a_mapper_is_asked_by_hand(autojump_clock: MockClock) -> None:  # noqa: ARG001
-    """For both states, each id once; with resources that no store has ever had."""
+async def test_mapper_can_be_called_directly(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """It maps both states and returns each id once. The resources need not be stored."""
     staff = Staff()
     one, two = stored(staff.team.new("one", Team())), stored(staff.team.new("two", Team()))
     old = stored(staff.account.new("ada", Account(), owner=one.id), version=3)
@@ -88,8 +88,8 @@ async def test_a_mapper_is_asked_by_hand(autojump_clock: MockClock) -> None:  # 
             await shot.mapped(staff.team, new=one)
 
 
-async def test_a_shards_reconcile_is_one(autojump_clock: MockClock) -> None:  # noqa: ARG001
-    """Under the fence of the key's shard, and with its term, as a worker's would be."""
+async def test_reconcile_of_a_shard_has_its_fence(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """It has the fence and the term of the key's shard, as in a worker."""
     app = headway.App("spread")
     team = app.type("spread", "v1", "Team", Team)
     terms: list[int] = []
@@ -114,8 +114,8 @@ async def test_a_shards_reconcile_is_one(autojump_clock: MockClock) -> None:  # 
         assert shot.runtime not in runtimes
 
 
-async def test_what_a_reconcile_by_hand_writes_is_its_keys(autojump_clock: MockClock) -> None:  # noqa: ARG001
-    """The controller's own writes are no changes that it must reconcile for, as in production."""
+async def test_writes_of_a_directly_called_reconcile_are_its_own(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """As in production, they are no changes that the controller must reconcile."""
     app = headway.App("own")
     team = app.type("own", "v1", "Team", Team)
 
@@ -132,16 +132,16 @@ async def test_what_a_reconcile_by_hand_writes_is_its_keys(autojump_clock: MockC
         assert await shot.requests() == []
 
 
-async def test_what_was_stored_by_others_is_waited_for_too(autojump_clock: MockClock) -> None:  # noqa: ARG001
-    """Before it is told what would be reconciled."""
+async def test_changes_by_other_writers_are_awaited(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """The requests that they cause are reported after that."""
     staff = Staff()
     async with one_shot(staff.app, "accounts") as shot:
         await shot.client.apply(staff.team.new("core", Team(members=["ada"])))
         assert [each.id.name for each in await shot.requests()] == ["core"]
 
 
-async def test_a_reconcile_waits_for_what_is_stored(autojump_clock: MockClock) -> None:  # noqa: ARG001
-    """By whomever; and so does a mapper that is asked by hand."""
+async def test_reconcile_waits_for_stored_changes(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """Any writer's change counts. A mapper that is called directly waits, too."""
     staff, script = Staff(), ScriptedChannel()
     async with one_shot(staff.app, "accounts", wrap_channel=script.over) as shot, trio.open_nursery() as nursery:
         for wait in (lambda: shot.reconcile("core"), lambda: shot.mapped(staff.account)):
@@ -162,8 +162,8 @@ async def test_a_reconcile_waits_for_what_is_stored(autojump_clock: MockClock) -
         assert len(await shot.client.list(staff.account)) == 1
 
 
-async def test_what_was_there_before_is_no_change(tmp_path: Path) -> None:
-    """Nothing is asked for because of it. In real time: a virtual clock doesn't wait for the file's threads."""
+async def test_existing_resource_is_no_change(tmp_path: Path) -> None:
+    """It causes no request. The test runs in real time: a virtual clock does not wait for the file's threads."""
     staff, store = Staff(), f"sqlite:{tmp_path / 'staff.db'}"
     async with one_shot(staff.app, "accounts", store=store) as shot:
         await shot.given(staff.team.new("core", Team()))
@@ -172,8 +172,8 @@ async def test_what_was_there_before_is_no_change(tmp_path: Path) -> None:
         assert [each.name for each in shot.runtime.cache.list(staff.team)] == ["core"]
 
 
-async def test_a_timer_is_one(autojump_clock: MockClock) -> None:  # noqa: ARG001
-    """And says when it wants to be called again."""
+async def test_timer_can_be_called_directly(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """It returns the time of its next call."""
     app = headway.App("timed")
     team = app.type("timed", "v1", "Team", Team)
     called: list[str] = []
@@ -190,8 +190,8 @@ async def test_a_timer_is_one(autojump_clock: MockClock) -> None:  # noqa: ARG00
         assert set(called) == {"core"}
 
 
-def test_a_stored_resource_looks_like_one() -> None:
-    """With a uid, a version, a generation, and what else is asked for."""
+def test_stored_resource_looks_like_one_from_a_store() -> None:
+    """It has a uid, a version, a generation, and the requested fields."""
     type = Staff().team
     ready = headway.Condition("Ready", headway.ConditionState.TRUE)
     made = stored(type.new("core", Team(members=["ada"])), version=7, conditions={"accounts": [ready]}, deleting=True)

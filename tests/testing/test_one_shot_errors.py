@@ -1,4 +1,4 @@
-"""A controller of which a test calls one thing at a time, and what goes wrong in it or is refused."""
+"""A controller whose functions a test calls one at a time: errors and refusals."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from headway.testing import Fault, ScriptedChannel, one_shot
 from tests.helpers.one_shot_staff import Account, Staff, Team
 
 
-async def test_what_a_reconcile_raises_comes_out(autojump_clock: MockClock) -> None:
-    """Its own error, a deadline, and a result that is none."""
+async def test_exception_of_a_reconcile_is_raised(autojump_clock: MockClock) -> None:
+    """The test covers its own error, a deadline, and an invalid result."""
     staff = Staff()
     async with one_shot(staff.app, "accounts") as shot:
         await shot.given(staff.team.new("a", Team(members=["nobody"])), staff.team.new("b", Team(members=["sleepy"])))
@@ -28,8 +28,8 @@ async def test_what_a_reconcile_raises_comes_out(autojump_clock: MockClock) -> N
         assert autojump_clock.current_time() - before == pytest.approx(30, abs=1)
 
 
-async def test_a_refused_write_is_recorded(autojump_clock: MockClock) -> None:  # noqa: ARG001
-    """By a channel of the test's own, between the controller and the store."""
+async def test_refused_write_is_recorded(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """The test puts its own channel between the controller and the store."""
     staff, script = Staff(), ScriptedChannel()
     async with one_shot(staff.app, "accounts", wrap_channel=script.over) as shot:
         await shot.given(staff.team.new("core", Team(members=["ada"])))
@@ -42,15 +42,15 @@ async def test_a_refused_write_is_recorded(autojump_clock: MockClock) -> None:  
         assert [each.name for each in await shot.client.list(staff.account)] == ["ada"]
 
 
-async def test_a_controller_that_is_not_there_is_named() -> None:
-    """With what was perhaps meant."""
+async def test_unknown_controller_is_named() -> None:
+    """The error suggests a similar name."""
     with pytest.raises(DeclarationError, match="has no controller 'acounts'; did you mean 'accounts'"):
         async with one_shot(Staff().app, "acounts"):
             pass
 
 
-async def test_a_result_that_is_none_is_named(autojump_clock: MockClock) -> None:  # noqa: ARG001
-    """As in production it would be."""
+async def test_invalid_result_is_named(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """The error is that of production."""
     app = headway.App("odd")
     team = app.type("odd", "v1", "Team", Team)
 
@@ -63,8 +63,8 @@ async def test_a_result_that_is_none_is_named(autojump_clock: MockClock) -> None
             await shot.reconcile("x")
 
 
-async def test_what_is_to_be_reconciled_must_be_of_the_managed_type(autojump_clock: MockClock) -> None:  # noqa: ARG001
-    """A name, an id or a resource; anything else is named, and so is an attempt that there is not."""
+async def test_request_must_be_of_the_managed_type(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """It is a name, an id or a resource. Anything else is refused, and so is an invalid attempt."""
     staff = Staff()
     async with one_shot(staff.app, "accounts") as shot:
         [core] = await shot.given(staff.team.new("core", Team(members=["ada"])))
@@ -79,8 +79,8 @@ async def test_what_is_to_be_reconciled_must_be_of_the_managed_type(autojump_clo
             await shot.reconcile("core", attempt=0)
 
 
-async def test_what_an_initialiser_raises_comes_out(autojump_clock: MockClock) -> None:
-    """At once, and not after as many runs as there is time for."""
+async def test_exception_of_an_initializer_is_raised(autojump_clock: MockClock) -> None:
+    """It is raised at once, and not after as many runs as time permits."""
     app = headway.App("begun")
 
     async def initialiser(_: headway.Runtime) -> None:
@@ -88,7 +88,7 @@ async def test_what_an_initialiser_raises_comes_out(autojump_clock: MockClock) -
 
     @app.controller(manages=app.type("begun", "v1", "Team", Team), initialiser=initialiser)
     async def never(_: headway.Runtime, __: headway.Request[Team]) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     with pytest.raises(LookupError, match="nothing to begin with"):
         async with one_shot(app, "never", report=lambda _: None):
@@ -96,8 +96,8 @@ async def test_what_an_initialiser_raises_comes_out(autojump_clock: MockClock) -
     assert autojump_clock.current_time() < 1
 
 
-async def test_what_a_mapper_raises_comes_out(autojump_clock: MockClock) -> None:
-    """Of what gave it the change; a run that has begun and ends begins again, as in production."""
+async def test_exception_of_a_mapper_is_raised(autojump_clock: MockClock) -> None:
+    """The call that passed on the change raises it. A run that has started and ends starts again, as in production."""
     app = headway.App("mapped")
     team, account = app.type("mapped", "v1", "Team", Team), app.type("mapped", "v1", "Account", Account)
 
@@ -110,7 +110,7 @@ async def test_what_a_mapper_raises_comes_out(autojump_clock: MockClock) -> None
 
     @app.controller(manages=team, watches=[headway.watch(account, team_of)])
     async def look(_: headway.Runtime, __: headway.Request[Team]) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     heard: list[object] = []
     async with one_shot(app, "look", report=heard.append) as shot:
@@ -124,7 +124,7 @@ async def test_what_a_mapper_raises_comes_out(autojump_clock: MockClock) -> None
         assert [each.id.name for each in await shot.requests()] == ["core"]
 
 
-async def test_what_a_mapper_must_not_return_comes_out(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_invalid_result_of_a_mapper_is_raised(autojump_clock: MockClock) -> None:  # noqa: ARG001
     """The change is kept and mapped again, as if the mapper had raised."""
     app = headway.App("mapped")
     team, account = app.type("mapped", "v1", "Team", Team), app.type("mapped", "v1", "Account", Account)
@@ -132,7 +132,7 @@ async def test_what_a_mapper_must_not_return_comes_out(autojump_clock: MockClock
 
     @app.controller(manages=team, watches=[headway.watch(account, wrong)])
     async def look(_: headway.Runtime, __: headway.Request[Team]) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     heard: list[object] = []
     async with one_shot(app, "look", report=heard.append) as shot:
@@ -143,8 +143,8 @@ async def test_what_a_mapper_must_not_return_comes_out(autojump_clock: MockClock
     assert [each.retry_after for each in heard if isinstance(each, headway.events.MappingFailed)] == [0.005]
 
 
-async def test_what_goes_wrong_is_logged_unless_somebody_hears_it(autojump_clock: MockClock) -> None:  # noqa: ARG001
-    """As in production: `on_start` has failed, and the run goes on."""
+async def test_unhandled_error_is_logged(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """As in production, `on_start` has failed and the run continues."""
     app = headway.App("logged")
 
     async def on_start(_: headway.Runtime) -> None:
@@ -152,7 +152,7 @@ async def test_what_goes_wrong_is_logged_unless_somebody_hears_it(autojump_clock
 
     @app.controller(manages=app.type("logged", "v1", "Team", Team), on_start=on_start)
     async def look(_: headway.Runtime, __: headway.Request[Team]) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     with structlog.testing.capture_logs() as lines:
         async with one_shot(app, "look") as shot:
@@ -160,8 +160,8 @@ async def test_what_goes_wrong_is_logged_unless_somebody_hears_it(autojump_clock
     assert [(line["event"], line["error"]) for line in lines] == [("CallbackFailed", "LookupError: no start")]
 
 
-async def test_a_daemon_is_no_call() -> None:
-    """It says so, and where it can be tested."""
+async def test_daemon_cannot_be_called() -> None:
+    """The error says so, and names a way to test it."""
     app = headway.App("lived")
     team = app.type("lived", "v1", "Team", Team)
 
@@ -174,8 +174,8 @@ async def test_a_daemon_is_no_call() -> None:
             pass
 
 
-async def test_a_mapper_that_changes_what_it_reads_is_found(autojump_clock: MockClock) -> None:  # noqa: ARG001
-    """Where it is asked by the test, and where a change has asked it."""
+async def test_mapper_that_changes_its_input_is_found(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """It is found whether the test or a change has called it."""
     staff = Staff()
 
     def changes(account: headway.Resource[Account], _: headway.CacheReader) -> list[headway.ResourceId]:
@@ -184,7 +184,7 @@ async def test_a_mapper_that_changes_what_it_reads_is_found(autojump_clock: Mock
 
     @staff.app.controller(manages=staff.team, watches=[headway.watch(staff.account, changes)], name="changing")
     async def changing(_: headway.Runtime, __: headway.Request[Team]) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     async def ask() -> None:
         async with one_shot(staff.app, "changing") as shot:

@@ -1,4 +1,4 @@
-"""`LiveRun`: virtual time passes when every task waits for time or for an event, and only then."""
+"""`LiveRun`: virtual time passes only while every task waits for time or for an event."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headway.testing import LiveRun
 
 
 class Nothing:
-    """The end of a machine that has nothing of its own."""
+    """A base class with an empty teardown."""
 
     def teardown(self) -> None:
         pass
@@ -30,7 +30,7 @@ def run() -> Iterator[Run]:
 
 
 def test_time_stands_still_while_a_thread_works(run: Run) -> None:
-    """A disk is slow, and no deadline of a call passes for that: else every commit to a file would take ten seconds."""
+    """No deadline of a call passes while a disk is slow. Otherwise every commit to a file would take ten seconds."""
 
     async def commit() -> bool:
         with trio.move_on_after(10) as scope:
@@ -44,8 +44,8 @@ def test_time_stands_still_while_a_thread_works(run: Run) -> None:
     assert run.clock.current_time() == began
 
 
-def test_time_passes_again_when_the_thread_has_ended(run: Run) -> None:
-    """By the whole sleep, in no real time."""
+def test_time_passes_after_the_thread_has_ended(run: Run) -> None:
+    """It passes by the whole sleep, in no real time."""
 
     async def commit_and_sleep() -> None:
         await trio.to_thread.run_sync(time.sleep, 0.001)
@@ -56,8 +56,8 @@ def test_time_passes_again_when_the_thread_has_ended(run: Run) -> None:
     assert run.clock.current_time() == began + 3600
 
 
-def test_settling_waits_for_threads(run: Run) -> None:
-    """A task that a thread works for has yet to go on."""
+def test_waiting_until_idle_includes_threads(run: Run) -> None:
+    """A task that a thread works for has not finished."""
     ended: list[float] = []
 
     async def start() -> None:

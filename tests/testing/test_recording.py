@@ -1,4 +1,4 @@
-"""What goes through a recording channel becomes the facts of a history, which the stores of this package keep good."""
+"""A recording channel turns traffic into the facts of a history, and this package's stores keep its rules."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CONTROLLER = "staff/copier"
 
 
 class Program:
-    """Copies each job, and notes what its reconciles see."""
+    """A program that copies each job and records the reads of its reconciles."""
 
     def __init__(self, history: History) -> None:
         self.app = headway.App("staff")
@@ -77,7 +77,7 @@ def same(key: Key) -> list[Key]:
 
 @asynccontextmanager
 async def watching(client: headway.Client, type: headway.ResourceType[Any]) -> AsyncIterator[Callable[[int], Any]]:
-    """A watch over all of the block; gives a function that waits until the watch has told a revision."""
+    """Open a watch over the whole block, and yield a function that waits until the watch has reached a revision."""
     upto, moved = 0, trio.Event()
 
     async def watch() -> None:
@@ -100,8 +100,8 @@ async def watching(client: headway.Client, type: headway.ResourceType[Any]) -> A
         nursery.cancel_scope.cancel()
 
 
-async def test_a_program_in_one_process_has_a_good_history(tmp_path: Path) -> None:
-    """On SQLite, with everything that its controllers do."""
+async def test_program_in_one_process_has_a_good_history(tmp_path: Path) -> None:
+    """It runs on SQLite, with everything that its controllers do."""
     history = History()
     program = Program(history)
     channel = RecordingChannel("controllers", history.add, clock=trio.current_time)
@@ -117,7 +117,7 @@ async def test_a_program_in_one_process_has_a_good_history(tmp_path: Path) -> No
 
 
 async def test_processes_on_a_network_have_a_good_history() -> None:
-    """A client that writes and watches, and workers, each by a connection of its own."""
+    """A client that writes and watches, and workers, each have a connection of their own."""
     history = History()
     program = Program(history)
     types = headway.App("types")
@@ -173,10 +173,8 @@ async def scripted() -> AsyncIterator[Scripted]:
 
 
 @pytest.mark.parametrize(("fault", "rule"), [("none", ""), ("duplicate", "unique"), ("false_bookmark", "bookmarkable")])
-async def test_a_stream_that_lies_is_found_by_what_was_recorded_of_it(
-    scripted: Scripted, fault: str, rule: str
-) -> None:
-    """What the script does to the stream is what the history finds, and nothing else."""
+async def test_fault_in_a_stream_is_found_in_its_record(scripted: Scripted, fault: str, rule: str) -> None:
+    """The history finds exactly the script's changes to the stream."""
     async with watching(scripted.client, scripted.program.job) as told:
         await told(await scripted.write("one"))
         if rule:
@@ -193,7 +191,7 @@ async def test_a_stream_that_lies_is_found_by_what_was_recorded_of_it(
         (Fault.CONFLICT, headway.Conflict, "refused"),
     ],
 )
-async def test_a_write_without_a_reply_is_unknown_and_one_that_is_refused_is_refused(
+async def test_write_without_a_reply_is_unknown_and_a_refused_one_is_refused(
     scripted: Scripted, fault: Fault, error: type[Exception], outcome: str
 ) -> None:
     """Neither is acknowledged."""
@@ -204,8 +202,8 @@ async def test_a_write_without_a_reply_is_unknown_and_one_that_is_refused_is_ref
     assert [(fact.outcome, fact.stored) for fact in written] == [(outcome, None)]
 
 
-async def test_a_write_that_was_said_to_be_refused_and_happens_is_found(scripted: Scripted) -> None:
-    """By its content, which nobody else has written."""
+async def test_write_that_is_stored_although_refused_is_found(scripted: Scripted) -> None:
+    """It is recognized by its content, which no other writer has written."""
     async with watching(scripted.client, scripted.program.job) as told:
         scripted.script.writes(Fault.CONFLICT)
         with pytest.raises(headway.Conflict):

@@ -29,7 +29,7 @@ STORES = ("memory", "sqlite", "etcd")
 
 @pytest.fixture(autouse=True)
 def _by_the_seed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """What is in memory alone runs as it ran before; and a snapshot of a few resources has a middle."""
+    """Make runs in memory repeatable, and snapshots so small in parts that a few resources have a middle."""
     for module in (_tail, _sqlite_reader):
         monkeypatch.setattr(module, "SNAPSHOT_CHUNK", 8)
     with _deterministic(SEED):
@@ -38,7 +38,7 @@ def _by_the_seed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.fixture
 async def stores(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[list[Backend]]:
-    """The store that the test is parametrised with, as each engine of it has it: of etcd there are two."""
+    """Yield the test's store as seen by each of its engines: for etcd there are two."""
     async with AsyncExitStack() as stack:
         opened: list[Backend] = []
         if request.param == "memory":
@@ -54,7 +54,7 @@ async def stores(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
 
 
 def in_the_process(stores: list[Backend]) -> Connect:
-    """Connects to the services of these engines, in turn."""
+    """Return a function that connects to the services of these engines in turn."""
     services = [InProcessChannel(ResourceService(each, load_registry()), LeaseService(each)) for each in stores]
 
     @asynccontextmanager
@@ -82,19 +82,19 @@ async def test_watches_in_memory_keep_every_rule(
     stores: list[Backend],
     autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
 ) -> None:
-    """Whoever comes, leaves, goes on after a position, or falls behind; under virtual time, so as it ran before."""
+    """Watchers come, leave, resume, or fall behind. Virtual time makes the run repeatable."""
     await keeps_every_rule_in_the_process(stores)
 
 
 @pytest.mark.parametrize("stores", STORES[1:], indirect=True)
 async def test_watches_in_the_process_keep_every_rule(stores: list[Backend]) -> None:
-    """The same, with threads and another process."""
+    """The load is the same, with threads and another process."""
     await keeps_every_rule_in_the_process(stores)
 
 
 @pytest.mark.parametrize("stores", STORES, indirect=True)
 async def test_watches_over_tcp_keep_every_rule(stores: list[Backend]) -> None:
-    """The same, for most of them through connections that break in the middle of whatever they carry."""
+    """The load is the same. Most connections break in the middle of messages."""
     whole: list[str] = []
     fragile: list[str] = []
     wires: list[FragileWires] = []
@@ -128,7 +128,7 @@ async def test_watches_over_tcp_keep_every_rule(stores: list[Backend]) -> None:
 
 
 LATER = {"reliable", "bookmarkable", "gapless", "resumable"}
-"""What a change that is left out may break, by what the watch tells next."""
+"""The rules that an omitted change may break, depending on the next item of the watch."""
 
 LIES: dict[type[Lie], tuple[set[str], set[str]]] = {
     lies.SkipsACommit: (LATER, set()),
@@ -147,11 +147,11 @@ LIES: dict[type[Lie], tuple[set[str], set[str]]] = {
     lies.SaysSomethingElse: ({"agreed"}, set()),
     lies.IsOfAnotherStore: ({"one store"}, set()),
 }
-"""One of the first is found of each lie, and what else may be besides."""
+"""For each lie: the rules of which it breaks at least one, and the rules that it may break besides."""
 
 
 async def broken_by(seed: int, lie: type[Lie], *liars: str) -> set[str]:
-    """The rules that a load breaks through a channel that lies to these."""
+    """Return the rules that a load breaks if a channel lies to these clients."""
 
     def between(who: str, channel: Channel) -> Channel:
         return LyingChannel(channel, lie) if who in liars else channel
@@ -166,17 +166,16 @@ async def broken_by(seed: int, lie: type[Lie], *liars: str) -> set[str]:
     return found
 
 
-def test_every_lie_is_told() -> None:
-    """So that none is there in name alone."""
+def test_every_lie_is_tested() -> None:
     assert set(LIES) == set(Lie.__subclasses__())
 
 
 @pytest.mark.parametrize("lie", LIES)
-async def test_a_watch_that_lies_is_found(
+async def test_watch_that_lies_is_found(
     lie: type[Lie],
     autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
 ) -> None:
-    """By the rule that it breaks, and no other that has nothing to do with it; in some schedules a lie is none."""
+    """It breaks its rule, and no unrelated one. In some schedules a lie has no effect."""
     rules, besides = LIES[lie]
     found: set[str] = set()
     for seed in range(1, 6):
@@ -187,17 +186,17 @@ async def test_a_watch_that_lies_is_found(
     assert found <= rules | besides
 
 
-async def test_a_store_that_tells_nobody_of_a_commit_is_found(
+async def test_store_that_delivers_a_commit_to_no_watcher_is_found(
     autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
 ) -> None:
-    """By what its writers were told."""
+    """The answers to its writers reveal it."""
     assert "durable" in await broken_by(1, lies.SkipsACommit, "watcher", "witness")
 
 
-async def test_a_load_in_memory_runs_again_as_it_has_run(
+async def test_load_in_memory_is_repeatable(
     autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
 ) -> None:
-    """So that what a seed has found is found again."""
+    """So a violation found with a seed is found again."""
     ran = []
     for _ in range(2):
         with _deterministic(7):
