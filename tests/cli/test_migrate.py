@@ -218,7 +218,7 @@ async def test_a_server_migrates_what_its_caller_may_read_and_write(terminal: Te
 
 async def test_a_page_token_of_another_server_is_refused() -> None:
     service = MigrationService(MemoryBackend(), versions())
-    for token in ("[1]", "[0, 1]", '[0, "a"]', "x", "5", "{}", "[]", "a" * 300):
+    for token in ("[1]", "[0, 1]", '[0, "a"]', "x", "5", "{}", "[]", "[false]", r'[0, "\ud800", "a", "b"]', "a" * 300):
         with pytest.raises(GRPCError) as caught:
             await service.migrate(migration_pb.MigrateRequest(page_token=token))
         assert caught.value.status is Status.INVALID_ARGUMENT

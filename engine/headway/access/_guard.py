@@ -54,7 +54,7 @@ class Caller:
         return self._identity.allows("delete", id.type, id.partition, id.namespace, id.name)
 
     def may_know(self, type: TypeName) -> bool:
-        """Return True if the type may be described to the caller, who must be allowed to do anything with it."""
+        """Return True if the caller has any permission on the type, so that it may be described to them."""
         return self._identity.concerns(type)
 
     def may_list(self, type: TypeName, partition: str, namespace: str) -> bool:

@@ -67,8 +67,8 @@ def main(
       6    `wait` timed out
       7    `diff` and `schema diff` found differences, `apply --dry-run` something to store, `store` problems,
            `store migrate` resources that it could not rewrite
-      70   `serve` received a signal to stop, but something blocked it
-      130  interrupted (`serve` exits with 0 then)
+      70   `serve` or `work` received a signal to stop, but something blocked it
+      130  interrupted (`serve` and `work` exit with 0 then)
     """
     # Imported here, because help doesn't need them.
     from headway.cli._connection import Target

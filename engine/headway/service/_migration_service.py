@@ -8,7 +8,7 @@ from typing import Any
 from grpclib.const import Handler
 
 from headway._gen.headway.migration import v1 as migration_pb
-from headway.resource import Key, Registry, VersionChain, pb
+from headway.resource import Key, Registry, VersionChain, pb, quoted
 from headway.service._access import Access, Authorizer
 from headway.service._admission import admit_within
 from headway.service._bounds import check_text
@@ -86,7 +86,8 @@ def _place(token: str, chains: list[VersionChain]) -> tuple[int, Key | None]:
         place, *key = json.loads(token)
     except (ValueError, TypeError):
         place, key = None, []
-    right: Any = isinstance(place, int) and 0 <= place < len(chains) and all(isinstance(each, str) for each in key)
-    if not right or len(key) not in (0, 3):
-        raise invalid(f"page_token {token!r} is not valid for this server: begin without one")
+    right: Any = type(place) is int and 0 <= place < len(chains)
+    # Names are ASCII, and not every store can look up a lone surrogate.
+    if not right or len(key) not in (0, 3) or not all(isinstance(each, str) and each.isascii() for each in key):
+        raise invalid(f"page_token {quoted(token)} is not valid for this server: begin without one")
     return place, (key[0], key[1], key[2]) if key else None
