@@ -21,6 +21,7 @@ FILES = sorted(path for path in PACKAGE.rglob("*.py") if "_gen" not in path.rela
 PURE = [
     "access/_policy.py",
     "access/_tokens.py",
+    "documents/_nodes.py",
     "_records.py",
     "errors.py",
     "events.py",

@@ -12,17 +12,24 @@ import re
 from collections.abc import Iterator
 from itertools import count
 
-from headway.manifest._nodes import DEPTH_LIMIT, Kind, Mapping, Node, Place, Problems, Scalar, Sequence, below
-from headway.manifest._scalars import LONGEST_NUMBER
+from headway.documents._nodes import (
+    DEPTH_LIMIT,
+    Mapping,
+    Node,
+    Place,
+    Problems,
+    Scalar,
+    Sequence,
+    Unreadable,
+    below,
+    literal_scalar,
+    number_scalar,
+    text_scalar,
+)
 
 _SPACE = re.compile(r"[ \t\r\n]*")
-_NUMBER = re.compile(r"(-?(?:0|[1-9][0-9]*))(\.[0-9]+)?([eE][-+]?[0-9]+)?(?![\w.+-])")
+_NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?(?![\w.+-])")
 _WORD = re.compile(r"[^\s,:{}\[\]\"]+")
-_WORDS: dict[str, tuple[Kind, bool | None]] = {
-    "null": ("nothing", None),
-    "true": ("a boolean", True),
-    "false": ("a boolean", False),
-}
 # Error messages of the standard library, and their replacements.
 _STRING_WORDS = (
     ("Unterminated string", "the text ends inside quotes"),
@@ -39,19 +46,9 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 _FOREIGN = {"NaN": '"NaN"', "Infinity": '"Infinity"', "-Infinity": '"-Infinity"', "None": "null"}
 
 
-class _Unreadable(Exception):
-    """The rest of the text cannot be parsed. The problem has been added already."""
-
-
-def read_json(text: str, problems: Problems) -> list[Node]:
-    """Return the documents of a text, up to the first that cannot be parsed."""
-    documents: list[Node] = []
-    try:
-        for node in _Reader(text, problems).documents():
-            documents.append(node)
-    except _Unreadable:
-        pass
-    return documents
+def read_json(text: str, problems: Problems) -> Iterator[Node]:
+    """Yield the documents of a text. Raises Unreadable at one that cannot be parsed."""
+    return _Reader(text, problems).documents()
 
 
 class _Reader:
@@ -152,28 +149,22 @@ class _Reader:
             )
             text = _SURROGATE.sub("\ufffd", text)
         self._at = end
-        return Scalar(place, "text", text, text, quoted=True, format="JSON")
+        return text_scalar(place, text, "JSON")
 
     def _plain(self, place: Place, path: str) -> Scalar:
         found = _NUMBER.match(self._text, self._at)
         if found:
-            whole, fraction, exponent = found.groups()
             self._at = found.end()
-            if fraction or exponent:
-                return Scalar(place, "a number", found.group(), float(found.group()), format="JSON")
-            number = int(whole) if len(whole) < LONGEST_NUMBER else None
-            return Scalar(place, "a whole number", whole, number, format="JSON")
+            return number_scalar(place, found.group(), "JSON")
         word = _WORD.match(self._text, self._at)
         written = word.group() if word else ""
-        if written in _WORDS:
+        if (literal := literal_scalar(place, written, "JSON")) is not None:
             self._at += len(written)
-            kind, value = _WORDS[written]
-            return Scalar(place, kind, written, value, format="JSON")
+            return literal
         raise self._refuse(_no_value(written, self._next()), path)
 
-    def _refuse(self, message: str, path: str, place: Place | None = None) -> _Unreadable:
-        self._problems.add(place or self._place(), path, message)
-        return _Unreadable(message)
+    def _refuse(self, message: str, path: str, place: Place | None = None) -> Unreadable:
+        return self._problems.unreadable(place or self._place(), path, message)
 
 
 def _no_value(written: str, first: str) -> str:
@@ -184,7 +175,7 @@ def _no_value(written: str, first: str) -> str:
     shown = repr(written[:60])
     if written in _FOREIGN:
         return f"{shown} is not JSON: write {_FOREIGN[written]}"
-    if written.lower() in _WORDS:
+    if written.lower() in ("null", "true", "false"):
         return f"{shown} is not JSON: write {written.lower()}"
     if written.startswith(("//", "/*", "#")):
         return "JSON has no comments: remove it, or write YAML"

@@ -1,12 +1,13 @@
 """Parse HCL into nodes, with the place of every value: attributes, blocks and constants, but no expressions.
 
-tree-sitter's HCL grammar finds the structure, and this package interprets the leaves (`_hcl_values.py`). A body is a
-map. Blocks with the same name are a list, or a map by their labels; the message class decides which one is valid.
+tree-sitter's HCL grammar finds the structure, and this module interprets the leaves. A body is a map. Blocks with the
+same name are a list, or a map by their labels; the message class decides which one is valid.
 """
 
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Iterator
 from itertools import count
 
@@ -14,43 +15,58 @@ import tree_sitter_hcl
 from tree_sitter import Language, Parser
 from tree_sitter import Node as Parsed
 
-from headway.manifest._characters import unprintable
-from headway.manifest._hcl_values import Unreadable, beginning, heredoc_text, quoted_text, syntax_error
-from headway.manifest._nodes import DEPTH_LIMIT, Kind, Mapping, Node, Place, Problems, Scalar, Sequence, alone, below
-from headway.manifest._scalars import LONGEST_NUMBER
-
-_LITERALS: dict[str, tuple[Kind, bool | None]] = {
-    "true": ("a boolean", True),
-    "false": ("a boolean", False),
-    "null": ("nothing", None),
-}
+from headway.documents._nodes import (
+    DEPTH_LIMIT,
+    Mapping,
+    Node,
+    Place,
+    Problems,
+    Scalar,
+    Sequence,
+    alone,
+    below,
+    check_characters,
+    literal_scalar,
+    number_scalar,
+    text_scalar,
+)
 
 # The grammar also accepts hexadecimal numbers, which HCL itself doesn't have.
 _NUMBER = re.compile(r"(-?)\s*([0-9]+(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?)\Z", re.ASCII)
+_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.))", re.DOTALL)
+_ESCAPED = {"n": "\n", "r": "\r", "t": "\t", '"': '"', "\\": "\\"}
+_DOUBLED = re.compile(r"([$%])\1\{")
+_HEREDOC_END = re.compile(r"[ \t]*\w[\w.-]*\Z")
+_INTERPOLATED = ("template_interpolation", "template_directive")
 
 
-def read_hcl(text: str, problems: Problems) -> list[Node]:
-    """Return the documents of a text: the whole text, or each ``resource`` block. Malformed text has no documents."""
-    found = list(unprintable(text))
-    for place, message in found:
-        problems.add(place, "", message)
-    if found:
-        return []
+class _Invalid(Exception):
+    """A value that a manifest cannot contain, with its position."""
+
+    def __init__(self, message: str, node: Parsed) -> None:
+        super().__init__(message)
+        self.at = _beginning(node)
+
+
+def read_hcl(text: str, problems: Problems) -> Iterator[Node]:
+    """Yield the documents of a text: the whole text, or each ``resource`` block.
+
+    Malformed text has no documents. Raises Unreadable then.
+    """
+    check_characters(text, problems)
     source = text.removeprefix("\ufeff").encode()
     root = Parser(Language(tree_sitter_hcl.language())).parse(source).root_node
     reader = _Reader(source, problems)
     if root.has_error:
-        at, message = syntax_error(root, source)
-        problems.add(reader.place(at), "", message)
-        return []
+        at, message = _syntax_error(root, source)
+        raise problems.unreadable(reader.place(at), "", message)
     body = next((child for child in root.named_children if child.type == "body"), None)
     if body is None:
-        return []
+        return
     try:
-        return list(reader.documents(body))
-    except Unreadable as unreadable:
-        problems.add(reader.place(unreadable.at), "", str(unreadable))
-        return []
+        yield from reader.documents(body)
+    except _Invalid as invalid:
+        raise problems.unreadable(reader.place(invalid.at), "", str(invalid)) from invalid
 
 
 class _Reader:
@@ -76,11 +92,11 @@ class _Reader:
         yield from resources.again
 
     def _begin(self, node: Parsed) -> Place:
-        return self.place(beginning(node))
+        return self.place(_beginning(node))
 
     def _body(self, body: Parsed | None, place: Place, depth: int, path: str) -> Mapping:
         if depth > DEPTH_LIMIT and body is not None:
-            raise Unreadable(f"this is nested deeper than {DEPTH_LIMIT} levels", body)
+            raise _Invalid(f"this is nested deeper than {DEPTH_LIMIT} levels", body)
         found = _Body(self._problems, path)
         for child in body.named_children if body is not None else ():
             if child.type == "attribute":
@@ -98,22 +114,22 @@ class _Reader:
         name, *labels = parts
         key = self._key(name, _text(name))
         if len(labels) > 1:
-            raise Unreadable("a block can have only one label, the key of its map", labels[1])
+            raise _Invalid("a block can have only one label, the key of its map", labels[1])
         where = below(found.path, key.text)
         if not labels:
             found.block(key, self._body(body, key.place, depth + 1, where))
             return
         [label] = labels
-        text = quoted_text(label) if label.type == "string_lit" else _text(label)
+        text = _quoted_text(label) if label.type == "string_lit" else _text(label)
         inner = self._key(label, text)
         found.labelled(key, inner, self._body(body, key.place, depth + 2, below(where, text)))
 
     def _key(self, node: Parsed, text: str) -> Scalar:
-        return Scalar(self._begin(node), "text", text, text, quoted=True, format="HCL")
+        return text_scalar(self._begin(node), text, "HCL")
 
     def _value(self, node: Parsed, depth: int, path: str, *, named: str = "") -> Node:
         if depth > DEPTH_LIMIT:
-            raise Unreadable(f"this is nested deeper than {DEPTH_LIMIT} levels", node)
+            raise _Invalid(f"this is nested deeper than {DEPTH_LIMIT} levels", node)
         place = self._begin(node)
         held = [child for child in node.named_children if child.type != "comment"]
         kind = node.type
@@ -150,25 +166,21 @@ class _Reader:
         texts = [part.text for part in parts if isinstance(part, Scalar) and part.kind == "text"]
         if _text(name) != "gvk" or len(texts) != len(parts) or len(texts) not in (1, 3):
             right = 'write gvk("group.version.Kind"), or gvk with the three parts, or only the name in quotes'
-            raise Unreadable(f"invalid type name: {right}", name)
-        text = ".".join(texts)
-        return Scalar(place, "text", text, text, quoted=True, format="HCL")
+            raise _Invalid(f"invalid type name: {right}", name)
+        return text_scalar(place, ".".join(texts), "HCL")
 
     def _scalar(self, node: Parsed, place: Place) -> Scalar:
         written = _text(node)
         if node.type in ("string_lit", "quoted_template", "heredoc_template"):
-            text = heredoc_text(node) if node.type == "heredoc_template" else quoted_text(node)
-            return Scalar(place, "text", text, text, quoted=True, format="HCL")
-        if node.type in ("bool_lit", "null_lit"):
-            kind, value = _LITERALS[written]
-            return Scalar(place, kind, written, value, format="HCL")
+            text = _heredoc_text(node) if node.type == "heredoc_template" else _quoted_text(node)
+            return text_scalar(place, text, "HCL")
+        if node.type in ("bool_lit", "null_lit") and (literal := literal_scalar(place, written, "HCL")) is not None:
+            return literal
         if node.type in ("numeric_lit", "operation") and (found := _NUMBER.match(written)):
-            return _number(place, "".join(found.groups()))
+            return number_scalar(place, "".join(found.groups()), "HCL")
         if node.type == "variable_expr":
-            raise Unreadable(
-                f"{written[:60]!r} is a variable, which a manifest cannot have: write text in quotes", node
-            )
-        raise Unreadable("expressions are not allowed: a manifest holds plain values only", node)
+            raise _Invalid(f"{written[:60]!r} is a variable, which a manifest cannot have: write text in quotes", node)
+        raise _Invalid("expressions are not allowed: a manifest holds plain values only", node)
 
 
 class _Body:
@@ -223,14 +235,88 @@ def _key_text(node: Parsed) -> str:
     while node.type != "string_lit" and len(node.named_children) == 1 and node.child_count == 1:
         node = node.named_children[0]
     if node.type == "string_lit":
-        return quoted_text(node)
+        return _quoted_text(node)
     if node.type in ("identifier", "numeric_lit", "bool_lit", "null_lit"):
         return _text(node)
-    raise Unreadable("a key must be a name or text in quotes", node)
+    raise _Invalid("a key must be a name or text in quotes", node)
 
 
-def _number(place: Place, written: str) -> Scalar:
-    if written.lstrip("-").isdigit():
-        number = int(written) if len(written) < LONGEST_NUMBER else None
-        return Scalar(place, "a whole number", written, number, format="HCL")
-    return Scalar(place, "a number", written, float(written), format="HCL")
+def _quoted_text(node: Parsed) -> str:
+    """Return the text in quotes."""
+    _check_constant(node)
+    raw = _text(node)[1:-1]
+    if "\n" in raw:
+        raise _Invalid(r"a line break is not allowed in quotes: write it as \n, or use <<EOT", node)
+
+    def escaped(found: re.Match[str]) -> str:
+        four, eight, one = found.groups()
+        if one is not None:
+            if one not in _ESCAPED:
+                raise _Invalid(f"unknown escape: \\{one}; write \\\\ for a backslash", node)
+            return _ESCAPED[one]
+        code = int(four or eight, 16)
+        if 0xD800 <= code < 0xE000 or code > 0x10FFFF:
+            raise _Invalid(f"this escape is not a valid character: {found.group()}", node)
+        return chr(code)
+
+    # Split at `$${` and `%%{` first: backslash escapes can neither contain nor produce them.
+    pieces = _DOUBLED.split(raw)
+    texts = [_ESCAPE.sub(escaped, piece) if n % 2 == 0 else f"{piece}{{" for n, piece in enumerate(pieces)]
+    return "".join(texts)
+
+
+def _heredoc_text(node: Parsed) -> str:
+    """Return the lines of a heredoc, with their line breaks. ``<<-`` removes their common indentation."""
+    _check_constant(node)
+    opening, _, rest = _text(node).replace("\r\n", "\n").partition("\n")
+    lines, line_break, end = rest.rpartition("\n")
+    if not _HEREDOC_END.match(end):
+        raise _Invalid("a heredoc must be <<NAME, its lines, and NAME on its own line", node)
+    lines += line_break
+    text = textwrap.dedent(lines) if opening.startswith("<<-") else lines
+    return _DOUBLED.sub(r"\1{", text)
+
+
+def _check_constant(node: Parsed) -> None:
+    pending = [node]
+    while pending:
+        held = pending.pop()
+        if held.type in _INTERPOLATED:
+            raise _Invalid("interpolation is not allowed: write the value, or $${ for ${ and %%{ for %{", held)
+        pending += held.named_children
+
+
+def _beginning(node: Parsed) -> tuple[int, int]:
+    """Return the row of a node and its column in bytes. Both count from 0."""
+    return node.start_point.row, node.start_point.column
+
+
+def _syntax_error(root: Parsed, source: bytes) -> tuple[tuple[int, int], str]:
+    """Return the position of a syntax error, with a message that says what was expected, if known."""
+    node = root
+    while not (node.is_error or node.is_missing):
+        node = next(child for child in node.children if child.has_error or child.is_missing)
+    if node.is_missing:
+        return _beginning(node), _MISSING.get(node.type, f"expected {node.type!r}")
+    # The last leaf of an error node is the token that the parser could not place.
+    last = node.children[-1] if node.children else node
+    while last.children:
+        last = last.children[-1]
+    line = source[last.start_byte :].split(b"\n")[0].decode(errors="replace").strip()
+    if line.startswith("\\"):
+        return _beginning(last), "unknown escape: write \\\\ for a backslash"
+    shown = repr(line[:40]) if line else "end of line"
+    return _beginning(last), (
+        f'unexpected {shown}: write NAME = VALUE or NAME {{ … }}, text in "double quotes", '
+        "and commas only in [ ] and = { }"
+    )
+
+
+_MISSING = {
+    "identifier": "expected a value",
+    "quoted_template_end": "the text in quotes doesn't end",
+    "heredoc_identifier": "the heredoc doesn't end: write its name on its own line",
+    "}": "a block or object doesn't end: expected '}'",
+    "]": "a list doesn't end: expected ']'",
+    ")": "expected ')'",
+}
