@@ -16,7 +16,7 @@ import click
 import pytest
 import trio
 
-from headway.cli import _backup, _connection, _migrate, _running, _schema, _serve, _store, _work, main
+from headway.cli import _running, main
 
 _PATIENCE = 20
 
@@ -148,11 +148,11 @@ class Terminal:
 def take_over(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have the functions of commands run by `Command`."""
 
-    def note(function: Any, **_: Any) -> None:
+    def note(function: Any, _: float | None) -> bool:
         _RUNNING.get().calls.append(function)
+        return False
 
-    for module in (_backup, _connection, _migrate, _schema, _serve, _store, _work):
-        monkeypatch.setattr(module, "run", note)
+    monkeypatch.setattr(_running, "start", note)
     for name, stream in (("stdout", "out"), ("stderr", "errors"), ("stdin", "in")):
         monkeypatch.setattr(sys, name, _Switch(stream))
     # `serve` adds the working directory.

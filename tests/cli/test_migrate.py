@@ -42,8 +42,8 @@ async def test_a_store_is_migrated_and_what_was_done_is_said(terminal: Terminal)
     done = await terminal("store", "migrate", APP, "--store", "sqlite:staff.db")
     assert done.returncode == 0, done.stderr
     first, second = done.stdout.splitlines()
-    assert first == "1 resources are stored as tests.v9.Team, which no converter reaches"
-    assert second.endswith(": 2 of 4 resources rewritten, 1 were in their storage version")
+    assert first == "1 resource is stored as tests.v9.Team, which no converter reaches"
+    assert second.endswith(": 2 of 4 resources rewritten, 1 was in its storage version")
     assert done.stderr == "tests.Team: 4 looked at, 2 rewritten\n"
     done = await terminal("store", "migrate", APP, "--store", "sqlite:staff.db", "-o", "json")
     shown = json.loads(done.stdout)
@@ -116,7 +116,7 @@ async def test_on_etcd_it_works_beside_a_server_that_has_the_store_open(terminal
             await take(items, 2)
             done = await terminal("store", "migrate", APP, "--store", f"etcd://{endpoint}/staff")
             assert done.returncode == 0, done.stderr
-            assert "1 of 1 resources rewritten" in done.stdout
+            assert "1 of 1 resource rewritten" in done.stdout
             (item,) = await take(items, 1)
         assert isinstance(item, Changes)
         (change,) = item.changes
@@ -154,8 +154,8 @@ async def test_a_server_migrates_its_sqlite_store_while_it_serves(
                 "tests.Team: 4 looked at, 2 rewritten",
                 "tests.Team: 5 looked at, 3 rewritten",
             ]
-            assert "1 resources are stored as tests.v9.Team, which no converter reaches" in done.stdout
-            assert ": 3 of 5 resources rewritten, 1 were in their storage version" in done.stdout
+            assert "1 resource is stored as tests.v9.Team, which no converter reaches" in done.stdout
+            assert ": 3 of 5 resources rewritten, 1 was in its storage version" in done.stdout
             heard = [each for each in [await anext(events) for _ in range(3)] if isinstance(each, Upserted)]
             assert [each.resource.id.name for each in heard] == ["a", "b", "e"]
         await engine.client.write(V1.new("late", roster("fay")))
@@ -209,8 +209,8 @@ async def test_a_server_migrates_what_its_caller_may_read_and_write(terminal: Te
         assert "permission denied: you may not list tests.v3.Team there" in none.stderr
         some = await terminal("--token", made["some"][0], "store", "migrate", server=where)
     assert some.returncode == 7
-    assert "1 resources were not rewritten: permission denied: read and write" in some.stdout
-    assert ": 1 of 4 resources rewritten, 1 were in their storage version" in some.stdout
+    assert "1 resource was not rewritten: permission denied: read and write" in some.stdout
+    assert ": 1 of 4 resources rewritten, 1 was in its storage version" in some.stdout
     async with SqliteBackend("staff.db") as store:
         stored, _ = await store.list(V1.kind, Within())
     assert [version_of(each) for each in stored] == ["v3", "v1", "v9", "v3"]

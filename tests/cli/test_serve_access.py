@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from headway.access import load_access, new_token
-from headway.cli._connection import NO_TOKEN
 from tests.cli.conftest import CORE, Started, address_of, interrupt
 from tests.cli.test_serve_forward import said
 from tests.helpers.secret_files import write_secret
 
+NO_TOKEN = "you have no token; give one with --token-file, HEADWAY_TOKEN or --token"
 POLICIES = """\
 policies:
   - name: readers

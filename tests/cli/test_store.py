@@ -57,7 +57,7 @@ async def test_what_is_wrong_is_said_by_the_exit_code_too(terminal: Terminal) ->
 
     assert done.returncode == 7
     assert done.stdout.startswith("a copy into this store was not finished: run the same copy again\n")
-    assert done.stdout.endswith("1 resources of 1 kinds; problems found: 1\n")
+    assert done.stdout.endswith("1 resource of 1 kind; problems found: 1\n")
     done = await terminal("store", "check", "sqlite:staff.db", "-o", "json")
     assert done.returncode == 7
     assert len(json.loads(done.stdout)["problems"]) == 1
@@ -103,7 +103,7 @@ async def test_no_store_is_made_in_etcd_where_one_is_to_be_read(command: tuple[s
             await put(store, thing("first"))
         done = await terminal("store", *command, f"etcd://ada:secret@{endpoint}/staff", *rest)
         assert done.returncode == 0, done.stderr
-        assert "1 resources of 1 kinds" in done.stdout
+        assert "1 resource of 1 kind" in done.stdout
 
 
 async def test_an_etcd_that_does_not_answer_is_not_one_without_a_store(terminal: Terminal) -> None:
@@ -124,7 +124,7 @@ async def test_a_store_is_checked_beside_the_engine_that_has_it(terminal: Termin
 
         assert process.returncode == 0, errors
         said = re.fullmatch(
-            r"store (\w+) at revision (\d+), history from 0: (\d+) resources of \d+ kinds; no problems found\n", out
+            r"store (\w+) at revision (\d+), history from 0: (\d+) resources? of \d+ kinds?; no problems found\n", out
         )
         assert said
         assert int(said[3]) >= 20
@@ -193,7 +193,7 @@ async def test_a_copy_goes_there_and_says_so(terminal: Terminal) -> None:
     assert done.stderr == "a.First: 1\nconformance.Thing: 500\nconformance.Thing: 700\n"
     said = re.fullmatch(
         rf"store {id} copied to store (\w+), and compared: 701 resources of 2 kinds, 701 written now; "
-        r"1 fences raised\n",
+        r"1 fence raised\n",
         done.stdout,
     )
     assert said
@@ -252,7 +252,7 @@ async def test_a_store_of_ones_own_is_held_to_its_promises(stores: str, terminal
     assert "lacking    0.00 s  fences_outlive_a_reopening" in lines
     assert re.fullmatch(r"\d+ of \d+ claims hold, 3 left out", lines[-1])
     done = await terminal("store", "conformance", f"{stores}:open_sqlite", "--only", "wins")
-    assert done.stdout.endswith("1 of 1 claims hold\n")
+    assert done.stdout.endswith("1 of 1 claim holds\n")
 
 
 async def test_a_broken_promise_is_named(stores: str, terminal: Terminal) -> None:
@@ -266,7 +266,7 @@ async def test_a_broken_promise_is_named(stores: str, terminal: Terminal) -> Non
         "makes no revision and leaves the fence as it is.\n"
         "                   but: a raise to (3, 4) succeeded, expected FenceLowered\n"
     ) in done.stdout
-    assert " don't\n" in done.stdout
+    assert re.search(r"\d claims hold, \d+ (doesn't|don't)\n", done.stdout)
     done = await terminal("store", "conformance", f"{stores}:lowers", "--only", "not_above", "-o", "json")
     [said] = json.loads(done.stdout)
     assert said["claim"] == "a_fence_that_is_not_above_is_refused"

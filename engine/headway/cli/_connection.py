@@ -8,15 +8,16 @@ import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Concatenate, ParamSpec
 
 import click
+from click.core import ParameterSource
 from grpclib import GRPCError
 from grpclib.const import Status
 
-from headway.cli._exits import Exit, Usage, fail
-from headway.cli._running import run
-from headway.cli._tls_files import check_key
+from headway._private_files import read_secret
+from headway.cli._running import Exit, Usage, fail, run
 from headway.client import Client
 from headway.errors import InvalidArgument, PermissionDenied, Unavailable
 from headway.resource import Registry, rebuild, types_pb
@@ -48,11 +49,7 @@ class Target:
         """Return the TLS context, or None for a connection without TLS."""
         if not self.tls:
             return None
-        check_key(self.certificate, self.key, "--tls-key")
-        try:
-            return client_tls(self.authority, certificate=self.certificate, key=self.key)
-        except OSError as error:
-            raise Usage(f"invalid TLS options: {error}") from error
+        return tls_context(self.authority, self.certificate, self.key)
 
 
 @dataclass(frozen=True)
@@ -142,3 +139,52 @@ def connected(
         run(call)
 
     return command
+
+
+def given_token(context: click.Context, token: str | None, path: str | None) -> str:
+    """Return the token, or an empty string if there is none. Options take precedence over the environment."""
+    if token and path:
+        names = ("token", "token_file")
+        by_option = [name for name in names if context.get_parameter_source(name) is ParameterSource.COMMANDLINE]
+        if len(by_option) != 1:
+            raise Usage("--token and --token-file (HEADWAY_TOKEN and HEADWAY_TOKEN_FILE) exclude each other: give one")
+        if by_option == ["token"]:
+            path = None
+    if path:
+        try:
+            token = read_secret(path).strip()
+        except PermissionError as error:
+            raise Usage(f"--token-file: {error}") from error
+        except (OSError, UnicodeDecodeError) as error:
+            raise Usage(f"--token-file {path} cannot be read: {error}") from error
+        if not token:
+            raise Usage(f"--token-file {path} is empty; it must contain a token")
+    if token and not (token.isascii() and token.isprintable()):
+        # Never show the text: even an invalid token may be nearly right.
+        raise Usage("invalid token: it must be one line of ASCII characters, as printed by `headway token new`")
+    return token or ""
+
+
+def tls_context(
+    authority: str | None, certificate: str | None, key: str | None, *, forward: bool = False
+) -> ssl.SSLContext:
+    """Return the TLS context for a connection, by the options --tls-… or, with ``forward``, --forward-tls-…."""
+    check_key(certificate, key, "--forward-tls-key" if forward else "--tls-key")
+    try:
+        return client_tls(authority, certificate=certificate, key=key)
+    except OSError as error:
+        raise Usage(f"invalid TLS options{' of --forward' if forward else ''}: {error}") from error
+
+
+def check_key(certificate: str | None, key: str | None, option: str) -> None:
+    """Raise Usage if a certificate file contains no private key and ``option``, which gives one, is missing."""
+    # Don't read pipes: they can be read only once.
+    if certificate is None or key is not None or not Path(certificate).is_file():
+        return
+    try:
+        content = Path(certificate).read_bytes()
+    except OSError:
+        # The code that uses the file reports this.
+        return
+    if b"-----BEGIN CERTIFICATE" in content and b"PRIVATE KEY-----" not in content:
+        raise Usage(f"no key in {certificate}: give {option}")
