@@ -11,7 +11,6 @@ import click
 from grpclib import GRPCError
 from grpclib.const import Status
 
-from headway._arguments import together
 from headway._gen.headway.migration import v1 as migration_pb
 from headway._safe_text import plain
 from headway.cli._arguments import apps_at, check_store_exists, named_store
@@ -19,6 +18,7 @@ from headway.cli._connection import Connection, Target, open_connection
 from headway.cli._output import Details, counted, details_option, json_text, position_object
 from headway.cli._running import Exit, Usage, fail, run
 from headway.client import client_error
+from headway.engine import combine_apps
 from headway.errors import DeclarationError
 from headway.resource import Kind, Position, Registry, position, resource_id
 from headway.service import MIGRATION_SERVICE, Migrated, migrate
@@ -51,7 +51,7 @@ def migrate_command(app: str | None, url: str | None, output: Details) -> None:
     if app is None:
         raise Usage("--store requires an APP (module:attribute), whose types determine the storage versions")
     try:
-        registry, _ = together(apps_at(app))
+        registry, _ = combine_apps(apps_at(app))
     except DeclarationError as error:
         fail(Exit.REFUSED, f"Error: {error}")
     if not registry.chains:

@@ -9,10 +9,9 @@ from typing import Any, NamedTuple
 
 import click
 
-from headway._process import worker_name
 from headway.cli._arguments import combined
 from headway.cli._running import Usage
-from headway.engine import Engine
+from headway.engine import Engine, worker_name
 from headway.errors import DeclarationError, InvalidArgument
 from headway.events import Report
 from headway.observe import Metrics, check_pages_address, log_report, open_pages, reports

@@ -17,8 +17,8 @@ import trio
 
 from headway._groups import only_error
 from headway._safe_text import plain
-from headway._shutdown import ShutdownWatch
 from headway._standard_error import Output
+from headway.engine import ShutdownWatch
 from headway.errors import HeadwayError, ManifestError, NotFound, RemoteError
 from headway.events import ignore
 

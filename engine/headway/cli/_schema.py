@@ -10,13 +10,12 @@ from typing import Any
 
 import click
 
-from headway._arguments import together
-from headway._compared import differences
 from headway._safe_text import plain
 from headway.cli._arguments import apps_at, check_store_exists, complete_type, find_type, named_store
 from headway.cli._connection import Connection, Target, connected, open_connection
 from headway.cli._output import Details, Output, details_option, json_text, output_option, show_object, table
 from headway.cli._running import Exit, Usage, run
+from headway.engine import combine_apps, differences
 from headway.errors import DeclarationError, SchemaProblem
 from headway.resource import Key, ResourceType, Scope, describe, is_builtin, resource_key, type_name, types_pb
 from headway.storage import ListsResources, Within, file_lists, plan_schemas, read_schemas
@@ -256,7 +255,7 @@ def _problem(problem: SchemaProblem) -> dict[str, Any]:
 
 def _types_of(reference: str) -> list[ResourceType[Any]]:
     try:
-        registry, _ = together(apps_at(reference))
+        registry, _ = combine_apps(apps_at(reference))
     except DeclarationError as error:
         raise Usage(f"{reference}: {error}") from error
     return sorted((type for type in registry if not is_builtin(type)), key=lambda each: each.name)

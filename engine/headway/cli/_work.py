@@ -10,15 +10,14 @@ from functools import partial
 import click
 import trio
 
-from headway._process import worker_name
 from headway.cli._arguments import apps_at
 from headway.cli._connection import Target
 from headway.cli._process_options import ProcessOptions, process_options
 from headway.cli._running import Exit, Usage, fail, run
 from headway.controller import App
+from headway.engine import open_workers, worker_name
 from headway.errors import DeclarationError, InvalidArgument
 from headway.rpc import addresses
-from headway.workers import open_workers
 
 
 @click.command()
