@@ -73,7 +73,7 @@ def test_graph_is_wrapped_to_the_width_of_a_terminal(monkeypatch: pytest.MonkeyP
     assert code == 0
     assert [line for line in text.splitlines() if len(line) > 80] == []
     assert "  manages  a_group_with_a_long_name.v1.Kind0 when content_changed()\n" in text
-    assert "  hears    knocks: " in text
+    assert "  hears    knocks:" in text
     for type in types:
         assert str(type.name) in text
     assert "winding/one-that-also-has-a-long-name-2.\n" in text
