@@ -19,7 +19,8 @@ import headway
 from headway import _store_health, events, field
 from headway.errors import StoreUnusable, Unavailable, WriteRejected
 from headway.observe import Pages, open_pages
-from headway.resource import Key, Kind, decode, pb
+from headway.protobuf import decode
+from headway.resource import Key, Kind, pb
 from headway.rpc import RemoteChannel, open_channel
 from headway.rpc._health import HealthCheckRequest, HealthCheckResponse
 from headway.storage import MemoryBackend, StoreProblem, find_problem, open_sqlite

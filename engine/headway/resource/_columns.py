@@ -9,9 +9,10 @@ from typing import Any
 
 import betterproto2
 
+from headway._safe_text import did_you_mean
 from headway.errors import DeclarationError
-from headway.resource._names import did_you_mean, quoted
-from headway.resource._payload import Payload
+from headway.protobuf import Payload
+from headway.resource._names import quoted
 
 _LONGEST = 40
 """The maximum length of a title."""

@@ -1,109 +1,49 @@
-"""Describe the payloads of the types in a registry, for programs without their classes."""
+"""Describe types on the wire, and build types from such a description."""
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Iterable
 from typing import Any
 
-import betterproto2
-
 from headway._gen.headway.types import v1 as types_pb
-from headway.resource._changes import changes_of
-from headway.resource._message_name import full_name, nested_name
-from headway.resource._payload_plan import metadata_of
+from headway.errors import PayloadError
+from headway.protobuf import Description, rebuild_messages
+from headway.resource._ids import type_name
+from headway.resource._registry import Registry
+from headway.resource._tenancy import Scope
 from headway.resource._types import ResourceType
 
 
 def describe(types: Iterable[ResourceType[Any]]) -> types_pb.ListResponse:
     """Return a description of the types, sorted by name, with every message and enum that they hold."""
-    description = _Description()
+    description = Description()
     for type in sorted(types, key=lambda each: each.name):
         described = types_pb.ResourceType(
             type=type.name.message(),
             scope=types_pb.Scope(type.scope.value),
             payload=type.type_url.rpartition("/")[2],
-            message=description.message(type.payload, ""),
+            message=description.message(type.payload),
             columns=[types_pb.Column(title=title, path=path) for title, path in type.columns.items()],
         )
         description.answer.types.append(described)
     return description.answer
 
 
-class _Description:
-    def __init__(self) -> None:
-        self.answer = types_pb.ListResponse()
-        self._messages: dict[Any, int] = {}
-        self._enums: dict[Any, int] = {}
-        self._names: set[str] = set()
-
-    def message(self, cls: type[Any], within: str) -> int:
-        """Return the index of a class. Describe it first if it is new, as part of the message named ``within``."""
-        if cls not in self._messages:
-            self._messages[cls] = len(self._messages)
-            described = types_pb.Message(full_name=full_name(cls) or self._free_name(nested_name(cls, within)))
-            self._names.add(described.full_name)
-            # Added before its fields, which may hold the same class.
-            self.answer.messages.append(described)
-            metadata = metadata_of(cls)
-            described.fields = [
-                self._field(metadata, name, described.full_name) for name in metadata.meta_by_field_name
-            ]
-            changes = changes_of(cls)
-            described.reserved = [types_pb.Reserved(number, name) for number, name in sorted(changes.reserved.items())]
-            for each in described.fields:
-                each.former_names = list(changes.renamed.get(each.number, ()))
-        return self._messages[cls]
-
-    def _free_name(self, name: str) -> str:
-        # Two modules may have classes with the same name.
-        free, number = name, 1
-        while free in self._names:
-            number += 1
-            free = f"{name}{number}"
-        return free
-
-    def _enum(self, enum: Any) -> int:
-        if enum not in self._enums:
-            self._enums[enum] = len(self._enums)
-            values = [
-                types_pb.EnumValue(name=name, number=int(member), proto_name=getattr(member, "proto_name", "") or "")
-                for name, member in enum.__members__.items()
-            ]
-            self.answer.enums.append(types_pb.Enum(name=enum.__name__, values=values))
-        return self._enums[enum]
-
-    def _field(self, metadata: betterproto2.ProtoClassMetadata, name: str, within: str) -> types_pb.Field:
-        meta = metadata.meta_by_field_name[name]
-        made = types_pb.Field(name=name, number=meta.number, shape=_shape(meta, metadata, name), oneof=meta.group or "")
-        held = metadata.cls_by_field[name]
-        if meta.map_meta is not None:
-            made.key_kind = meta.map_meta[0].proto_type
-            held, meta = metadata.cls_by_field[f"{name}.value"], meta.map_meta[1]
-        made.kind = _kind(meta, held)
-        if made.kind in ("message", "wrapper"):
-            made.held = self.message(meta.unwrap() if meta.unwrap else held, within)
-        elif made.kind == "enum":
-            made.held = self._enum(getattr(held, "plain_enum", held))
-        return made
+def rebuild(description: types_pb.ListResponse) -> Registry:
+    """Return a registry of the described types. Raises PayloadError if the description is invalid."""
+    try:
+        return _registry(description)
+    except (LookupError, TypeError, ValueError) as error:
+        raise PayloadError(f"the server's description of its types can't be read: {error}") from error
 
 
-def _shape(meta: betterproto2.FieldMetadata, metadata: betterproto2.ProtoClassMetadata, name: str) -> types_pb.Shape:
-    if meta.map_meta is not None:
-        return types_pb.Shape.MAP
-    if meta.repeated:
-        return types_pb.Shape.REPEATED
-    absent = meta.optional or meta.group or metadata.default_gen[name]() is None
-    return types_pb.Shape.OPTIONAL if absent else types_pb.Shape.SINGLE
-
-
-def _kind(meta: betterproto2.FieldMetadata, held: Any) -> str:
-    if meta.proto_type != "message" or meta.unwrap is None:
-        return meta.proto_type
-    if held is datetime.datetime:
-        return "timestamp"
-    if held is datetime.timedelta:
-        return "duration"
-    message: Any = meta.unwrap()
-    value = message._betterproto.meta_by_field_name.get("value")
-    return "wrapper" if value is not None and value.proto_type != "message" else "message"
+def _registry(description: types_pb.ListResponse) -> Registry:
+    classes = rebuild_messages(description)
+    registry = Registry()
+    for each in description.types:
+        # Built-in types are registered already, with their own classes.
+        if type_name(each.type) not in registry:
+            columns = {column.title: column.path for column in each.columns}
+            scope = Scope(int(each.scope))
+            registry.register(ResourceType(*type_name(each.type), classes[each.message], scope=scope, columns=columns))
+    return registry

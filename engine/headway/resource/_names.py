@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import difflib
 import re
-from collections.abc import Iterable
 
 MAX_NAME = 63
 """The maximum length of a name, of a tenancy unit, and of each part of a type's name."""
@@ -57,15 +55,3 @@ def type_problem(group: object, version: object, kind: object) -> str | None:
     if not _KIND.match(kind):
         return f"kind {kind!r} must be PascalCase and at least two characters, such as 'Team'"
     return None
-
-
-def did_you_mean(value: str, known: Iterable[str]) -> str:
-    """Return a hint for an unknown value: ``; did you mean 'x'?`` if a known value is close.
-
-    Otherwise the hint lists the known values, if any.
-    """
-    names = sorted(known)
-    close = difflib.get_close_matches(value, names, n=1)
-    if close:
-        return f"; did you mean {close[0]!r}?"
-    return f"; known: {', '.join(names)}" if names else ""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from headway._safe_text import did_you_mean
 from headway.errors import DeclarationError, InvalidArgument
 from headway.resource._builtin import BUILTIN_TYPES, RESERVED_GROUPS
 from headway.resource._ids import Kind, TypeName
-from headway.resource._names import did_you_mean
 from headway.resource._tenancy import Scope
 from headway.resource._types import ResourceType
 from headway.resource._units import UNIT_KINDS

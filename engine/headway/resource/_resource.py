@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from headway._gen.google.protobuf import Any as AnyMessage
 from headway._gen.headway.resource import v1 as pb
 from headway.errors import InvalidArgument, PayloadError
+from headway.protobuf import Payload, copy_message, decode, encode
 from headway.resource import _markers
-from headway.resource._payload import Payload, copy_message, decode, encode
 from headway.resource._stored import Stored
 from headway.resource._unconverted import UNCONVERTED_URL, unconverted_error
 

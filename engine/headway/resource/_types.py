@@ -13,11 +13,10 @@ from headway._gen.google.protobuf import Any as AnyMessage
 from headway._gen.headway.resource import v1 as pb
 from headway._keywords import check_keywords
 from headway.errors import DeclarationError, InvalidArgument
+from headway.protobuf import Payload, bind_name, encode, module_name
 from headway.resource._columns import Columns, check_columns
 from headway.resource._ids import ResourceId, TypeName, type_name
-from headway.resource._message_name import bind_name, module_name
 from headway.resource._names import name_problem, quoted, type_problem
-from headway.resource._payload import Payload, encode
 from headway.resource._resource import Resource
 from headway.resource._tenancy import DEFAULT_TENANCY, Scope, tenancy_within
 from headway.resource._units import UNIT_KINDS, check_unit, hold_unit
@@ -125,7 +124,7 @@ class ResourceType(Generic[T]):
         self.tenancy = pb.Tenancy(partition=self.default_units[0], namespace=self.default_units[1])
         # All versions of a partition or namespace follow the same rules, since they have the same resources.
         self.hooks: Hooks[T] = (hooks or Hooks()) if self.kind not in UNIT_KINDS else _unit_hooks(hooks or Hooks())
-        self.type_url = f"type.googleapis.com/{bind_name(payload, self.name)}"
+        self.type_url = f"type.googleapis.com/{bind_name(payload, str(self.name))}"
         # Earlier releases named the payload after its Python class. Their clients still send this name.
         self.former_name = module_name(payload)
 

@@ -8,7 +8,7 @@ from typing import Any, Literal, cast
 
 import betterproto2
 
-from headway.resource._payload_wire import FIXED_FORMATS, VARINT_KINDS
+from headway.protobuf._wire import FIXED_FORMATS, VARINT_KINDS
 
 MessageClass = type[betterproto2.Message]
 Shape = Literal["single", "optional", "repeated", "map"]

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import betterproto2
 
 from headway.errors import DeclarationError
-from headway.resource._declared import DeclaredMessage
+from headway.protobuf._declared import DeclaredMessage
 
 HIGHEST_NUMBER = 536_870_911
 """The highest valid field number."""

@@ -7,8 +7,7 @@ import sys
 from typing import Any
 
 from headway.errors import DeclarationError
-from headway.resource._declared import DeclaredMessage
-from headway.resource._ids import TypeName
+from headway.protobuf._declared import DeclaredMessage
 
 
 def full_name(cls: type[Any]) -> str:
@@ -25,8 +24,8 @@ def full_name(cls: type[Any]) -> str:
     return url.rpartition("/")[2] if url is not None else module_name(cls)
 
 
-def bind_name(cls: type[Any], type: TypeName) -> str:
-    """Return the full protobuf name of a type's payload. A declared class without a name keeps the type's name.
+def bind_name(cls: type[Any], type: str) -> str:
+    """Return the full protobuf name of the payload of a type. A declared class without a name keeps the type's name.
 
     Raises:
         DeclarationError: The class is already named after another type.
@@ -35,11 +34,11 @@ def bind_name(cls: type[Any], type: TypeName) -> str:
     if not issubclass(cls, DeclaredMessage) or (name and not cls._named_by):
         return name
     if not name:
-        cls._message_name = cls._named_by = str(type)
-    elif cls._named_by != str(type):
+        cls._message_name = cls._named_by = type
+    elif cls._named_by != type:
         raise DeclarationError(
             f"type {type}: payload {cls.__name__} is already named {name} after another type. "
-            f"Give the class a name of its own, for both types: @headway.message(name={str(type)!r})"
+            f"Give the class a name of its own, for both types: @headway.message(name={type!r})"
         )
     return cls._message_name
 

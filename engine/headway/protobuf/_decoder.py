@@ -5,8 +5,8 @@ with the next `if`, and returns to the first one only when a field is out of ord
 i (index), end, depth, m (message), t (tag), n (length), e (end of the value), v (value).
 """
 
-from headway.resource._payload_plan import ClassPlan, FieldPlan, Value
-from headway.resource._payload_wire import (
+from headway.protobuf._plan import ClassPlan, FieldPlan, Value
+from headway.protobuf._wire import (
     DELIMITED,
     DEPTH_LIMIT,
     FIXED64,

@@ -4,9 +4,9 @@ Names in the generated code: m (message), o (output so far), v (value), n (lengt
 (the key and the whole of a map's entry).
 """
 
-from headway.resource._payload_decode import indented
-from headway.resource._payload_plan import ClassPlan, FieldPlan, Value
-from headway.resource._payload_wire import (
+from headway.protobuf._decoder import indented
+from headway.protobuf._plan import ClassPlan, FieldPlan, Value
+from headway.protobuf._wire import (
     DELIMITED,
     FIXED_FORMATS,
     SHORT,

@@ -13,7 +13,8 @@ from google.protobuf.message_factory import GetMessageClass
 from hypothesis import HealthCheck, given, settings
 
 from headway import field, message
-from headway.resource import Registry, ResourceType, Scope, decode, describe, encode, equal, payload_files, pb
+from headway.protobuf import decode, encode, equal, payload_files
+from headway.resource import Registry, ResourceType, Scope, describe, pb
 from headway.rpc import DescribedFiles
 from tests.manifest.messages import EVERY, REGISTRY, Every, every
 

@@ -8,12 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.resource import (
-    field,
-    merged,
-    message,
-    pb,
-)
+from headway.protobuf import field, merged, message
+from headway.resource import pb
 from tests.helpers.versions import (
     Band,
     Crew,

@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 
 import betterproto2
 
-from headway.resource._payload import Payload, copy_message, encode, equal
-from headway.resource._payload_plan import metadata_of
+from headway.protobuf._payload import Payload, copy_message, encode, equal
+from headway.protobuf._plan import metadata_of
 
 P = TypeVar("P", bound=Payload)
 

@@ -6,8 +6,8 @@ from functools import cache
 from typing import Any
 
 from headway.errors import PayloadError
-from headway.resource._payload_plan import UnsupportedClassError, plan_class
-from headway.resource._payload_wire import (
+from headway.protobuf._plan import UnsupportedClassError, plan_class
+from headway.protobuf._wire import (
     DELIMITED,
     FIXED32,
     FIXED64,

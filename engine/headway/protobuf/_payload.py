@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, Protocol, TypeVar
 
 from headway.errors import PayloadError
-from headway.resource._payload_compile import codec_of
-from headway.resource._payload_plan import metadata_of
+from headway.protobuf._compile import codec_of
+from headway.protobuf._plan import metadata_of
 
 
 class Payload(Protocol):

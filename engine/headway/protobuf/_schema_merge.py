@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 
 from headway._gen.headway.types import v1 as types_pb
-from headway.resource._payload import copy_message, encode
-from headway.resource._schema_compare import HELD, Schema
+from headway.protobuf._payload import copy_message, encode
+from headway.protobuf._schema import HELD, Schema
 
 
 def schema_digest(declared: Schema) -> str:

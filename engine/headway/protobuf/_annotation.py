@@ -148,7 +148,7 @@ def timestamp_message() -> type:
 
 def duration_message() -> type:
     """Return the message class that encodes a timedelta."""
-    from headway.resource._duration import Duration
+    from headway.protobuf._duration import Duration
 
     return Duration
 

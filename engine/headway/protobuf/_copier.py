@@ -1,7 +1,7 @@
 """Generate the source of the functions that copy and compare messages of a class."""
 
-from headway.resource._payload_decode import indented
-from headway.resource._payload_plan import ClassPlan, FieldPlan
+from headway.protobuf._decoder import indented
+from headway.protobuf._plan import ClassPlan, FieldPlan
 
 
 def copier_source(plan: ClassPlan, number: dict[type, int]) -> str:

@@ -7,7 +7,8 @@ from hypothesis import HealthCheck, given, settings
 
 from headway import manifest
 from headway.errors import PayloadError
-from headway.resource import Registry, TypeName, decode, describe, encode, rebuild, types_pb
+from headway.protobuf import decode, encode
+from headway.resource import Registry, TypeName, describe, rebuild, types_pb
 from tests.manifest.messages import EVERY, REGISTRY, Every, every
 
 # What arrives is bytes.

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from headway._gen.headway.resource import v1 as pb
 from headway._gen.headway.types import v1 as types_pb
 from headway.errors import SchemaProblem
-from headway.resource._ids import type_name
-from headway.resource._schema_kinds import reads, words
+from headway.protobuf._schema_kinds import reads, words
 
 Schema = types_pb.ListResponse
 HELD = ("message", "wrapper")
@@ -31,7 +31,8 @@ class _Comparison:
         self._stored = stored
         self._declared = declared
         self._both_ways = both_ways
-        self._type = str(type_name(declared.types[0].type))
+        type = declared.types[0].type or pb.Type()
+        self._type = f"{type.group}.{type.group_version}.{type.kind}"
         self._compared: set[tuple[int, int]] = set()
 
     def problems(self) -> Iterator[SchemaProblem]:

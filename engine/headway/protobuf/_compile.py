@@ -15,11 +15,11 @@ from typing import Any
 import betterproto2
 
 from headway.errors import PayloadError
-from headway.resource import _payload_wire as wire
-from headway.resource._payload_copy import copier_source, equality_source
-from headway.resource._payload_decode import decoder_source
-from headway.resource._payload_encode import encoder_source
-from headway.resource._payload_plan import ClassPlan, MessageClass, UnsupportedClassError, plan_class
+from headway.protobuf import _wire as wire
+from headway.protobuf._copier import copier_source, equality_source
+from headway.protobuf._decoder import decoder_source
+from headway.protobuf._encoder import encoder_source
+from headway.protobuf._plan import ClassPlan, MessageClass, UnsupportedClassError, plan_class
 
 _ATTRIBUTE = "_headway_codec"
 

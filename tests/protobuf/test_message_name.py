@@ -9,8 +9,9 @@ import pytest
 from headway._gen.google.protobuf import Any as ProtobufAny
 from headway._gen.headway.resource.v1 import Id, WatchEventUpsert
 from headway.errors import DeclarationError
-from headway.resource import ResourceType, describe, field, message, pb
-from headway.resource._message_name import full_name, module_name
+from headway.protobuf import field, message, module_name
+from headway.protobuf._names import full_name
+from headway.resource import ResourceType, describe, pb
 
 
 def names(*types: ResourceType[Any]) -> list[str]:

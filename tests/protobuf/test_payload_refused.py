@@ -7,9 +7,8 @@ import pytest
 
 from headway._gen.headway.resource.v1 import Resource
 from headway.errors import PayloadError
-from headway.resource._message import field, message
-from headway.resource._payload import decode, encode
-from headway.resource._payload_wire import varint
+from headway.protobuf import decode, encode, field, message
+from headway.protobuf._wire import varint
 
 
 @message

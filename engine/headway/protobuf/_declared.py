@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import betterproto2
 
 from headway.errors import DeclarationError
-from headway.resource._annotation import Annotation, Element, Later
+from headway.protobuf._annotation import Annotation, Element, Later
 
 
 class Declaration:

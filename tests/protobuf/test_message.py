@@ -15,8 +15,7 @@ import betterproto2
 import pytest
 
 from headway.errors import DeclarationError
-from headway.resource._message import field, message
-from headway.resource._payload import decode, encode
+from headway.protobuf import decode, encode, field, message
 
 UTC = datetime.UTC
 
@@ -166,8 +165,8 @@ def test_evaluated_annotations_work() -> None:
     code = """
 from typing import Optional
 import betterproto2
-from headway.resource._message import field, message
-from headway.resource._payload import decode, encode
+from headway.protobuf._message import field, message
+from headway.protobuf._payload import decode, encode
 @message
 class Node(betterproto2.Message):
     name: str = field(1)

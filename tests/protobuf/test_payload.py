@@ -29,10 +29,9 @@ from headway._gen.headway.resource.v1 import (
     WatchEventUpsert,
 )
 from headway.errors import PayloadError
-from headway.resource._message import field, message
-from headway.resource._payload import copy_message, decode, encode, equal
-from headway.resource._payload_compile import codec_of
-from headway.resource._payload_wire import varint
+from headway.protobuf import copy_message, decode, encode, equal, field, message
+from headway.protobuf._compile import codec_of
+from headway.protobuf._wire import varint
 
 
 class State(enum.IntEnum):

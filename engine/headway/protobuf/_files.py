@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from headway._gen.headway.types import v1 as types_pb
-from headway.resource._file_proto import FileProto, MessageProto
-from headway.resource._payload import encode
-from headway.resource._payload_proto import Described
+from headway.protobuf._descriptors import Described
+from headway.protobuf._file_proto import FileProto, MessageProto
+from headway.protobuf._payload import encode
 
 
 def payload_files(description: types_pb.ListResponse, known: Mapping[str, str]) -> list[bytes]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from headway._gen.headway.types import v1 as types_pb
-from headway.resource._file_proto import (
+from headway.protobuf._file_proto import (
     KINDS,
     OPTIONAL,
     REPEATED,

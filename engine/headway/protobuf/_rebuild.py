@@ -1,4 +1,4 @@
-"""Build types, with message classes, from a server's description of its types."""
+"""Build message classes from a server's description of its types."""
 
 from __future__ import annotations
 
@@ -7,20 +7,15 @@ import datetime
 import keyword
 import types
 from abc import ABCMeta
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, cast
 
 import betterproto2
 
 from headway._gen.headway.types import v1 as types_pb
-from headway.errors import PayloadError
-from headway.resource._annotation import Annotation, Element, Later, duration_message, timestamp_message
-from headway.resource._declared import Declaration, DeclaredMessage
-from headway.resource._ids import type_name
-from headway.resource._rebuild_depth import check_empty_messages
-from headway.resource._registry import Registry
-from headway.resource._tenancy import Scope
-from headway.resource._types import ResourceType
+from headway.protobuf._annotation import Annotation, Element, Later, duration_message, timestamp_message
+from headway.protobuf._declared import Declaration, DeclaredMessage
+from headway.protobuf._rebuild_depth import check_empty_messages
 
 _PYTHON: dict[str, type[Any]] = {"string": str, "bytes": bytes, "bool": bool, "float": float, "double": float}
 _WHOLE = ("int32", "int64", "uint32", "uint64", "sint32", "sint64", "fixed32", "fixed64", "sfixed32", "sfixed64")
@@ -33,16 +28,13 @@ _SHAPES: dict[types_pb.Shape, Any] = {
 }
 
 
-def rebuild(description: types_pb.ListResponse) -> Registry:
-    """Return a registry of the described types. Raises PayloadError if the description is invalid."""
-    try:
-        return _Rebuilding(description).registry()
-    except (LookupError, TypeError, ValueError) as error:
-        raise PayloadError(f"the server's description of its types can't be read: {error}") from error
+def rebuild_messages(description: types_pb.ListResponse) -> Sequence[type[DeclaredMessage]]:
+    """Return the classes of the described messages. Raises LookupError, TypeError or ValueError if one is invalid."""
+    return _Rebuilding(description).messages
 
 
 class RebuiltMessage(DeclaredMessage):
-    """The base of the classes that `rebuild` makes."""
+    """The base of the classes that `rebuild_messages` makes."""
 
     _declaration: ClassVar[Declaration]
 
@@ -77,21 +69,10 @@ class _Rebuilding:
         check_empty_messages(description.messages)
         self._description = description
         self._enums = [_enum(each) for each in description.enums]
-        self._messages: list[type[Any]] = []
-        self._messages.extend(self._message(each) for each in description.messages)
+        self.messages: list[type[RebuiltMessage]] = []
+        self.messages.extend(self._message(each) for each in description.messages)
 
-    def registry(self) -> Registry:
-        registry = Registry()
-        for each in self._description.types:
-            # Built-in types are registered already, with their own classes.
-            if type_name(each.type) not in registry:
-                payload = self._messages[each.message]
-                columns = {column.title: column.path for column in each.columns}
-                scope = Scope(int(each.scope))
-                registry.register(ResourceType(*type_name(each.type), payload, scope=scope, columns=columns))
-        return registry
-
-    def _message(self, described: types_pb.Message) -> type[Any]:
+    def _message(self, described: types_pb.Message) -> type[RebuiltMessage]:
         name = _checked(described.full_name.rpartition(".")[2])
         for each in described.fields:
             _check_field(each)
@@ -100,7 +81,7 @@ class _Rebuilding:
         body["__annotations__"] = dict.fromkeys(fields, Any)
         body["__module__"] = __name__
         made = cast("type[RebuiltMessage]", ABCMeta(name, (RebuiltMessage,), body))
-        made._declaration = _Places(name, fields, self._messages)
+        made._declaration = _Places(name, fields, self.messages)
         made._message_name = described.full_name
         return dataclasses.dataclass(eq=False, repr=False, kw_only=True)(made)
 
@@ -118,7 +99,7 @@ class _Rebuilding:
             return Element("enum", self._enums[held])
         if kind == "wrapper":
             value = next(each for each in self._description.messages[held].fields if each.name == "value")
-            return Element("message", _PYTHON[value.kind], lambda: self._messages[held])
+            return Element("message", _PYTHON[value.kind], lambda: self.messages[held])
         if kind == "message":
             # Refer to it by index: it may come later, and it may contain this message.
             self._description.messages[held]
@@ -146,7 +127,7 @@ class _Rebuilding:
     def _empty(self, field: types_pb.Field, unwrap: Any) -> Callable[[], Any]:
         if unwrap is not None:
             return lambda: unwrap()().to_wrapped()
-        return lambda: self._messages[field.held]()
+        return lambda: self.messages[field.held]()
 
 
 def _checked(name: str) -> str:

@@ -14,9 +14,9 @@ from betterproto2.casing import camel_case, safe_snake_case
 
 from headway._keywords import check_keywords
 from headway.errors import DeclarationError
-from headway.resource._annotation import Annotation, Kind, Names, evaluated, read_annotation
-from headway.resource._changes import HIGHEST_NUMBER, declare_changes, is_generated
-from headway.resource._declared import Declaration, DeclaredMessage, PlainEnum, scopes
+from headway.protobuf._annotation import Annotation, Kind, Names, evaluated, read_annotation
+from headway.protobuf._changes import HIGHEST_NUMBER, declare_changes, is_generated
+from headway.protobuf._declared import Declaration, DeclaredMessage, PlainEnum, scopes
 
 T = TypeVar("T")
 

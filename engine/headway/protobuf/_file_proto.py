@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headway.resource._message import field, message
+from headway.protobuf._message import field, message
 
 OPTIONAL, REPEATED = 1, 3
 
