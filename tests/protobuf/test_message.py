@@ -166,7 +166,7 @@ def test_evaluated_annotations_work() -> None:
 from typing import Optional
 import betterproto2
 from headway.protobuf._message import field, message
-from headway.protobuf._payload import decode, encode
+from headway.protobuf._codec import decode, encode
 @message
 class Node(betterproto2.Message):
     name: str = field(1)

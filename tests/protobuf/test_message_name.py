@@ -10,7 +10,7 @@ from headway._gen.google.protobuf import Any as ProtobufAny
 from headway._gen.headway.resource.v1 import Id, WatchEventUpsert
 from headway.errors import DeclarationError
 from headway.protobuf import field, message, module_name
-from headway.protobuf._names import full_name
+from headway.protobuf._declared import full_name
 from headway.resource import ResourceType, describe, pb
 
 

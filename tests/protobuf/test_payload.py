@@ -30,7 +30,7 @@ from headway._gen.headway.resource.v1 import (
 )
 from headway.errors import PayloadError
 from headway.protobuf import copy_message, decode, encode, equal, field, message
-from headway.protobuf._compile import codec_of
+from headway.protobuf._codec import codec_of
 from headway.protobuf._wire import varint
 
 

@@ -13,7 +13,7 @@ from headway._gen.headway.types import v1 as types_pb
 from headway.errors import DeclarationError, SchemaMismatch, SchemaProblem
 from headway.protobuf import compare_schemas, decode, encode, field, merge_schemas, message, schema_digest
 from headway.protobuf._annotation import Kind
-from headway.protobuf._schema_kinds import reads
+from headway.protobuf._schema import reads
 from headway.resource import ResourceType, Scope, describe, pb
 
 Schema = types_pb.ListResponse

@@ -6,7 +6,17 @@ declares a class, then `_compile.py`, which makes its codec.
 
 from typing import TYPE_CHECKING, Any
 
-from headway.protobuf._describe import Description as Description
+from headway.protobuf._codec import Payload as Payload
+from headway.protobuf._codec import copy_message as copy_message
+from headway.protobuf._codec import decode as decode
+from headway.protobuf._codec import decoder_of as decoder_of
+from headway.protobuf._codec import encode as encode
+from headway.protobuf._codec import equal as equal
+from headway.protobuf._codec import payload_problem as payload_problem
+from headway.protobuf._declared import bind_name as bind_name
+from headway.protobuf._declared import module_name as module_name
+from headway.protobuf._description import Description as Description
+from headway.protobuf._description import rebuild_messages as rebuild_messages
 from headway.protobuf._field_count import check_field_count as check_field_count
 from headway.protobuf._merge import different_fields as different_fields
 from headway.protobuf._merge import has_unknown_fields as has_unknown_fields
@@ -14,23 +24,13 @@ from headway.protobuf._merge import merged as merged
 from headway.protobuf._merge import merges as merges
 from headway.protobuf._message import field as field
 from headway.protobuf._message import message as message
-from headway.protobuf._names import bind_name as bind_name
-from headway.protobuf._names import module_name as module_name
-from headway.protobuf._payload import Payload as Payload
-from headway.protobuf._payload import copy_message as copy_message
-from headway.protobuf._payload import decode as decode
-from headway.protobuf._payload import decoder_of as decoder_of
-from headway.protobuf._payload import encode as encode
-from headway.protobuf._payload import equal as equal
-from headway.protobuf._payload import payload_problem as payload_problem
 from headway.protobuf._plan import FieldPlan as FieldPlan
 from headway.protobuf._plan import UnsupportedClassError as UnsupportedClassError
 from headway.protobuf._plan import Value as Value
 from headway.protobuf._plan import plan_class as plan_class
-from headway.protobuf._rebuild import rebuild_messages as rebuild_messages
 from headway.protobuf._schema import compare_schemas as compare_schemas
-from headway.protobuf._schema_merge import merge_schemas as merge_schemas
-from headway.protobuf._schema_merge import schema_digest as schema_digest
+from headway.protobuf._schema import merge_schemas as merge_schemas
+from headway.protobuf._schema import schema_digest as schema_digest
 
 if TYPE_CHECKING:
     from headway.protobuf._files import payload_files as payload_files

@@ -1,16 +1,19 @@
-"""Derive the protobuf kind of a declared field from its annotation."""
+"""The types of declared fields, read from their annotations."""
+
+from __future__ import annotations
 
 import builtins
-import datetime
 import types
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from enum import IntEnum
-from typing import Any, ForwardRef, Literal, get_args, get_origin
+from typing import Any, ForwardRef, Literal, Self, get_args, get_origin
 
 import betterproto2
 
+from headway._gen.google.protobuf import Timestamp
 from headway.errors import DeclarationError
 
 Kind = Literal[
@@ -18,13 +21,12 @@ Kind = Literal[
     "fixed32", "fixed64", "sfixed32", "sfixed64", "float", "double",
 ]  # fmt: skip
 
-SUPPORTED = (
+_SUPPORTED = (
     "str, int, bool, float, bytes, datetime, timedelta, an IntEnum, another @headway.message class, "
     "any of them as `X | None` or in list[X], and dict[K, X] with str, int or bool for K"
 )
 _FLOATS = ("float", "double")
 _INTEGERS = tuple(kind for kind in get_args(Kind) if kind not in _FLOATS)
-_PLAIN = {str: "string", bytes: "bytes", bool: "bool"}
 
 
 class Later:
@@ -37,6 +39,7 @@ class Element:
 
     proto_type: str
     python: type[Any]
+    # Returns the message class that encodes a value which is not a message itself, such as a datetime.
     unwrap: Callable[[], type] | None = None
 
 
@@ -47,6 +50,55 @@ class Annotation:
     shape: Literal["single", "optional", "repeated", "map"]
     element: Element
     key: Element | None = None
+
+
+@dataclass(eq=False, repr=False)
+class Duration(betterproto2.Message):
+    """The message ``google.protobuf.Duration``. Seconds and nanos never have opposite signs."""
+
+    seconds: int = betterproto2.field(1, betterproto2.TYPE_INT64)
+    nanos: int = betterproto2.field(2, betterproto2.TYPE_INT32)
+
+    @staticmethod
+    def from_wrapped(wrapped: timedelta) -> Duration:
+        """Return the message for a timedelta."""
+        microseconds = wrapped // timedelta(microseconds=1)
+        sign = -1 if microseconds < 0 else 1
+        seconds, rest = divmod(abs(microseconds), 1_000_000)
+        return Duration(seconds=sign * seconds, nanos=sign * rest * 1000)
+
+    def to_wrapped(self) -> timedelta:
+        """Return the timedelta, truncated to microseconds."""
+        sign = -1 if self.nanos < 0 else 1
+        return timedelta(seconds=self.seconds, microseconds=sign * (abs(self.nanos) // 1000))
+
+    def to_dict(self, **_options: Any) -> Any:
+        """Return the duration in protobuf's JSON form: ``"1.5s"``."""
+        sign = "-" if self.seconds < 0 or self.nanos < 0 else ""
+        fraction = f".{abs(self.nanos):09}".rstrip("0").rstrip(".")
+        return f"{sign}{abs(self.seconds)}{fraction}s"
+
+    @classmethod
+    def from_dict(cls, value: Any, *, ignore_unknown_fields: bool = False) -> Self:
+        """Return a duration from its JSON form in protobuf."""
+        if not isinstance(value, str):
+            return super().from_dict(value, ignore_unknown_fields=ignore_unknown_fields)
+        seconds, _, fraction = value.removesuffix("s").removeprefix("-").partition(".")
+        if not value.endswith("s") or not (seconds + fraction).isdecimal() or len(fraction) > 9:
+            raise ValueError(f"{value!r} is not a valid duration; expected a value such as '1.5s'")
+        sign = -1 if value.startswith("-") else 1
+        return cls(seconds=sign * int(seconds or 0), nanos=sign * int(fraction.ljust(9, "0")))
+
+
+TIMESTAMP = Element("message", datetime, lambda: Timestamp)
+DURATION = Element("message", timedelta, lambda: Duration)
+_ELEMENTS = {
+    str: Element("string", str),
+    bytes: Element("bytes", bytes),
+    bool: Element("bool", bool),
+    datetime: TIMESTAMP,
+    timedelta: DURATION,
+}
 
 
 class Names(dict[str, Any]):
@@ -116,10 +168,8 @@ def _element(python: Any, kind: str | None, names: Names, where: str) -> Element
         raise DeclarationError(f"{where}: kind={kind!r} is only valid for an int or a float, not {_name(python)}")
     if not isinstance(python, type):
         raise _unsupported(python, where)
-    if python in _PLAIN:
-        return Element(_PLAIN[python], python)
-    if python is datetime.datetime or python is datetime.timedelta:
-        return Element("message", python, timestamp_message if python is datetime.datetime else duration_message)
+    if python in _ELEMENTS:
+        return _ELEMENTS[python]
     if issubclass(python, IntEnum):
         return _enum(python, where)
     if issubclass(python, (betterproto2.Message, Later)):
@@ -139,23 +189,9 @@ def _enum(python: type[IntEnum], where: str) -> Element:
     return Element("enum", python)
 
 
-def timestamp_message() -> type:
-    """Return the message class that encodes a datetime."""
-    from headway._gen.google.protobuf import Timestamp
-
-    return Timestamp
-
-
-def duration_message() -> type:
-    """Return the message class that encodes a timedelta."""
-    from headway.protobuf._duration import Duration
-
-    return Duration
-
-
 def _name(annotation: Any) -> str:
     return annotation.__name__ if isinstance(annotation, type) else repr(annotation)
 
 
 def _unsupported(annotation: Any, where: str) -> DeclarationError:
-    return DeclarationError(f"{where}: unsupported annotation {_name(annotation)}; a field can be {SUPPORTED}")
+    return DeclarationError(f"{where}: unsupported annotation {_name(annotation)}; a field can be {_SUPPORTED}")

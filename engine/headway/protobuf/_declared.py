@@ -1,13 +1,16 @@
-"""The base of declared messages, which provides betterproto2 with the classes of their fields."""
+"""Declared message classes: the classes of their fields, their names in protobuf, and their removed fields."""
+
+from __future__ import annotations
 
 import dataclasses
+import re
 import sys
 import types
 from collections.abc import Mapping
 from enum import IntEnum
 from functools import cache
 from types import FrameType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import betterproto2
 
@@ -138,3 +141,96 @@ def _named(enum: type[IntEnum]) -> type[betterproto2.Enum]:
     """Return a betterproto2.Enum with the same members, which provides their names in JSON."""
     members = {name: member.value for name, member in enum.__members__.items()}
     return types.new_class(enum.__name__, (betterproto2.Enum,), exec_body=lambda body: body.update(members))
+
+
+def dataclass_field(declared: Annotation, number: int, oneof: str | None = None) -> Any:
+    """Return the dataclass field that betterproto2 expects for a declared field, which may be part of a oneof."""
+    element = declared.element
+    unwrap: Any = element.unwrap
+    if declared.key is not None:
+        map_meta = betterproto2.map_meta(declared.key.proto_type, element.proto_type, unwrap_2=unwrap)
+        return betterproto2.field(number, betterproto2.TYPE_MAP, map_meta=map_meta)
+    made = betterproto2.field(
+        number,
+        element.proto_type,
+        unwrap=unwrap,
+        group=oneof,
+        optional=declared.shape == "optional" and not oneof,
+        repeated=declared.shape == "repeated",
+        default_factory=cache(lambda: PlainEnum(element.python)(0)) if element.proto_type == "enum" else None,
+    )
+    if declared.shape == "single" and element.proto_type == "message":
+        # betterproto2's default would be None, which the annotation does not allow.
+        made.default_factory = element.python if unwrap is None else lambda: unwrap()().to_wrapped()
+    return made
+
+
+def full_name(cls: type[Any]) -> str:
+    """Return the full protobuf name of a message class, or an empty string if it has no name of its own.
+
+    A declared class has none if it is declared without ``name=`` and is not the payload of a type. Then it is named
+    after the message that contains it.
+    """
+    if issubclass(cls, DeclaredMessage):
+        return cls._message_name
+    # Generated classes are named only in the message pool of their package.
+    pool = getattr(sys.modules.get(cls.__module__), "default_message_pool", None)
+    url: str | None = pool.type_to_url.get(cls) if pool is not None else None
+    return url.rpartition("/")[2] if url is not None else module_name(cls)
+
+
+def bind_name(cls: type[Any], type: str) -> str:
+    """Return the full protobuf name of the payload of a type. A declared class without a name keeps the type's name.
+
+    Raises:
+        DeclarationError: The class is already named after another type.
+    """
+    name = full_name(cls)
+    if not issubclass(cls, DeclaredMessage) or (name and not cls._named_by):
+        return name
+    if not name:
+        cls._message_name = cls._named_by = type
+    elif cls._named_by != type:
+        raise DeclarationError(
+            f"type {type}: payload {cls.__name__} is already named {name} after another type. "
+            f"Give the class a name of its own, for both types: @headway.message(name={type!r})"
+        )
+    return cls._message_name
+
+
+def nested_name(cls: type[Any], within: str) -> str:
+    """Return the name of a class without a name of its own, which the message ``within`` contains."""
+    return f"{within}.{_proto_name(cls.__name__)}"
+
+
+def module_name(cls: type[Any]) -> str:
+    """Return ``<module>.<class>`` as a valid protobuf name. Earlier releases named all declared classes this way."""
+    parts = f"{cls.__module__}.{cls.__qualname__}".replace(".<locals>", "").split(".")
+    return ".".join(map(_proto_name, parts))
+
+
+def _proto_name(name: str) -> str:
+    return re.sub(r"^(?=\d)|[^A-Za-z0-9_]", "_", name)
+
+
+class Changes(NamedTuple):
+    """The removed and renamed fields of one class.
+
+    Attributes:
+        reserved: the names of removed fields, by their numbers.
+        renamed: the former names of fields, by their numbers.
+    """
+
+    reserved: Mapping[int, str]
+    renamed: Mapping[int, tuple[str, ...]]
+
+
+def changes_of(cls: type[Any]) -> Changes:
+    """Return the changes that are declared for a message class, which may be a generated one."""
+    found: Changes = cls.__dict__.get("_headway_changes") or Changes({}, {})
+    return found
+
+
+def set_changes(cls: type[Any], changes: Changes) -> None:
+    """Attach changes to a message class."""
+    cls._headway_changes = changes

@@ -5,7 +5,7 @@ with the next `if`, and returns to the first one only when a field is out of ord
 i (index), end, depth, m (message), t (tag), n (length), e (end of the value), v (value).
 """
 
-from headway.protobuf._plan import ClassPlan, FieldPlan, Value
+from headway.protobuf._plan import ClassPlan, FieldPlan, Globals, Value
 from headway.protobuf._wire import (
     DELIMITED,
     DEPTH_LIMIT,
@@ -33,24 +33,25 @@ def indented(lines: list[str], by: int = 1) -> list[str]:
     return [" " * by + line for line in lines]
 
 
-def decoder_source(plan: ClassPlan, known: dict[str, object], number: dict[type, int]) -> str:
-    """Return the source of ``decode_<n>(data, i, end, depth)``. Objects that it refers to are added to ``known``."""
-    own = number[plan.cls]
+def decoder_source(plan: ClassPlan, shared: Globals) -> str:
+    """Return the source of ``decode_<n>(data, i, end, depth)``. Objects that it refers to are added to ``shared``."""
+    own = shared.number[plan.cls]
     blocks: list[str] = []
     entries: list[str] = []
     tags: set[int] = set()
     for field in plan.fields:
-        blocks += _field_blocks(field, own, known, number, tags)
+        suffix = f"{own}_{field.number}"
+        blocks += _field_blocks(field, suffix, shared, tags)
         if field.key is not None:
-            entries += _entry_function(field, own, known, number)
-    known[f"tags_{own}"] = frozenset(tags)
-    known[f"names_{own}"] = {field.number: field.name for field in plan.fields}
+            entries += _entry_function(field, field.key, suffix, shared)
+    shared.objects[f"tags_{own}"] = frozenset(tags)
+    shared.objects[f"names_{own}"] = {field.number: field.name for field in plan.fields}
     by_name = {field.name: field for field in plan.fields}
     lines = [
         *entries,
         f"def decode_{own}(data, i, end, depth):",
         f" m = {plan.maker(own)}",
-        *(f" m.{name} = {_default(by_name[name], own, known)}" for name in plan.names),
+        *(f" m.{name} = {_default(by_name[name], own, shared)}" for name in plan.names),
         " m._unknown_fields = b''",
         *_loop(blocks, "m", f"tags_{own}", f"names_{own}", keep_unknown=True),
     ]
@@ -88,40 +89,37 @@ def _go_on(at_end: str) -> list[str]:
     return [f"if i >= end: {at_end}", *_NEXT_TAG]
 
 
-def _default(field: FieldPlan, own: int, known: dict[str, object]) -> str:
+def _default(field: FieldPlan, own: int, shared: Globals) -> str:
     if field.shape == "repeated":
         return "[]"
     if field.shape == "map":
         return "{}"
     if field.make_default is None:
         return "None"
-    return _empty(field.value, f"{own}_{field.number}", known, field.make_default)
+    return _empty(field.value, f"{own}_{field.number}", shared, field.make_default)
 
 
-def _empty(value: Value, suffix: str, known: dict[str, object], make: object) -> str:
+def _empty(value: Value, suffix: str, shared: Globals, make: object) -> str:
     if value.kind == "message":
-        known[f"empty_{suffix}"] = make
+        shared.objects[f"empty_{suffix}"] = make
         return f"empty_{suffix}()"
     if value.enum is not None:
-        known[f"enum_{suffix}"] = value.enum
+        shared.objects[f"enum_{suffix}"] = value.enum
         return f"enum_{suffix}[0]"
     return _LITERALS.get(value.kind, "0")
 
 
-def _field_blocks(
-    field: FieldPlan, own: int, known: dict[str, object], number: dict[type, int], tags: set[int]
-) -> list[str]:
+def _field_blocks(field: FieldPlan, suffix: str, shared: Globals, tags: set[int]) -> list[str]:
     tag = field.number << 3
-    suffix = f"{own}_{field.number}"
     if field.key is not None:
         tags.add(tag | DELIMITED)
         read = [*_LENGTH, f"k, v = decode_entry_{suffix}(data, i, e, depth + 1)"]
         return _while(tag | DELIMITED, [*read, f"m.{field.name}[k] = v", "i = e"])
     if field.shape == "repeated":
-        return _repeated(field, own, known, number, tags)
+        return _repeated(field, suffix, shared, tags)
     tags.add(tag | wire_type(field.value.kind))
     clear = [f"m.{rival} = None" for rival in field.rivals]
-    read = [*_read(field.value, suffix, known, number, f"m.{field.name} = {{}}"), *clear]
+    read = [*_read(field.value, suffix, shared, f"m.{field.name} = {{}}"), *clear]
     return [f"if t == {tag | wire_type(field.value.kind)}:", *indented(read), *indented(_go_on("break"))]
 
 
@@ -130,13 +128,11 @@ def _while(tag: int, read: list[str]) -> list[str]:
     return [f"while t == {tag}:", *indented(read), *indented(_go_on("t = -1; break")), "if t < 0: break"]
 
 
-def _repeated(
-    field: FieldPlan, own: int, known: dict[str, object], number: dict[type, int], tags: set[int]
-) -> list[str]:
+def _repeated(field: FieldPlan, suffix: str, shared: Globals, tags: set[int]) -> list[str]:
     kind = field.value.kind
     one = field.number << 3 | wire_type(kind)
     append = f"m.{field.name}.append({{}})"
-    read = _read(field.value, f"{own}_{field.number}", known, number, append)
+    read = _read(field.value, suffix, shared, append)
     tags.add(one)
     lines = _while(one, read)
     if wire_type(kind) != DELIMITED:
@@ -164,16 +160,16 @@ _LENGTH = [
 ]
 
 
-def _read(value: Value, suffix: str, known: dict[str, object], number: dict[type, int], put: str) -> list[str]:
+def _read(value: Value, suffix: str, shared: Globals, put: str) -> list[str]:
     """Return lines that read one value at ``i`` and store it by the template ``put``."""
     kind = value.kind
     if kind in VARINT_KINDS:
-        return _read_varint(value, suffix, known, put)
+        return _read_varint(value, suffix, shared, put)
     if kind in FIXED_FORMATS:
         size = 8 if wire_type(kind) == FIXED64 else 4
         return [put.format(f"unpack_{FIXED_FORMATS[kind]}(data, i)[0]"), f"i += {size}"]
     if value.message is not None:
-        expression = f"decode_{number[value.message]}(data, i, e, depth + 1)"
+        expression = f"decode_{shared.number[value.message]}(data, i, e, depth + 1)"
         if value.wrapped:
             expression += ".to_wrapped()"
     else:
@@ -181,11 +177,11 @@ def _read(value: Value, suffix: str, known: dict[str, object], number: dict[type
     return [*_LENGTH, put.format(expression), "i = e"]
 
 
-def _read_varint(value: Value, suffix: str, known: dict[str, object], put: str) -> list[str]:
+def _read_varint(value: Value, suffix: str, shared: Globals, put: str) -> list[str]:
     kind = value.kind
     expression = "v"
     if value.enum is not None:
-        known[f"enum_{suffix}"] = value.enum
+        shared.objects[f"enum_{suffix}"] = value.enum
         expression = f"enum_{suffix}[v]"
     elif kind == "bool":
         expression = "v != 0"
@@ -200,29 +196,27 @@ def _read_varint(value: Value, suffix: str, known: dict[str, object], put: str) 
     ]
 
 
-def _entry_function(field: FieldPlan, own: int, known: dict[str, object], number: dict[type, int]) -> list[str]:
+def _entry_function(field: FieldPlan, key: Value, suffix: str, shared: Globals) -> list[str]:
     """Return the lines of a function that decodes an entry of a map field into a pair of key and value."""
-    assert field.key is not None
-    suffix = f"{own}_{field.number}"
     value = field.value
     # An entry without a value has an empty one. Each entry needs its own object.
-    absent = _empty(value, suffix, known, None)
+    absent = _empty(value, suffix, shared, None)
     if value.message is not None:
-        absent = f"decode_{number[value.message]}(b'', 0, 0, 0)"
+        absent = f"decode_{shared.number[value.message]}(b'', 0, 0, 0)"
         if value.wrapped:
             absent += ".to_wrapped()"
-    key_tag, value_tag = 1 << 3 | wire_type(field.key.kind), 2 << 3 | wire_type(value.kind)
-    known[f"entry_tags_{suffix}"] = frozenset([key_tag, value_tag])
+    key_tag, value_tag = 1 << 3 | wire_type(key.kind), 2 << 3 | wire_type(value.kind)
+    shared.objects[f"entry_tags_{suffix}"] = frozenset([key_tag, value_tag])
     blocks: list[str] = []
-    for tag, part, target in ((key_tag, field.key, "key"), (value_tag, value, "value")):
-        read = _read(part, suffix, known, number, f"{target} = {{}}")
+    for tag, part, target in ((key_tag, key, "key"), (value_tag, value, "value")):
+        read = _read(part, suffix, shared, f"{target} = {{}}")
         blocks += [f"if t == {tag}:", *indented(read), *indented(_go_on("break"))]
     held = "value"
     if value.message is not None:
         held = f"({absent} if value is None else value)"
     return [
         f"def decode_entry_{suffix}(data, i, end, depth):",
-        f" key = {_LITERALS.get(field.key.kind, '0')}",
+        f" key = {_LITERALS.get(key.kind, '0')}",
         f" value = {'None' if value.message is not None else absent}",
         *_loop(blocks, f"key, {held}", f"entry_tags_{suffix}", "entry_names", keep_unknown=False),
     ]

@@ -1,136 +1,88 @@
-"""Convert messages and enums of a description of types into protobuf descriptors."""
+"""Protobuf's messages that describe a .proto file, as far as payloads need them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from headway.protobuf._message import field, message
 
-from headway._gen.headway.types import v1 as types_pb
-from headway.protobuf._file_proto import (
-    KINDS,
-    OPTIONAL,
-    REPEATED,
-    EnumOptions,
-    EnumProto,
-    EnumValueProto,
-    FieldProto,
-    MessageOptions,
-    MessageProto,
-    Oneof,
-)
+OPTIONAL, REPEATED = 1, 3
 
-_WELL_KNOWN = {"timestamp": "google.protobuf.Timestamp", "duration": "google.protobuf.Duration"}
-_SHAPE = types_pb.Shape
+KINDS = {
+    "double": 1, "float": 2, "int64": 3, "uint64": 4, "int32": 5, "fixed64": 6, "fixed32": 7, "bool": 8,
+    "string": 9, "message": 11, "bytes": 12, "uint32": 13, "enum": 14, "sfixed32": 15, "sfixed64": 16,
+    "sint32": 17, "sint64": 18,
+}  # fmt: skip
+"""The protobuf type number of each kind of field."""
 
 
-class Described:
-    """The messages and enums in a description of types, by their full names.
+@message(name="google.protobuf.MessageOptions")
+class MessageOptions:
+    """The options of a message."""
 
-    Attributes:
-        known: the names of existing files, by the full names of the messages and enums that they define.
-        messages: the messages that no existing file defines.
-        enums: the enums that no existing file defines.
-    """
-
-    def __init__(self, description: types_pb.ListResponse, known: Mapping[str, str]) -> None:
-        self.known = known
-        self._all = description.messages
-        # If two classes have the same name, the first is described. A type URL does not distinguish them either.
-        self.messages: dict[str, types_pb.Message] = {}
-        for each in description.messages:
-            if each.full_name not in known:
-                self.messages.setdefault(each.full_name, each)
-        self.enums: dict[str, types_pb.Enum] = {}
-        self._enum_names: dict[int, str] = {}
-        for name, message in self.messages.items():
-            for field in message.fields:
-                if field.kind == "enum" and field.held not in self._enum_names:
-                    self._add_enum(field.held, description.enums[field.held], self.root(name).rpartition(".")[0])
-
-    def _add_enum(self, index: int, enum: types_pb.Enum, package: str) -> None:
-        own = _name(enum.name, "Enum")
-        holder = ".".join(filter(None, (package, f"{own}Enum")))
-        while holder in self.messages or holder in self.known or f"{holder}.{own}" in self.enums:
-            holder += "_"
-        self._enum_names[index] = f"{holder}.{own}"
-        self.enums[f"{holder}.{own}"] = enum
-
-    def root(self, name: str) -> str:
-        """Return the outermost message that contains a message or enum, or the name itself if none does."""
-        if name in self.enums:
-            return name.rpartition(".")[0]
-        parts = name.split(".")
-        outer = (".".join(parts[:count]) for count in range(1, len(parts)))
-        return next((each for each in outer if each in self.messages), name)
-
-    def held(self, name: str) -> Iterator[str]:
-        """Return the full names of the messages and enums that the fields of a message hold."""
-        for field in self.messages[name].fields if name in self.messages else ():
-            if held := self._held(field):
-                yield held
-
-    def _held(self, field: types_pb.Field) -> str:
-        if field.kind == "enum":
-            return self._enum_names[field.held]
-        if field.kind in ("message", "wrapper"):
-            return self._all[field.held].full_name
-        return _WELL_KNOWN.get(field.kind, "")
-
-    def message(self, name: str, opaque: set[str]) -> MessageProto:
-        """Return a message without its nested messages. A field that holds one of ``opaque`` is described as bytes."""
-        made = MessageProto(name=name.rpartition(".")[2])
-        made.enums = [_enum(each, enum) for each, enum in self.enums.items() if each.rpartition(".")[0] == name]
-        fields = self.messages[name].fields if name in self.messages else []
-        groups = list(dict.fromkeys(field.oneof for field in fields if field.oneof))
-        made.oneofs = [Oneof(name=group) for group in groups]
-        for field in fields:
-            one = self._field(field, opaque, name, made)
-            if field.oneof:
-                one.oneof_index = groups.index(field.oneof)
-            elif field.shape is _SHAPE.OPTIONAL and one.type != KINDS["message"]:
-                # In proto3, a field that may be absent is alone in a synthetic oneof. These follow the real ones.
-                one.proto3_optional, one.oneof_index = True, len(made.oneofs)
-                made.oneofs.append(Oneof(name=f"_{one.name}"))
-            made.fields.append(one)
-        return made
-
-    def _field(self, field: types_pb.Field, opaque: set[str], within: str, message: MessageProto) -> FieldProto:
-        name = field.name
-        type, type_name = self._type(field, opaque)
-        if field.shape is not _SHAPE.MAP:
-            label = REPEATED if field.shape is _SHAPE.REPEATED else OPTIONAL
-            return FieldProto(name=name, number=field.number, label=label, type=type, type_name=type_name)
-        entry = "".join(part[:1].upper() + part[1:] for part in name.split("_")) + "Entry"
-        key = FieldProto(name="key", number=1, label=OPTIONAL, type=KINDS[field.key_kind])
-        value = FieldProto(name="value", number=2, label=OPTIONAL, type=type, type_name=type_name)
-        options = MessageOptions(map_entry=True)
-        message.nested.append(MessageProto(name=entry, fields=[key, value], options=options))
-        return FieldProto(
-            name=name, number=field.number, label=REPEATED, type=KINDS["message"], type_name=f".{within}.{entry}"
-        )
-
-    def _type(self, field: types_pb.Field, opaque: set[str]) -> tuple[int, str]:
-        """Return the number of a field's kind, or of its map values' kind, and the full name of the type it holds."""
-        held = self._held(field)
-        if not held:
-            return KINDS[field.kind], ""
-        if held not in self.known and self.root(held) in opaque:
-            return KINDS["bytes"], ""
-        return KINDS["enum" if field.kind == "enum" else "message"], f".{held}"
+    map_entry: bool = field(7)
 
 
-def _enum(name: str, enum: types_pb.Enum) -> EnumProto:
-    # Proto3 requires the value 0, which an unset field holds, to be the first.
-    values = sorted(enum.values, key=lambda value: value.number != 0)
-    made = EnumProto(name=name.rpartition(".")[2])
-    made.values = [
-        EnumValueProto(name=_name(each.proto_name or each.name, f"VALUE_{place}"), number=each.number)
-        for place, each in enumerate(values)
-    ]
-    if len({each.number for each in values}) < len(values):
-        made.options = EnumOptions(allow_alias=True)
-    return made
+@message(name="google.protobuf.EnumOptions")
+class EnumOptions:
+    """The options of an enum."""
+
+    allow_alias: bool = field(2)
 
 
-def _name(name: str, otherwise: str) -> str:
-    """Return the name if protobuf allows it, else ``otherwise``: Python also allows letters outside ASCII."""
-    return name if name.isascii() else otherwise
+@message(name="google.protobuf.OneofDescriptorProto")
+class Oneof:
+    """A oneof."""
+
+    name: str = field(1)
+
+
+@message(name="google.protobuf.FieldDescriptorProto")
+class FieldProto:
+    """A field. The label is OPTIONAL or REPEATED, and the type is a value of KINDS."""
+
+    name: str = field(1)
+    number: int = field(3, kind="int32")
+    label: int = field(4, kind="int32")
+    type: int = field(5, kind="int32")
+    type_name: str = field(6)
+    oneof_index: int | None = field(9, kind="int32")
+    proto3_optional: bool = field(17)
+
+
+@message(name="google.protobuf.EnumValueDescriptorProto")
+class EnumValueProto:
+    """A value of an enum. The number is encoded even if it is 0."""
+
+    name: str = field(1)
+    number: int | None = field(2, kind="int32")
+
+
+@message(name="google.protobuf.EnumDescriptorProto")
+class EnumProto:
+    """An enum."""
+
+    name: str = field(1)
+    values: list[EnumValueProto] = field(2)
+    options: EnumOptions | None = field(3)
+
+
+@message(name="google.protobuf.DescriptorProto")
+class MessageProto:
+    """A message."""
+
+    name: str = field(1)
+    fields: list[FieldProto] = field(2)
+    nested: list[MessageProto] = field(3)
+    enums: list[EnumProto] = field(4)
+    options: MessageOptions | None = field(7)
+    oneofs: list[Oneof] = field(8)
+
+
+@message(name="google.protobuf.FileDescriptorProto")
+class FileProto:
+    """A .proto file without services."""
+
+    name: str = field(1)
+    package: str = field(2)
+    dependencies: list[str] = field(3)
+    messages: list[MessageProto] = field(4)
+    syntax: str = field(12)

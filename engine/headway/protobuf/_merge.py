@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import betterproto2
 
-from headway.protobuf._payload import Payload, copy_message, encode, equal
+from headway.protobuf._codec import Payload, copy_message, encode, equal
 from headway.protobuf._plan import metadata_of
 
 P = TypeVar("P", bound=Payload)

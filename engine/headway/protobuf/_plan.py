@@ -77,6 +77,19 @@ class ClassPlan:
         return [plan.value.message for plan in self.fields if plan.value.message is not None]
 
 
+@dataclass(frozen=True)
+class Globals:
+    """The globals of the code that is generated together for several classes.
+
+    Attributes:
+        objects: the objects by name. The functions of each class are named by its number, such as ``decode_0``.
+        number: the number of each class.
+    """
+
+    objects: dict[str, Any]
+    number: dict[type, int]
+
+
 def metadata_of(cls: type[Any]) -> betterproto2.ProtoClassMetadata:
     """Return the betterproto2 metadata of a class."""
     # Cast, because the type of betterproto2's classproperty allows no access.
