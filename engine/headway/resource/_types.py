@@ -15,14 +15,20 @@ from headway._keywords import check_keywords
 from headway.errors import DeclarationError, InvalidArgument
 from headway.protobuf import Payload, bind_name, encode, module_name
 from headway.resource._columns import Columns, check_columns
-from headway.resource._ids import ResourceId, TypeName, type_name
-from headway.resource._names import name_problem, quoted, type_problem
+from headway.resource._ids import Kind, ResourceId, TypeName, type_name
+from headway.resource._names import DEFAULT_TENANCY, Scope, name_problem, quoted, tenancy_within, type_problem
 from headway.resource._resource import Resource
-from headway.resource._tenancy import DEFAULT_TENANCY, Scope, tenancy_within
-from headway.resource._units import UNIT_KINDS, check_unit, hold_unit
 
 T = TypeVar("T", bound=Payload)
 
+DEFAULT_UNIT = "default"
+"""The name of the partition, and of the namespace in each partition, that exists without a resource."""
+
+EMPTIED_FINALIZER = "headway.tenancy"
+"""The finalizer that keeps a partition or namespace, while it is being deleted, until it is empty."""
+
+UNIT_KINDS: tuple[Kind, ...] = (("tenancy", "Partition"), ("tenancy", "Namespace"))
+"""The kinds of partitions and namespaces."""
 
 _HOOKS_FORM = "headway.Hooks(mutate=fill_in, validate=check), each `def check(team: headway.Resource[Team]) -> None`"
 
@@ -51,7 +57,28 @@ class Hooks(Generic[T]):
 
 def _unit_hooks(hooks: Hooks[T]) -> Hooks[T]:
     """Return hooks that run the rules of partitions and namespaces, and then the type's own."""
-    return Hooks(mutate=_in_turn(hold_unit, hooks.mutate), validate=_in_turn(check_unit, hooks.validate))
+    return Hooks(mutate=_in_turn(_hold_unit, hooks.mutate), validate=_in_turn(_check_unit, hooks.validate))
+
+
+def _hold_unit(unit: Resource[Any]) -> None:
+    """Add the finalizer to a unit that is not being deleted, and an empty payload to a unit without one."""
+    # Every write adds it, so that a unit is emptied even if it is deleted at once. Only a deletion may remove it.
+    if not unit.is_deleting:
+        unit.finalizers = unit.finalizers | {EMPTIED_FINALIZER}
+    if unit._message.data is None:
+        # Consul stores an empty payload too: its clients cannot decode a missing one.
+        unit.data = unit.type.payload()
+
+
+def _check_unit(unit: Resource[Any]) -> None:
+    """Raise ValueError if a unit has an owner, or the name of the default unit."""
+    kind = unit.type.name.kind.lower()
+    if unit.name == DEFAULT_UNIT:
+        raise ValueError(f"the {kind} 'default' always exists and cannot be written")
+    if unit.owner is not None:
+        raise ValueError(
+            f"owner must be empty: a {kind} cannot have an owner, so that it is only removed by its own deletion"
+        )
 
 
 def _in_turn(
@@ -185,12 +212,8 @@ class ResourceType(Generic[T]):
             return f"{units} must be empty: the type is cluster-scoped"
         if scope is Scope.PARTITION and namespace:
             return f"namespace {quoted(namespace)} must be empty: the type is partition-scoped"
-        if scope is Scope.UNDEFINED:
-            return (name_problem("partition", partition) if partition or namespace else None) or (
-                name_problem("namespace", namespace) if namespace else None
-            )
-        problem = name_problem("partition", partition) if scope is not Scope.CLUSTER else None
-        return problem or (name_problem("namespace", namespace) if scope is Scope.NAMESPACE else None)
+        problem = name_problem("partition", partition)
+        return problem or (name_problem("namespace", namespace) if namespace or scope is Scope.NAMESPACE else None)
 
     def new(
         self,
