@@ -102,7 +102,7 @@ def _unwritable(message: Any, error: Exception) -> PayloadError:
     for name in metadata_of(cls).sorted_field_names:
         value = getattr(message, name)
         try:
-            for inner in _elements(value):
+            for inner in elements(value):
                 if hasattr(inner, "__dataclass_fields__"):
                     encode(inner)
         except PayloadError as deeper:
@@ -124,7 +124,8 @@ def _annotation(cls: Any, name: str) -> str:
     return annotated.__name__ if isinstance(annotated, type) else str(annotated)
 
 
-def _elements(value: Any) -> Iterable[Any]:
+def elements(value: Any) -> Iterable[Any]:
+    """Return the elements of a list, the values of a map, or the single value of any other field."""
     if isinstance(value, dict):
         return value.values()
     return value if isinstance(value, list) else [value]

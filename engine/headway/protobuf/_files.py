@@ -38,8 +38,8 @@ def payload_files(description: types_pb.ListResponse, known: Mapping[str, str]) 
     """
     described = _Described(description, known)
     nodes = _nodes(described)
-    files = _files(nodes)
-    return [encode(each) for each in _protos(described, nodes, files)]
+    reached = {name: _reached(name, nodes) for name in nodes}
+    return [encode(each) for each in _protos(described, nodes, reached, _files(nodes, reached))]
 
 
 class _Described:
@@ -183,12 +183,11 @@ def _nodes(described: _Described) -> dict[str, _Node]:
     return nodes
 
 
-def _files(nodes: Mapping[str, _Node]) -> dict[str, str]:
+def _files(nodes: Mapping[str, _Node], reached: Mapping[str, set[str]]) -> dict[str, str]:
     """Return the file of each node.
 
     Imports must not be circular, so nodes that depend on each other share a file if they are in the same package.
     """
-    reached = {name: _reached(name, nodes) for name in nodes}
     files: dict[str, str] = {}
     for name, node in nodes.items():
         if name not in files:
@@ -208,8 +207,9 @@ def _reached(name: str, nodes: Mapping[str, _Node]) -> set[str]:
     return found
 
 
-def _protos(described: _Described, nodes: Mapping[str, _Node], files: Mapping[str, str]) -> Iterator[FileProto]:
-    reached = {name: _reached(name, nodes) for name in nodes}
+def _protos(
+    described: _Described, nodes: Mapping[str, _Node], reached: Mapping[str, set[str]], files: Mapping[str, str]
+) -> Iterator[FileProto]:
     for file in dict.fromkeys(files.values()):
         roots = [name for name in nodes if files[name] == file]
         # A file has one package, and two packages can't import each other. So each describes fields with messages of

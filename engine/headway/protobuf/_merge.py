@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator
 from typing import Any, TypeVar
 
 import betterproto2
 
-from headway.protobuf._codec import Payload, copy_message, encode, equal
+from headway.protobuf._codec import Payload, copy_message, elements, encode, equal
 from headway.protobuf._plan import metadata_of
 
 P = TypeVar("P", bound=Payload)
@@ -64,7 +64,7 @@ def has_unknown_fields(message: Payload) -> bool:
     return any(
         has_unknown_fields(each)
         for name in metadata_of(type(message)).sorted_field_names
-        for each in _elements(getattr(message, name))
+        for each in elements(getattr(message, name))
         if _is_message(each)
     )
 
@@ -86,12 +86,6 @@ def _units(cls: type[Any]) -> Iterator[tuple[str, ...]]:
 def _arm(message: Payload, names: tuple[str, ...]) -> str | None:
     """Return the name of the field of a oneof that is set, or None. For a single field it is always None."""
     return next((name for name in names if getattr(message, name) is not None), None) if len(names) > 1 else None
-
-
-def _elements(value: Any) -> Sequence[Any]:
-    if isinstance(value, dict):
-        return [*value.values()]
-    return value if isinstance(value, list) else [value]
 
 
 def _same(left: Any, right: Any) -> bool:

@@ -15,11 +15,17 @@ from betterproto2.casing import camel_case, safe_snake_case
 from headway._keywords import check_keywords
 from headway.errors import DeclarationError
 from headway.protobuf._annotation import Annotation, Kind, Names, evaluated, read_annotation
-from headway.protobuf._declared import Changes, Declaration, DeclaredMessage, dataclass_field, scopes, set_changes
+from headway.protobuf._declared import (
+    HIGHEST_NUMBER,
+    Declaration,
+    DeclaredMessage,
+    dataclass_field,
+    declare_changes,
+    scopes,
+)
 
 T = TypeVar("T")
 
-_HIGHEST_NUMBER = 536_870_911
 _RESERVED = range(19_000, 20_000)
 _FULL_NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
 # Attributes that Python adds to every class.
@@ -88,7 +94,7 @@ def message(
 
     def declare(decorated: type[Any]) -> type[Any]:
         changed = reserved is not None or renamed is not None
-        if changed and is_generated(decorated):
+        if changed and _is_generated(decorated):
             if name is not None:
                 raise DeclarationError(
                     f"{decorated.__qualname__}: name={name!r} is not allowed: the .proto file names a generated class"
@@ -101,6 +107,15 @@ def message(
         return made
 
     return declare
+
+
+def _is_generated(cls: object) -> bool:
+    return (
+        isinstance(cls, type)
+        and issubclass(cls, betterproto2.Message)
+        and dataclasses.is_dataclass(cls)
+        and not issubclass(cls, DeclaredMessage)
+    )
 
 
 def _is_full_name(given: object) -> bool:
@@ -210,9 +225,9 @@ def _check_number(marker: _Field, where: str, taken: dict[int, str]) -> None:
     number = marker.number
     if not isinstance(number, int) or isinstance(number, bool):
         raise DeclarationError(f"{where}: field({number!r}) must have an integer as its number, such as `field(1)`")
-    if not 1 <= number <= _HIGHEST_NUMBER or number in _RESERVED:
+    if not 1 <= number <= HIGHEST_NUMBER or number in _RESERVED:
         raise DeclarationError(
-            f"{where}: field({number}) is out of range; the number must be from 1 to {_HIGHEST_NUMBER}, "
+            f"{where}: field({number}) is out of range; the number must be from 1 to {HIGHEST_NUMBER}, "
             f"and not from {_RESERVED[0]} to {_RESERVED[-1]}, which protobuf reserves"
         )
     if number in taken:
@@ -254,57 +269,3 @@ def _content(cell: CellType) -> Any:
     except ValueError:
         # The name is not bound yet.
         return None
-
-
-def is_generated(cls: type[Any]) -> bool:
-    """Return True if betterproto2 generated the class."""
-    given: object = cls
-    if not isinstance(given, type) or not issubclass(given, betterproto2.Message):
-        return False
-    return dataclasses.is_dataclass(given) and not issubclass(given, DeclaredMessage)
-
-
-def declare_changes(cls: type[Any], reserved: object, renamed: object) -> None:
-    """Attach declared changes to a class. Raises DeclarationError if they are invalid."""
-    # Use the dataclass: betterproto2's metadata needs the classes of all fields, and some may be declared later.
-    names = {betterproto2.FieldMetadata.get(each).number: each.name for each in dataclasses.fields(cls)}
-    removed: dict[int, str] = {}
-    for number, name in _items(cls, "reserved", reserved):
-        _check(cls, "reserved", number, (name,), name)
-        removed[number] = name
-    for number, name in removed.items():
-        if number in names:
-            raise DeclarationError(
-                f"{cls.__qualname__}: reserved={{{number}: {name!r}}} reserves the number of {names[number]!r}: "
-                f"use {max(*names, *removed) + 1} for that field, or remove the reservation"
-            )
-    former: dict[int, tuple[str, ...]] = {}
-    for number, given in _items(cls, "renamed", renamed):
-        former[number] = given if isinstance(given, tuple) else (given,)
-        _check(cls, "renamed", number, former[number], given)
-        if number not in names:
-            raise DeclarationError(
-                f"{cls.__qualname__}: renamed={{{number}: {given!r}}} refers to no field: "
-                f"for a removed field use reserved={{{number}: {former[number][-1]!r}}}"
-            )
-    set_changes(cls, Changes(removed, former))
-
-
-def _items(cls: type[Any], option: str, given: object) -> list[tuple[Any, Any]]:
-    if given is None:
-        return []
-    if not isinstance(given, Mapping):
-        raise _wrong(cls, option, repr(given))
-    return [*given.items()]
-
-
-def _check(cls: type[Any], option: str, number: object, names: tuple[object, ...], given: object) -> None:
-    whole = isinstance(number, int) and not isinstance(number, bool) and 0 < number <= _HIGHEST_NUMBER
-    if not whole or not names or not all(isinstance(name, str) and name for name in names):
-        raise _wrong(cls, option, f"{{{number!r}: {given!r}}}")
-
-
-def _wrong(cls: type[Any], option: str, given: str) -> DeclarationError:
-    return DeclarationError(
-        f'{cls.__qualname__}: {option}={given} must map field numbers to names, such as {option}={{3: "old_name"}}'
-    )
