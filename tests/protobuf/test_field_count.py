@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headway.errors import PayloadError
-from headway.protobuf import check_field_count, encode, field, message
-from headway.protobuf._wire import varint
+from headway.protobuf import check_field_count, encode, field, message, varint
 from headway.resource import pb
 from tests.helpers.declared import a_note, a_status
 

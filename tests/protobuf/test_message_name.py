@@ -6,12 +6,9 @@ from typing import Any
 
 import pytest
 
-from headway._gen.google.protobuf import Any as ProtobufAny
-from headway._gen.headway.resource.v1 import Id, WatchEventUpsert
 from headway.errors import DeclarationError
 from headway.protobuf import field, message, module_name
-from headway.protobuf._declared import full_name
-from headway.resource import ResourceType, describe, pb
+from headway.resource import AnyMessage, ResourceType, describe, pb
 
 
 def names(*types: ResourceType[Any]) -> list[str]:
@@ -25,9 +22,9 @@ def test_declared_message_is_named_after_its_type() -> None:
     class Staff:
         name: str = field(1)
 
-    assert full_name(Staff) == ""
     team = ResourceType("staff", "v1", "Team", Staff)
-    assert (team.type_url, full_name(Staff)) == ("type.googleapis.com/staff.v1.Team", "staff.v1.Team")
+    assert team.type_url == "type.googleapis.com/staff.v1.Team"
+    assert names(team) == ["staff.v1.Team"]
     assert ResourceType("staff", "v1", "Team", Staff).type_url == team.type_url
     assert module_name(Staff) == f"{__name__}.test_declared_message_is_named_after_its_type.Staff"
 
@@ -83,7 +80,11 @@ def test_nested_message_is_named_after_its_parent() -> None:
 
 def test_generated_messages_keep_their_names() -> None:
     """The names are those of their .proto files."""
-    assert full_name(Id) == "headway.resource.v1.ID"
-    assert full_name(WatchEventUpsert) == "headway.resource.v1.WatchEvent.Upsert"
-    assert full_name(ProtobufAny) == "google.protobuf.Any"
-    assert names(ResourceType("staff", "v1", "Fence", pb.Fence)) == ["headway.resource.v1.Fence"]
+    for cls, name in [
+        (pb.Fence, "headway.resource.v1.Fence"),
+        (pb.Tombstone, "headway.resource.v1.Tombstone"),
+        (pb.Id, "headway.resource.v1.ID"),
+        (pb.WatchEventUpsert, "headway.resource.v1.WatchEvent.Upsert"),
+        (AnyMessage, "google.protobuf.Any"),
+    ]:
+        assert names(ResourceType("staff", "v1", "Team", cls))[0] == name

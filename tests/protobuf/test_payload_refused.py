@@ -7,8 +7,7 @@ import pytest
 
 from headway._gen.headway.resource.v1 import Resource
 from headway.errors import PayloadError
-from headway.protobuf import decode, encode, field, message
-from headway.protobuf._wire import varint
+from headway.protobuf import decode, encode, field, message, varint
 
 
 @message

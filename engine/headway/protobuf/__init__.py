@@ -31,6 +31,7 @@ from headway.protobuf._plan import plan_class as plan_class
 from headway.protobuf._schema import compare_schemas as compare_schemas
 from headway.protobuf._schema import merge_schemas as merge_schemas
 from headway.protobuf._schema import schema_digest as schema_digest
+from headway.protobuf._wire import varint as varint
 
 if TYPE_CHECKING:
     from headway.protobuf._files import payload_files as payload_files

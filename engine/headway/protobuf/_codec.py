@@ -69,9 +69,9 @@ def decode(cls: type[P], data: bytes) -> P:
 def payload_problem(cls: type[Any], data: bytes) -> str | None:
     """Return why the bytes are not a message of a class, with the invalid field, or None if they are valid."""
     try:
-        codec_of(cls).decode(data, 0, len(data), 1)
+        decode(cls, data)
     except PayloadError as error:
-        return f"not a valid {cls.__qualname__}: {error}"
+        return str(error)
     return None
 
 
@@ -133,13 +133,12 @@ def elements(value: Any) -> Iterable[Any]:
 
 @dataclass(frozen=True, slots=True)
 class Codec:
-    """The functions for one message class. ``compiled`` is False if they only call betterproto2."""
+    """The functions for one message class."""
 
     encode: Callable[[Any], bytes]
     decode: Callable[[bytes, int, int, int], Any]
     copy: Callable[[Any], Any]
     equal: Callable[[Any, Any], bool]
-    compiled: bool
 
 
 _ATTRIBUTE = "_headway_codec"
@@ -190,8 +189,7 @@ def _compile(root: MessageClass) -> None:
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
     exec(compile(source, file, "exec"), shared.objects)  # generated above; the field names are valid identifiers
     for cls in plans:
-        functions = {name: shared.objects[f"{name}_{number[cls]}"] for name in _FUNCTIONS}
-        ready[cls] = Codec(**functions, compiled=True)
+        ready[cls] = Codec(*(shared.objects[f"{name}_{number[cls]}"] for name in _FUNCTIONS))
     for cls, codec in ready.items():
         setattr(cls, _ATTRIBUTE, codec)
 
@@ -209,8 +207,7 @@ def _names_for_all() -> dict[str, Any]:
     }
     shared = (wire.read_varint, wire.varint, wire.skip, wire.long_head, wire.truncated, wire.too_deep)
     errors = (wire.located, wire.malformed)
-    writers = (wire.write_int32, wire.write_int64, wire.write_uint32, wire.write_uint64)
-    for function in (*shared, *errors, *writers):
+    for function in (*shared, *errors, wire.signed_varint, wire.unsigned_varint):
         names[function.__name__] = function
     for code in wire.FIXED_FORMATS.values():
         names[f"pack_{code}"] = struct.Struct(f"<{code}").pack
@@ -245,4 +242,4 @@ def _uncompiled(cls: MessageClass) -> Codec:
             return left is right
         return left == right and left._unknown_fields == right._unknown_fields
 
-    return Codec(bytes, decode, deep, equal, compiled=False)
+    return Codec(bytes, decode, deep, equal)

@@ -16,7 +16,13 @@ from headway.protobuf._wire import (
     wire_type,
 )
 
-_WRITERS = {"enum": "write_int64", "sint32": "write_uint32", "sint64": "write_uint64"}
+# The encoders of varints of two bytes or more. A zigzag number is unsigned.
+_LONG_VARINT = {
+    **dict.fromkeys(("int64", "enum"), "signed_varint({}, 64)"),
+    **dict.fromkeys(("uint64", "sint64"), "unsigned_varint({}, 64)"),
+    **dict.fromkeys(("uint32", "sint32"), "unsigned_varint({}, 32)"),
+    "int32": "signed_varint({}, 32)",
+}
 
 
 def encoder_source(plan: ClassPlan, shared: Globals) -> str:
@@ -65,9 +71,8 @@ def _write(
         return [f"{out}heads_{tag}[1 if {name} else 0]"]
     if kind in VARINT_KINDS:
         zigzag = [f"{name} = {name} << 1 if {name} >= 0 else ~({name} << 1)"] if kind.startswith("s") else []
-        writer = _WRITERS.get(kind, f"write_{kind}")
         short = f"heads_{tag}[{name}] if 0 <= {name} < {SHORT}"
-        return [*zigzag, f"{out}{short} else tag_{tag} + {writer}({name})"]
+        return [*zigzag, f"{out}{short} else tag_{tag} + {_LONG_VARINT[kind].format(name)}"]
     if kind in FIXED_FORMATS:
         return [f"{out}tag_{tag} + pack_{FIXED_FORMATS[kind]}({name})"]
     lines: list[str] = []
@@ -100,9 +105,9 @@ def _list(field: FieldPlan, shared: Globals) -> list[str]:
     if kind == "bool":
         element = "b'\\x01' if v else b'\\x00'"
     elif kind.startswith("s"):
-        element = f"{_WRITERS[kind]}(v << 1 if v >= 0 else ~(v << 1))"
+        element = _LONG_VARINT[kind].format("v << 1 if v >= 0 else ~(v << 1)")
     else:
-        element = f"digits[v] if 0 <= v < {SHORT} else {_WRITERS.get(kind, f'write_{kind}')}(v)"
+        element = f"digits[v] if 0 <= v < {SHORT} else {_LONG_VARINT[kind].format('v')}"
     return [f"p = b''.join([{element} for v in v])", f"o += {_delimited(tag, 'p')}"]
 
 

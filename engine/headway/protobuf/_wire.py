@@ -70,36 +70,18 @@ def varint(value: int) -> bytes:
     return bytes(out)
 
 
-def _signed(value: int, bits: int) -> bytes:
+def signed_varint(value: int, bits: int) -> bytes:
+    """Encode an int32, an int64 or the value of an enum."""
     if not -(1 << bits - 1) <= value < 1 << bits - 1:
         raise WireError(f"it does not fit into {bits} bits, signed")
     return varint(value & MASK64)
 
 
-def _unsigned(value: int, bits: int) -> bytes:
+def unsigned_varint(value: int, bits: int) -> bytes:
+    """Encode a uint32, a uint64, or after zigzag a sint32 or sint64."""
     if not 0 <= value < 1 << bits:
         raise WireError(f"it does not fit into {bits} bits, unsigned")
     return varint(value)
-
-
-def write_int32(value: int) -> bytes:
-    """Encode an int32 as a varint."""
-    return _signed(value, 32)
-
-
-def write_int64(value: int) -> bytes:
-    """Encode an int64 or the value of an enum as a varint."""
-    return _signed(value, 64)
-
-
-def write_uint32(value: int) -> bytes:
-    """Encode a uint32, or a sint32 after zigzag, as a varint."""
-    return _unsigned(value, 32)
-
-
-def write_uint64(value: int) -> bytes:
-    """Encode a uint64, or a sint64 after zigzag, as a varint."""
-    return _unsigned(value, 64)
 
 
 @cache
