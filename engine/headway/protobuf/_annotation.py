@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import builtins
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections import ChainMap
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import IntEnum
@@ -31,6 +31,11 @@ _INTEGERS = tuple(kind for kind in get_args(Kind) if kind not in _FLOATS)
 
 class Later:
     """The base of placeholders for classes that an annotation names before they exist."""
+
+
+def later(name: str) -> type[Later]:
+    """Return a placeholder for the class with this name."""
+    return type(name, (Later,), {})
 
 
 @dataclass(frozen=True)
@@ -101,18 +106,11 @@ _ELEMENTS = {
 }
 
 
-class Names(dict[str, Any]):
+class Names(ChainMap[str, Any]):
     """The names that an annotation may use, innermost first. An undefined name gives a `Later`."""
 
-    def __init__(self, layers: list[Mapping[str, Any]]) -> None:
-        super().__init__()
-        self._layers = layers
-
     def __missing__(self, name: str) -> Any:
-        for layer in (*self._layers, vars(builtins)):
-            if name in layer:
-                return layer[name]
-        return type(name, (Later,), {})
+        return later(name)
 
 
 def evaluated(annotation: Any, names: Names, where: str) -> Any:

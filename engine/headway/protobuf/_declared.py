@@ -61,7 +61,7 @@ class Declaration:
         raise DeclarationError(f"{where}: {name} not found in {cls.__module__}")
 
 
-def scopes(frames: list[FrameType]) -> list[Mapping[str, Any]]:
+def scopes(frames: list[FrameType]) -> list[dict[str, Any]]:
     """Return the variables of the frames, innermost first."""
     return [layer for frame in frames for layer in (frame.f_locals, frame.f_globals)]
 

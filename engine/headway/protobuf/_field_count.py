@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 from headway.errors import PayloadError
 from headway.protobuf._plan import UnsupportedClassError, plan_class
@@ -19,10 +19,9 @@ from headway.protobuf._wire import (
     wire_type,
 )
 
-# The content of a delimited field: ("message", class), ("entry", class of the map's values, or None if they are no
-# messages), or ("packed", minimum size of a value in bytes).
-_Held = tuple[str, Any]
-_NOTHING: dict[int, _Held] = {}
+# The content of delimited fields by number: the class of a message, the fields of a map's entry, or the minimum size of
+# a packed value in bytes.
+_Contents = dict[int, Any]
 
 
 def check_field_count(cls: type[Any], data: bytes, most: int) -> None:
@@ -31,12 +30,11 @@ def check_field_count(cls: type[Any], data: bytes, most: int) -> None:
     Malformed bytes pass. Decoding them reports the error, and reads no more fields than were counted here.
     """
     count = 0
-    # Any, because mypy does not consider a class hashable.
-    outermost: Any = cls
-    waiting: list[tuple[dict[int, _Held], int, int]] = [(_held_by(outermost), 0, len(data))]
+    # Cast, because mypy does not consider a class hashable.
+    waiting: list[tuple[_Contents, int, int]] = [(_contents(cast("Any", cls)), 0, len(data))]
     try:
         while waiting:
-            held_by, at, end = waiting.pop()
+            contents, at, end = waiting.pop()
             while at < end:
                 count += 1
                 if count > most:
@@ -48,15 +46,13 @@ def check_field_count(cls: type[Any], data: bytes, most: int) -> None:
                 elif wire == DELIMITED:
                     length, at = read_varint(data, at)
                     begin, at = at, at + length
-                    held = held_by.get(tag >> 3)
                     if at > end:
                         return
-                    if held is not None:
-                        what, which = held
-                        if what == "packed":
-                            count += length // which
-                        else:
-                            waiting.append((_in_entry(which) if what == "entry" else _held_by(which), begin, at))
+                    content = contents.get(tag >> 3)
+                    if isinstance(content, int):
+                        count += length // content
+                    elif content is not None:
+                        waiting.append((content if isinstance(content, dict) else _contents(content), begin, at))
                 elif wire in (FIXED64, FIXED32):
                     at += 8 if wire == FIXED64 else 4
                 # The fields in a group follow its tag, and are counted like other fields.
@@ -72,25 +68,20 @@ def _too_many(cls: type[Any], most: int) -> PayloadError:
 
 
 @cache
-def _held_by(cls: type[Any]) -> dict[int, _Held]:
+def _contents(cls: Any) -> _Contents:
     try:
         plan = plan_class(cls)
     except UnsupportedClassError:
-        return _NOTHING
-    found: dict[int, _Held] = {}
+        return {}
+    found: _Contents = {}
     for field in plan.fields:
-        kind = field.value.kind
+        kind, message = field.value.kind, field.value.message
         if field.shape == "map":
-            found[field.number] = ("entry", field.value.message)
-        elif field.value.message is not None:
-            found[field.number] = ("message", field.value.message)
+            found[field.number] = {} if message is None else {2: message}
+        elif message is not None:
+            found[field.number] = message
         elif field.shape == "repeated" and kind in VARINT_KINDS:
-            found[field.number] = ("packed", 1)
+            found[field.number] = 1
         elif field.shape == "repeated" and kind in FIXED_FORMATS:
-            found[field.number] = ("packed", 8 if wire_type(kind) == FIXED64 else 4)
+            found[field.number] = 8 if wire_type(kind) == FIXED64 else 4
     return found
-
-
-@cache
-def _in_entry(value: type[Any] | None) -> dict[int, _Held]:
-    return _NOTHING if value is None else {2: ("message", value)}

@@ -1,5 +1,6 @@
 """Declare a message in Python, without protoc: ``@headway.message`` and ``field``."""
 
+import builtins
 import dataclasses
 import inspect
 import re
@@ -14,7 +15,7 @@ from betterproto2.casing import camel_case, safe_snake_case
 
 from headway._keywords import check_keywords
 from headway.errors import DeclarationError
-from headway.protobuf._annotation import Annotation, Kind, Names, evaluated, read_annotation
+from headway.protobuf._annotation import Annotation, Kind, Names, evaluated, later, read_annotation
 from headway.protobuf._declared import (
     HIGHEST_NUMBER,
     Declaration,
@@ -164,9 +165,9 @@ def _annotations(cls: type[Any]) -> dict[str, Any]:
 
 def _read_fields(cls: type[Any], frames: list[FrameType]) -> tuple[dict[str, Annotation], dict[str, _Field]]:
     inside = {name: value for name, value in vars(cls).items() if not isinstance(value, _Field)}
-    names = Names([inside, *scopes(frames)])
     # The name may still be bound to an older class. In the annotations it means the class being declared.
-    names[cls.__name__] = Names([])[cls.__name__]
+    own: dict[str, Any] = {cls.__name__: later(cls.__name__)}
+    names = Names(own, inside, *scopes(frames), vars(builtins))
     fields: dict[str, Annotation] = {}
     markers: dict[str, _Field] = {}
     taken: dict[int, str] = {}
