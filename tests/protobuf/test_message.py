@@ -165,8 +165,7 @@ def test_evaluated_annotations_work() -> None:
     code = """
 from typing import Optional
 import betterproto2
-from headway.protobuf._message import field, message
-from headway.protobuf._codec import decode, encode
+from headway.protobuf import decode, encode, field, message
 @message
 class Node(betterproto2.Message):
     name: str = field(1)
