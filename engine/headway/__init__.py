@@ -47,7 +47,6 @@ from headway.client import hold_lease as hold_lease
 from headway.client import until as until
 from headway.client import until_condition as until_condition
 from headway.client import until_gone as until_gone
-from headway.connection import connect as connect
 from headway.controller import App as App
 from headway.controller import Conditions as Conditions
 from headway.controller import ControllerStatus as ControllerStatus
@@ -67,7 +66,9 @@ from headway.controller import requeue_after as requeue_after
 from headway.controller import requeue_now as requeue_now
 from headway.controller import sharded as sharded
 from headway.engine import Engine as Engine
+from headway.engine import connect as connect
 from headway.engine import open_engine as open_engine
+from headway.engine import open_workers as open_workers
 from headway.errors import Conflict as Conflict
 from headway.errors import HeadwayError as HeadwayError
 from headway.errors import NotFound as NotFound
@@ -89,4 +90,3 @@ from headway.resource import ResourceId as ResourceId
 from headway.resource import ResourceType as ResourceType
 from headway.resource import Scope as Scope
 from headway.resource import Status as Status
-from headway.workers import open_workers as open_workers
