@@ -12,22 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway._gen.google.protobuf import Any as ProtobufAny
-from headway._gen.headway.resource.v1 import (
-    Condition,
-    ConditionState,
-    Id,
-    Position,
-    Resource,
-    Status,
-    Tenancy,
-    Type,
-    WatchEvent,
-    WatchEventBookmark,
-    WatchEventDelete,
-    WatchEventEndOfSnapshot,
-    WatchEventUpsert,
-)
 from headway.errors import PayloadError
 from headway.protobuf import (
     UnsupportedClassError,
@@ -40,6 +24,7 @@ from headway.protobuf import (
     plan_class,
     varint,
 )
+from headway.resource import AnyMessage, pb
 
 
 class State(enum.IntEnum):
@@ -153,30 +138,30 @@ every = st.lists(st.sampled_from(sorted(FIELDS)), max_size=12, unique=True).flat
     lambda names: st.fixed_dictionaries({name: FIELDS[name] for name in names}).map(lambda values: Every(**values))
 )
 ids = st.builds(
-    Id,
+    pb.Id,
     uid=text,
     name=text,
-    type=st.none() | st.builds(Type, group=text, group_version=text, kind=text),
-    tenancy=st.none() | st.builds(Tenancy, partition=text, namespace=text),
+    type=st.none() | st.builds(pb.Type, group=text, group_version=text, kind=text),
+    tenancy=st.none() | st.builds(pb.Tenancy, partition=text, namespace=text),
 )
-conditions = st.builds(Condition, type=text, state=st.sampled_from(ConditionState), reason=text)
-statuses = st.builds(Status, observed_generation=text, conditions=few(conditions), updated_at=st.none() | moment)
+conditions = st.builds(pb.Condition, type=text, state=st.sampled_from(pb.ConditionState), reason=text)
+statuses = st.builds(pb.Status, observed_generation=text, conditions=few(conditions), updated_at=st.none() | moment)
 resources = st.builds(
-    Resource,
+    pb.Resource,
     id=st.none() | ids,
     owner=st.none() | ids,
     version=text,
     generation=text,
     metadata=pairs(text, text),
     status=pairs(text, statuses),
-    data=st.none() | st.builds(ProtobufAny, type_url=text, value=blob),
+    data=st.none() | st.builds(AnyMessage, type_url=text, value=blob),
 )
-positions = st.builds(Position, store_id=text, incarnation=text, revision=unsigned(64))
+positions = st.builds(pb.Position, store_id=text, incarnation=text, revision=unsigned(64))
 events = st.one_of(
-    st.builds(WatchEvent, upsert=st.builds(WatchEventUpsert, resource=st.none() | resources)),
-    st.builds(WatchEvent, delete=st.builds(WatchEventDelete, resource=resources), revision=unsigned(64)),
-    st.builds(WatchEvent, end_of_snapshot=st.builds(WatchEventEndOfSnapshot, position=positions)),
-    st.builds(WatchEvent, bookmark=st.builds(WatchEventBookmark, resumed=st.booleans()), more=st.booleans()),
+    st.builds(pb.WatchEvent, upsert=st.builds(pb.WatchEventUpsert, resource=st.none() | resources)),
+    st.builds(pb.WatchEvent, delete=st.builds(pb.WatchEventDelete, resource=resources), revision=unsigned(64)),
+    st.builds(pb.WatchEvent, end_of_snapshot=st.builds(pb.WatchEventEndOfSnapshot, position=positions)),
+    st.builds(pb.WatchEvent, bookmark=st.builds(pb.WatchEventBookmark, resumed=st.booleans()), more=st.booleans()),
 )
 messages = every | resources | events
 
@@ -223,7 +208,7 @@ def shared(left: Any, right: Any) -> bool:
     return False
 
 
-@given(st.sampled_from([Every, Resource, WatchEvent, Status]), st.binary(max_size=60))
+@given(st.sampled_from([Every, pb.Resource, pb.WatchEvent, pb.Status]), st.binary(max_size=60))
 def test_random_bytes_decode_or_raise_payload_error(cls: type[Any], data: bytes) -> None:
     """The decoded message survives another round trip."""
     survives(cls, data)
@@ -248,31 +233,31 @@ def survives(cls: type[Any], data: bytes) -> None:
 
 
 @given(resources, st.lists(st.tuples(st.integers(900, 910), blob), max_size=3))
-def test_unknown_fields_are_preserved(original: Resource, unknown: list[tuple[int, bytes]]) -> None:
+def test_unknown_fields_are_preserved(original: pb.Resource, unknown: list[tuple[int, bytes]]) -> None:
     """A newer peer's fields survive in nested messages and in copies, too."""
     extra = b"".join(varint(number << 3 | 2) + varint(len(value)) + value for number, value in unknown)
     inner = encode(original) + extra
     data = b"\x0a" + varint(len(inner)) + inner + extra
-    read = decode(WatchEventUpsert, data)
+    read = decode(pb.WatchEventUpsert, data)
     assert encode(read) == data
     assert encode(copy_message(read)) == data
-    assert its_own(WatchEventUpsert, data) == read
-    assert equal(read, decode(WatchEventUpsert, data))
-    assert equal(read, WatchEventUpsert(resource=original)) == (not extra)
+    assert its_own(pb.WatchEventUpsert, data) == read
+    assert equal(read, decode(pb.WatchEventUpsert, data))
+    assert equal(read, pb.WatchEventUpsert(resource=original)) == (not extra)
 
 
 def test_field_with_a_wrong_wire_type_is_unknown() -> None:
     """It is kept and not read, as in protobuf."""
     data = b"\x08\x05\x12\x01x"
-    read = decode(Type, data)
-    assert read == Type(group_version="x")
+    read = decode(pb.Type, data)
+    assert read == pb.Type(group_version="x")
     assert encode(read) == b"\x12\x01x\x08\x05"
 
 
 def test_unknown_groups_are_preserved() -> None:
     """A group is skipped as a unit, and written whole."""
     data = b"\x0a\x01a" + b"\x9b\x06" + b"\x0a\x01z" + b"\x9c\x06"
-    read = decode(Type, data)
+    read = decode(pb.Type, data)
     assert read.group == "a"
     assert encode(read) == data
 
@@ -286,20 +271,20 @@ def test_packed_and_unpacked_fields_are_read() -> None:
 
 def test_fields_are_read_in_any_order_and_the_last_wins() -> None:
     """The decoder expects an order only for speed."""
-    read = decode(Type, b"\x1a\x01k\x0a\x01a\x12\x01v\x0a\x01b")
-    assert read == Type(group="b", group_version="v", kind="k")
+    read = decode(pb.Type, b"\x1a\x01k\x0a\x01a\x12\x01v\x0a\x01b")
+    assert read == pb.Type(group="b", group_version="v", kind="k")
 
 
 def test_last_arm_of_a_oneof_wins() -> None:
-    read = decode(WatchEvent, b"\x0a\x00\x12\x00")
-    assert betterproto2.which_one_of(read, "event") == ("delete", WatchEventDelete())
+    read = decode(pb.WatchEvent, b"\x0a\x00\x12\x00")
+    assert betterproto2.which_one_of(read, "event") == ("delete", pb.WatchEventDelete())
 
 
 def test_missing_key_or_value_of_a_map_entry_is_empty() -> None:
     """Other writers leave out empty values. A missing message is an empty one, not None."""
-    read = decode(Resource, b"\x2a\x00\x32\x03\x0a\x01a")
+    read = decode(pb.Resource, b"\x2a\x00\x32\x03\x0a\x01a")
     assert read.metadata == {"": ""}
-    assert read.status == {"a": Status()}
+    assert read.status == {"a": pb.Status()}
 
 
 def test_nan_equals_itself_and_presence_is_compared() -> None:
@@ -309,7 +294,7 @@ def test_nan_equals_itself_and_presence_is_compared() -> None:
     assert not equal(Every(maybe_double=math.nan), Every())
     assert not equal(Every(maybe_text=""), Every())
     assert not equal(Part(), None)
-    assert not equal(Part(), Type())
+    assert not equal(Part(), pb.Type())
     assert equal(None, None)
 
 
@@ -345,12 +330,12 @@ def test_class_with_its_own_encoding_keeps_it() -> None:
 
 def test_schema_classes_are_compiled() -> None:
     """None of Headway's own messages uses the slow fallback."""
-    for cls in (Resource, WatchEvent, Status, Every):
+    for cls in (pb.Resource, pb.WatchEvent, pb.Status, Every):
         assert plan_class(cast("type[betterproto2.Message]", cls)).names
 
 
 def test_decoded_messages_share_their_keys() -> None:
     """A decoded instance takes no more memory than a constructed one, because its attributes have the same order."""
-    read = decode(Type, b"\x1a\x01k")
-    assert list(vars(read)) == list(vars(Type(kind="k")))
+    read = decode(pb.Type, b"\x1a\x01k")
+    assert list(vars(read)) == list(vars(pb.Type(kind="k")))
     assert list(vars(copy.copy(read))) == list(vars(copy_message(read)))

@@ -5,9 +5,9 @@ from typing import Any, cast
 
 import pytest
 
-from headway._gen.headway.resource.v1 import Resource
 from headway.errors import PayloadError
 from headway.protobuf import decode, encode, field, message, varint
+from headway.resource import pb
 
 
 @message
@@ -48,7 +48,7 @@ class Whole:
 )
 def test_error_for_malformed_bytes_names_message_and_field(data: bytes, said: str) -> None:
     with pytest.raises(PayloadError) as caught:
-        decode(Resource, data)
+        decode(pb.Resource, data)
     assert said in str(caught.value)
 
 

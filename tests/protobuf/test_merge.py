@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.protobuf import field, merged, message
+from headway.protobuf import Payload, field, merges, message
 from headway.resource import pb
 from tests.helpers.versions import (
     Band,
@@ -22,6 +22,8 @@ from tests.helpers.versions import (
     up,
 )
 
+P = TypeVar("P", bound=Payload)
+
 
 @message
 class Choice:
@@ -29,6 +31,12 @@ class Choice:
     nested: Tint | None = field(2)
     crews: dict[str, Crew] = field(3)
     numbers: list[int] = field(4)
+
+
+def merged(before: P, after: P, stored: P) -> P:
+    """Return the candidate that has the writer's order of each list."""
+    *_, candidate = merges(before, after, stored)
+    return candidate
 
 
 def lead(name: str, role: str = "") -> Member:

@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway._gen.headway.types import v1 as types_pb
 from headway.errors import DeclarationError, SchemaMismatch, SchemaProblem
 from headway.protobuf import compare_schemas, decode, encode, field, merge_schemas, message, schema_digest
-from headway.resource import ResourceType, Scope, describe, pb
+from headway.resource import ResourceType, Scope, describe, pb, types_pb
 
 Schema = types_pb.ListResponse
 

@@ -20,7 +20,6 @@ from headway.protobuf._description import rebuild_messages as rebuild_messages
 from headway.protobuf._field_count import check_field_count as check_field_count
 from headway.protobuf._merge import different_fields as different_fields
 from headway.protobuf._merge import has_unknown_fields as has_unknown_fields
-from headway.protobuf._merge import merged as merged
 from headway.protobuf._merge import merges as merges
 from headway.protobuf._message import field as field
 from headway.protobuf._message import message as message

@@ -19,11 +19,11 @@ def merges(before: P, after: P, stored: P) -> Iterator[P]:
     In the first candidate, lists keep their stored order: the writer's version may sort them, or hold them as maps.
     In the second, each list that the writer reordered has the writer's order.
     """
-    yield merged(before, after, stored, reorders=False)
-    yield merged(before, after, stored)
+    yield _merged(before, after, stored, reorders=False)
+    yield _merged(before, after, stored, reorders=True)
 
 
-def merged(before: P, after: P, stored: P, *, reorders: bool = True) -> P:
+def _merged(before: P, after: P, stored: P, *, reorders: bool) -> P:
     """Return ``stored`` with the fields in which ``after`` differs from ``before``.
 
     - Messages are merged field by field, and maps entry by entry.
@@ -103,7 +103,7 @@ def _merged_value(before: Any, after: Any, stored: Any, reorders: bool) -> Any:
         return _copied(stored)
     kinds = {type(before), type(after), type(stored)}
     if len(kinds) == 1 and _is_message(after):
-        return merged(before, after, stored, reorders=reorders)
+        return _merged(before, after, stored, reorders=reorders)
     if isinstance(after, dict):
         return _merged_map(before, after, stored, reorders)
     if isinstance(after, list):
