@@ -59,9 +59,6 @@ from headway.storage._unfinished import refuse_unfinished as refuse_unfinished
 if TYPE_CHECKING:
     from headway.storage._copy import Copied as Copied
     from headway.storage._copy import copy_store as copy_store
-    from headway.storage._etcd import EtcdAddress as EtcdAddress
-    from headway.storage._etcd import EtcdBackend as EtcdBackend
-    from headway.storage._etcd import etcd_address as etcd_address
     from headway.storage._maintain import backup_store as backup_store
     from headway.storage._maintain import check_store as check_store
     from headway.storage._maintain import file_lists as file_lists
@@ -74,14 +71,17 @@ if TYPE_CHECKING:
     from headway.storage._sqlite_check import Finding as Finding
     from headway.storage._verify import Verified as Verified
     from headway.storage._verify import verify_store as verify_store
+    from headway.storage.etcd import EtcdAddress as EtcdAddress
+    from headway.storage.etcd import EtcdBackend as EtcdBackend
+    from headway.storage.etcd import etcd_address as etcd_address
 
 # These names are imported at their first use, so that `import headway` stays fast. They need sqlite3, or asyncio, h2
 # and ssl, or serve only to maintain stores. An engine with another store never loads them.
 _LATER = {
     "BackedUp": "_sqlite_backup",
     "Copied": "_copy",
-    "EtcdAddress": "_etcd",
-    "EtcdBackend": "_etcd",
+    "EtcdAddress": "etcd",
+    "EtcdBackend": "etcd",
     "Finding": "_sqlite_check",
     "Restored": "_sqlite_backup",
     "SqliteBackend": "_sqlite",
@@ -89,7 +89,7 @@ _LATER = {
     "backup_store": "_maintain",
     "check_store": "_maintain",
     "copy_store": "_copy",
-    "etcd_address": "_etcd",
+    "etcd_address": "etcd",
     "file_lists": "_maintain",
     "open_sqlite": "_sqlite",
     "restore_store": "_maintain",

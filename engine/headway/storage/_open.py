@@ -33,7 +33,7 @@ def open_store(url: str) -> AbstractAsyncContextManager[Backend]:
 
         return SqliteBackend(sqlite.path, max_changes=sqlite.max_changes, max_age=sqlite.max_age)
     if colon and scheme == "etcd":
-        from headway.storage._etcd import EtcdBackend
+        from headway.storage.etcd import EtcdBackend
 
         return EtcdBackend(url)
     raise _no_url(url)
@@ -55,7 +55,7 @@ async def store_exists(url: str) -> bool:
         file = trio.Path(sqlite.path)
         return await file.exists() and (await file.stat()).st_size > 0
     if colon and scheme == "etcd":
-        from headway.storage._etcd import etcd_address, is_founded
+        from headway.storage.etcd import etcd_address, is_founded
 
         return await is_founded(etcd_address(url))
     raise _no_url(url)

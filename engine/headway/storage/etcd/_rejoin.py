@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from headway.resource import Position
-from headway.storage._etcd._mirror import Mirror, OtherHistory
-from headway.storage._etcd._records import Head, Timeline
+from headway.storage.etcd._mirror import Mirror, OtherHistory
+from headway.storage.etcd._records import Head, Timeline
 
 
 def check_same_history(seen: Position, store_id: str | None, timeline: Timeline | None, head: Head | None) -> None:

@@ -10,11 +10,11 @@ from typing import NamedTuple
 from headway._gen.etcdserverpb import RangeRequest, RequestOp, TxnRequest
 from headway._gen.mvccpb import KeyValue
 from headway.errors import HistoryCompacted, StoreUnusable
-from headway.storage._etcd._client import EtcdClient
-from headway.storage._etcd._failures import understood
-from headway.storage._etcd._layout import FENCE, LEASE, RESOURCE, KeyRange, Layout
-from headway.storage._etcd._mirror import Mirror
-from headway.storage._etcd._records import Head, Timeline, etcd_revision, head_from, timeline_from
+from headway.storage.etcd._client import EtcdClient
+from headway.storage.etcd._failures import understood
+from headway.storage.etcd._layout import FENCE, LEASE, RESOURCE, KeyRange, Layout
+from headway.storage.etcd._mirror import Mirror
+from headway.storage.etcd._records import Head, Timeline, etcd_revision, head_from, timeline_from
 
 FIRST_PAGE, PAGE = 100, 1000
 """The number of keys in the first page, when their size is still unknown, and the maximum in later ones."""

@@ -15,11 +15,11 @@ import trio
 from headway._gen.etcdserverpb import TxnResponse
 from headway.resource import Position
 from headway.storage._errors import LeaseEnded, not_held
-from headway.storage._etcd._commit import decided, whole
-from headway.storage._etcd._opened import Kept, Opened
-from headway.storage._etcd._records import StoredLease, fence_value, lease_value
-from headway.storage._etcd._transaction import Draft, putting
 from headway.storage._leases import Acquired, HeldLease, Lease, is_late, scope_of
+from headway.storage.etcd._commit import decided, whole
+from headway.storage.etcd._opened import Kept, Opened
+from headway.storage.etcd._records import StoredLease, fence_value, lease_value
+from headway.storage.etcd._transaction import Draft, putting
 
 
 async def acquire(opened: Opened, name: str, holder: str, ttl: float, attempt: str) -> Acquired:

@@ -12,15 +12,15 @@ import trio
 from headway._gen.etcdserverpb import RangeRequest, TxnRequest, TxnResponse
 from headway.errors import HeadwayError, StoreUnusable, Unavailable
 from headway.resource import Position
-from headway.storage._etcd._batcher import Made, Together
-from headway.storage._etcd._client import CALL_TIMEOUT, EtcdClient
-from headway.storage._etcd._failures import too_many_operations
-from headway.storage._etcd._layout import Layout
-from headway.storage._etcd._mirror import Mirror
-from headway.storage._etcd._read_index import Confirmations
-from headway.storage._etcd._records import etcd_revision, revision_of
-from headway.storage._etcd._transaction import Draft, putting, transaction, unchanged
 from headway.storage._tail import Pulse
+from headway.storage.etcd._batcher import Made, Together
+from headway.storage.etcd._client import CALL_TIMEOUT, EtcdClient
+from headway.storage.etcd._failures import too_many_operations
+from headway.storage.etcd._layout import Layout
+from headway.storage.etcd._mirror import Mirror
+from headway.storage.etcd._read_index import Confirmations
+from headway.storage.etcd._records import etcd_revision, revision_of
+from headway.storage.etcd._transaction import Draft, putting, transaction, unchanged
 
 CATCH_UP = CALL_TIMEOUT
 """The seconds that a reader waits for the watch to deliver changes that are known to be committed."""

@@ -22,10 +22,10 @@ from headway._gen.etcdserverpb import (
 from headway.resource import encode, pb
 from headway.storage._backend import Operation, RequireOwnsNothing
 from headway.storage._decide import Applied
-from headway.storage._etcd._layout import KeyRange, Layout
-from headway.storage._etcd._mirror import Mirror
-from headway.storage._etcd._records import StoredFence, etcd_revision, head_value, resource_value
 from headway.storage._leases import lease_of
+from headway.storage.etcd._layout import KeyRange, Layout
+from headway.storage.etcd._mirror import Mirror
+from headway.storage.etcd._records import StoredFence, etcd_revision, head_value, resource_value
 
 _EQUAL, _MOD, _CREATE = CompareCompareResult.EQUAL, CompareCompareTarget.MOD, CompareCompareTarget.CREATE
 

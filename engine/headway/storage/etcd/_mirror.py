@@ -21,7 +21,10 @@ from headway._gen.mvccpb import Event, EventEventType, KeyValue
 from headway.resource import Kind, Position, decode, pb, resource_key
 from headway.storage._backend import Fence
 from headway.storage._decide import Applied, changes_of
-from headway.storage._etcd._layout import (
+from headway.storage._leases import check_borne, lease_of
+from headway.storage._log import CommitLog, LogChange
+from headway.storage._tables import ResourceTables
+from headway.storage.etcd._layout import (
     ANCHOR,
     FENCE,
     HEAD,
@@ -34,7 +37,7 @@ from headway.storage._etcd._layout import (
     place_of,
     scope_from,
 )
-from headway.storage._etcd._records import (
+from headway.storage.etcd._records import (
     NO_FENCE,
     Head,
     StoredFence,
@@ -48,9 +51,6 @@ from headway.storage._etcd._records import (
     revision_of,
     timeline_from,
 )
-from headway.storage._leases import check_borne, lease_of
-from headway.storage._log import CommitLog, LogChange
-from headway.storage._tables import ResourceTables
 
 _Gathered = tuple[bytes, bytes, Event]
 _NONE: Mapping[bytes, pb.Resource] = {}

@@ -19,11 +19,11 @@ from headway.resource import Position, pb
 from headway.storage._backend import Fence, Operation, Raised
 from headway.storage._decide import decide
 from headway.storage._errors import FenceLowered, StorageError
-from headway.storage._etcd._client import CALL_TIMEOUT
-from headway.storage._etcd._opened import Opened
-from headway.storage._etcd._records import checkpoint_from, checkpoint_value, fence_value
-from headway.storage._etcd._transaction import Draft, putting
 from headway.storage._leases import check_raise, lease_of
+from headway.storage.etcd._client import CALL_TIMEOUT
+from headway.storage.etcd._opened import Opened
+from headway.storage.etcd._records import checkpoint_from, checkpoint_value, fence_value
+from headway.storage.etcd._transaction import Draft, putting
 
 HIGHEST = 2**63 - 1
 """The highest revision, term or number that can be stored."""

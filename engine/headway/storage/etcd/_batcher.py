@@ -24,9 +24,9 @@ import trio
 
 from headway._gen.etcdserverpb import TxnResponse
 from headway.errors import HeadwayError, InvalidArgument, OutcomeUnknown, Unavailable
-from headway.storage._etcd._client import CALL_TIMEOUT
-from headway.storage._etcd._records import PLACES, revision_of
-from headway.storage._etcd._transaction import Draft
+from headway.storage.etcd._client import CALL_TIMEOUT
+from headway.storage.etcd._records import PLACES, revision_of
+from headway.storage.etcd._transaction import Draft
 
 MOST_UNDER_WAY = 2
 """The number of transactions at a time. While one is being made durable, the next one is prepared."""

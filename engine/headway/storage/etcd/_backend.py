@@ -23,18 +23,18 @@ from headway.storage._backend import (
     Within,
     refuse_repeated_keys,
 )
-from headway.storage._etcd import _commit, _lease
-from headway.storage._etcd._address import EtcdAddress, etcd_address
-from headway.storage._etcd._client import open_client
-from headway.storage._etcd._follow import Follower
-from headway.storage._etcd._founding import begin_session
-from headway.storage._etcd._layout import Layout
-from headway.storage._etcd._opened import Opened, closed
 from headway.storage._leases import Acquired, HeldLease
 from headway.storage._optional import ListsFences, Probed
 from headway.storage._resume import check_resumable
 from headway.storage._tables_read import list_owned, list_within
 from headway.storage._tail import CutSnapshot, LogWatch
+from headway.storage.etcd import _commit, _lease
+from headway.storage.etcd._address import EtcdAddress, etcd_address
+from headway.storage.etcd._client import open_client
+from headway.storage.etcd._follow import Follower
+from headway.storage.etcd._founding import begin_session
+from headway.storage.etcd._layout import Layout
+from headway.storage.etcd._opened import Opened, closed
 
 MAX_CHANGES, MAX_AGE = 100_000, 3600.0
 MAX_TXN_OPS = 128
