@@ -9,7 +9,7 @@ import trio
 from headway.resource import Key, Kind, Position, copy_message, pb, resource_key
 from headway.storage import Within
 from headway.storage._log import Cursor
-from headway.storage._tail import LogWatch
+from headway.storage._watch import LogWatch
 from headway.testing import _conformance_concurrency as concurrency
 from headway.testing import _conformance_grammar as grammar
 from headway.testing import _conformance_reads as claims

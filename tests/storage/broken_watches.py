@@ -22,7 +22,7 @@ from headway.resource import (
     resource_key,
 )
 from headway.storage import StorageError, Within
-from headway.storage._tail import LogWatch
+from headway.storage._watch import LogWatch
 from headway.testing import _conformance_concurrency as concurrency
 from headway.testing import _conformance_grammar as grammar
 from headway.testing import _conformance_history as history

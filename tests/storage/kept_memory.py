@@ -22,10 +22,9 @@ from headway.storage import (
     Within,
     WrongUid,
 )
-from headway.storage._backend import refuse_repeated_keys
 from headway.storage._lease_table import LeaseTable
-from headway.storage._resume import check_resumable
-from headway.storage._tail import LogWatch
+from headway.storage._operations import refuse_repeated_keys
+from headway.storage._watch import LogWatch, check_resumable
 from headway.testing import BackendCheck
 from headway.testing._conformance_tools import uid_of, version_of
 from tests.storage.list_snapshot import ListSnapshot

@@ -26,7 +26,7 @@ from headway.storage import (
     verify_store,
 )
 from headway.storage import _copy as copying
-from headway.storage._unfinished import UNFINISHED_KIND
+from headway.storage._open import UNFINISHED_KIND
 from headway.testing._conformance_tools import (
     EVERYTHING,
     KIND,

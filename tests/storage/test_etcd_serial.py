@@ -20,9 +20,8 @@ from headway.storage import (
     RequireOwnsNothing,
     StorageError,
 )
-from headway.storage._decide import Applied, decide
-from headway.storage._tables import ResourceTables
-from headway.storage._tables_read import list_within
+from headway.storage._reads import list_within
+from headway.storage._tables import Applied, ResourceTables, decide
 from headway.storage.etcd._records import etcd_revision
 from headway.testing._conformance_tools import EVERYTHING, KIND, held, putting, removing, thing, uid_of
 from tests.storage.etcd_kit import followed, primed, rigged

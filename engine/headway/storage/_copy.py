@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 from headway.errors import FailedPrecondition, HistoryCompacted, InvalidArgument
 from headway.resource import Key, Kind, Position, copy_message, pb, resource_key
-from headway.storage._backend import Backend, Fence, Operation, Put, Remove, Within
-from headway.storage._errors import FenceLowered
-from headway.storage._optional import fence_lister
+from headway.storage._backend import Backend
+from headway.storage._open import UNFINISHED_KIND, mark_unfinished, refuse_unfinished, source_of, unmark
+from headway.storage._operations import Fence, FenceLowered, Operation, Put, Remove, Within
 from headway.storage._schemas import SCHEMA_KIND
-from headway.storage._unfinished import UNFINISHED_KIND, mark_unfinished, refuse_unfinished, source_of, unmark
 from headway.storage._verify import named, place_of
 from headway.storage._verify_watches import follow
 
@@ -65,7 +64,7 @@ async def copy_store(
         InvalidArgument: both are the same store, or the source cannot list its fences.
         StoreUnusable: the source itself holds an unfinished copy.
     """
-    list_fences = fence_lister(source)
+    list_fences: Callable[[], Awaitable[Sequence[Fence]]] | None = getattr(source, "list_fences", None)
     if list_fences is None:
         raise InvalidArgument(f"store {source.position.store_id} can't be copied: it has no list_fences()")
     await refuse_unfinished(source)

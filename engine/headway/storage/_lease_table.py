@@ -22,9 +22,8 @@ from collections.abc import Callable, Sequence
 import trio
 
 from headway.errors import HeadwayError
-from headway.storage._errors import LeaseEnded, not_held
-from headway.storage._leases import HeldLease, Lease, is_late
-from headway.storage._tail import Pulse
+from headway.storage._leases import HeldLease, Lease, LeaseEnded, is_late, not_held
+from headway.storage._watch import Pulse
 
 
 class LeaseTable:

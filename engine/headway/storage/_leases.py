@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from headway.resource import Position
-from headway.storage._errors import FenceLowered, UnknownTerm
+from headway.storage._operations import FenceLowered, StorageError, UnknownTerm
 
 
 class Lease(NamedTuple):
@@ -39,6 +39,19 @@ class Acquired(NamedTuple):
     acquired: bool
     held: HeldLease
     position: Position
+
+
+class LeaseEnded(StorageError):
+    """The term of a lease has ended: it was released, has expired, or the lease has a new term."""
+
+
+def not_held(name: str, holder: str, term: int, by: str, in_term: int) -> LeaseEnded:
+    """Return the error for a term that has ended because ``by`` holds the lease in another term."""
+    why = f"{holder} no longer holds {name} in term {term}: {by} holds it in term {in_term}"
+    if by == holder:
+        # A late request of the same holder may begin a term, but only once. A second process does so repeatedly.
+        why += f"; if this happens again, another process is also named {holder!r}: give each process its own name"
+    return LeaseEnded(why)
 
 
 def is_late(held: Lease, holder: str, attempt: str, *, in_use: bool) -> bool:

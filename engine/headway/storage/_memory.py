@@ -12,25 +12,14 @@ import trio
 
 from headway.errors import StoreUnusable
 from headway.resource import Key, Kind, Position, pb
-from headway.storage._backend import (
-    Backend,
-    Fence,
-    Operation,
-    Raised,
-    ReadsAtOnce,
-    Within,
-    refuse_repeated_keys,
-)
-from headway.storage._decide import Applied, changes_of, decide
-from headway.storage._errors import FenceLowered
+from headway.storage._backend import Backend, ListsFences, ReadsAtOnce
 from headway.storage._lease_table import LeaseTable
 from headway.storage._leases import Acquired, HeldLease, Lease, check_borne, check_raise, lease_of, scope_of
 from headway.storage._log import CommitLog, LogChange
-from headway.storage._optional import ListsFences
-from headway.storage._resume import check_resumable
-from headway.storage._tables import ResourceTables
-from headway.storage._tables_read import list_owned, list_within
-from headway.storage._tail import CutSnapshot, LogWatch, Pulse
+from headway.storage._operations import Fence, FenceLowered, Operation, Raised, Within, refuse_repeated_keys
+from headway.storage._reads import CutSnapshot, list_owned, list_within
+from headway.storage._tables import Applied, ResourceTables, changes_of, decide
+from headway.storage._watch import LogWatch, Pulse, check_resumable
 
 
 class MemoryBackend:

@@ -8,15 +8,14 @@ because their type is not registered.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 from headway.errors import OutcomeUnknown, SchemaMismatch, SchemaProblem, Unavailable
 from headway.resource import (
     AnyMessage,
     Key,
     Kind,
-    Position,
     ResourceType,
     Scope,
     compare_schemas,
@@ -32,8 +31,8 @@ from headway.resource import (
     type_name,
     types_pb,
 )
-from headway.storage._backend import Backend, Put, Within
-from headway.storage._errors import StorageError
+from headway.storage._backend import Backend, ListsResources
+from headway.storage._operations import Put, StorageError, Within
 
 SCHEMA_KIND: Kind = ("internal", "Schema")
 MOST_SEEN = 100
@@ -46,16 +45,6 @@ _ATTEMPTS = 20
 """The number of attempts at a commit that conflicts with other programs that open the same store."""
 _URL = "type.googleapis.com/headway.types.v1.SchemaRecord"
 _Type = ResourceType[Any]
-
-
-class ListsResources(Protocol):
-    """A source of a store's schemas: a `Backend`, or a file that has not been opened as a store."""
-
-    async def list(
-        self, kind: Kind, within: Within, *, after: Key | None = None, limit: int = 0
-    ) -> tuple[Sequence[pb.Resource], Position]:
-        """Return the matching resources of a kind, in order of key, and a position."""
-        ...
 
 
 class SchemaPlan(NamedTuple):

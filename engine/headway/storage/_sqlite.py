@@ -15,13 +15,11 @@ import trio
 
 from headway.errors import HeadwayError, StoreUnusable
 from headway.resource import Key, Kind, Position, pb
-from headway.storage._backend import Backend, Fence, Operation, Raised, Within, refuse_repeated_keys
-from headway.storage._errors import LeaseEnded
+from headway.storage._backend import Backend, ListsFences, Probed
 from headway.storage._lease_table import LeaseTable
-from headway.storage._leases import Acquired, HeldLease, Lease
+from headway.storage._leases import Acquired, HeldLease, Lease, LeaseEnded
 from headway.storage._log import CommitLog
-from headway.storage._optional import ListsFences, Probed
-from headway.storage._resume import check_resumable
+from headway.storage._operations import Fence, Operation, Raised, Within, refuse_repeated_keys
 from headway.storage._sqlite_check import check_file
 from headway.storage._sqlite_commit import CheckpointRequest, RaiseRequest, Request, TouchRequest, WriteRequest
 from headway.storage._sqlite_connect import check_room
@@ -42,7 +40,7 @@ from headway.storage._sqlite_reader import (
 )
 from headway.storage._sqlite_url import check_history
 from headway.storage._sqlite_writer import GroupWriter
-from headway.storage._tail import LogWatch, Pulse
+from headway.storage._watch import LogWatch, Pulse, check_resumable
 
 
 class SqliteBackend:

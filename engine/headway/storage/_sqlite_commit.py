@@ -14,14 +14,24 @@ from collections.abc import Callable, Sequence
 from headway.errors import HeadwayError, InvalidArgument, OutcomeUnknown, StoreUnusable, WriteRejected
 from headway.resource import Kind, encode, pb
 from headway.storage import _sqlite_schema as sql
-from headway.storage._backend import Fence, Operation, Put, Remove, Require, RequireOwnsNothing
-from headway.storage._decide import version_of
-from headway.storage._errors import FenceLowered, StillOwns, VersionConflict, WrongUid
 from headway.storage._leases import check_borne, check_raise
 from headway.storage._log import LogChange
+from headway.storage._operations import (
+    Fence,
+    FenceLowered,
+    Operation,
+    Put,
+    Remove,
+    Require,
+    RequireOwnsNothing,
+    StillOwns,
+    VersionConflict,
+    WrongUid,
+)
 from headway.storage._sqlite_connect import code_of, explained
 from headway.storage._sqlite_file import OpenedFile
 from headway.storage._sqlite_rows import resource_from, seal
+from headway.storage._tables import version_of
 
 HIGHEST = 2**63 - 1
 """The highest number that a file can hold."""

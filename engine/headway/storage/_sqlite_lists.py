@@ -13,8 +13,8 @@ import trio
 from headway.errors import StoreUnusable
 from headway.resource import Key, Kind, Position, pb
 from headway.storage import _sqlite_schema as sql
-from headway.storage._backend import Within
-from headway.storage._schemas import ListsResources
+from headway.storage._backend import ListsResources
+from headway.storage._operations import Within
 from headway.storage._sqlite_connect import explained
 from headway.storage._sqlite_inspect import open_to_read
 from headway.storage._sqlite_migrate import format_of

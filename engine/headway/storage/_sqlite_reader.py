@@ -17,11 +17,11 @@ import trio
 from headway.errors import StoreUnusable
 from headway.resource import Key, Kind, pb
 from headway.storage import _sqlite_schema as sql
-from headway.storage._backend import Fence, Within
 from headway.storage._log import CommitLog, LogChange
+from headway.storage._operations import Fence, Within
+from headway.storage._reads import SNAPSHOT_CHUNK
 from headway.storage._sqlite_connect import connect, explained
 from headway.storage._sqlite_rows import resource_from
-from headway.storage._tail import SNAPSHOT_CHUNK
 
 R = TypeVar("R")
 

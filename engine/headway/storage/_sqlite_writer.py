@@ -23,7 +23,7 @@ from headway.errors import HeadwayError, OutcomeUnknown, StoreUnusable
 from headway.storage._log import CommitLog
 from headway.storage._sqlite_commit import BatchFailed, Request, run_batch
 from headway.storage._sqlite_file import OpenedFile
-from headway.storage._tail import Pulse
+from headway.storage._watch import Pulse
 
 MOST_IN_A_BATCH = 256
 """The maximum number of requests in one transaction."""

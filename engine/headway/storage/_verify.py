@@ -6,15 +6,15 @@ It writes nothing. Others may write during the check. Differences that such writ
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
 from headway.errors import FailedPrecondition, HistoryCompacted
 from headway.resource import Key, Kind, Position, pb, resource_key
-from headway.storage._backend import Backend, Within
-from headway.storage._optional import self_checker
-from headway.storage._unfinished import UNFINISHED, is_unfinished
+from headway.storage._backend import Backend
+from headway.storage._open import UNFINISHED, source_of
+from headway.storage._operations import Within
 from headway.storage._verify_watches import follow, oldest_kept, replay
 
 Place = tuple[Kind, Key]
@@ -59,14 +59,14 @@ async def verify_store(backend: Backend, *, progress: Callable[[str], object] | 
     kinds = await backend.kinds()
     if list(kinds) != sorted(set(kinds)):
         found.problems.append(f"the list of kinds is not in order, or repeats a kind: {[*map(named, kinds)]}")
-    if await is_unfinished(backend):
+    if await source_of(backend) is not None:
         found.problems.append(UNFINISHED)
     for kind in kinds:
         report(f"{named(kind)}: list, reads, watch and history")
         await verification.check_kind(kind)
     report("ownership")
     await verification.check_owners()
-    own = self_checker(backend)
+    own: Callable[[], Awaitable[Sequence[str]]] | None = getattr(backend, "check_itself", None)
     if own is not None:
         report("the store's own check")
         found.problems += await own()

@@ -20,7 +20,8 @@ from headway.resource import (
     pb,
     resource_key,
 )
-from headway.storage._backend import Backend, Watch, Within
+from headway.storage._backend import Backend, Watch
+from headway.storage._operations import Within
 
 PATIENCE = 30.0
 """The seconds to wait for an item that a watch owes. After that, the item counts as lost."""

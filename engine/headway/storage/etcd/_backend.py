@@ -13,21 +13,11 @@ import trio
 
 from headway.errors import StoreUnusable
 from headway.resource import Key, Kind, Position, pb
-from headway.storage._backend import (
-    Backend,
-    Fence,
-    Operation,
-    OptimisticReads,
-    Raised,
-    Shared,
-    Within,
-    refuse_repeated_keys,
-)
+from headway.storage._backend import Backend, ListsFences, OptimisticReads, Probed, Shared
 from headway.storage._leases import Acquired, HeldLease
-from headway.storage._optional import ListsFences, Probed
-from headway.storage._resume import check_resumable
-from headway.storage._tables_read import list_owned, list_within
-from headway.storage._tail import CutSnapshot, LogWatch
+from headway.storage._operations import Fence, Operation, Raised, Within, refuse_repeated_keys
+from headway.storage._reads import CutSnapshot, list_owned, list_within
+from headway.storage._watch import LogWatch, check_resumable
 from headway.storage.etcd import _commit, _lease
 from headway.storage.etcd._address import EtcdAddress, etcd_address
 from headway.storage.etcd._client import open_client

@@ -16,10 +16,9 @@ import trio
 from headway._gen.etcdserverpb import TxnResponse
 from headway.errors import InvalidArgument, Unavailable
 from headway.resource import Position, pb
-from headway.storage._backend import Fence, Operation, Raised
-from headway.storage._decide import decide
-from headway.storage._errors import FenceLowered, StorageError
 from headway.storage._leases import check_raise, lease_of
+from headway.storage._operations import Fence, FenceLowered, Operation, Raised, StorageError
+from headway.storage._tables import decide
 from headway.storage.etcd._client import CALL_TIMEOUT
 from headway.storage.etcd._opened import Opened
 from headway.storage.etcd._records import checkpoint_from, checkpoint_value, fence_value

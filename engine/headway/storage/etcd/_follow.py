@@ -12,7 +12,7 @@ from headway._gen.etcdserverpb import WatchCreateRequest, WatchProgressRequest, 
 from headway._gen.mvccpb import KeyValue
 from headway.errors import EngineBug, HeadwayError, HistoryCompacted, StoreUnusable
 from headway.rpc import Duplex, Lagging
-from headway.storage._errors import StoreMismatch
+from headway.storage._operations import StoreMismatch
 from headway.storage.etcd._client import EtcdClient
 from headway.storage.etcd._failures import Unreadable, understood
 from headway.storage.etcd._founding import begin_session

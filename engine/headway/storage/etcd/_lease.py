@@ -14,8 +14,7 @@ import trio
 
 from headway._gen.etcdserverpb import TxnResponse
 from headway.resource import Position
-from headway.storage._errors import LeaseEnded, not_held
-from headway.storage._leases import Acquired, HeldLease, Lease, is_late, scope_of
+from headway.storage._leases import Acquired, HeldLease, Lease, LeaseEnded, is_late, not_held, scope_of
 from headway.storage.etcd._commit import decided, whole
 from headway.storage.etcd._opened import Kept, Opened
 from headway.storage.etcd._records import StoredLease, fence_value, lease_value

@@ -19,11 +19,10 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from headway._gen.mvccpb import Event, EventEventType, KeyValue
 from headway.resource import Kind, Position, decode, pb, resource_key
-from headway.storage._backend import Fence
-from headway.storage._decide import Applied, changes_of
 from headway.storage._leases import check_borne, lease_of
 from headway.storage._log import CommitLog, LogChange
-from headway.storage._tables import ResourceTables
+from headway.storage._operations import Fence
+from headway.storage._tables import Applied, ResourceTables, changes_of
 from headway.storage.etcd._layout import (
     ANCHOR,
     FENCE,

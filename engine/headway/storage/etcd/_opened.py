@@ -12,7 +12,7 @@ import trio
 from headway._gen.etcdserverpb import RangeRequest, TxnRequest, TxnResponse
 from headway.errors import HeadwayError, StoreUnusable, Unavailable
 from headway.resource import Position
-from headway.storage._tail import Pulse
+from headway.storage._watch import Pulse
 from headway.storage.etcd._batcher import Made, Together
 from headway.storage.etcd._client import CALL_TIMEOUT, EtcdClient
 from headway.storage.etcd._failures import too_many_operations

@@ -20,9 +20,9 @@ from headway._gen.etcdserverpb import (
     TxnRequest,
 )
 from headway.resource import encode, pb
-from headway.storage._backend import Operation, RequireOwnsNothing
-from headway.storage._decide import Applied
 from headway.storage._leases import lease_of
+from headway.storage._operations import Operation, RequireOwnsNothing
+from headway.storage._tables import Applied
 from headway.storage.etcd._layout import KeyRange, Layout
 from headway.storage.etcd._mirror import Mirror
 from headway.storage.etcd._records import StoredFence, etcd_revision, head_value, resource_value

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from headway._turns import give_way
 from headway.resource import Key, Kind, pb, resource_key
-from headway.storage._backend import Within
-from headway.storage._cut import Cut
+from headway.storage._operations import Within
+from headway.storage._sorted_table import Cut
 from headway.storage._tables import ResourceTables
 
 TURN = 2000
@@ -68,3 +68,38 @@ async def in_order(resources: Sequence[pb.Resource], key: Callable[[pb.Resource]
         if len(ordered) % TURN == 0:
             await give_way()
     return ordered
+
+
+SNAPSHOT_CHUNK = 1000
+"""The number of resources in one chunk of a snapshot."""
+
+
+class Snapshot(Protocol):
+    """The resources that were read for a watch and have not been delivered yet."""
+
+    async def next(self) -> list[pb.Resource]:
+        """Return the next chunk, or an empty one if nothing is left. A canceled call has taken nothing."""
+        ...
+
+
+class CutSnapshot:
+    """A `Snapshot` that delivers the matching resources of a cut."""
+
+    def __init__(self, cut: Cut, within: Within) -> None:
+        self._cut = cut
+        self._within = None if within.everything else within
+        self._taken: list[pb.Resource] = []
+
+    async def next(self) -> list[pb.Resource]:
+        """Return the next chunk, or an empty one if nothing is left."""
+        while len(self._taken) < SNAPSHOT_CHUNK and self._cut:
+            taken = self._cut.take()
+            if self._within is None:
+                self._taken += taken
+            else:
+                matches = self._within.matches
+                self._taken += [each for each in taken if matches(resource_key(each))]
+                # Many resources may not match before the next one does. Let other tasks run.
+                await give_way()
+        chunk, self._taken = self._taken[:SNAPSHOT_CHUNK], self._taken[SNAPSHOT_CHUNK:]
+        return chunk

@@ -1,62 +1,18 @@
-"""A watch over a commit log: a snapshot that was read at one revision, then the log's tail."""
+"""A watch over a commit log: a snapshot that was read at one revision, then the changes of the log after it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import outcome
 import trio
 
-from headway._turns import give_way
-from headway.errors import HeadwayError
-from headway.resource import (
-    Bookmark,
-    Changes,
-    EndOfSnapshot,
-    Position,
-    SnapshotChunk,
-    StreamItem,
-    pb,
-    resource_key,
-)
-from headway.storage._backend import Within
-from headway.storage._cut import Cut
+from headway.errors import HeadwayError, HistoryCompacted
+from headway.resource import Bookmark, Changes, EndOfSnapshot, Position, SnapshotChunk, StreamItem, resource_key
 from headway.storage._log import CommitLog, Cursor
-
-SNAPSHOT_CHUNK = 1000
-"""The number of resources in one chunk of a snapshot."""
-
-
-class Snapshot(Protocol):
-    """The resources that were read for a watch and have not been delivered yet."""
-
-    async def next(self) -> list[pb.Resource]:
-        """Return the next chunk, or an empty one if nothing is left. A canceled call has taken nothing."""
-        ...
-
-
-class CutSnapshot:
-    """A `Snapshot` that delivers the matching resources of a cut."""
-
-    def __init__(self, cut: Cut, within: Within) -> None:
-        self._cut = cut
-        self._within = None if within.everything else within
-        self._taken: list[pb.Resource] = []
-
-    async def next(self) -> list[pb.Resource]:
-        """Return the next chunk, or an empty one if nothing is left."""
-        while len(self._taken) < SNAPSHOT_CHUNK and self._cut:
-            taken = self._cut.take()
-            if self._within is None:
-                self._taken += taken
-            else:
-                matches = self._within.matches
-                self._taken += [each for each in taken if matches(resource_key(each))]
-                # Many resources may not match before the next one does. Let other tasks run.
-                await give_way()
-        chunk, self._taken = self._taken[:SNAPSHOT_CHUNK], self._taken[SNAPSHOT_CHUNK:]
-        return chunk
+from headway.storage._operations import StoreMismatch, Within
+from headway.storage._reads import Snapshot
 
 
 class _Woken(outcome.Outcome[None]):
@@ -216,3 +172,33 @@ def _filtered(changes: Changes, within: Within) -> Changes | None:
         if more != change.more:
             kept[index] = change._replace(more=more)
     return Changes(kept) if kept else None
+
+
+def check_resumable(wanted: Position, here: Position, sessions: Mapping[str, int | None], oldest: int = 0) -> None:
+    """Raise an error if a watch cannot resume after ``wanted``.
+
+    A position above the last revision of its session belongs to a history that this store does not have: the file was
+    replaced by an older copy. The same is true for a position of an unknown session, unless it is below all known
+    sessions. Then its session may have been forgotten.
+
+    Args:
+        wanted: the position to resume after.
+        here: the store's current position.
+        sessions: the sessions of the store with the last revision of each, None for the current one. Forgotten
+            sessions are missing.
+        oldest: the first revision of the oldest known session. All sessions before it have been forgotten.
+            0 if none has been.
+
+    Raises:
+        StoreMismatch: the position does not belong to this store.
+        HistoryCompacted: the position's session has been forgotten, or the position is above the store's revision.
+    """
+    if wanted.store_id != here.store_id:
+        raise StoreMismatch(f"position {wanted.revision} is of store {wanted.store_id}, expected store {here.store_id}")
+    left = sessions.get(wanted.session, oldest - 1)
+    if left is not None and wanted.revision > left:
+        raise StoreMismatch(f"position {wanted.revision} is not in the history of this copy of store {here.store_id}")
+    if wanted.session not in sessions:
+        raise HistoryCompacted(f"position {wanted.revision} belongs to a session that the store has forgotten")
+    if wanted.revision > here.revision:
+        raise HistoryCompacted(f"position {wanted.revision} is above {here.revision}, the store's last revision")
