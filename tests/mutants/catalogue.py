@@ -256,7 +256,7 @@ MUTANTS = (
     # --- durable ---
     Mutant(
         "SQLite answers before it has committed",
-        "storage/_sqlite_commit.py",
+        "storage/sqlite/_writer.py",
         'connection.execute("COMMIT")',
         "pass",
         _FURTHER,

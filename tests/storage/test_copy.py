@@ -25,8 +25,8 @@ from headway.storage import (
     copy_store,
     verify_store,
 )
-from headway.storage import _copy as copying
 from headway.storage._open import UNFINISHED_KIND
+from headway.storage.upkeep import _copy as copying
 from headway.testing._conformance_tools import (
     EVERYTHING,
     KIND,

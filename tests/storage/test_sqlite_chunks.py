@@ -7,7 +7,7 @@ from pathlib import Path
 from headway.resource import EndOfSnapshot, SnapshotChunk, pb, resource_key
 from headway.storage import Put, SqliteBackend, Within
 from headway.storage._reads import SNAPSHOT_CHUNK
-from headway.storage._sqlite_reader import RowSnapshot
+from headway.storage.sqlite._rows import RowSnapshot
 from tests.helpers.declared import NOTE, a_note
 
 COUNT = 2 * SNAPSHOT_CHUNK + 10

@@ -163,7 +163,7 @@ async def test_failed_flush_is_an_unknown_outcome(tmp_path: Path, monkeypatch: p
         raise error
 
     async with open_sqlite(tmp_path / "a.db") as backend:
-        monkeypatch.setattr("headway.storage._sqlite_commit.end_transaction", failing)
+        monkeypatch.setattr("headway.storage.sqlite._writer.end_transaction", failing)
         with pytest.raises(OutcomeUnknown):
             await put(backend, thing("a"))
         with pytest.raises(StoreUnusable, match="can no longer be used"):
@@ -224,7 +224,7 @@ async def _opened(path: Path) -> None:
 
 async def test_write_to_a_locked_store_times_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing has been written then. Reads go on meanwhile, and later writes succeed."""
-    monkeypatch.setattr("headway.storage._sqlite_connect.BUSY_TIMEOUT", 0.05)
+    monkeypatch.setattr("headway.storage.sqlite._connect.BUSY_TIMEOUT", 0.05)
     path = tmp_path / "a.db"
     await filled(path)
     with closing(sqlite3.connect(path, isolation_level=None)) as other:

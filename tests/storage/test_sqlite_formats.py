@@ -13,8 +13,9 @@ import pytest
 
 from headway.errors import StoreUnusable
 from headway.resource import Position
-from headway.storage import Fence, FenceLowered, _sqlite_file, _sqlite_schema, open_sqlite
-from headway.storage._sqlite_connect import connect
+from headway.storage import Fence, FenceLowered, open_sqlite
+from headway.storage.sqlite import _file, _schema
+from headway.storage.sqlite._connect import connect
 from headway.testing._conformance_tools import EVERYTHING, put, reading, thing, told
 from tests.storage.sqlite_kit import opened_plainly
 
@@ -89,7 +90,7 @@ async def test_failed_upgrade_leaves_the_file_in_its_format(
     path = copied(name, tmp_path)
     before = _shape(path)
     with monkeypatch.context() as patch:
-        patch.setattr(_sqlite_schema, "ENTER_INCARNATION", "SELECT 1 FROM no_such_table WHERE ? = ? AND ?")
+        patch.setattr(_schema, "ENTER_INCARNATION", "SELECT 1 FROM no_such_table WHERE ? = ? AND ?")
         with pytest.raises(StoreUnusable, match="no such table: no_such_table"):
             async with open_sqlite(path):
                 pass
@@ -109,7 +110,7 @@ async def test_upgrade_without_space_leaves_the_file_unchanged(tmp_path: Path, m
         return connection
 
     with monkeypatch.context() as patch:
-        patch.setattr(_sqlite_file, "connect", short_of_room)
+        patch.setattr(_file, "connect", short_of_room)
         with pytest.raises(StoreUnusable, match="free some space on its disk"):
             async with open_sqlite(path):
                 pass
@@ -139,4 +140,4 @@ async def test_header_tells_an_older_version_that_the_file_is_newer(tmp_path: Pa
     path = copied("1.db", tmp_path)
     async with open_sqlite(path):
         pass
-    assert path.read_bytes()[60:64] == _sqlite_schema.FORMAT.to_bytes(4, "big")
+    assert path.read_bytes()[60:64] == _schema.FORMAT.to_bytes(4, "big")

@@ -9,7 +9,8 @@ import trio.testing
 
 from headway.errors import StoreUnusable
 from headway.resource import Key
-from headway.storage import _sqlite_gather, open_sqlite
+from headway.storage import open_sqlite
+from headway.storage.sqlite import _reader
 from headway.testing._conformance_tools import KIND, put, thing
 from tests.storage.sqlite_kit import Gate
 
@@ -23,28 +24,28 @@ def sizes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Record the number of reads in each transaction."""
     seen: list[int] = []
     lock = threading.Lock()
-    read_all = _sqlite_gather._read_all
+    read_all = _reader._read_all
 
-    def counted(path: str, batch: list[_sqlite_gather._Read], connection: object) -> None:
+    def counted(path: str, batch: list[_reader._Read], connection: object) -> None:
         assert lock.acquire(blocking=False), "two lead at once"
         seen.append(len(batch))
         read_all(path, batch, connection)  # type: ignore[arg-type]  # passed through
         lock.release()
 
-    monkeypatch.setattr(_sqlite_gather, "_read_all", counted)
+    monkeypatch.setattr(_reader, "_read_all", counted)
     return seen
 
 
 @pytest.fixture
 def gate(monkeypatch: pytest.MonkeyPatch, sizes: list[int]) -> Gate:  # noqa: ARG001  # counted inside the gate
     """Hold every read transaction before its first read."""
-    gate, read_all = Gate(), _sqlite_gather._read_all
+    gate, read_all = Gate(), _reader._read_all
 
-    def slow(path: str, batch: list[_sqlite_gather._Read], connection: object) -> None:
+    def slow(path: str, batch: list[_reader._Read], connection: object) -> None:
         gate.pass_through()
         read_all(path, batch, connection)  # type: ignore[arg-type]  # passed through
 
-    monkeypatch.setattr(_sqlite_gather, "_read_all", slow)
+    monkeypatch.setattr(_reader, "_read_all", slow)
     return gate
 
 
@@ -124,7 +125,7 @@ async def test_reads_per_transaction_are_bounded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sizes: list[int]
 ) -> None:
     """More reads share several transactions."""
-    monkeypatch.setattr(_sqlite_gather, "MOST_AT_ONCE", 4)
+    monkeypatch.setattr(_reader, "MOST_AT_ONCE", 4)
 
     async def read() -> None:
         for _ in range(5):

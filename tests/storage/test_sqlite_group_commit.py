@@ -10,9 +10,10 @@ import trio.testing
 
 from headway.errors import PayloadError, StoreUnusable
 from headway.resource import Position
-from headway.storage import Backend, VersionConflict, _sqlite_commit, _sqlite_writer, open_sqlite
-from headway.storage._sqlite_commit import Request
-from headway.storage._sqlite_file import OpenedFile
+from headway.storage import Backend, VersionConflict, open_sqlite
+from headway.storage.sqlite import _writer
+from headway.storage.sqlite._file import OpenedFile
+from headway.storage.sqlite._requests import Request
 from headway.testing._conformance_tools import names, put, thing
 from tests.storage.sqlite_kit import Gate
 
@@ -36,13 +37,13 @@ async def test_concurrent_writers_share_transactions(tmp_path: Path, monkeypatch
 
 def _count_batches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     sizes: list[int] = []
-    run_batch = _sqlite_commit.run_batch
+    run_batch = _writer.run_batch
 
     def counted(file: OpenedFile, requests: Sequence[Request], head: int, floor: int | None) -> int:
         sizes.append(len(requests))
         return run_batch(file, requests, head, floor)
 
-    monkeypatch.setattr(_sqlite_writer, "run_batch", counted)
+    monkeypatch.setattr(_writer, "run_batch", counted)
     return sizes
 
 
@@ -50,7 +51,7 @@ async def test_batch_is_bounded_and_leadership_is_handed_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, commit_gate: Gate
 ) -> None:
     """The leader of a batch returns after it, even if more writers wait. One of them leads the next batch."""
-    monkeypatch.setattr(_sqlite_writer, "MOST_IN_A_BATCH", 4)
+    monkeypatch.setattr(_writer, "MOST_IN_A_BATCH", 4)
     sizes = _count_batches(monkeypatch)
     finished: list[int] = []
     batches_at_first: list[int] = []
@@ -179,7 +180,7 @@ def test_interrupted_leader_rejects_its_batch(tmp_path: Path, monkeypatch: pytes
 
     async def main() -> None:
         async with open_sqlite(tmp_path / "a.db") as backend:
-            monkeypatch.setattr(_sqlite_writer.GroupWriter, "_gather", gather_and_be_interrupted)
+            monkeypatch.setattr(_writer.GroupWriter, "_gather", gather_and_be_interrupted)
             try:
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(write, backend)

@@ -9,23 +9,15 @@ import trio.testing
 
 from headway.errors import InvalidArgument, StoreUnusable
 from headway.resource import EndOfSnapshot, Position
-from headway.storage import (
-    MemoryBackend,
-    SqliteBackend,
-    _sqlite,
-    _sqlite_commit,
-    _sqlite_reader,
-    _sqlite_writer,
-    open_sqlite,
-    open_store,
-)
+from headway.storage import MemoryBackend, SqliteBackend, open_sqlite, open_store
+from headway.storage.sqlite import _backend, _reader, _writer
 from headway.testing._conformance_tools import EVERYTHING, KIND, names, put, putting, reading, thing, told
 from tests.storage.sqlite_kit import Gate, expect_unusable
 
 
 async def test_slowly_read_snapshot_keeps_its_tail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """While a snapshot is read, all later changes are kept, however many."""
-    gate, read_many = Gate(), _sqlite_reader.read_many
+    gate, read_many = Gate(), _reader.read_many
 
     def slow(*arguments: object, **named: object) -> object:
         result = read_many(*arguments, **named)  # type: ignore[arg-type]  # passed through
@@ -34,7 +26,7 @@ async def test_slowly_read_snapshot_keeps_its_tail(tmp_path: Path, monkeypatch: 
 
     async with open_sqlite(tmp_path / "a.db", max_changes=4) as backend:
         first = await put(backend, thing("first"))
-        monkeypatch.setattr(_sqlite, "read_many", slow)
+        monkeypatch.setattr(_backend, "read_many", slow)
         watches = []
 
         async def watch() -> None:
@@ -53,7 +45,7 @@ async def test_slowly_read_snapshot_keeps_its_tail(tmp_path: Path, monkeypatch: 
 
 async def test_snapshot_may_stand_at_an_unpublished_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The commit is not delivered again when it is published, and a watch can resume at its position."""
-    gate, run_batch = Gate(), _sqlite_commit.run_batch
+    gate, run_batch = Gate(), _writer.run_batch
 
     def slow(*arguments: object) -> int:
         head = run_batch(*arguments)  # type: ignore[arg-type]  # passed through
@@ -61,7 +53,7 @@ async def test_snapshot_may_stand_at_an_unpublished_commit(tmp_path: Path, monke
         return head
 
     async with open_sqlite(tmp_path / "a.db") as backend:
-        monkeypatch.setattr(_sqlite_writer, "run_batch", slow)
+        monkeypatch.setattr(_writer, "run_batch", slow)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(put, backend, thing("a"))
             await gate.reached()

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from headway.errors import StoreUnusable
-from headway.storage import _sqlite_file, backup_store, check_store, open_sqlite, restore_store
-from headway.storage._sqlite_inspect import check_content, open_to_read
+from headway.storage import backup_store, check_store, open_sqlite, restore_store
+from headway.storage.sqlite import _file
+from headway.storage.sqlite._inspect import check_content, open_to_read
 from headway.testing._conformance_tools import names, put, thing
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="modes and owners are POSIX's")
@@ -138,7 +139,7 @@ async def test_file_planted_during_the_content_check_is_refused(
         shutil.copy(f"{crashed}-wal", f"{store}-wal")
         os.chown(f"{store}-wal", SOMEBODY, -1)
 
-    monkeypatch.setattr(_sqlite_file, "check_content", check_and_plant)
+    monkeypatch.setattr(_file, "check_content", check_and_plant)
     with pytest.raises(StoreUnusable, match=f"{path}-wal belongs to user {SOMEBODY}"):
         await open_and_put(path)
     assert path.read_bytes() == before

@@ -49,52 +49,52 @@ from headway.storage._operations import VersionConflict as VersionConflict
 from headway.storage._operations import Within as Within
 from headway.storage._operations import WrongUid as WrongUid
 from headway.storage._reads import in_order as in_order
-from headway.storage._schemas import SCHEMA_KIND as SCHEMA_KIND
-from headway.storage._schemas import SchemaPlan as SchemaPlan
-from headway.storage._schemas import plan_schemas as plan_schemas
-from headway.storage._schemas import read_schemas as read_schemas
-from headway.storage._schemas import record_schemas as record_schemas
 from headway.storage._tables import version_of as version_of
+from headway.storage.upkeep._schemas import SCHEMA_KIND as SCHEMA_KIND
+from headway.storage.upkeep._schemas import SchemaPlan as SchemaPlan
+from headway.storage.upkeep._schemas import plan_schemas as plan_schemas
+from headway.storage.upkeep._schemas import read_schemas as read_schemas
+from headway.storage.upkeep._schemas import record_schemas as record_schemas
 
 if TYPE_CHECKING:
-    from headway.storage._copy import Copied as Copied
-    from headway.storage._copy import copy_store as copy_store
-    from headway.storage._maintain import backup_store as backup_store
-    from headway.storage._maintain import check_store as check_store
-    from headway.storage._maintain import file_lists as file_lists
-    from headway.storage._maintain import restore_store as restore_store
-    from headway.storage._maintain import verify_file as verify_file
-    from headway.storage._sqlite import SqliteBackend as SqliteBackend
-    from headway.storage._sqlite import open_sqlite as open_sqlite
-    from headway.storage._sqlite_backup import BackedUp as BackedUp
-    from headway.storage._sqlite_backup import Restored as Restored
-    from headway.storage._sqlite_check import Finding as Finding
-    from headway.storage._verify import Verified as Verified
-    from headway.storage._verify import verify_store as verify_store
     from headway.storage.etcd import EtcdAddress as EtcdAddress
     from headway.storage.etcd import EtcdBackend as EtcdBackend
     from headway.storage.etcd import etcd_address as etcd_address
+    from headway.storage.sqlite import SqliteBackend as SqliteBackend
+    from headway.storage.sqlite import open_sqlite as open_sqlite
+    from headway.storage.sqlite._backup import BackedUp as BackedUp
+    from headway.storage.sqlite._backup import Restored as Restored
+    from headway.storage.sqlite._check import Finding as Finding
+    from headway.storage.upkeep._copy import Copied as Copied
+    from headway.storage.upkeep._copy import copy_store as copy_store
+    from headway.storage.upkeep._maintain import backup_store as backup_store
+    from headway.storage.upkeep._maintain import check_store as check_store
+    from headway.storage.upkeep._maintain import file_lists as file_lists
+    from headway.storage.upkeep._maintain import restore_store as restore_store
+    from headway.storage.upkeep._maintain import verify_file as verify_file
+    from headway.storage.upkeep._verify import Verified as Verified
+    from headway.storage.upkeep._verify import verify_store as verify_store
 
 # These names are imported at their first use, so that `import headway` stays fast. They need sqlite3, or asyncio, h2
 # and ssl, or serve only to maintain stores. An engine with another store never loads them.
 _LATER = {
-    "BackedUp": "_sqlite_backup",
-    "Copied": "_copy",
+    "BackedUp": "sqlite._backup",
+    "Copied": "upkeep._copy",
     "EtcdAddress": "etcd",
     "EtcdBackend": "etcd",
-    "Finding": "_sqlite_check",
-    "Restored": "_sqlite_backup",
-    "SqliteBackend": "_sqlite",
-    "Verified": "_verify",
-    "backup_store": "_maintain",
-    "check_store": "_maintain",
-    "copy_store": "_copy",
+    "Finding": "sqlite._check",
+    "Restored": "sqlite._backup",
+    "SqliteBackend": "sqlite",
+    "Verified": "upkeep._verify",
+    "backup_store": "upkeep._maintain",
+    "check_store": "upkeep._maintain",
+    "copy_store": "upkeep._copy",
     "etcd_address": "etcd",
-    "file_lists": "_maintain",
-    "open_sqlite": "_sqlite",
-    "restore_store": "_maintain",
-    "verify_file": "_maintain",
-    "verify_store": "_verify",
+    "file_lists": "upkeep._maintain",
+    "open_sqlite": "sqlite",
+    "restore_store": "upkeep._maintain",
+    "verify_file": "upkeep._maintain",
+    "verify_store": "upkeep._verify",
 }
 
 

@@ -18,7 +18,6 @@ from headway.resource import Key, Kind, pb
 from headway.storage._backend import Backend
 from headway.storage._memory import MemoryBackend
 from headway.storage._operations import Put, Remove
-from headway.storage._sqlite_url import parse_url
 
 
 def open_store(url: str) -> AbstractAsyncContextManager[Backend]:
@@ -33,15 +32,15 @@ def open_store(url: str) -> AbstractAsyncContextManager[Backend]:
         StoreUnusable: on entering, the store cannot be opened.
         Unavailable: on entering, the store's servers cannot be reached.
     """
-    scheme, colon, path = url.partition(":")
-    if colon and scheme == "memory" and not path:
+    if url == "memory:":
         return MemoryBackend()
     # Each store is imported only when it is used. An engine with another store needs none of its libraries.
-    if (sqlite := parse_url(url)) is not None:
-        from headway.storage._sqlite import SqliteBackend
+    if url.startswith("sqlite:"):
+        from headway.storage.sqlite import SqliteBackend, parse_url
 
-        return SqliteBackend(sqlite.path, max_changes=sqlite.max_changes, max_age=sqlite.max_age)
-    if colon and scheme == "etcd":
+        if (sqlite := parse_url(url)) is not None:
+            return SqliteBackend(sqlite.path, max_changes=sqlite.max_changes, max_age=sqlite.max_age)
+    if url.startswith("etcd:"):
         from headway.storage.etcd import EtcdBackend
 
         return EtcdBackend(url)
@@ -56,14 +55,16 @@ async def store_exists(url: str) -> bool:
         Unavailable: the store's servers cannot be reached.
         StoreUnusable: the store's servers cannot answer.
     """
-    scheme, colon, path = url.partition(":")
-    if colon and scheme == "memory" and not path:
+    if url == "memory:":
         return False
-    if (sqlite := parse_url(url)) is not None:
-        # An empty file is not a store yet. Another file may not be one either: opening it reports that.
-        file = trio.Path(sqlite.path)
-        return await file.exists() and (await file.stat()).st_size > 0
-    if colon and scheme == "etcd":
+    if url.startswith("sqlite:"):
+        from headway.storage.sqlite import parse_url
+
+        if (sqlite := parse_url(url)) is not None:
+            # An empty file is not a store yet. Another file may not be one either: opening it reports that.
+            file = trio.Path(sqlite.path)
+            return await file.exists() and (await file.stat()).st_size > 0
+    if url.startswith("etcd:"):
         from headway.storage.etcd import etcd_address, is_founded
 
         return await is_founded(etcd_address(url))

@@ -6,15 +6,14 @@ those before it in the batch. So a rejected request has changed nothing, and the
 
 from __future__ import annotations
 
-import contextlib
 import sqlite3
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from headway.errors import HeadwayError, InvalidArgument, OutcomeUnknown, StoreUnusable, WriteRejected
+from headway.errors import InvalidArgument
 from headway.resource import Kind, encode, pb
-from headway.storage import _sqlite_schema as sql
-from headway.storage._leases import check_borne, check_raise
+from headway.storage._lease_table import LeaseTable
+from headway.storage._leases import Lease, check_borne, check_raise, is_late, lease_of, scope_of
 from headway.storage._log import LogChange
 from headway.storage._operations import (
     Fence,
@@ -28,10 +27,9 @@ from headway.storage._operations import (
     VersionConflict,
     WrongUid,
 )
-from headway.storage._sqlite_connect import code_of, explained
-from headway.storage._sqlite_file import OpenedFile
-from headway.storage._sqlite_rows import resource_from, seal
 from headway.storage._tables import version_of
+from headway.storage.sqlite import _schema as sql
+from headway.storage.sqlite._rows import resource_from, seal
 
 HIGHEST = 2**63 - 1
 """The highest number that a file can hold."""
@@ -211,113 +209,6 @@ class TouchRequest(Request):
         connection.execute(sql.WRITE_HEAD, (self.revision,))
 
 
-class BatchFailed(Exception):
-    """A failure of a whole batch's transaction. ``unusable`` means that the file must not be written to again."""
-
-    def __init__(self, error: Callable[[], HeadwayError], *, unusable: bool) -> None:
-        super().__init__(str(error()))
-        self.error = error
-        self.unusable = unusable
-
-
-def run_batch(file: OpenedFile, requests: Sequence[Request], head: int, floor: int | None) -> int:
-    """Run all requests in one transaction and return the head afterwards. Each request holds its own outcome.
-
-    ``floor`` is the new beginning of history; None leaves it. Raises BatchFailed if the transaction failed.
-    """
-    connection = file.writer
-    try:
-        connection.execute("BEGIN IMMEDIATE")
-        _refuse_strangers(file, head)
-        revision = _perform(connection, requests, head)
-        if floor is not None:
-            connection.execute(sql.TRIM_HISTORY, (floor,))
-            connection.execute(sql.WRITE_FLOOR, (floor,))
-        if revision > head:
-            connection.execute(sql.WRITE_HEAD, (revision,))
-    except BatchFailed:
-        _roll_back(connection)
-        raise
-    except Exception as error:  # no caller may be left waiting, whatever the error
-        raise _nothing_written(file, error) from error
-    try:
-        end_transaction(connection)
-    except Exception as error:
-        # COMMIT writes the mark that makes a transaction valid last. If the disk refused a write, or another program
-        # has locked the file, the mark was not written. A later failure, such as a failed flush, may have left it
-        # there.
-        code = code_of(error)
-        if code & 0xFF in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY) or code == sqlite3.SQLITE_IOERR_WRITE:
-            raise _nothing_written(file, error) from error
-        _roll_back(connection)
-        raise _outcome_unknown(file, explained(error)) from error
-    file.log.bound(connection)
-    return revision
-
-
-def end_transaction(connection: sqlite3.Connection) -> None:
-    """Make the transaction durable."""
-    connection.execute("COMMIT")
-
-
-def read_fence(connection: sqlite3.Connection, controller: str, member: str) -> tuple[int, int, int]:
-    """Return (term, number, checkpoint) of a fence; the initial ones if it has never been raised."""
-    stored: tuple[int, int, int] | None = connection.execute(sql.READ_FENCE, (controller, member)).fetchone()
-    if stored is not None:
-        return stored
-    (floor,) = connection.execute(sql.READ_TERM_FLOOR).fetchone()
-    return floor, 0, 0
-
-
-def _perform(connection: sqlite3.Connection, requests: Sequence[Request], head: int) -> int:
-    revision, now = head, time.time()
-    for request in requests:
-        try:
-            request.made_revision = request.check(connection)
-        except sqlite3.Error:
-            raise
-        except Exception as error:  # noqa: BLE001  # for its caller; a check changes nothing, so the others continue
-            request.error = error
-            continue
-        request.revision = revision = revision + request.made_revision
-        if request.made_revision or isinstance(request, CheckpointRequest | TouchRequest):
-            request.apply(connection, now)
-    return revision
-
-
-def _refuse_strangers(file: OpenedFile, head: int) -> None:
-    """Refuse to continue in a file that another program has written to, or that is no longer at its path."""
-    (stored,) = file.writer.execute(sql.READ_HEAD).fetchone()
-    if stored != head:
-        why = f"is at revision {stored}, not at {head}: another program has written to it"
-    elif file.is_moved:
-        why = "was moved or removed while it was open"
-    else:
-        return
-    text = f"{file.path} {why}. Nothing was written; open the store again"
-    raise BatchFailed(lambda: StoreUnusable(text), unusable=True)
-
-
-def _nothing_written(file: OpenedFile, why: Exception) -> BatchFailed:
-    text = f"{file.path} could not be written to: {explained(why)}. Nothing was written"
-    return BatchFailed(lambda: WriteRejected(text), unusable=not _roll_back(file.writer))
-
-
-def _outcome_unknown(file: OpenedFile, why: str) -> BatchFailed:
-    text = (
-        f"{file.path} failed while a commit was being made durable: {why}. "
-        "Its outcome is known when the store is opened again; until then every request fails"
-    )
-    return BatchFailed(lambda: OutcomeUnknown(text), unusable=True)
-
-
-def _roll_back(connection: sqlite3.Connection) -> bool:
-    with contextlib.suppress(sqlite3.Error):
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-    return not connection.in_transaction
-
-
 def _row(resource: pb.Resource) -> tuple[str, str, bytes]:
     owner_uid = resource.owner.uid if resource.owner is not None else ""
     return resource.id.uid, owner_uid, encode(resource)  # type: ignore[union-attr]  # stored ids are whole
@@ -379,3 +270,104 @@ def _stored_fence(connection: sqlite3.Connection, fence: Fence) -> tuple[int, in
 def _check_fence(connection: sqlite3.Connection, fence: Fence) -> None:
     term, number, _ = _stored_fence(connection, fence)
     check_borne(fence.controller, fence.member, (term, number), (fence.term, fence.number))
+
+
+class AcquireRequest(Request):
+    """A request to acquire a lease. Afterwards ``lease`` is the current term, and ``acquired`` is True if this began
+    it.
+    """
+
+    __slots__ = ("_fence", "_table", "acquired", "lease")
+
+    def __init__(self, table: LeaseTable, name: str, holder: str, ttl: float, attempt: str) -> None:
+        super().__init__()
+        self._table = table
+        self.lease = Lease(name, holder, 0, ttl, attempt, time.time())
+        self.acquired = False
+        self._fence = (0, 0)
+
+    def check(self, connection: sqlite3.Connection) -> bool:
+        """Return True if the lease is free, or if its holder may begin a new term."""
+        wanted = self.lease
+        stored = _stored(connection, wanted.name)
+        term, number, checkpoint = read_fence(connection, *scope_of(wanted.name))
+        if stored is not None:
+            # The table knows about renewals. The file knows whether the holder has raised its fence.
+            in_use = term == stored.term and number > 0
+            if stored.holder != wanted.holder or is_late(stored, wanted.holder, wanted.attempt, in_use=in_use):
+                self.lease = stored
+                return False
+        if term + 2 > HIGHEST:
+            raise InvalidArgument(f"the fence of {wanted.name} is at term {term}: no higher term is possible")
+        self.lease, self.acquired = wanted._replace(term=term + 1), True
+        self._fence = (term + 1, checkpoint)
+        return True
+
+    def apply(self, connection: sqlite3.Connection, now: float) -> None:  # noqa: ARG002  # as the others have it
+        """Store the lease and its fence."""
+        lease = self.lease
+        _write_fence(connection, lease.name, *self._fence)
+        row = (*scope_of(lease.name), lease.holder, lease.term, lease.ttl, lease.attempt, lease.acquired_at)
+        connection.execute(sql.WRITE_LEASE, row)
+
+    def publish(self) -> None:
+        """Begin the term in the table."""
+        self._table.begin(self.lease)
+
+
+class EndRequest(Request):
+    """A request to end terms of leases, in one commit. It skips terms that have already ended."""
+
+    __slots__ = ("_ended", "_leases", "_table")
+
+    def __init__(self, table: LeaseTable, leases: Sequence[Lease]) -> None:
+        super().__init__()
+        self._table = table
+        self._leases = leases
+        self._ended: list[Lease] = []
+
+    def check(self, connection: sqlite3.Connection) -> bool:
+        """Return True if any of the terms has not ended yet."""
+        for lease in self._leases:
+            stored = _stored(connection, lease.name)
+            if stored is not None and stored.term == lease.term:
+                self._ended.append(lease)
+        return bool(self._ended)
+
+    def apply(self, connection: sqlite3.Connection, now: float) -> None:  # noqa: ARG002  # as the others have it
+        """Delete the leases and raise their fences."""
+        for lease in self._ended:
+            term, _, checkpoint = read_fence(connection, *scope_of(lease.name))
+            if term == lease.term:  # A program without leases may have raised it further.
+                # No lease has the next term: the next one to acquire the lease gets a higher one.
+                _write_fence(connection, lease.name, term + 1, checkpoint)
+            connection.execute(sql.DELETE_LEASE, scope_of(lease.name))
+
+    def publish(self) -> None:
+        """End the terms in the table."""
+        for lease in self._ended:
+            self._table.end(lease.name, lease.term)
+
+
+def read_leases(connection: sqlite3.Connection) -> list[Lease]:
+    """Return the leases that were held when the file was last closed."""
+    rows = connection.execute(sql.READ_LEASES).fetchall()
+    return [Lease(lease_of(controller, member), *rest) for controller, member, *rest in rows]
+
+
+def _stored(connection: sqlite3.Connection, name: str) -> Lease | None:
+    row = connection.execute(sql.READ_LEASE, scope_of(name)).fetchone()
+    return None if row is None else Lease(name, *row)
+
+
+def _write_fence(connection: sqlite3.Connection, name: str, term: int, checkpoint: int) -> None:
+    connection.execute(sql.WRITE_FENCE, (*scope_of(name), term, 0, checkpoint))
+
+
+def read_fence(connection: sqlite3.Connection, controller: str, member: str) -> tuple[int, int, int]:
+    """Return (term, number, checkpoint) of a fence; the initial ones if it has never been raised."""
+    stored: tuple[int, int, int] | None = connection.execute(sql.READ_FENCE, (controller, member)).fetchone()
+    if stored is not None:
+        return stored
+    (floor,) = connection.execute(sql.READ_TERM_FLOOR).fetchone()
+    return floor, 0, 0

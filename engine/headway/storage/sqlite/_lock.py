@@ -13,7 +13,7 @@ from typing import NoReturn
 
 from headway._private_files import create_private
 from headway.errors import StoreUnusable
-from headway.storage._sqlite_planted import refuse_untrusted
+from headway.storage.sqlite._inspect import refuse_untrusted
 
 # Do not follow a link planted by another user, and do not block on a pipe.
 _SAFELY = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK

@@ -18,13 +18,13 @@ from typing import Any, NamedTuple
 
 from headway._private_files import OWNER_ONLY, create_private
 from headway.errors import FailedPrecondition, InvalidArgument, StoreUnusable
-from headway.storage import _sqlite_schema as sql
-from headway.storage._sqlite_check import check_file
-from headway.storage._sqlite_commit import HIGHEST
-from headway.storage._sqlite_connect import connect, explained
-from headway.storage._sqlite_inspect import has_bytes, is_new, open_to_read
-from headway.storage._sqlite_lock import FileLock
-from headway.storage._sqlite_migrate import migrate
+from headway.storage.sqlite import _schema as sql
+from headway.storage.sqlite._check import check_file
+from headway.storage.sqlite._connect import connect, explained
+from headway.storage.sqlite._inspect import has_bytes, is_new, open_to_read
+from headway.storage.sqlite._lock import FileLock
+from headway.storage.sqlite._requests import HIGHEST
+from headway.storage.sqlite._schema import migrate
 
 REVISION_LEAP = 2**48
 """The distance between the highest known revision and the first one of a restored store.

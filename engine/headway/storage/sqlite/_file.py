@@ -16,13 +16,11 @@ from pathlib import Path
 
 from headway._private_files import create_private
 from headway.errors import StoreUnusable
-from headway.storage import _sqlite_schema as sql
-from headway.storage._sqlite_connect import READ_ONLY, connect, explained, may_write
-from headway.storage._sqlite_inspect import check_content, is_new
-from headway.storage._sqlite_lock import FileLock
-from headway.storage._sqlite_migrate import migrate
-from headway.storage._sqlite_planted import refuse_planted
-from headway.storage._sqlite_wal import CUT_BACK_TO, WriteAheadLog
+from headway.storage.sqlite import _schema as sql
+from headway.storage.sqlite._connect import CUT_BACK_TO, READ_ONLY, WriteAheadLog, connect, explained, may_write
+from headway.storage.sqlite._inspect import check_content, is_new, refuse_planted
+from headway.storage.sqlite._lock import FileLock
+from headway.storage.sqlite._schema import migrate
 
 OPENINGS_KEPT = 1000
 """The number of sessions that a file remembers. Without a limit, endless restarts would make it grow endlessly.

@@ -6,9 +6,8 @@ Every read is one transaction that also reads the revision, so the data and its 
 from __future__ import annotations
 
 import sqlite3
-from array import array
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import groupby
 from typing import TypeVar
 
@@ -16,60 +15,13 @@ import trio
 
 from headway.errors import StoreUnusable
 from headway.resource import Key, Kind, pb
-from headway.storage import _sqlite_schema as sql
 from headway.storage._log import CommitLog, LogChange
 from headway.storage._operations import Fence, Within
-from headway.storage._reads import SNAPSHOT_CHUNK
-from headway.storage._sqlite_connect import connect, explained
-from headway.storage._sqlite_rows import resource_from
+from headway.storage.sqlite import _schema as sql
+from headway.storage.sqlite._connect import connect, explained
+from headway.storage.sqlite._rows import Rows, resource_from
 
 R = TypeVar("R")
-
-Row = tuple[int, int, bytes]
-"""(revision, seal, body) of a stored resource."""
-
-
-class RowChunk:
-    """Some rows in few objects: freeing a million rows one by one would stop the loop for 150 ms."""
-
-    __slots__ = ("_bodies", "_numbers", "_rest")
-
-    def __init__(self, rows: Sequence[Row]) -> None:
-        # Three numbers per row: revision, seal, and the length of its body. Damaged rows may have values of other
-        # types.
-        self._rest = None if all(map(_is_whole, rows)) else list(rows)
-        self._numbers = array("q")
-        if self._rest is None:
-            for revision, sealed, body in rows:
-                self._numbers.extend((revision, sealed, len(body)))
-        self._bodies = b"" if self._rest is not None else b"".join([body for _, _, body in rows])
-
-    def decode(self) -> list[pb.Resource]:
-        """Return the resources. Raises StoreUnusable for a damaged one."""
-        if self._rest is not None:
-            return [resource_from(*row) for row in self._rest]
-        decoded: list[pb.Resource] = []
-        end = 0
-        numbers = iter(self._numbers)
-        for revision, sealed, length in zip(numbers, numbers, numbers, strict=True):
-            decoded.append(resource_from(revision, sealed, self._bodies[end : end + length]))
-            end += length
-        return decoded
-
-
-class Rows:
-    """The result of a read, in chunks. Each chunk is released when it is decoded."""
-
-    __slots__ = ("chunks",)
-
-    def __init__(self, cursor: sqlite3.Cursor) -> None:
-        self.chunks: deque[RowChunk] = deque()
-        while rows := cursor.fetchmany(SNAPSHOT_CHUNK):
-            self.chunks.append(RowChunk(rows))
-
-
-def _is_whole(row: tuple[object, object, object]) -> bool:
-    return isinstance(row[0], int) and isinstance(row[1], int) and isinstance(row[2], bytes)
 
 
 CONNECTIONS = 4
@@ -155,27 +107,97 @@ def unreadable(path: str, error: sqlite3.Error) -> StoreUnusable:
     return StoreUnusable(f"{path} could not be read: {explained(error)}")
 
 
-class RowSnapshot:
-    """A `Snapshot` over rows, which are decoded in a worker thread one chunk at a time."""
+Found = tuple[pb.Resource | None, int]
+"""A resource, and the revision of the read."""
 
-    def __init__(self, rows: Rows) -> None:
-        self._rows = rows
-
-    async def next(self) -> list[pb.Resource]:
-        """Return the next chunk of resources; an empty list at the end."""
-        if not self._rows.chunks:
-            return []
-        chunk = await trio.to_thread.run_sync(self._rows.chunks[0].decode)
-        self._rows.chunks.popleft()
-        return chunk
+MOST_AT_ONCE = 256
+"""The maximum number of reads in one transaction. It bounds how long the last one waits for the others."""
 
 
-async def decode_rows(rows: Rows) -> list[pb.Resource]:
-    """Return the resources of some rows, decoded in worker threads one chunk at a time."""
-    decoded: list[pb.Resource] = []
-    while rows.chunks:
-        decoded += await trio.to_thread.run_sync(rows.chunks.popleft().decode)
-    return decoded
+class _Read:
+    __slots__ = ("error", "found", "key", "kind", "task")
+
+    def __init__(self, kind: Kind, key: Key) -> None:
+        self.kind = kind
+        self.key = key
+        self.found: Found | None = None
+        self.error: Exception | None = None
+        self.task = trio.lowlevel.current_task()
+
+
+class GatheredReads:
+    """Group reads of single resources: reads that arrive during a transaction share the next one, and its thread.
+
+    Passing a function to a worker thread costs many times what SQLite needs to find one row. As for writers there is no
+    background task. A caller that finds no read in progress reads for all that wait, and then hands over to the first
+    of those that came since.
+
+    Invariants:
+
+    1. While any read waits or is in progress, exactly one caller leads.
+    2. A read's transaction begins after the read was requested, so it sees every commit acknowledged before
+       (promise 8).
+    3. A read is canceled before it waits, or not at all: a cancellation waits for at most two transactions.
+    """
+
+    def __init__(self, readers: Readers) -> None:
+        self._readers = readers
+        self._waiting: list[_Read] = []
+        self._leading = False
+
+    @trio.lowlevel.enable_ki_protection
+    async def read(self, kind: Kind, key: Key) -> Found:
+        """Return one resource and the revision of the read. Raises StoreUnusable."""
+        # The rest blocks anyway: a full checkpoint would cost every read another turn of the loop.
+        await trio.lowlevel.checkpoint_if_cancelled()
+        mine = _Read(kind, key)
+        self._waiting.append(mine)
+        if self._leading:
+            await trio.lowlevel.wait_task_rescheduled(_not_now)
+        if mine.found is None and mine.error is None:
+            await self._lead()
+        if mine.error is not None:
+            raise mine.error
+        assert mine.found is not None
+        return mine.found
+
+    async def _lead(self) -> None:
+        self._leading = True
+        # The callers that one transaction has served come back within one turn of the loop. Wait for them.
+        await trio.lowlevel.cancel_shielded_checkpoint()
+        batch, self._waiting = self._waiting[:MOST_AT_ONCE], self._waiting[MOST_AT_ONCE:]
+        try:
+            # Without the shield, a cancellation before the thread starts would end the reads of all others.
+            with trio.CancelScope(shield=True):
+                await self._readers.run(partial(_read_all, self._readers, batch))
+        except BaseException as error:
+            for read in batch:
+                read.found, read.error = None, StoreUnusable(str(error))
+                read.error.__cause__ = error
+            if not isinstance(error, Exception):
+                raise
+        finally:
+            for read in batch[1:]:
+                trio.lowlevel.reschedule(read.task)
+            self._leading = bool(self._waiting)
+            if self._waiting:
+                trio.lowlevel.reschedule(self._waiting[0].task)
+
+
+def _not_now(_: object) -> trio.lowlevel.Abort:
+    return trio.lowlevel.Abort.FAILED
+
+
+def _read_all(readers: Readers, batch: list[_Read], connection: sqlite3.Connection) -> None:
+    for read in batch:
+        try:
+            read.found = read_one(connection, read.kind, read.key)
+        except sqlite3.Error as error:
+            # If one page is damaged, resources on other pages can still be read.
+            read.error = unreadable(readers.path, error)
+            readers.failed = partial(read_one, kind=read.kind, key=read.key)
+        except StoreUnusable as error:
+            read.error = error
 
 
 def read_one(connection: sqlite3.Connection, kind: Kind, key: Key) -> tuple[pb.Resource | None, int]:

@@ -10,9 +10,8 @@ from headway.resource import Key, Kind, Position, copy_message, pb, resource_key
 from headway.storage._backend import Backend
 from headway.storage._open import UNFINISHED_KIND, mark_unfinished, refuse_unfinished, source_of, unmark
 from headway.storage._operations import Fence, FenceLowered, Operation, Put, Remove, Within
-from headway.storage._schemas import SCHEMA_KIND
-from headway.storage._verify import named, place_of
-from headway.storage._verify_watches import follow
+from headway.storage.upkeep._schemas import SCHEMA_KIND
+from headway.storage.upkeep._verify import follow, named, place_of
 
 PAGE = 500
 """The number of resources in one read."""

@@ -5,19 +5,27 @@ They only read, in one transaction, so a server may write to the file at the sam
 
 from __future__ import annotations
 
+import os
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
+from functools import partial
 from types import MappingProxyType
 from typing import NamedTuple
 
+import trio
+
 from headway.errors import StoreUnusable
-from headway.resource import Kind, Position, pb, resource_key
-from headway.storage import _sqlite_schema as sql
+from headway.resource import Key, Kind, Position, pb, resource_key
+from headway.storage._backend import ListsResources
 from headway.storage._leases import lease_of
-from headway.storage._sqlite_inspect import missing_rows, open_to_read
-from headway.storage._sqlite_migrate import format_of
-from headway.storage._sqlite_rows import resource_from
+from headway.storage._operations import Within
+from headway.storage.sqlite import _schema as sql
+from headway.storage.sqlite._connect import explained
+from headway.storage.sqlite._inspect import missing_rows, open_to_read
+from headway.storage.sqlite._reader import read_many
+from headway.storage.sqlite._rows import Rows, decode_rows, resource_from
+from headway.storage.sqlite._schema import format_of
 
 _MOST_PAGES = 100
 """The maximum number of findings of SQLite's own check. If there are more, one already says enough."""
@@ -248,3 +256,38 @@ def _fences_and_leases(connection: sqlite3.Connection) -> Iterator[Finding]:
         if below < term:
             name = lease_of(controller, member)
             yield Finding("lease", name, f"{holder} holds it in term {term}, but its fence is at {below}")
+
+
+class FileLists:
+    """A `ListsResources` on the file, or the backup, at ``path``.
+
+    Every list is a consistent snapshot. Raises StoreUnusable if the store does not exist or has an earlier format.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = os.path.realpath(path)
+
+    async def list(
+        self, kind: Kind, within: Within, *, after: Key | None = None, limit: int = 0
+    ) -> tuple[Sequence[pb.Resource], Position]:
+        """Return resources of a kind, ordered by key, and their position, which has no store id."""
+        read = partial(self._read, kind, within, after, limit)
+        rows, revision = await trio.to_thread.run_sync(read)
+        return await decode_rows(rows), Position("", "", revision)
+
+    def _read(self, kind: Kind, within: Within, after: Key | None, limit: int) -> tuple[Rows, int]:
+        try:
+            with closing(open_to_read(self._path, backup=True)) as connection:
+                if (found := format_of(connection)) < sql.FORMAT:
+                    raise StoreUnusable(
+                        f"{self._path} has format {found}, expected {sql.FORMAT}: "
+                        "open it with this Headway to upgrade it, and then read it"
+                    )
+                connection.execute("BEGIN")
+                return read_many(connection, kind, within, after=after, limit=limit)
+        except sqlite3.Error as error:
+            raise StoreUnusable(f"{self._path} cannot be read: {explained(error)}") from error
+
+
+def _meets_the_protocol() -> ListsResources:
+    return FileLists("")

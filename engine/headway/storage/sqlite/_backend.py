@@ -9,28 +9,25 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from functools import partial
 from types import TracebackType
-from typing import Self
+from typing import NamedTuple, Self
 
 import trio
 
-from headway.errors import HeadwayError, StoreUnusable
+from headway.errors import HeadwayError, InvalidArgument, StoreUnusable
 from headway.resource import Key, Kind, Position, pb
 from headway.storage._backend import Backend, ListsFences, Probed
 from headway.storage._lease_table import LeaseTable
 from headway.storage._leases import Acquired, HeldLease, Lease, LeaseEnded
 from headway.storage._log import CommitLog
 from headway.storage._operations import Fence, Operation, Raised, Within, refuse_repeated_keys
-from headway.storage._sqlite_check import check_file
-from headway.storage._sqlite_commit import CheckpointRequest, RaiseRequest, Request, TouchRequest, WriteRequest
-from headway.storage._sqlite_connect import check_room
-from headway.storage._sqlite_file import OpenedFile, open_file
-from headway.storage._sqlite_gather import GatheredReads
-from headway.storage._sqlite_lease import AcquireRequest, EndRequest, read_leases
-from headway.storage._sqlite_reader import (
+from headway.storage._watch import LogWatch, Pulse, check_resumable
+from headway.storage.sqlite._check import check_file
+from headway.storage.sqlite._connect import check_room
+from headway.storage.sqlite._file import OpenedFile, open_file
+from headway.storage.sqlite._reader import (
+    GatheredReads,
     Readers,
-    RowSnapshot,
     connect_readers,
-    decode_rows,
     read_fences,
     read_kinds,
     read_log,
@@ -38,9 +35,18 @@ from headway.storage._sqlite_reader import (
     read_owned,
     read_session,
 )
-from headway.storage._sqlite_url import check_history
-from headway.storage._sqlite_writer import GroupWriter
-from headway.storage._watch import LogWatch, Pulse, check_resumable
+from headway.storage.sqlite._requests import (
+    AcquireRequest,
+    CheckpointRequest,
+    EndRequest,
+    RaiseRequest,
+    Request,
+    TouchRequest,
+    WriteRequest,
+    read_leases,
+)
+from headway.storage.sqlite._rows import RowSnapshot, decode_rows
+from headway.storage.sqlite._writer import GroupWriter
 
 
 class SqliteBackend:
@@ -325,3 +331,52 @@ async def open_sqlite(
 
 def _meets_the_protocol() -> tuple[Backend, ListsFences, Probed]:
     return SqliteBackend(""), SqliteBackend(""), SqliteBackend("")
+
+
+class SqliteUrl(NamedTuple):
+    """The parts of a URL.
+
+    Attributes:
+        max_changes: the maximum number of changes kept as history.
+        max_age: their maximum age in seconds.
+    """
+
+    path: str
+    max_changes: int = 100_000
+    max_age: float = 3600.0
+
+
+def parse_url(url: str) -> SqliteUrl | None:
+    """Return the parts of a URL, or None if it has another scheme. Raises InvalidArgument for invalid options."""
+    scheme, _, rest = url.partition(":")
+    path, question, options = rest.partition("?")
+    if scheme != "sqlite" or not path:
+        return None
+    parsed = SqliteUrl(path)
+    given: set[str] = set()
+    for option in options.split("&") if question else ():
+        name, _, text = option.partition("=")
+        if name not in _NUMBERS or name in given:
+            raise InvalidArgument(
+                f"{url!r}: {'duplicate' if name in given else 'unknown'} option {name!r}; known are "
+                "max_changes and max_age, as in sqlite:staff.db?max_changes=50000&max_age=7200"
+            )
+        given.add(name)
+        try:
+            value = _NUMBERS[name](text)
+        except ValueError:
+            value = text  # `check_history` raises the error.
+        parsed = parsed._replace(**{name: value})
+    check_history(parsed.max_changes, parsed.max_age)
+    return parsed
+
+
+_NUMBERS = {"max_changes": int, "max_age": float}
+
+
+def check_history(max_changes: object, max_age: object) -> None:
+    """Raise InvalidArgument for invalid bounds of history."""
+    if isinstance(max_changes, bool) or not isinstance(max_changes, int) or max_changes < 1:
+        raise InvalidArgument(f"max_changes={max_changes!r} must be a whole number of changes, 1 or more")
+    if isinstance(max_age, bool) or not isinstance(max_age, int | float) or not 0 < max_age < math.inf:
+        raise InvalidArgument(f"max_age={max_age!r} must be a number of seconds above 0")

@@ -1,10 +1,19 @@
-"""The tables of a store's file, and every statement that is run on them.
+"""The tables of a store's file, every statement that is run on them, and the upgrades from earlier formats.
 
 The file's header identifies it: `APPLICATION_ID` at offset 68 and `FORMAT` (SQLite's user_version) at offset 60. A
-change of the tables, or of the meaning of their rows, increases `FORMAT`, and `_sqlite_migrate.py` gets a step to it.
+change of the tables, or of the meaning of their rows, increases `FORMAT`, and `_STEPS` gets a step to it.
+
+`migrate` upgrades a file of an earlier format. All steps and the new number are one transaction, so a file always has
+one format or the other. tests/storage/formats has files written by programs of the time. Format 1 has no seals, no
+floor for terms, and in its first form no table of leases. Format 2 has them.
 """
 
 from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+
+from headway.storage.sqlite._rows import seal
 
 APPLICATION_ID = int.from_bytes(b"HdWy", "big")
 BACKUP_ID = int.from_bytes(b"HdWb", "big")
@@ -151,3 +160,39 @@ DELETE_LEASE = "DELETE FROM leases WHERE controller = ? AND member = ?"
 HIGHEST_REVISION = """
     SELECT max((SELECT coalesce(max(revision), 0) FROM resources), (SELECT coalesce(max(revision), 0) FROM history))
 """
+
+
+def migrate(connection: sqlite3.Connection) -> None:
+    """Upgrade the file to `FORMAT`. Call this in a transaction; it takes effect with the commit."""
+    for found in range(format_of(connection), FORMAT):
+        _STEPS[found](connection)
+        connection.execute(f"PRAGMA user_version = {found + 1}")
+
+
+def format_of(connection: sqlite3.Connection) -> int:
+    """Return the format of a file as of its last commit. The header may be older than the write-ahead log."""
+    (found,) = connection.execute("PRAGMA user_version").fetchone()
+    assert isinstance(found, int)
+    return found
+
+
+def _seal_rows(connection: sqlite3.Connection) -> None:
+    """Upgrade from 1 to 2."""
+    connection.create_function("seal", 2, seal, deterministic=True)
+    connection.execute("DROP INDEX resources_by_owner")
+    for table, statement, version in (
+        ("resources", RESOURCES_TABLE, "revision"),
+        ("history", HISTORY_TABLE, "version"),
+    ):
+        columns = [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
+        connection.execute(f"ALTER TABLE {table} RENAME TO unsealed")
+        connection.execute(statement)
+        names = ", ".join(columns)
+        connection.execute(f"INSERT INTO {table} ({names}, seal) SELECT {names}, seal({version}, body) FROM unsealed")
+        connection.execute("DROP TABLE unsealed")
+    connection.execute(RESOURCES_BY_OWNER)
+    connection.execute(LEASES_TABLE)
+    connection.execute(INSERT_META, ("term_floor", 0))
+
+
+_STEPS: dict[int, Callable[[sqlite3.Connection], None]] = {1: _seal_rows}

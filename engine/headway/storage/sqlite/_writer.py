@@ -13,17 +13,22 @@ the current one and its own (and one more for each `MOST_IN_A_BATCH` writers ahe
 
 from __future__ import annotations
 
+import contextlib
+import sqlite3
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 
 import trio
 
-from headway.errors import HeadwayError, OutcomeUnknown, StoreUnusable
+from headway.errors import HeadwayError, OutcomeUnknown, StoreUnusable, WriteRejected
 from headway.storage._log import CommitLog
-from headway.storage._sqlite_commit import BatchFailed, Request, run_batch
-from headway.storage._sqlite_file import OpenedFile
 from headway.storage._watch import Pulse
+from headway.storage.sqlite import _schema as sql
+from headway.storage.sqlite._connect import code_of, explained
+from headway.storage.sqlite._file import OpenedFile
+from headway.storage.sqlite._requests import CheckpointRequest, Request, TouchRequest
 
 MOST_IN_A_BATCH = 256
 """The maximum number of requests in one transaction."""
@@ -215,3 +220,101 @@ def _tell_all(requests: list[Request], error: BaseException) -> None:
         else:
             request.error = error.error()
         request.error.__cause__ = error
+
+
+class BatchFailed(Exception):
+    """A failure of a whole batch's transaction. ``unusable`` means that the file must not be written to again."""
+
+    def __init__(self, error: Callable[[], HeadwayError], *, unusable: bool) -> None:
+        super().__init__(str(error()))
+        self.error = error
+        self.unusable = unusable
+
+
+def run_batch(file: OpenedFile, requests: Sequence[Request], head: int, floor: int | None) -> int:
+    """Run all requests in one transaction and return the head afterwards. Each request holds its own outcome.
+
+    ``floor`` is the new beginning of history; None leaves it. Raises BatchFailed if the transaction failed.
+    """
+    connection = file.writer
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+        _refuse_strangers(file, head)
+        revision = _perform(connection, requests, head)
+        if floor is not None:
+            connection.execute(sql.TRIM_HISTORY, (floor,))
+            connection.execute(sql.WRITE_FLOOR, (floor,))
+        if revision > head:
+            connection.execute(sql.WRITE_HEAD, (revision,))
+    except BatchFailed:
+        _roll_back(connection)
+        raise
+    except Exception as error:  # no caller may be left waiting, whatever the error
+        raise _nothing_written(file, error) from error
+    try:
+        end_transaction(connection)
+    except Exception as error:
+        # COMMIT writes the mark that makes a transaction valid last. If the disk refused a write, or another program
+        # has locked the file, the mark was not written. A later failure, such as a failed flush, may have left it
+        # there.
+        code = code_of(error)
+        if code & 0xFF in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY) or code == sqlite3.SQLITE_IOERR_WRITE:
+            raise _nothing_written(file, error) from error
+        _roll_back(connection)
+        raise _outcome_unknown(file, explained(error)) from error
+    file.log.bound(connection)
+    return revision
+
+
+def end_transaction(connection: sqlite3.Connection) -> None:
+    """Make the transaction durable."""
+    connection.execute("COMMIT")
+
+
+def _perform(connection: sqlite3.Connection, requests: Sequence[Request], head: int) -> int:
+    revision, now = head, time.time()
+    for request in requests:
+        try:
+            request.made_revision = request.check(connection)
+        except sqlite3.Error:
+            raise
+        except Exception as error:  # noqa: BLE001  # for its caller; a check changes nothing, so the others continue
+            request.error = error
+            continue
+        request.revision = revision = revision + request.made_revision
+        if request.made_revision or isinstance(request, CheckpointRequest | TouchRequest):
+            request.apply(connection, now)
+    return revision
+
+
+def _refuse_strangers(file: OpenedFile, head: int) -> None:
+    """Refuse to continue in a file that another program has written to, or that is no longer at its path."""
+    (stored,) = file.writer.execute(sql.READ_HEAD).fetchone()
+    if stored != head:
+        why = f"is at revision {stored}, not at {head}: another program has written to it"
+    elif file.is_moved:
+        why = "was moved or removed while it was open"
+    else:
+        return
+    text = f"{file.path} {why}. Nothing was written; open the store again"
+    raise BatchFailed(lambda: StoreUnusable(text), unusable=True)
+
+
+def _nothing_written(file: OpenedFile, why: Exception) -> BatchFailed:
+    text = f"{file.path} could not be written to: {explained(why)}. Nothing was written"
+    return BatchFailed(lambda: WriteRejected(text), unusable=not _roll_back(file.writer))
+
+
+def _outcome_unknown(file: OpenedFile, why: str) -> BatchFailed:
+    text = (
+        f"{file.path} failed while a commit was being made durable: {why}. "
+        "Its outcome is known when the store is opened again; until then every request fails"
+    )
+    return BatchFailed(lambda: OutcomeUnknown(text), unusable=True)
+
+
+def _roll_back(connection: sqlite3.Connection) -> bool:
+    with contextlib.suppress(sqlite3.Error):
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+    return not connection.in_transaction

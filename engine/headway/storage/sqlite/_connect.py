@@ -1,4 +1,4 @@
-"""Connections to a store's file, and explanations of SQLite's errors for operators."""
+"""Connections to a store's file, explanations of SQLite's errors for operators, and a bound for the write-ahead log."""
 
 from __future__ import annotations
 
@@ -68,3 +68,43 @@ def check_room(path: str) -> None:
     room = disk.f_bavail * disk.f_frsize
     if room < _ROOM:
         raise WriteRejected(f"{path} has {room} bytes of free space on its disk: free at least {_ROOM}")
+
+
+LONGEST_LOG = 64 * 2**20
+"""The size of the log in bytes above which the writer waits for readers."""
+
+CUT_BACK_TO = 16 * 2**20
+"""The size in bytes to which a longer log is truncated when it restarts."""
+
+_PATIENCE = 0.25
+"""The maximum number of seconds for which the writer waits for readers."""
+
+
+class WriteAheadLog:
+    """A bound for the write-ahead log of a file, which would grow forever if its readers always overlap.
+
+    SQLite copies the log into the file by itself, and restarts it when a transaction finds no reader. If there is
+    always a reader, that never happens. Then the writer waits for the current readers; readers that arrive in the
+    meantime read from the file. So this ends with the longest current read. If that is too long, like a backup's, it is
+    retried when the log is twice as long.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = f"{path}-wal"
+        self._limit = LONGEST_LOG
+
+    def bound(self, connection: sqlite3.Connection) -> None:
+        """Restart the log if it is too long. Call this after a transaction of the connection. Never raises."""
+        try:
+            size = os.stat(self._path).st_size
+            if size <= self._limit:
+                return
+            (before,) = connection.execute("PRAGMA busy_timeout").fetchone()
+            connection.execute(f"PRAGMA busy_timeout = {int(_PATIENCE * 1000)}")
+            try:
+                (busy, *_) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            finally:
+                connection.execute(f"PRAGMA busy_timeout = {before}")
+        except (OSError, sqlite3.Error):
+            return  # The commit is durable. If the file has a problem, the next commit will report it.
+        self._limit = size * 2 if busy else LONGEST_LOG

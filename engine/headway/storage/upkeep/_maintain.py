@@ -12,11 +12,10 @@ import trio
 from headway.errors import InvalidArgument
 from headway.storage._backend import ListsResources
 from headway.storage._open import UNFINISHED, UNFINISHED_KIND
-from headway.storage._sqlite_backup import BackedUp, Hold, Restored, backup_file, restore_file
-from headway.storage._sqlite_check import Checked, Finding, look_at_file
-from headway.storage._sqlite_lists import FileLists
-from headway.storage._sqlite_url import parse_url
-from headway.storage._verify import Verified
+from headway.storage.sqlite._backend import parse_url
+from headway.storage.sqlite._backup import BackedUp, Hold, Restored, backup_file, restore_file
+from headway.storage.sqlite._check import Checked, FileLists, Finding, look_at_file
+from headway.storage.upkeep._verify import Verified
 
 R = TypeVar("R")
 
