@@ -35,7 +35,7 @@ class LowersFences(KeptMemory):
 
 class IgnoresFences(KeptMemory):
     def _check_fence(self, fence: Fence) -> None:  # noqa: ARG002  # that is the fault
-        self._end_what_has_run_out()
+        self._end_expired_leases()
 
 
 class TakesTermsThatWereNeverGranted(KeptMemory):
@@ -166,8 +166,8 @@ class ReleasesWithoutAFence(KeptMemory):
 
 
 class LetsLeasesRunOutWithoutAFence(KeptMemory):
-    def _end_what_has_run_out(self) -> None:
-        for lease in self._leases.run_out():
+    def _end_expired_leases(self) -> None:
+        for lease in self._leases.expired():
             self._leases.end(lease.name, lease.term)
 
 

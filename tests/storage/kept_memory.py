@@ -57,8 +57,8 @@ class KeptMemory(MemoryBackend):
         return self
 
     def open_again(self) -> None:
-        self.left[self._incarnation] = self._log.head
-        self._incarnation = uuid.uuid4().hex
+        self.left[self._session] = self._log.head
+        self._session = uuid.uuid4().hex
         self._leases = LeaseTable(list(self._leases._leases.values()))
         self._position = self._at(self._log.head)
 
@@ -159,7 +159,7 @@ class KeptMemory(MemoryBackend):
 
     def check_resumable(self, wanted: Position) -> None:
         """Raise unless a watch can resume after a position."""
-        check_resumable(wanted, self.position, {**self.left, self._incarnation: None})
+        check_resumable(wanted, self.position, {**self.left, self._session: None})
 
     def tail(self, kind: Kind, within: Within, after: int, snapshot: ListSnapshot | None) -> LogWatch:
         """Return a watch of the snapshot, if there is one, and of the changes after a revision."""

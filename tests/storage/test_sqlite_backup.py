@@ -137,8 +137,8 @@ async def test_canceled_backup_leaves_nothing(tmp_path: Path, monkeypatch: pytes
     begun = trio.Event()
     token = trio.lowlevel.current_trio_token()
 
-    def endless(path: str, *, backup: bool) -> sqlite3.Connection:
-        connection = open_to_read(path, backup=backup)
+    def endless(path: str) -> sqlite3.Connection:
+        connection = open_to_read(path)
         # It stands for a VACUUM INTO that never ends.
         connection.create_function("told", 0, lambda: token.run_sync_soon(begun.set))
         return _Endless(connection)

@@ -7,7 +7,7 @@ from pathlib import Path
 from headway.resource import EndOfSnapshot, SnapshotChunk, pb, resource_key
 from headway.storage import Put, SqliteBackend, Within
 from headway.storage._reads import SNAPSHOT_CHUNK
-from headway.storage.sqlite._rows import RowSnapshot
+from headway.storage.sqlite._rows import Rows
 from tests.helpers.declared import NOTE, a_note
 
 COUNT = 2 * SNAPSHOT_CHUNK + 10
@@ -25,11 +25,11 @@ async def test_rows_are_held_in_chunks_and_freed_one_by_one(tmp_path: Path) -> N
         await store.commit(puts)
         watch = await store.watch(NOTE.kind, Within())
         snapshot = watch._snapshot
-        assert isinstance(snapshot, RowSnapshot)
+        assert isinstance(snapshot, Rows)
         names: list[str] = []
         for left in (3, 2, 1):
-            assert len(snapshot._rows.chunks) == left
-            assert all(chunk._rest is None for chunk in snapshot._rows.chunks)
+            assert len(snapshot.chunks) == left
+            assert all(chunk._rest is None for chunk in snapshot.chunks)
             item = await watch.next()
             assert isinstance(item, SnapshotChunk)
             names += [each.id.name for each in item.resources if each.id]

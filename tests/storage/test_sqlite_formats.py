@@ -90,7 +90,7 @@ async def test_failed_upgrade_leaves_the_file_in_its_format(
     path = copied(name, tmp_path)
     before = _shape(path)
     with monkeypatch.context() as patch:
-        patch.setattr(_schema, "ENTER_INCARNATION", "SELECT 1 FROM no_such_table WHERE ? = ? AND ?")
+        patch.setattr(_schema, "BEGIN_SESSION", "SELECT 1 FROM no_such_table WHERE ? = ? AND ?")
         with pytest.raises(StoreUnusable, match="no such table: no_such_table"):
             async with open_sqlite(path):
                 pass

@@ -163,7 +163,7 @@ async def test_file_does_not_grow_with_reopening(tmp_path: Path, monkeypatch: py
     A position in a forgotten opening takes a snapshot. A position above all forgotten openings, and in none, belongs to
     another store.
     """
-    monkeypatch.setattr(_file, "OPENINGS_KEPT", 5)
+    monkeypatch.setattr(_file, "SESSIONS_KEPT", 5)
     positions: list[Position] = []
     for index in range(20):
         async with open_sqlite(tmp_path / "a.db") as backend:

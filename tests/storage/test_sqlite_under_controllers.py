@@ -96,7 +96,7 @@ async def test_older_copy_with_new_commits_stops_the_controllers(rig: Rig, tmp_p
 
 async def test_store_that_forgot_their_opening_is_not_rolled_back(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its server was restarted more often than it counts while they were away: they go on with its current state."""
-    monkeypatch.setattr("headway.storage.sqlite._file.OPENINGS_KEPT", 3)
+    monkeypatch.setattr("headway.storage.sqlite._file.SESSIONS_KEPT", 3)
     async with rig.working():
         async with rig.serving() as engine:
             await engine.client.write(rig.pool.new("kept"))

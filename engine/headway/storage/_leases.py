@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from headway.resource import Position
-from headway.storage._operations import FenceLowered, StorageError, UnknownTerm
+from headway.storage._operations import Fence, FenceLowered, StorageError, UnknownTerm
 
 
 class Lease(NamedTuple):
@@ -82,17 +82,18 @@ def check_raise(controller: str, held: int | None, term: int) -> None:
         )
 
 
-def check_borne(controller: str, member: str, stored: tuple[int, int], borne: tuple[int, int]) -> None:
-    """Compare the fence that a write carries with the stored one. Each is a pair (term, number).
+def check_borne(fence: Fence, stored: tuple[int, int]) -> None:
+    """Compare the fence that a write carries with the stored pair (term, number).
 
     Raises:
         FenceLowered: the fence of the write is below the stored one.
         UnknownTerm: the term of the write is above the stored one. Every term that was granted is stored.
     """
+    borne = (fence.term, fence.number)
     if borne < stored:
-        raise FenceLowered(f"the fence of {controller} is at {stored}, above {borne} of this write")
-    if borne[0] > stored[0]:
+        raise FenceLowered(f"the fence of {fence.controller} is at {stored}, above {borne} of this write")
+    if fence.term > stored[0]:
         raise UnknownTerm(
-            f"term {borne[0]} of {lease_of(controller, member)} was never granted; "
+            f"term {fence.term} of {lease_of(fence.controller, fence.member)} was never granted; "
             f"the highest granted term is {stored[0]}"
         )

@@ -6,6 +6,8 @@ import heapq
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+from typing_extensions import override
+
 from headway._turns import give_way
 from headway.resource import Key, Kind, pb, resource_key
 from headway.storage._operations import Within
@@ -82,7 +84,7 @@ class Snapshot(Protocol):
         ...
 
 
-class CutSnapshot:
+class CutSnapshot(Snapshot):
     """A `Snapshot` that delivers the matching resources of a cut."""
 
     def __init__(self, cut: Cut, within: Within) -> None:
@@ -90,8 +92,8 @@ class CutSnapshot:
         self._within = None if within.everything else within
         self._taken: list[pb.Resource] = []
 
+    @override
     async def next(self) -> list[pb.Resource]:
-        """Return the next chunk, or an empty one if nothing is left."""
         while len(self._taken) < SNAPSHOT_CHUNK and self._cut:
             taken = self._cut.take()
             if self._within is None:

@@ -7,9 +7,11 @@ from typing import Any
 
 import outcome
 import trio
+from typing_extensions import override
 
 from headway.errors import HeadwayError, HistoryCompacted
 from headway.resource import Bookmark, Changes, EndOfSnapshot, Position, SnapshotChunk, StreamItem, resource_key
+from headway.storage._backend import Watch
 from headway.storage._log import CommitLog, Cursor
 from headway.storage._operations import StoreMismatch, Within
 from headway.storage._reads import Snapshot
@@ -87,7 +89,7 @@ def _leave(_: object) -> trio.lowlevel.Abort:
     return trio.lowlevel.Abort.SUCCEEDED
 
 
-class LogWatch:
+class LogWatch(Watch):
     """A `Watch` over a `CommitLog`."""
 
     def __init__(
@@ -111,8 +113,8 @@ class LogWatch:
         self._opened = False
 
     @trio.lowlevel.enable_ki_protection
+    @override
     async def next(self) -> StreamItem:
-        """Wait for the next item and return it."""
         # Every checkpoint comes before an item is taken, so that a canceled call has taken nothing.
         if not self._opened:
             await trio.lowlevel.checkpoint()
@@ -160,6 +162,7 @@ class LogWatch:
             return Bookmark(self._here(cursor.revision))
         return None
 
+    @override
     def close(self) -> None:
         """Do nothing: the watch holds no resources."""
 

@@ -134,7 +134,7 @@ class Mirror:
     def check_fence(self, fence: Fence) -> StoredFence:
         """Check the fence of a write and return the stored one. Raise FenceLowered or UnknownTerm."""
         stored = self.fence(fence.controller, fence.member)
-        check_borne(fence.controller, fence.member, (stored.term, stored.number), (fence.term, fence.number))
+        check_borne(fence, (stored.term, stored.number))
         return stored
 
     # --- A snapshot ----------------------------------------------------------

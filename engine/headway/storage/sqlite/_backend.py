@@ -12,10 +12,11 @@ from types import TracebackType
 from typing import NamedTuple, Self
 
 import trio
+from typing_extensions import override
 
 from headway.errors import HeadwayError, InvalidArgument, StoreUnusable
 from headway.resource import Key, Kind, Position, pb
-from headway.storage._backend import Backend, ListsFences, Probed
+from headway.storage._backend import Backend, ChecksItself, ListsFences, Probed
 from headway.storage._lease_table import LeaseTable
 from headway.storage._leases import Acquired, HeldLease, Lease, LeaseEnded
 from headway.storage._log import CommitLog
@@ -45,11 +46,10 @@ from headway.storage.sqlite._requests import (
     WriteRequest,
     read_leases,
 )
-from headway.storage.sqlite._rows import RowSnapshot, decode_rows
 from headway.storage.sqlite._writer import GroupWriter
 
 
-class SqliteBackend:
+class SqliteBackend(Backend, ListsFences, ChecksItself, Probed):
     """A `Backend` on an SQLite file (WAL, synchronous FULL). Open it with ``async with``.
 
     An acknowledged commit survives any end of the process. It also survives a loss of power, as far as the disk keeps
@@ -74,6 +74,7 @@ class SqliteBackend:
         # Set while the store is open.
         self._opened: _Opened | None = None
 
+    @override
     async def __aenter__(self) -> Self:
         if self._opened is not None:
             raise StoreUnusable(f"{os.fspath(self._path)} is already open in this SqliteBackend")
@@ -95,6 +96,7 @@ class SqliteBackend:
             undo.pop_all()
         return file, Readers(file.path, connections), log, leases
 
+    @override
     async def __aexit__(
         self,
         kind: type[BaseException] | None,
@@ -112,69 +114,66 @@ class SqliteBackend:
         return self._opened
 
     @property
+    @override
     def position(self) -> Position:
-        """The position of the last commit that this store has shown."""
         opened = self._use()
         return opened.at(opened.head)
 
+    @override
     async def read(self, kind: Kind, key: Key) -> tuple[pb.Resource | None, Position]:
-        """Return one resource, or None, and the position of the read."""
         opened = self._use()
         resource, revision = await opened.gathered.read(kind, key)
         return resource, opened.seen(revision)
 
+    @override
     async def list(
         self, kind: Kind, within: Within, *, after: Key | None = None, limit: int = 0
     ) -> tuple[Sequence[pb.Resource], Position]:
-        """Return resources of a kind, ordered by key, and the position of the read."""
         opened = self._use()
         read = partial(read_many, kind=kind, within=within, after=after, limit=limit)
         rows, revision = await opened.readers.run(read)
-        return await decode_rows(rows), opened.seen(revision)
+        return await rows.all(), opened.seen(revision)
 
+    @override
     async def list_by_owner(self, owner_uid: str) -> tuple[Sequence[pb.Resource], Position]:
-        """Return the resources of every kind that this uid owns, and the position of the read."""
         opened = self._use()
         rows, revision = await opened.readers.run(partial(read_owned, owner_uid=owner_uid))
-        return await decode_rows(rows), opened.seen(revision)
+        return await rows.all(), opened.seen(revision)
 
+    @override
     async def kinds(self) -> Sequence[Kind]:
-        """Return the kinds of the stored resources."""
         return await self._use().readers.run(read_kinds)
 
+    @override
     async def commit(self, operations: Sequence[Operation], fence: Fence | None = None) -> Position:
-        """Commit the operations and return the position.
-
-        Raises StoreUnusable if nothing was written, and OutcomeUnknown if that is unknown.
-        """
         refuse_repeated_keys(operations)
         opened = self._use()
         request = WriteRequest(operations, fence)
         await opened.writer.submit(request)
         return opened.at(request.revision)
 
+    @override
     async def raise_fence(self, controller: str, member: str, term: int, number: int) -> Raised:
-        """Raise a fence and return it as stored, with its checkpoint."""
         opened = self._use()
         request = RaiseRequest(Fence(controller, member, term, number))
         await opened.writer.submit(request)
         return Raised(request.fence, opened.at(request.revision), request.checkpoint)
 
+    @override
     async def record_checkpoint(self, fence: Fence, revision: int) -> None:
-        """Record that the fence's controller has no work left from before this revision."""
         await self._use().writer.submit(CheckpointRequest(fence, revision))
 
+    @override
     async def list_fences(self) -> Sequence[Fence]:
-        """Return all fences."""
         return await self._use().readers.run(read_fences)
 
+    @override
     async def acquire_lease(self, name: str, holder: str, ttl: float, attempt: str = "") -> Acquired:
-        """Acquire a lease without waiting, or return who holds it."""
         opened = self._use()
         leases = opened.leases
         await trio.lowlevel.checkpoint()
         # Answer without a transaction if possible: many callers ask for a lease that another one holds.
-        held = leases.holds_off(name, holder, attempt)
+        held = leases.held_against(name, holder, attempt)
         if held is not None:
             return Acquired(False, held, opened.at(opened.head))
         request = AcquireRequest(leases, name, holder, ttl, attempt)
@@ -183,50 +182,50 @@ class SqliteBackend:
         remaining = held.remaining if held is not None and held.lease.term == request.lease.term else 0.0
         return Acquired(request.acquired, HeldLease(request.lease, remaining), opened.at(request.revision))
 
+    @override
     async def keep_lease(self, name: str, holder: str, term: int) -> None:
-        """Renew a lease. Raises LeaseEnded if its term has ended."""
         opened = self._use()
         await trio.lowlevel.checkpoint()
         try:
-            opened.leases.keep(name, holder, term)
+            opened.leases.renew(name, holder, term)
         except LeaseEnded:
-            await opened.end_what_has_run_out()
+            await opened.end_expired_leases()
             raise
 
+    @override
     async def release_lease(self, name: str, holder: str, term: int) -> None:
-        """End a term early, unless it has ended."""
         opened = self._use()
-        opened.leases.leave(name, holder, term)
+        opened.leases.begin_release(name, holder, term)
         await trio.lowlevel.checkpoint()
-        await opened.end_what_has_run_out()
-        held = opened.leases.held(name)
-        if held is not None and (held.lease.holder, held.lease.term) == (holder, term):
-            await opened.writer.submit(EndRequest(opened.leases, [held.lease]))
+        await opened.end_expired_leases()
+        lease = opened.leases.held_by(name, holder, term)
+        if lease is not None:
+            await opened.writer.submit(EndRequest(opened.leases, [lease]))
 
     def last_leases(self, *, lasting: bool) -> None:
         """Set whether leases last until they are released, because only one process can ask for them."""
-        self._use().leases.last(lasting=lasting)
+        self._use().leases.set_lasting(lasting=lasting)
 
+    @override
     async def list_leases(self, name_prefix: str = "") -> tuple[Sequence[HeldLease], Position]:
-        """Return the leases that are held and whose names have this prefix."""
         opened = self._use()
         await trio.lowlevel.checkpoint()
-        await opened.end_what_has_run_out()
+        await opened.end_expired_leases()
         return opened.leases.list(name_prefix), opened.at(opened.head)
 
+    @override
     async def wait_lease_ended(self, name: str, term: int) -> None:
-        """Wait until this term of a lease has ended."""
         opened = self._use()
         await trio.lowlevel.checkpoint()
         await opened.leases.wait_ended(name, term)
-        await opened.end_what_has_run_out()
+        await opened.end_expired_leases()
 
+    @override
     async def watch(self, kind: Kind, within: Within, resume_after: Position | None = None) -> LogWatch:
-        """Return a watch of a kind: a snapshot and the changes after it, or only the changes after a position."""
         opened = self._use()
         log = opened.log
         if resume_after is not None:
-            known = await opened.readers.run(partial(read_session, incarnation=resume_after.session))
+            known = await opened.readers.run(partial(read_session, session=resume_after.session))
             check_resumable(resume_after, opened.at(opened.head), known, opened.file.oldest)
             cursor = log.cursor(kind, resume_after.revision)
             return LogWatch(log, opened.pulse, opened.at, cursor, within, None)
@@ -239,10 +238,10 @@ class SqliteBackend:
             cursor = log.cursor(kind, revision)
         finally:
             log.release(pin)
-        return LogWatch(log, opened.pulse, opened.at, cursor, within, RowSnapshot(rows))
+        return LogWatch(log, opened.pulse, opened.at, cursor, within, rows)
 
+    @override
     async def probe(self) -> None:
-        """Raise an error if the store cannot be written to or read."""
         opened = self._use()
         if opened.writer.failing:
             # The touch only needs a page or two. The space that SQLite holds on a full disk may be enough for it, but
@@ -252,11 +251,11 @@ class SqliteBackend:
         await opened.refuse_moved()
         await opened.readers.check()
 
+    @override
     async def check_itself(self) -> Sequence[str]:
-        """Return the problems of the file, each as a sentence; an empty list if it is whole. Writes nothing."""
         opened = self._use()
         await opened.refuse_moved()
-        return [str(finding) for finding in await trio.to_thread.run_sync(check_file, opened.file.path)]
+        return [str(each) for each in (await trio.to_thread.run_sync(check_file, opened.file.path)).findings]
 
 
 class _Opened:
@@ -289,12 +288,12 @@ class _Opened:
         return self.at(revision)
 
     def _ends(self) -> Sequence[Request]:
-        run_out = self.leases.run_out()
-        return [EndRequest(self.leases, run_out)] if run_out else ()
+        expired = self.leases.expired()
+        return [EndRequest(self.leases, expired)] if expired else ()
 
-    async def end_what_has_run_out(self) -> None:
+    async def end_expired_leases(self) -> None:
         """Commit the end of expired leases before a caller learns of it, so that it still holds after a restart."""
-        if self.leases.run_out():
+        if self.leases.expired():
             # Every transaction begins by ending expired leases.
             await self.writer.submit(EndRequest(self.leases, ()))
 
@@ -327,10 +326,6 @@ async def open_sqlite(
     """Open the store in the SQLite file at ``path`` for the duration of the block; see `SqliteBackend`."""
     async with SqliteBackend(path, max_changes=max_changes, max_age=max_age) as backend:
         yield backend
-
-
-def _meets_the_protocol() -> tuple[Backend, ListsFences, Probed]:
-    return SqliteBackend(""), SqliteBackend(""), SqliteBackend("")
 
 
 class SqliteUrl(NamedTuple):

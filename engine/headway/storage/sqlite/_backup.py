@@ -14,17 +14,17 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from headway._private_files import OWNER_ONLY, create_private
 from headway.errors import FailedPrecondition, InvalidArgument, StoreUnusable
 from headway.storage.sqlite import _schema as sql
 from headway.storage.sqlite._check import check_file
 from headway.storage.sqlite._connect import connect, explained
+from headway.storage.sqlite._file import move_durably, remove_file
 from headway.storage.sqlite._inspect import has_bytes, is_new, open_to_read
 from headway.storage.sqlite._lock import FileLock
 from headway.storage.sqlite._requests import HIGHEST
-from headway.storage.sqlite._schema import migrate
 
 REVISION_LEAP = 2**48
 """The distance between the highest known revision and the first one of a restored store.
@@ -90,8 +90,8 @@ def backup_file(store: str, file: str, *, replace: bool, hold: Hold) -> BackedUp
         with _changing(building, hold) as connection:
             connection.execute(f"PRAGMA application_id = {sql.BACKUP_ID}")
             connection.execute(sql.REPLACE_META, ("backup_at", time.time()))
-            meta = _meta(connection)
-        found = check_file(building)
+            meta = sql.read_meta(connection)
+        found = check_file(building).findings
         if found:
             raise StoreUnusable(
                 f"{store} is damaged, and was not backed up: {found[0]}"
@@ -120,7 +120,7 @@ def restore_file(file: str, store: str, *, replace: bool, hold: Hold) -> Restore
             former = _ended(target) if there else _Former(0, 0)
             with _changing(building, hold) as connection:
                 made = _renew(connection, former)
-            if found := check_file(building):
+            if found := check_file(building).findings:
                 raise StoreUnusable(f"{file} is damaged, and nothing was restored from it: {found[0]}")
             if there:
                 _set_aside(target)
@@ -138,7 +138,7 @@ def restore_file(file: str, store: str, *, replace: bool, hold: Hold) -> Restore
 def _building(target: str) -> Iterator[str]:
     """Yield a new path beside ``target``. If the block fails, the file there is removed."""
     building = f"{target}.new"
-    _remove(building)
+    remove_file(building)
     try:
         # Create an empty file that only its owner can read, before it gets its final mode.
         os.close(create_private(building))
@@ -146,14 +146,14 @@ def _building(target: str) -> Iterator[str]:
     except (OSError, sqlite3.Error) as error:
         raise StoreUnusable(f"{target} could not be created: {explained(error)}. Nothing was changed") from error
     finally:
-        _remove(building)
+        remove_file(building)
 
 
 def _copy(source: str, building: str, hold: Hold) -> None:
     # A single transaction reads everything, so the copy is at one revision whatever is written at the same time.
     # Copying rows leaves out free or torn pages of the source.
     try:
-        with closing(open_to_read(source, backup=True)) as connection:
+        with closing(open_to_read(source)) as connection:
             hold(connection)
             connection.execute("VACUUM INTO ?", (building,))
     except sqlite3.DatabaseError as error:
@@ -167,7 +167,7 @@ def _changing(building: str, hold: Hold) -> Iterator[sqlite3.Connection]:
         hold(connection)
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("BEGIN IMMEDIATE")
-        migrate(connection)
+        sql.migrate(connection)
         yield connection
         connection.execute("COMMIT")
 
@@ -185,19 +185,8 @@ def _into_place(building: str, target: str, like: str, mode: int) -> int:
         size = os.fstat(descriptor).st_size
     finally:
         os.close(descriptor)
-    os.rename(building, target)
-    folder = os.open(os.path.dirname(target), os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    move_durably(building, target)
     return size
-
-
-def _remove(path: str) -> None:
-    for suffix in ("", "-journal", "-wal", "-shm"):
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(path + suffix)
 
 
 def _refuse_no_folder(path: str) -> None:
@@ -206,10 +195,6 @@ def _refuse_no_folder(path: str) -> None:
         raise StoreUnusable(f"{path} cannot be created: directory {folder} not found; create it first")
     if os.path.isdir(path):
         raise StoreUnusable(f"{path} is a directory; give the path of a file in it")
-
-
-def _meta(connection: sqlite3.Connection) -> dict[str, Any]:
-    return dict(connection.execute(sql.READ_META).fetchall())
 
 
 # --- Another store -----------------------------------------------------------
@@ -224,7 +209,7 @@ class _Former(NamedTuple):
 
 def _renew(connection: sqlite3.Connection, former: _Former) -> Restored:
     """Turn the copy into a new store, above everything that the original can have reached since."""
-    meta = _meta(connection)
+    meta = sql.read_meta(connection)
     (opened_at,) = connection.execute("SELECT coalesce(max(opened_at), 0) FROM incarnations").fetchone()
     # A plain copy does not say when it was made, but that was not before its last opening.
     elapsed = max(0.0, time.time() - meta.get("backup_at", opened_at))
@@ -273,7 +258,7 @@ def _ended(path: str) -> _Former:
     try:
         with closing(connect(path)) as connection:
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-            return _Former(_meta(connection).get("head", 0), _highest_term(connection))
+            return _Former(sql.read_meta(connection).get("head", 0), _highest_term(connection))
     except sqlite3.Error:
         # The store is damaged, which may be the reason for replacing it.
         return _Former(0, 0)
@@ -286,7 +271,7 @@ def _aside(path: str) -> str:
 def _set_aside(path: str) -> None:
     """Give the file at ``path`` a second name. It also keeps its own until the new one is moved there."""
     aside = _aside(path)
-    _remove(aside)
+    remove_file(aside)
     os.link(path, aside)
     if has_bytes(f"{path}-wal"):
         os.rename(f"{path}-wal", f"{aside}-wal")

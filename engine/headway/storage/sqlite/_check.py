@@ -1,6 +1,7 @@
-"""Checks of a store's file: SQLite's own checks, and checks of the meaning of its rows.
+"""Checks and lists of a store's file without opening it as a store.
 
-They only read, in one transaction, so a server may write to the file at the same time.
+A check runs SQLite's own check, and compares the rows with each other. Everything here only reads, in one transaction,
+so a server may write to the file at the same time.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 import trio
+from typing_extensions import override
 
 from headway.errors import StoreUnusable
 from headway.resource import Key, Kind, Position, pb, resource_key
@@ -24,8 +26,7 @@ from headway.storage.sqlite import _schema as sql
 from headway.storage.sqlite._connect import explained
 from headway.storage.sqlite._inspect import missing_rows, open_to_read
 from headway.storage.sqlite._reader import read_many
-from headway.storage.sqlite._rows import Rows, decode_rows, resource_from
-from headway.storage.sqlite._schema import format_of
+from headway.storage.sqlite._rows import Rows, resource_from
 
 _MOST_PAGES = 100
 """The maximum number of findings of SQLite's own check. If there are more, one already says enough."""
@@ -64,57 +65,52 @@ class Checked(NamedTuple):
     resources: Mapping[Kind, int] = MappingProxyType({})
 
 
-def check_file(path: str) -> list[Finding]:
-    """Return the problems of the store's file, or backup, at ``path``; an empty list if it is whole. See
-    `look_at_file`.
-    """
-    return look_at_file(path).findings
-
-
-def look_at_file(path: str) -> Checked:
+def check_file(path: str) -> Checked:
     """Return the contents and the problems of the store's file, or backup, at ``path``. Writes nothing.
 
     A server may have the file open. Raises StoreUnusable if the path has no store to check.
     """
     try:
-        with closing(open_to_read(path, backup=True)) as connection:
+        with closing(open_to_read(path)) as connection:
             connection.execute("PRAGMA query_only = 1")
-            if (found := format_of(connection)) < sql.FORMAT:
+            if (found := sql.format_of(connection)) < sql.FORMAT:
                 raise StoreUnusable(
                     f"{path} has format {found}: open it with this Headway to upgrade it to {sql.FORMAT}, "
                     "and then check it"
                 )
             connection.execute("BEGIN")
-            return _with_standing(connection, _findings(connection))
+            return _checked(connection, _findings(connection))
     except sqlite3.Error as error:
         return Checked([Finding("pages", "", str(error))])
 
 
-def _with_standing(connection: sqlite3.Connection, found: list[Finding]) -> Checked:
+def _checked(connection: sqlite3.Connection, found: list[Finding]) -> Checked:
     try:
-        meta = dict(connection.execute(sql.READ_META).fetchall())
-        (incarnation,) = connection.execute(sql.LAST_INCARNATION).fetchone() or ("",)
+        meta = sql.read_meta(connection)
+        (session,) = connection.execute(sql.LAST_SESSION).fetchone() or ("",)
         resources = {(group, kind): count for group, kind, count in connection.execute(sql.COUNT_KINDS)}
-        position = Position(meta["store_id"], incarnation, meta["head"])
+        position = Position(meta["store_id"], session, meta["head"])
         return Checked(found, position, meta["history_floor"], resources)
     except (sqlite3.Error, KeyError):
         return Checked(found)  # The findings contain the reason.
 
 
 def _findings(connection: sqlite3.Connection) -> list[Finding]:
-    found = _safely(_pages, connection)
+    found = _run_check(_pages, connection)
     try:
         if problem := missing_rows(connection):
             # Without these rows the others cannot be checked.
             return [*found, Finding("meta", "", problem)]
     except sqlite3.Error:
         pass  # SQLite's check has reported the cause. Check everything else.
-    for check in (_incarnations, _resources_and_history, _fences_and_leases):
-        found += _safely(check, connection)
+    for check in (_sessions, _resources_and_history, _fences_and_leases):
+        found += _run_check(check, connection)
     return found
 
 
-def _safely(check: Callable[[sqlite3.Connection], Iterator[Finding]], connection: sqlite3.Connection) -> list[Finding]:
+def _run_check(
+    check: Callable[[sqlite3.Connection], Iterator[Finding]], connection: sqlite3.Connection
+) -> list[Finding]:
     found: list[Finding] = []
     try:
         # Append one at a time, to keep the findings that precede an unreadable page.
@@ -138,25 +134,21 @@ def _pages(connection: sqlite3.Connection) -> Iterator[Finding]:
                 yield Finding("pages", f"of table {table}", str(error))
 
 
-def _meta(connection: sqlite3.Connection) -> dict[str, int]:
-    return dict(connection.execute(sql.READ_META).fetchall())
-
-
-def _incarnations(connection: sqlite3.Connection) -> Iterator[Finding]:
-    head = _meta(connection)["head"]
+def _sessions(connection: sqlite3.Connection) -> Iterator[Finding]:
+    head = sql.read_meta(connection)["head"]
     # A session without a commit begins at the same revision as the next one.
     rows = connection.execute(
         "SELECT incarnation, first_revision, last_revision FROM incarnations"
         " ORDER BY first_revision, last_revision IS NULL, last_revision"
     )
     before, left = 0, True
-    for incarnation, first, last in rows:
+    for session, first, last in rows:
         if not left:
-            yield Finding("incarnation", incarnation, f"it begins at {first}, but an earlier one has not ended")
+            yield Finding("incarnation", session, f"it begins at {first}, but an earlier one has not ended")
         if first < before:
-            yield Finding("incarnation", incarnation, f"it begins at {first}, below {before}, where another ended")
+            yield Finding("incarnation", session, f"it begins at {first}, below {before}, where another ended")
         if (head if last is None else last) < first - 1 or (last or 0) > head:
-            yield Finding("incarnation", incarnation, f"it goes from {first} to {last}, but the store is at {head}")
+            yield Finding("incarnation", session, f"it goes from {first} to {last}, but the store is at {head}")
         before, left = (before if last is None else last), last is not None
 
 
@@ -168,7 +160,7 @@ class _Last(NamedTuple):
 
 
 def _resources_and_history(connection: sqlite3.Connection) -> Iterator[Finding]:
-    meta = _meta(connection)
+    meta = sql.read_meta(connection)
     head, floor = meta["head"], meta["history_floor"]
     if floor > head:
         yield Finding("meta", "history_floor", f"it is {floor}, above {head}, the last revision")
@@ -184,11 +176,11 @@ def _resources_and_history(connection: sqlite3.Connection) -> Iterator[Finding]:
         if uid in uids:
             yield Finding("uid", uid, f"both {uids[uid]} and {where} have it")
         uids[uid] = where
-        told = last.pop(tuple(place), None)
-        if told is not None and (told.deleted or told.revision != revision):
-            what = "removed" if told.deleted else "written"
-            yield Finding("resource", where, f"revision {revision}, but history has it {what} at {told.revision}")
-        elif told is None and revision > floor:
+        logged = last.pop(tuple(place), None)
+        if logged is not None and (logged.deleted or logged.revision != revision):
+            what = "removed" if logged.deleted else "written"
+            yield Finding("resource", where, f"revision {revision}, but history has it {what} at {logged.revision}")
+        elif logged is None and revision > floor:
             yield Finding("resource", where, f"revision {revision} is missing in history, which begins at {floor}")
         try:
             resource = resource_from(revision, sealed, body)
@@ -201,9 +193,9 @@ def _resources_and_history(connection: sqlite3.Connection) -> Iterator[Finding]:
             yield Finding("resource", where, f"its row says uid {uid}, but holds another")
         if (resource.owner.uid if resource.owner is not None else "") != owner_uid:
             yield Finding("resource", where, f"its row says owner {owner_uid or 'none'}, but holds another")
-    for key, told in last.items():
-        if not told.deleted:
-            yield Finding("resource", "/".join(key), f"history has it written at {told.revision}, but it is missing")
+    for key, logged in last.items():
+        if not logged.deleted:
+            yield Finding("resource", "/".join(key), f"history has it written at {logged.revision}, but it is missing")
 
 
 def _history(
@@ -240,7 +232,7 @@ def _place(resource: pb.Resource) -> tuple[str, ...]:
 
 
 def _fences_and_leases(connection: sqlite3.Connection) -> Iterator[Finding]:
-    head = _meta(connection)["head"]
+    head = sql.read_meta(connection)["head"]
     terms: dict[tuple[str, str], int] = {}
     for controller, member, term, number, settled in connection.execute(
         "SELECT controller, member, term, number, settled FROM fences"
@@ -258,7 +250,7 @@ def _fences_and_leases(connection: sqlite3.Connection) -> Iterator[Finding]:
             yield Finding("lease", name, f"{holder} holds it in term {term}, but its fence is at {below}")
 
 
-class FileLists:
+class FileLists(ListsResources):
     """A `ListsResources` on the file, or the backup, at ``path``.
 
     Every list is a consistent snapshot. Raises StoreUnusable if the store does not exist or has an earlier format.
@@ -267,18 +259,19 @@ class FileLists:
     def __init__(self, path: str) -> None:
         self._path = os.path.realpath(path)
 
+    @override
     async def list(
         self, kind: Kind, within: Within, *, after: Key | None = None, limit: int = 0
     ) -> tuple[Sequence[pb.Resource], Position]:
         """Return resources of a kind, ordered by key, and their position, which has no store id."""
         read = partial(self._read, kind, within, after, limit)
         rows, revision = await trio.to_thread.run_sync(read)
-        return await decode_rows(rows), Position("", "", revision)
+        return await rows.all(), Position("", "", revision)
 
     def _read(self, kind: Kind, within: Within, after: Key | None, limit: int) -> tuple[Rows, int]:
         try:
-            with closing(open_to_read(self._path, backup=True)) as connection:
-                if (found := format_of(connection)) < sql.FORMAT:
+            with closing(open_to_read(self._path)) as connection:
+                if (found := sql.format_of(connection)) < sql.FORMAT:
                     raise StoreUnusable(
                         f"{self._path} has format {found}, expected {sql.FORMAT}: "
                         "open it with this Headway to upgrade it, and then read it"
@@ -287,7 +280,3 @@ class FileLists:
                 return read_many(connection, kind, within, after=after, limit=limit)
         except sqlite3.Error as error:
             raise StoreUnusable(f"{self._path} cannot be read: {explained(error)}") from error
-
-
-def _meets_the_protocol() -> ListsResources:
-    return FileLists("")

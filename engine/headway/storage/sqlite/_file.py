@@ -6,11 +6,11 @@ SQLite's. So nothing is read before the lock file has shown that no store of thi
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sqlite3
 import time
 import uuid
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,11 +18,10 @@ from headway._private_files import create_private
 from headway.errors import StoreUnusable
 from headway.storage.sqlite import _schema as sql
 from headway.storage.sqlite._connect import CUT_BACK_TO, READ_ONLY, WriteAheadLog, connect, explained, may_write
-from headway.storage.sqlite._inspect import check_content, is_new, refuse_planted
+from headway.storage.sqlite._inspect import BESIDE, check_content, is_new, refuse_planted
 from headway.storage.sqlite._lock import FileLock
-from headway.storage.sqlite._schema import migrate
 
-OPENINGS_KEPT = 1000
+SESSIONS_KEPT = 1000
 """The number of sessions that a file remembers. Without a limit, endless restarts would make it grow endlessly.
 
 A position of a forgotten session is refused, like one of another store.
@@ -113,25 +112,17 @@ def _make(path: str) -> None:
     """Create an empty store at ``path`` atomically: build it next to the path and move it there."""
     building = path + ".new"
     try:
-        for leftover in (building, building + "-journal"):
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(leftover)
+        remove_file(building)
         # Created here and not by SQLite, so that an error has an errno. SQLite gives its own files the same mode.
         os.close(create_private(building))
         _fill(building)
-        os.rename(building, path)
-        directory = os.open(os.path.dirname(path), os.O_RDONLY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
+        move_durably(building, path)
     except (OSError, sqlite3.Error) as error:
         raise StoreUnusable(f"{path} could not be created: {explained(error)}") from error
 
 
 def _fill(path: str) -> None:
-    connection = connect(path)
-    try:
+    with closing(connect(path)) as connection:
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("BEGIN IMMEDIATE")
         connection.execute(f"PRAGMA application_id = {sql.APPLICATION_ID}")
@@ -141,35 +132,48 @@ def _fill(path: str) -> None:
         meta = {"store_id": uuid.uuid4().hex, "head": 0, "history_floor": 0, "term_floor": 0}
         connection.executemany(sql.INSERT_META, meta.items())
         connection.execute("COMMIT")
+
+
+def remove_file(path: str) -> None:
+    """Remove an SQLite file, as far as it exists, and the files that SQLite creates beside it."""
+    for suffix in ("", *BESIDE):
+        with suppress(FileNotFoundError):
+            os.unlink(path + suffix)
+
+
+def move_durably(path: str, target: str) -> None:
+    """Rename a file within its directory. A loss of power does not undo it."""
+    os.rename(path, target)
+    folder = os.open(os.path.dirname(target), os.O_RDONLY)
+    try:
+        os.fsync(folder)
     finally:
-        connection.close()
+        os.close(folder)
 
 
 def _enter(path: str, lock: FileLock) -> OpenedFile:
     """Open the file for writing and begin a session."""
     # Check again: checking a large store takes seconds, and another user may have put a file beside it in the meantime.
     refuse_planted(path)
-    connection: sqlite3.Connection | None = None
+    connection = connect(path)
     try:
-        connection = connect(path)
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute(f"PRAGMA journal_size_limit = {CUT_BACK_TO}")
         connection.execute("BEGIN IMMEDIATE")
-        migrate(connection)
-        meta = dict(connection.execute(sql.READ_META).fetchall())
+        sql.migrate(connection)
+        meta = sql.read_meta(connection)
         session = uuid.uuid4().hex
-        connection.execute(sql.LEAVE_INCARNATION, (meta["head"],))
-        forgotten = connection.execute(sql.FORGET_INCARNATIONS, (OPENINGS_KEPT - 1,)).rowcount
-        connection.execute(sql.ENTER_INCARNATION, (session, meta["head"] + 1, time.time()))
+        connection.execute(sql.END_SESSION, (meta["head"],))
+        forgotten = connection.execute(sql.FORGET_SESSIONS, (SESSIONS_KEPT - 1,)).rowcount
+        connection.execute(sql.BEGIN_SESSION, (session, meta["head"] + 1, time.time()))
         # Once one session is forgotten, one is forgotten at each later opening.
-        oldest = connection.execute(sql.OLDEST_INCARNATION).fetchone()[0] if forgotten else 0
+        oldest = connection.execute(sql.OLDEST_SESSION).fetchone()[0] if forgotten else 0
         connection.execute("COMMIT")
         found = os.stat(path)
-        where = (found.st_dev, found.st_ino)
         return OpenedFile(
             path,
-            where,
+            (found.st_dev, found.st_ino),
             lock,
             connection,
             WriteAheadLog(path),
@@ -180,8 +184,7 @@ def _enter(path: str, lock: FileLock) -> OpenedFile:
             oldest,
         )
     except (OSError, sqlite3.Error) as error:
-        if connection is not None:
-            connection.close()
+        connection.close()
         raise StoreUnusable(
             f"{path} cannot be opened for writing: {explained(error)}; "
             f"check its permissions and those of {Path(path).parent}"

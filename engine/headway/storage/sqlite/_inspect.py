@@ -5,18 +5,17 @@ Another user of the machine may have put the file at the path there, or a file b
 
 from __future__ import annotations
 
-import contextlib
 import grp
 import os
 import pwd
 import sqlite3
 import stat
+from contextlib import closing, suppress
 
 from headway._private_files import OWNER_ONLY
 from headway.errors import StoreUnusable
 from headway.storage.sqlite import _schema as sql
 from headway.storage.sqlite._connect import code_of, connect, may_write
-from headway.storage.sqlite._schema import format_of
 
 
 def is_new(path: str) -> bool:
@@ -64,16 +63,17 @@ def _refuse_foreign(path: str, header: bytes) -> None:
         raise StoreUnusable(f"{path} is not a Headway store: it is not an SQLite file; {_ANOTHER_PATH}")
     if len(header) < _HEADER:
         raise StoreUnusable(f"{path} is truncated: it ends within its header; restore a copy. {NOTHING_TOUCHED}")
-    _refuse_another_programs(path, int.from_bytes(header[68:72], "big"))
-    _refuse_newer(path, int.from_bytes(header[60:64], "big"))
-
-
-def _refuse_another_programs(path: str, application: int, *, backup: bool = False) -> None:
-    if application == sql.BACKUP_ID and not backup:
+    application = int.from_bytes(header[68:72], "big")
+    if application == sql.BACKUP_ID:
         raise StoreUnusable(
             f"{path} is a backup: opened as a store, it would assign revisions a second time. "
             f"`headway restore {path} sqlite:PATH` turns it into a store. {NOTHING_TOUCHED}"
         )
+    _refuse_another_programs(path, application)
+    _refuse_newer(path, int.from_bytes(header[60:64], "big"))
+
+
+def _refuse_another_programs(path: str, application: int) -> None:
     if application not in (sql.APPLICATION_ID, sql.BACKUP_ID):
         raise StoreUnusable(
             f"{path} is not a Headway store: it is an SQLite file of another program "
@@ -109,32 +109,26 @@ def has_bytes(path: str) -> bool:
 
 def check_content(path: str) -> None:
     """Raise StoreUnusable if pages of the file are damaged, or if it lacks rows that every store has."""
-    # Without a log, open the file as immutable: then SQLite creates no other files.
-    connection = connect(path, read_only=True, immutable=not has_bytes(path + "-wal"))
     try:
-        # The header is as of the last checkpoint. The log may contain an upgrade by a newer program.
-        _refuse_newer(path, format_of(connection))
-        found = [row[0] for row in connection.execute("PRAGMA quick_check(3)")]
-        problem = "" if found == ["ok"] else "; ".join(found)
-        problem = problem or missing_rows(connection)
+        # Without a log, open the file as immutable: then SQLite creates no other files.
+        with closing(connect(path, read_only=True, immutable=not has_bytes(path + "-wal"))) as connection:
+            # The header is as of the last checkpoint. The log may contain an upgrade by a newer program.
+            _refuse_newer(path, sql.format_of(connection))
+            found = [row[0] for row in connection.execute("PRAGMA quick_check(3)")]
+            problem = "" if found == ["ok"] else "; ".join(found)
+            problem = problem or missing_rows(connection)
     except sqlite3.Error as error:
         problem = str(error)
-    finally:
-        connection.close()
     if problem:
         raise StoreUnusable(
             f"{path} is damaged: {problem}. Restore a copy, or try `sqlite3 {path} .recover`. {NOTHING_TOUCHED}"
         )
 
 
-def open_to_read(path: str, *, backup: bool = False) -> sqlite3.Connection:
-    """Return a connection to a store's file that any process, including this one, may have open. The caller must not
-    write.
+def open_to_read(path: str) -> sqlite3.Connection:
+    """Return a connection to a store's file, or a backup, that any process may have open. The caller must not write.
 
     Everything is read through SQLite: opening and closing the file directly would release this process's locks on it.
-
-    Args:
-        backup: accept a backup, too.
 
     Raises StoreUnusable if there is no store at ``path``, and sqlite3.Error if the file is damaged.
     """
@@ -147,8 +141,8 @@ def open_to_read(path: str, *, backup: bool = False) -> sqlite3.Connection:
     connection = connect(path, read_only=not writable, immutable=not writable and not has_bytes(path + "-wal"))
     try:
         (application,) = connection.execute("PRAGMA application_id").fetchone()
-        _refuse_another_programs(path, application & 0xFFFFFFFF, backup=backup)
-        _refuse_newer(path, format_of(connection))
+        _refuse_another_programs(path, application & 0xFFFFFFFF)
+        _refuse_newer(path, sql.format_of(connection))
     except BaseException as error:
         connection.close()
         if isinstance(error, sqlite3.Error) and code_of(error) == sqlite3.SQLITE_NOTADB:
@@ -159,9 +153,9 @@ def open_to_read(path: str, *, backup: bool = False) -> sqlite3.Connection:
 
 def missing_rows(connection: sqlite3.Connection) -> str:
     """Return the problem with the rows that every store has, or an empty string."""
-    meta = dict(connection.execute(sql.READ_META).fetchall())
+    meta = sql.read_meta(connection)
     wanted = {"store_id": str, "head": int, "history_floor": int}
-    if format_of(connection) >= 2:
+    if sql.format_of(connection) >= 2:
         wanted["term_floor"] = int
     for key, kind in wanted.items():
         if not isinstance(meta.get(key), kind):
@@ -194,7 +188,7 @@ def refuse_irregular(path: str) -> None:
     """Raise StoreUnusable if the path is a pipe, a directory or another special file; opening a pipe would block
     forever.
     """
-    with contextlib.suppress(OSError):
+    with suppress(OSError):
         if kind := _KINDS.get(stat.S_IFMT(os.stat(path).st_mode)):
             raise StoreUnusable(
                 f"{path} is {kind}, but a store must be a regular file: give the path of one, like staff.db. "

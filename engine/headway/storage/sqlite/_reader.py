@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from functools import partial
 from itertools import groupby
 from typing import TypeVar
@@ -35,16 +36,15 @@ def connect_readers(path: str) -> list[sqlite3.Connection]:
     StoreUnusable.
     """
     connections: list[sqlite3.Connection] = []
-    try:
+    with ExitStack() as undo:
         for _ in range(CONNECTIONS):
             connections.append(connect(path, read_only=True))
-            read_head(connections[-1])
-    except BaseException as error:
-        for connection in connections:
-            connection.close()
-        if isinstance(error, sqlite3.Error):
-            raise unreadable(path, error) from error
-        raise
+            undo.callback(connections[-1].close)
+            try:
+                read_head(connections[-1])
+            except sqlite3.Error as error:
+                raise unreadable(path, error) from error
+        undo.pop_all()
     return connections
 
 
@@ -258,9 +258,9 @@ def read_fences(connection: sqlite3.Connection) -> list[Fence]:
     return [Fence(*row) for row in connection.execute(sql.LIST_FENCES)]
 
 
-def read_session(connection: sqlite3.Connection, incarnation: str) -> dict[str, int | None]:
+def read_session(connection: sqlite3.Connection, session: str) -> dict[str, int | None]:
     """Return the last revision of a session by its id (None: it is the current one); empty if it is unknown."""
-    return dict(connection.execute(sql.READ_INCARNATION, (incarnation,)).fetchall())
+    return dict(connection.execute(sql.READ_SESSION, (session,)).fetchall())
 
 
 def read_log(

@@ -10,6 +10,8 @@ import sqlite3
 import time
 from collections.abc import Sequence
 
+from typing_extensions import override
+
 from headway.errors import InvalidArgument
 from headway.resource import Kind, encode, pb
 from headway.storage._lease_table import LeaseTable
@@ -83,8 +85,8 @@ class WriteRequest(Request):
         # By operation: the row that it removes, or replaces by another version of its kind (`changes_of`).
         self._removed: dict[int, _Stored] = {}
 
+    @override
     def check(self, connection: sqlite3.Connection) -> bool:
-        """Check the fence and every operation. Return True if any of them changes the store."""
         if self._fence is not None:
             _check_fence(connection, self._fence)
         changes = False
@@ -106,8 +108,8 @@ class WriteRequest(Request):
                     self._removed[index] = left
         return changes
 
+    @override
     def apply(self, connection: sqlite3.Connection, now: float) -> None:
-        """Write the rows and their history."""
         for index, operation in enumerate(self._operations):
             row = self._rows[index]
             removed = self._removed.get(index)
@@ -129,6 +131,7 @@ class WriteRequest(Request):
         connection.execute(sql.INSERT_HISTORY, history)
         self.changes.append((kind, resource, deleted))
 
+    @override
     def publish(self) -> None:
         """Set the version of the resources that were put."""
         # Only now, because a resource whose commit failed keeps the version that its caller gave it.
@@ -148,12 +151,12 @@ class RaiseRequest(Request):
         self.fence = fence
         self.checkpoint = 0
 
+    @override
     def check(self, connection: sqlite3.Connection) -> bool:
-        """Check that the new fence is above the stored one. Always returns True."""
         controller, member, term, number = self.fence
         held = connection.execute(sql.READ_LEASE, (controller, member)).fetchone()
         check_raise(controller, held and held[1], term)
-        *stored, self.checkpoint = _stored_fence(connection, self.fence)
+        *stored, self.checkpoint = _read_fence(connection, controller, member)
         wanted = (term, number) if term else (stored[0] + 1, number)
         if wanted <= tuple(stored):
             raise FenceLowered(f"the fence of {controller} is at {tuple(stored)}; {wanted} is not above it")
@@ -162,8 +165,8 @@ class RaiseRequest(Request):
         self.fence = Fence(controller, member, *wanted)
         return True
 
-    def apply(self, connection: sqlite3.Connection, now: float) -> None:  # noqa: ARG002  # as the others have it
-        """Store the fence."""
+    @override
+    def apply(self, connection: sqlite3.Connection, now: float) -> None:
         # A controller has no work from before its first fence.
         self.checkpoint = self.checkpoint or self.revision
         connection.execute(sql.WRITE_FENCE, (*self.fence, self.checkpoint))
@@ -179,16 +182,16 @@ class CheckpointRequest(Request):
         self.fence = fence
         self.checkpoint = checkpoint
 
+    @override
     def check(self, connection: sqlite3.Connection) -> bool:
-        """Check the fence. Always returns False."""
         if self.checkpoint > HIGHEST:
             raise InvalidArgument(f"the revision {self.checkpoint} is above {HIGHEST}, the maximum")
         _check_fence(connection, self.fence)
         return False
 
-    def apply(self, connection: sqlite3.Connection, now: float) -> None:  # noqa: ARG002  # as the others have it
-        """Store the checkpoint, unless a higher one is stored."""
-        term, number, checkpoint = _stored_fence(connection, self.fence)
+    @override
+    def apply(self, connection: sqlite3.Connection, now: float) -> None:
+        term, number, checkpoint = _read_fence(connection, self.fence.controller, self.fence.member)
         if self.checkpoint > checkpoint:
             connection.execute(
                 sql.WRITE_FENCE, (self.fence.controller, self.fence.member, term, number, self.checkpoint)
@@ -200,12 +203,12 @@ class TouchRequest(Request):
 
     __slots__ = ()
 
-    def check(self, connection: sqlite3.Connection) -> bool:  # noqa: ARG002  # as the others have it
-        """Return False: it makes no revision."""
+    @override
+    def check(self, connection: sqlite3.Connection) -> bool:
         return False
 
-    def apply(self, connection: sqlite3.Connection, now: float) -> None:  # noqa: ARG002  # as the others have it
-        """Write the head again."""
+    @override
+    def apply(self, connection: sqlite3.Connection, now: float) -> None:
         connection.execute(sql.WRITE_HEAD, (self.revision,))
 
 
@@ -263,13 +266,9 @@ def _check_remove(connection: sqlite3.Connection, operation: Remove) -> _Stored 
     return (*stored[1:], resource_from(*stored[1:]))
 
 
-def _stored_fence(connection: sqlite3.Connection, fence: Fence) -> tuple[int, int, int]:
-    return read_fence(connection, fence.controller, fence.member)
-
-
 def _check_fence(connection: sqlite3.Connection, fence: Fence) -> None:
-    term, number, _ = _stored_fence(connection, fence)
-    check_borne(fence.controller, fence.member, (term, number), (fence.term, fence.number))
+    term, number, _ = _read_fence(connection, fence.controller, fence.member)
+    check_borne(fence, (term, number))
 
 
 class AcquireRequest(Request):
@@ -286,11 +285,12 @@ class AcquireRequest(Request):
         self.acquired = False
         self._fence = (0, 0)
 
+    @override
     def check(self, connection: sqlite3.Connection) -> bool:
         """Return True if the lease is free, or if its holder may begin a new term."""
         wanted = self.lease
         stored = _stored(connection, wanted.name)
-        term, number, checkpoint = read_fence(connection, *scope_of(wanted.name))
+        term, number, checkpoint = _read_fence(connection, *scope_of(wanted.name))
         if stored is not None:
             # The table knows about renewals. The file knows whether the holder has raised its fence.
             in_use = term == stored.term and number > 0
@@ -303,15 +303,15 @@ class AcquireRequest(Request):
         self._fence = (term + 1, checkpoint)
         return True
 
-    def apply(self, connection: sqlite3.Connection, now: float) -> None:  # noqa: ARG002  # as the others have it
-        """Store the lease and its fence."""
+    @override
+    def apply(self, connection: sqlite3.Connection, now: float) -> None:
         lease = self.lease
         _write_fence(connection, lease.name, *self._fence)
         row = (*scope_of(lease.name), lease.holder, lease.term, lease.ttl, lease.attempt, lease.acquired_at)
         connection.execute(sql.WRITE_LEASE, row)
 
+    @override
     def publish(self) -> None:
-        """Begin the term in the table."""
         self._table.begin(self.lease)
 
 
@@ -326,6 +326,7 @@ class EndRequest(Request):
         self._leases = leases
         self._ended: list[Lease] = []
 
+    @override
     def check(self, connection: sqlite3.Connection) -> bool:
         """Return True if any of the terms has not ended yet."""
         for lease in self._leases:
@@ -334,17 +335,17 @@ class EndRequest(Request):
                 self._ended.append(lease)
         return bool(self._ended)
 
-    def apply(self, connection: sqlite3.Connection, now: float) -> None:  # noqa: ARG002  # as the others have it
-        """Delete the leases and raise their fences."""
+    @override
+    def apply(self, connection: sqlite3.Connection, now: float) -> None:
         for lease in self._ended:
-            term, _, checkpoint = read_fence(connection, *scope_of(lease.name))
+            term, _, checkpoint = _read_fence(connection, *scope_of(lease.name))
             if term == lease.term:  # A program without leases may have raised it further.
                 # No lease has the next term: the next one to acquire the lease gets a higher one.
                 _write_fence(connection, lease.name, term + 1, checkpoint)
             connection.execute(sql.DELETE_LEASE, scope_of(lease.name))
 
+    @override
     def publish(self) -> None:
-        """End the terms in the table."""
         for lease in self._ended:
             self._table.end(lease.name, lease.term)
 
@@ -364,7 +365,7 @@ def _write_fence(connection: sqlite3.Connection, name: str, term: int, checkpoin
     connection.execute(sql.WRITE_FENCE, (*scope_of(name), term, 0, checkpoint))
 
 
-def read_fence(connection: sqlite3.Connection, controller: str, member: str) -> tuple[int, int, int]:
+def _read_fence(connection: sqlite3.Connection, controller: str, member: str) -> tuple[int, int, int]:
     """Return (term, number, checkpoint) of a fence; the initial ones if it has never been raised."""
     stored: tuple[int, int, int] | None = connection.execute(sql.READ_FENCE, (controller, member)).fetchone()
     if stored is not None:

@@ -12,10 +12,11 @@ from collections import deque
 from collections.abc import Sequence
 
 import trio
+from typing_extensions import override
 
 from headway.errors import StoreUnusable
 from headway.resource import decode, pb
-from headway.storage._reads import SNAPSHOT_CHUNK
+from headway.storage._reads import SNAPSHOT_CHUNK, Snapshot
 
 
 def seal(version: int, body: bytes) -> int:
@@ -28,7 +29,7 @@ def resource_from(version: int, sealed: int, body: bytes) -> pb.Resource:
     # A damaged row may hold a value of another type.
     if not isinstance(body, bytes) or seal(version, body) != sealed:  # type: ignore[redundant-expr]
         raise StoreUnusable(
-            f"the resource stored at revision {version} is damaged{_whose(body)}: its row is not as it was written. "
+            f"the resource stored at revision {version} is damaged{_describe(body)}: its row is not as it was written. "
             "Other resources can be read; `headway store check` finds all damage, and "
             "`headway restore` restores a backup"
         )
@@ -37,7 +38,7 @@ def resource_from(version: int, sealed: int, body: bytes) -> pb.Resource:
     return resource
 
 
-def _whose(body: bytes) -> str:
+def _describe(body: bytes) -> str:
     try:
         id = decode(pb.Resource, body).id
     except Exception:  # noqa: BLE001  # whatever a decoder makes of damaged bytes
@@ -79,39 +80,29 @@ class RowChunk:
         return decoded
 
 
-class Rows:
-    """The result of a read, in chunks. Each chunk is released when it is decoded."""
+def _is_whole(row: tuple[object, object, object]) -> bool:
+    return isinstance(row[0], int) and isinstance(row[1], int) and isinstance(row[2], bytes)
 
-    __slots__ = ("chunks",)
+
+class Rows(Snapshot):
+    """The rows of a read, in chunks. They are decoded in worker threads. Each chunk is released when it is decoded."""
 
     def __init__(self, cursor: sqlite3.Cursor) -> None:
         self.chunks: deque[RowChunk] = deque()
         while rows := cursor.fetchmany(SNAPSHOT_CHUNK):
             self.chunks.append(RowChunk(rows))
 
-
-def _is_whole(row: tuple[object, object, object]) -> bool:
-    return isinstance(row[0], int) and isinstance(row[1], int) and isinstance(row[2], bytes)
-
-
-class RowSnapshot:
-    """A `Snapshot` over rows, which are decoded in a worker thread one chunk at a time."""
-
-    def __init__(self, rows: Rows) -> None:
-        self._rows = rows
-
+    @override
     async def next(self) -> list[pb.Resource]:
-        """Return the next chunk of resources; an empty list at the end."""
-        if not self._rows.chunks:
+        if not self.chunks:
             return []
-        chunk = await trio.to_thread.run_sync(self._rows.chunks[0].decode)
-        self._rows.chunks.popleft()
+        chunk = await trio.to_thread.run_sync(self.chunks[0].decode)
+        self.chunks.popleft()
         return chunk
 
-
-async def decode_rows(rows: Rows) -> list[pb.Resource]:
-    """Return the resources of some rows, decoded in worker threads one chunk at a time."""
-    decoded: list[pb.Resource] = []
-    while rows.chunks:
-        decoded += await trio.to_thread.run_sync(rows.chunks.popleft().decode)
-    return decoded
+    async def all(self) -> list[pb.Resource]:
+        """Return the resources of all remaining chunks."""
+        decoded: list[pb.Resource] = []
+        while chunk := await self.next():
+            decoded += chunk
+        return decoded

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
+from typing import Any
 
 from headway.storage.sqlite._rows import seal
 
@@ -85,23 +86,22 @@ TABLES = (
 
 INSERT_META = "INSERT INTO meta (key, value) VALUES (?, ?)"
 REPLACE_META = "INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)"
-READ_META = "SELECT key, value FROM meta"
 READ_HEAD = "SELECT value FROM meta WHERE key = 'head'"
 WRITE_HEAD = "UPDATE meta SET value = ? WHERE key = 'head'"
 WRITE_FLOOR = "UPDATE meta SET value = ? WHERE key = 'history_floor'"
 
-LEAVE_INCARNATION = "UPDATE incarnations SET last_revision = ? WHERE last_revision IS NULL"
-ENTER_INCARNATION = (
+END_SESSION = "UPDATE incarnations SET last_revision = ? WHERE last_revision IS NULL"
+BEGIN_SESSION = (
     "INSERT INTO incarnations (incarnation, first_revision, last_revision, opened_at) VALUES (?, ?, NULL, ?)"
 )
-FORGET_INCARNATIONS = """
+FORGET_SESSIONS = """
     DELETE FROM incarnations WHERE incarnation IN (
         SELECT incarnation FROM incarnations ORDER BY first_revision DESC, opened_at DESC LIMIT -1 OFFSET ?
     )
 """
-LAST_INCARNATION = "SELECT incarnation FROM incarnations ORDER BY first_revision DESC, opened_at DESC LIMIT 1"
-OLDEST_INCARNATION = "SELECT min(first_revision) FROM incarnations"
-READ_INCARNATION = "SELECT incarnation, last_revision FROM incarnations WHERE incarnation = ?"
+LAST_SESSION = "SELECT incarnation FROM incarnations ORDER BY first_revision DESC, opened_at DESC LIMIT 1"
+OLDEST_SESSION = "SELECT min(first_revision) FROM incarnations"
+READ_SESSION = "SELECT incarnation, last_revision FROM incarnations WHERE incarnation = ?"
 
 _WHERE_KEY = "type_group = ? AND kind = ? AND partition = ? AND namespace = ? AND name = ?"
 
@@ -160,6 +160,11 @@ DELETE_LEASE = "DELETE FROM leases WHERE controller = ? AND member = ?"
 HIGHEST_REVISION = """
     SELECT max((SELECT coalesce(max(revision), 0) FROM resources), (SELECT coalesce(max(revision), 0) FROM history))
 """
+
+
+def read_meta(connection: sqlite3.Connection) -> dict[str, Any]:
+    """Return the table meta."""
+    return dict(connection.execute("SELECT key, value FROM meta").fetchall())
 
 
 def migrate(connection: sqlite3.Connection) -> None:

@@ -53,7 +53,7 @@ class _Pending:
     async def wait(self) -> None:
         """Wait until the request is done, or its writer is the next leader. An Event would cost every write more."""
         self.task.custom_sleep_data = self
-        await trio.lowlevel.wait_task_rescheduled(_interrupted_alone)
+        await trio.lowlevel.wait_task_rescheduled(_abort_for_interrupt_only)
 
     @property
     def waits(self) -> bool:
@@ -66,7 +66,7 @@ class _Pending:
             trio.lowlevel.reschedule(self.task)
 
 
-def _interrupted_alone(raise_cancel: trio.lowlevel.RaiseCancelT) -> trio.lowlevel.Abort:
+def _abort_for_interrupt_only(raise_cancel: trio.lowlevel.RaiseCancelT) -> trio.lowlevel.Abort:
     """Ignore cancellation, as in a shield, but not KeyboardInterrupt, which no shield stops."""
     try:
         raise_cancel()
@@ -152,7 +152,7 @@ class GroupWriter:
             head = await trio.to_thread.run_sync(run, limiter=self._limiter)
         except BaseException as error:
             # The batch failed, got no thread, or was interrupted before it had one. All waiting writers get the error.
-            _tell_all(requests, error)
+            _fail_all(requests, error)
             self.failing = True
             self._stop_if_unusable(error)
             if not isinstance(error, Exception):
@@ -210,7 +210,7 @@ class GroupWriter:
             self._idle.set()
 
 
-def _tell_all(requests: list[Request], error: BaseException) -> None:
+def _fail_all(requests: list[Request], error: BaseException) -> None:
     """Give every writer of a failed batch its own error object, because several tasks raise them."""
     for request in requests:
         if not isinstance(error, BatchFailed):
@@ -239,7 +239,7 @@ def run_batch(file: OpenedFile, requests: Sequence[Request], head: int, floor: i
     connection = file.writer
     try:
         connection.execute("BEGIN IMMEDIATE")
-        _refuse_strangers(file, head)
+        _refuse_changed_file(file, head)
         revision = _perform(connection, requests, head)
         if floor is not None:
             connection.execute(sql.TRIM_HISTORY, (floor,))
@@ -287,7 +287,7 @@ def _perform(connection: sqlite3.Connection, requests: Sequence[Request], head: 
     return revision
 
 
-def _refuse_strangers(file: OpenedFile, head: int) -> None:
+def _refuse_changed_file(file: OpenedFile, head: int) -> None:
     """Refuse to continue in a file that another program has written to, or that is no longer at its path."""
     (stored,) = file.writer.execute(sql.READ_HEAD).fetchone()
     if stored != head:

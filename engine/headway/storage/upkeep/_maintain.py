@@ -14,7 +14,7 @@ from headway.storage._backend import ListsResources
 from headway.storage._open import UNFINISHED, UNFINISHED_KIND
 from headway.storage.sqlite._backend import parse_url
 from headway.storage.sqlite._backup import BackedUp, Hold, Restored, backup_file, restore_file
-from headway.storage.sqlite._check import Checked, FileLists, Finding, look_at_file
+from headway.storage.sqlite._check import Checked, FileLists, Finding, check_file
 from headway.storage.upkeep._verify import Verified
 
 R = TypeVar("R")
@@ -100,7 +100,7 @@ def file_lists(url: str) -> ListsResources | None:
 
 async def _checked(url: str) -> Checked:
     path = _path(url)
-    return await trio.to_thread.run_sync(lambda: look_at_file(os.path.realpath(path)))
+    return await trio.to_thread.run_sync(lambda: check_file(os.path.realpath(path)))
 
 
 def _path(url: str) -> str:
