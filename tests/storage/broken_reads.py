@@ -7,9 +7,7 @@ from collections.abc import Sequence
 import trio
 
 from headway.resource import Key, Kind, Position, copy_message, pb, resource_key
-from headway.storage import Within
-from headway.storage._log import Cursor
-from headway.storage._watch import LogWatch
+from headway.storage import Cursor, LogWatch, Within
 from headway.testing import _conformance_concurrency as concurrency
 from headway.testing import _conformance_grammar as grammar
 from headway.testing import _conformance_reads as claims

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from types import TracebackType
 
-from headway.storage._lease_table import LeaseTable
+from headway.storage import LeaseTable
 from headway.testing import _conformance_restarts as claims
 from tests.storage.kept_memory import Broken, KeptMemory
 

@@ -21,8 +21,7 @@ from headway.resource import (
     copy_message,
     resource_key,
 )
-from headway.storage import StorageError, Within
-from headway.storage._watch import LogWatch
+from headway.storage import LogWatch, StorageError, Within
 from headway.testing import _conformance_concurrency as concurrency
 from headway.testing import _conformance_grammar as grammar
 from headway.testing import _conformance_history as history

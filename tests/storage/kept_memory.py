@@ -12,6 +12,8 @@ import trio
 from headway.resource import Key, Kind, Position, StreamItem, pb
 from headway.storage import (
     Fence,
+    LeaseTable,
+    LogWatch,
     MemoryBackend,
     Operation,
     Put,
@@ -21,10 +23,9 @@ from headway.storage import (
     VersionConflict,
     Within,
     WrongUid,
+    check_resumable,
+    refuse_repeated_keys,
 )
-from headway.storage._lease_table import LeaseTable
-from headway.storage._operations import refuse_repeated_keys
-from headway.storage._watch import LogWatch, check_resumable
 from headway.testing import BackendCheck
 from headway.testing._conformance_tools import uid_of, version_of
 from tests.storage.list_snapshot import ListSnapshot

@@ -11,10 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, rule
 
 from headway.resource import Key, pb, resource_key
-from headway.storage import Within, _sorted_table
-from headway.storage._reads import SNAPSHOT_CHUNK, CutSnapshot
+from headway.storage import SNAPSHOT_CHUNK, CutSnapshot, ResourceTables, Within, _sorted_table
 from headway.storage._sorted_table import Cut, Part, SortedKeys
-from headway.storage._tables import ResourceTables
 from tests.helpers.declared import NOTE, an_id
 
 KIND = NOTE.kind

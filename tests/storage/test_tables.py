@@ -9,9 +9,8 @@ import pytest
 import trio
 
 from headway.resource import Key, Position, pb, resource_key
-from headway.storage import MemoryBackend, Put, Remove, Within
+from headway.storage import MemoryBackend, Put, Remove, ResourceTables, Within
 from headway.storage._sorted_table import SortedKeys
-from headway.storage._tables import ResourceTables
 from tests.helpers.declared import NOTE, an_id
 
 PLACES = [("default", "default"), ("default", "east"), ("west", "default"), ("west", "east")]

@@ -10,7 +10,7 @@ import trio
 import trio.testing
 
 from headway.errors import StoreUnusable
-from headway.storage._watch import Pulse
+from headway.storage import Pulse
 
 
 async def test_beat_wakes_each_waiter_once() -> None:

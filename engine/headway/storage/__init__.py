@@ -1,6 +1,7 @@
 """Stores, their history, their fences and their leases.
 
-Nothing here checks permissions. Read `_backend.py` first (the promises), then `_log.py`.
+Nothing here checks permissions. Read `_backend.py` first (the promises), then `_log.py` and `_memory.py`. `sqlite/` and
+`etcd/` have the durable stores, and `upkeep/` what is done to whole stores.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ from headway.storage._backend import is_shared as is_shared
 from headway.storage._backend import last_leases as last_leases
 from headway.storage._backend import optimistic_read as optimistic_read
 from headway.storage._backend import read_for_commit as read_for_commit
+from headway.storage._lease_table import LeaseTable as LeaseTable
 from headway.storage._leases import Acquired as Acquired
 from headway.storage._leases import HeldLease as HeldLease
 from headway.storage._leases import Lease as Lease
@@ -28,8 +30,10 @@ from headway.storage._leases import scope_of as scope_of
 from headway.storage._log import CommitLog as CommitLog
 from headway.storage._log import Cursor as Cursor
 from headway.storage._memory import MemoryBackend as MemoryBackend
+from headway.storage._open import UNFINISHED_KIND as UNFINISHED_KIND
 from headway.storage._open import StoreProblem as StoreProblem
 from headway.storage._open import find_problem as find_problem
+from headway.storage._open import mark_unfinished as mark_unfinished
 from headway.storage._open import open_store as open_store
 from headway.storage._open import refuse_unfinished as refuse_unfinished
 from headway.storage._open import store_exists as store_exists
@@ -48,8 +52,16 @@ from headway.storage._operations import UnknownTerm as UnknownTerm
 from headway.storage._operations import VersionConflict as VersionConflict
 from headway.storage._operations import Within as Within
 from headway.storage._operations import WrongUid as WrongUid
+from headway.storage._operations import refuse_repeated_keys as refuse_repeated_keys
+from headway.storage._reads import SNAPSHOT_CHUNK as SNAPSHOT_CHUNK
+from headway.storage._reads import CutSnapshot as CutSnapshot
+from headway.storage._reads import Snapshot as Snapshot
 from headway.storage._reads import in_order as in_order
+from headway.storage._tables import ResourceTables as ResourceTables
 from headway.storage._tables import version_of as version_of
+from headway.storage._watch import LogWatch as LogWatch
+from headway.storage._watch import Pulse as Pulse
+from headway.storage._watch import check_resumable as check_resumable
 from headway.storage.upkeep._schemas import SCHEMA_KIND as SCHEMA_KIND
 from headway.storage.upkeep._schemas import SchemaPlan as SchemaPlan
 from headway.storage.upkeep._schemas import plan_schemas as plan_schemas

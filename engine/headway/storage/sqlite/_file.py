@@ -46,14 +46,13 @@ class OpenedFile:
     log: WriteAheadLog
     store_id: str
     session: str
-    head: int
     floor: int
     oldest: int
 
     @property
     def is_moved(self) -> bool:
         """True if the path no longer leads to the file that is open."""
-        return inode_of(self.path) != self.inode
+        return _inode_of(self.path) != self.inode
 
     def close(self) -> None:
         """Release the file. Closing the last connection copies the write-ahead log into it."""
@@ -87,7 +86,7 @@ def open_file(path: str | os.PathLike[str]) -> OpenedFile:
         raise
 
 
-def inode_of(path: str) -> tuple[int, int] | None:
+def _inode_of(path: str) -> tuple[int, int] | None:
     """Return (device, inode) of the file at the path, or None."""
     try:
         found = os.stat(path)
@@ -179,7 +178,6 @@ def _enter(path: str, lock: FileLock) -> OpenedFile:
             WriteAheadLog(path),
             meta["store_id"],
             session,
-            meta["head"],
             meta["history_floor"],
             oldest,
         )

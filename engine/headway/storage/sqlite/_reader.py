@@ -126,7 +126,7 @@ class _Read:
 
 
 class GatheredReads:
-    """Group reads of single resources: reads that arrive during a transaction share the next one, and its thread.
+    """The grouped reads of single resources: reads that arrive during a transaction share the next one, and its thread.
 
     Passing a function to a worker thread costs many times what SQLite needs to find one row. As for writers there is no
     background task. A caller that finds no read in progress reads for all that wait, and then hands over to the first

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TypeVar
 
+import outcome
 import trio
 
 from headway.errors import InvalidArgument
@@ -113,35 +115,20 @@ def _path(url: str) -> str:
 async def _interruptibly(work: Callable[[Hold], R]) -> R:
     """Do the work in a worker thread. Cancellation interrupts SQLite, and the work leaves no changes behind."""
     connections: list[sqlite3.Connection] = []
-    results: list[R] = []
-    errors: list[Exception] = []
-
-    def thread() -> None:
-        try:
-            results.append(work(connections.append))
-        except Exception as error:  # noqa: BLE001  # raised below, out of the nursery's group
-            errors.append(error)
 
     async def interrupt_when_cancelled() -> None:
         try:
             await trio.sleep_forever()
         finally:
             if connections:
-                _interrupt(connections[-1])
+                with suppress(sqlite3.ProgrammingError):  # The connection was closed a moment ago.
+                    connections[-1].interrupt()
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(interrupt_when_cancelled)
-        await trio.to_thread.run_sync(thread)
+        result = await trio.to_thread.run_sync(outcome.capture, work, connections.append)
         nursery.cancel_scope.cancel()
-    if errors:
+    if isinstance(result, outcome.Error):
         # If the work was interrupted, raise Cancelled instead of SQLite's error.
         await trio.lowlevel.checkpoint_if_cancelled()
-        raise errors[0]
-    return results[0]
-
-
-def _interrupt(connection: sqlite3.Connection) -> None:
-    try:
-        connection.interrupt()
-    except sqlite3.ProgrammingError:
-        return  # The connection was closed a moment ago.
+    return result.unwrap()

@@ -66,22 +66,22 @@ async def verify_store(backend: Backend, *, progress: Callable[[str], object] | 
     Raises:
         FailedPrecondition: others write so much that history is compacted before it can be checked.
     """
-    found = Verified(backend.position, await oldest_kept(backend))
+    found = Verified(backend.position, await _oldest_kept(backend))
     verification = _Verification(backend, found)
-    report = progress or (lambda _: None)
+    progress = progress or (lambda _: None)
     kinds = await backend.kinds()
     if list(kinds) != sorted(set(kinds)):
         found.problems.append(f"the list of kinds is not in order, or repeats a kind: {[*map(named, kinds)]}")
     if await source_of(backend) is not None:
         found.problems.append(UNFINISHED)
     for kind in kinds:
-        report(f"{named(kind)}: list, reads, watch and history")
+        progress(f"{named(kind)}: list, reads, watch and history")
         await verification.check_kind(kind)
-    report("ownership")
+    progress("ownership")
     await verification.check_owners()
     own: Callable[[], Awaitable[Sequence[str]]] | None = getattr(backend, "check_itself", None)
     if own is not None:
-        report("the store's own check")
+        progress("the store's own check")
         found.problems += await own()
     return found
 
@@ -94,36 +94,36 @@ class _Verification:
         # The resources that each owner owns according to the lists, with their versions.
         self._owned: dict[str, dict[Place, str]] = {}
 
-    def _say(self, problem: str) -> None:
+    def _report(self, problem: str) -> None:
         self._found.problems.append(problem)
 
     async def check_kind(self, kind: Kind) -> None:
         """Compare the list of a kind with its reads, its watch and its history."""
-        listed, at, there = await self._looked_at(kind)
+        listed, at, there = await self._list_and_watch(kind)
         self._found.resources[kind] = len(listed)
         here = {resource_key(each): each for each in listed}
         if not listed and at == self._found.position:
-            self._say(f"{named(kind)} is in the list of kinds but has no resources")
+            self._report(f"{named(kind)} is in the list of kinds but has no resources")
         for earlier, later in pairwise(map(resource_key, listed)):
             if earlier >= later:
-                self._say(f"{named(kind, later)} is listed after {named(kind, earlier)}")
+                self._report(f"{named(kind, later)} is listed after {named(kind, earlier)}")
         for key in sorted(there.keys() | here.keys()):
             if there.get(key) != here.get(key):
-                self._say(
-                    f"{named(kind, key)} is {version_of(here.get(key))} in a list at revision {at.revision} but "
-                    f"{version_of(there.get(key))} in a watch"
+                self._report(
+                    f"{named(kind, key)} is {_version(here.get(key))} in a list at revision {at.revision} but "
+                    f"{_version(there.get(key))} in a watch"
                 )
-        for key, problem in await replay(self._backend, kind, self._found.oldest, at, here):
-            self._say(f"{named(kind, key)} {problem}")
+        for key, problem in await _replay(self._backend, kind, self._found.oldest, at, here):
+            self._report(f"{named(kind, key)} {problem}")
         for resource in listed:
             self._check_resource(kind, resource, at)
             await self._check_read(kind, resource, at)
 
-    async def _looked_at(self, kind: Kind) -> tuple[Sequence[pb.Resource], Position, Mapping[Key, pb.Resource]]:
+    async def _list_and_watch(self, kind: Kind) -> tuple[Sequence[pb.Resource], Position, Mapping[Key, pb.Resource]]:
         """Return a list of the kind, its position, and the state there according to a watch opened before."""
         for _ in range(_ATTEMPTS):
             with contextlib.suppress(HistoryCompacted):
-                async with follow(self._backend, kind, self._say) as followed:
+                async with follow(self._backend, kind, self._report) as followed:
                     listed, at = await self._backend.list(kind, Within())
                     return listed, at, await followed.until(at)
         raise FailedPrecondition(
@@ -135,23 +135,23 @@ class _Verification:
         place = (kind, resource_key(resource))
         id = resource.id
         if id is None or id.type is None or (id.type.group, id.type.kind) != kind:
-            self._say(f"{named(*place)} is listed under another kind")
+            self._report(f"{named(*place)} is listed under another kind")
             return
         if not resource.version.isdigit() or not 1 <= int(resource.version) <= at.revision:
-            self._say(f"{named(*place)} has version {resource.version!r}; the store is at revision {at.revision}")
+            self._report(f"{named(*place)} has version {resource.version!r}; the store is at revision {at.revision}")
         other = self._places.setdefault(id.uid, place)
         if not id.uid:
-            self._say(f"{named(*place)} has no uid")
+            self._report(f"{named(*place)} has no uid")
         elif other != place:
-            self._say(f"{named(*place)} and {named(*other)} have the same uid {id.uid}")
+            self._report(f"{named(*place)} and {named(*other)} have the same uid {id.uid}")
         if resource.owner is not None and resource.owner.uid:
             self._owned.setdefault(resource.owner.uid, {})[place] = resource.version
 
     async def _check_read(self, kind: Kind, listed: pb.Resource, at: Position) -> None:
         read, read_at = await self._backend.read(kind, resource_key(listed))
         if read != listed and not _changed_since(at, read, read_at):
-            self._say(
-                f"{named(kind, resource_key(listed))} is {version_of(listed)} in a list but {version_of(read)} "
+            self._report(
+                f"{named(kind, resource_key(listed))} is {_version(listed)} in a list but {_version(read)} "
                 "when read by its key"
             )
 
@@ -163,12 +163,12 @@ class _Verification:
             found = {place_of(each): each for each in owned}
             for place in sorted(wanted.keys() ^ found.keys()):
                 read, read_at = await self._backend.read(*place)
-                if _changed_since(at, read, read_at) or (place in wanted and version_of(read) != wanted[place]):
+                if _changed_since(at, read, read_at) or (place in wanted and _version(read) != wanted[place]):
                     continue
                 if place in wanted:
-                    self._say(f"{named(*place)} is owned by uid {uid} but missing from the list by that owner")
+                    self._report(f"{named(*place)} is owned by uid {uid} but missing from the list by that owner")
                 elif read is None or read.owner is None or read.owner.uid != uid:
-                    self._say(f"{named(*place)} is in the list by owner of uid {uid} but not owned by it")
+                    self._report(f"{named(*place)} is in the list by owner of uid {uid} but not owned by it")
 
 
 def _changed_since(at: Position, read: pb.Resource | None, read_at: Position) -> bool:
@@ -182,7 +182,7 @@ def place_of(resource: pb.Resource) -> Place:
     return (type.group, type.kind) if type is not None else ("", ""), resource_key(resource)
 
 
-def version_of(resource: pb.Resource | None) -> str:
+def _version(resource: pb.Resource | None) -> str:
     """Return the version of a resource, or "missing"."""
     return "missing" if resource is None else resource.version
 
@@ -192,16 +192,16 @@ def named(kind: Kind, key: Key | None = None) -> str:
     return ".".join(kind) if key is None else f"{'.'.join(kind)} {'/'.join(key)}"
 
 
-PATIENCE = 30.0
+_PATIENCE = 30.0
 """The seconds to wait for an item that a watch owes. After that, the item counts as lost."""
 
 
 class Followed:
     """A watch and the items that it has delivered so far."""
 
-    def __init__(self, watch: Watch, say: Callable[[str], object], name: str) -> None:
+    def __init__(self, watch: Watch, report: Callable[[str], object], name: str) -> None:
         self._watch = watch
-        self._say = say
+        self._report = report
         self._name = name
         self._held: dict[Key, pb.Resource] = {}
         self._frontier = 0
@@ -209,7 +209,7 @@ class Followed:
 
     async def begin(self) -> None:
         """Read the snapshot, or the bookmark of a resumed watch."""
-        with trio.move_on_after(PATIENCE):
+        with trio.move_on_after(_PATIENCE):
             while True:
                 item = await self._watch.next()
                 if isinstance(item, EndOfSnapshot | Bookmark):
@@ -218,16 +218,16 @@ class Followed:
                 if isinstance(item, SnapshotChunk):
                     self._held.update((resource_key(each), each) for each in item.resources)
                 else:
-                    self._say(f"{self._name} delivered changes before the end of its snapshot")
-        self._say(f"{self._name} has not ended its snapshot within {PATIENCE:g} s")
+                    self._report(f"{self._name} delivered changes before the end of its snapshot")
+        self._report(f"{self._name} has not ended its snapshot within {_PATIENCE:g} s")
 
     async def until(self, at: Position) -> Mapping[Key, pb.Resource]:
         """Return the resources at a position. It must not be before the snapshot's position."""
-        with trio.move_on_after(PATIENCE) as patience:
+        with trio.move_on_after(_PATIENCE) as patience:
             while self._frontier < at.revision:
-                self._hear(await self._watch.next())
+                self._receive(await self._watch.next())
         if patience.cancelled_caught:
-            self._say(f"{self._name} stays at revision {self._frontier}; the store is at revision {at.revision}")
+            self._report(f"{self._name} stays at revision {self._frontier}; the store is at revision {at.revision}")
         for change in self.changes:
             if change.revision > at.revision:
                 break
@@ -236,7 +236,7 @@ class Followed:
                 self._held[resource_key(change.resource)] = change.resource
         return self._held
 
-    def _hear(self, item: object) -> None:
+    def _receive(self, item: object) -> None:
         if isinstance(item, Bookmark):
             self._frontier = item.position.revision
         elif isinstance(item, Changes):
@@ -244,28 +244,28 @@ class Followed:
                 before = self.changes[-1] if self.changes else None
                 whole = before is None or not before.more
                 if change.revision < self._frontier or (whole and change.revision == self._frontier):
-                    self._say(f"{self._name} delivered revision {change.revision} after revision {self._frontier}")
+                    self._report(f"{self._name} delivered revision {change.revision} after revision {self._frontier}")
                 self.changes.append(change)
                 self._frontier = change.revision
         else:
-            self._say(f"{self._name} delivered more of its snapshot after its end")
+            self._report(f"{self._name} delivered more of its snapshot after its end")
 
 
 @asynccontextmanager
 async def follow(
-    backend: Backend, kind: Kind, say: Callable[[str], object], after: Position | None = None
+    backend: Backend, kind: Kind, report: Callable[[str], object], after: Position | None = None
 ) -> AsyncIterator[Followed]:
-    """Follow a watch of a kind for the length of the block. ``say`` is called with each problem of the watch."""
+    """Follow a watch of a kind for the length of the block. ``report`` is called with each problem of the watch."""
     watch = await backend.watch(kind, Within(), after)
     try:
-        followed = Followed(watch, say, f"a watch of {'.'.join(kind)}{'' if after is None else ', resumed,'}")
+        followed = Followed(watch, report, f"a watch of {'.'.join(kind)}{'' if after is None else ', resumed,'}")
         await followed.begin()
         yield followed
     finally:
         watch.close()
 
 
-async def oldest_kept(backend: Backend) -> int:
+async def _oldest_kept(backend: Backend) -> int:
     """Return the lowest revision that a watch can resume after. It can also resume after every later one."""
     here = backend.position
     low, high = 0, here.revision
@@ -280,7 +280,7 @@ async def oldest_kept(backend: Backend) -> int:
     return low
 
 
-async def replay(
+async def _replay(
     backend: Backend, kind: Kind, oldest: int, at: Position, here: Mapping[Key, pb.Resource]
 ) -> Sequence[tuple[Key, str]]:
     """Compare a kind's history since a revision with its resources at a position. Return each problem with its key.
@@ -289,15 +289,15 @@ async def replay(
     """
     problems: list[tuple[Key, str]] = []
 
-    def say(problem: str) -> None:
+    def report(problem: str) -> None:
         problems.append((("", "", ""), problem))
 
     try:
-        async with follow(backend, kind, say, at._replace(revision=oldest)) as followed:
+        async with follow(backend, kind, report, at._replace(revision=oldest)) as followed:
             await followed.until(at)
     except HistoryCompacted:
-        later = await oldest_kept(backend)
-        return await replay(backend, kind, later, at, here) if later < at.revision else []
+        later = await _oldest_kept(backend)
+        return await _replay(backend, kind, later, at, here) if later < at.revision else []
     last = {resource_key(each.resource): each for each in followed.changes if each.revision <= at.revision}
     for key, change in last.items():
         stored = here.get(key)
