@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-from types import TracebackType
-
 from headway.storage import LeaseTable
 from headway.testing import _conformance_restarts as claims
 from tests.storage.kept_memory import Broken, KeptMemory
 
 
 class ClosesWithoutWaking(KeptMemory):
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Close without waking any waiter."""
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Sequence
-from types import TracebackType
 from typing import Self
 
 import trio
@@ -48,12 +47,7 @@ class MemoryBackend(Backend, ReadsAtOnce, ListsFences):
         return self
 
     @override
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         # Open watches fail. A test may keep the object and open it again: its later watches use the new pulse.
         self._pulse.stop(lambda: StoreUnusable("the store in memory is closed"))
         self._pulse = Pulse()

@@ -8,7 +8,6 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from functools import partial
-from types import TracebackType
 from typing import NamedTuple, Self
 
 import trio
@@ -97,12 +96,7 @@ class SqliteBackend(Backend, ListsFences, ChecksItself, Probed):
         return file, Readers(file.path, connections), log, leases
 
     @override
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         assert self._opened is not None, "entered once, left once"
         opened, self._opened = self._opened, None
         await opened.close()
