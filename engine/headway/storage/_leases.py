@@ -74,12 +74,26 @@ def lease_of(controller: str, member: str) -> str:
     return f"{controller}#{member}" if member else controller
 
 
-def check_raise(controller: str, held: int | None, term: int) -> None:
-    """Raise FenceLowered if the fence's lease is held in another term. ``held`` is None if the lease is not held."""
+def raised_fence(wanted: Fence, stored: tuple[int, int], held: int | None) -> Fence:
+    """Return the fence to store for a request to raise it. With term 0, its term is one above the stored one.
+
+    Args:
+        wanted: the requested fence.
+        stored: the stored pair (term, number).
+        held: the term in which the lease that governs the fence is held, or None if it is not held.
+
+    Raises:
+        FenceLowered: the lease is held in another term, or the fence would not be above the stored one.
+    """
+    controller, member, term, number = wanted
     if held is not None and term != held:
         raise FenceLowered(
             f"the lease of {controller} is held in term {held}: expected a fence of that term, got {term}"
         )
+    pair = (term, number) if term else (stored[0] + 1, number)
+    if pair <= stored:
+        raise FenceLowered(f"the fence of {controller} is at {stored}; {pair} is not above it")
+    return Fence(controller, member, *pair)
 
 
 def check_borne(fence: Fence, stored: tuple[int, int]) -> None:

@@ -14,9 +14,9 @@ from headway.errors import StoreUnusable
 from headway.resource import Key, Kind, Position, pb
 from headway.storage._backend import Backend, ListsFences, ReadsAtOnce
 from headway.storage._lease_table import LeaseTable
-from headway.storage._leases import Acquired, HeldLease, Lease, check_borne, check_raise, lease_of, scope_of
+from headway.storage._leases import Acquired, HeldLease, Lease, check_borne, lease_of, raised_fence, scope_of
 from headway.storage._log import CommitLog, LogChange
-from headway.storage._operations import Fence, FenceLowered, Operation, Raised, Within, refuse_repeated_keys
+from headway.storage._operations import Fence, Operation, Raised, Within, refuse_repeated_keys
 from headway.storage._reads import CutSnapshot, list_owned, list_within
 from headway.storage._tables import Applied, ResourceTables, changes_of, decide
 from headway.storage._watch import LogWatch, Pulse, check_resumable
@@ -139,14 +139,11 @@ class MemoryBackend(Backend, ReadsAtOnce, ListsFences):
         # Compare with the committed lease, even if it has expired since the line above. Its term has not been ended,
         # and the commit that ends it must find the fence in that term.
         held = self._leases.committed(lease_of(controller, member))
-        check_raise(controller, held and held.term, term)
-        wanted = (term, number) if term else (stored[0] + 1, number)
-        if wanted <= stored:
-            raise FenceLowered(f"the fence of {controller} is at {stored}; {wanted} is not above it")
-        self._raise(scope, wanted)
+        fence = raised_fence(Fence(controller, member, term, number), stored, held and held.term)
+        self._raise(scope, (fence.term, fence.number))
         self._leases.use(lease_of(controller, member))
         checkpoint = self._checkpoints.setdefault(scope, self._log.head)
-        return Raised(Fence(controller, member, *wanted), self.position, checkpoint)
+        return Raised(fence, self.position, checkpoint)
 
     @override
     async def record_checkpoint(self, fence: Fence, revision: int) -> None:

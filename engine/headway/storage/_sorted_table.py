@@ -92,7 +92,7 @@ class Run(Generic[K]):
         self.keys = keys
         self.part: weakref.ref[Part[K]] | None = None
 
-    def changes(self) -> None:
+    def copy_for_cuts(self) -> None:
         """Copy the resources for open cuts. Call this before the keys or their resources change."""
         if self.part is not None:
             part, self.part = self.part(), None
@@ -124,12 +124,12 @@ class SortedKeys(Generic[K]):
         if at == len(maxima):
             at -= 1
             run = runs[at]
-            run.changes()
+            run.copy_for_cuts()
             run.keys.append(key)
             maxima[at] = key
         else:
             run = runs[at]
-            run.changes()
+            run.copy_for_cuts()
             insort(run.keys, key)
         held = run.keys
         if len(held) > 2 * LOAD:
@@ -142,7 +142,7 @@ class SortedKeys(Generic[K]):
         runs = self._runs
         at = bisect_left(self._maxima, key)
         run = runs[at]
-        run.changes()
+        run.copy_for_cuts()
         held = run.keys
         del held[bisect_left(held, key)]
         if not held:
@@ -158,15 +158,15 @@ class SortedKeys(Generic[K]):
 
     def _join(self, at: int) -> None:
         first, second = self._runs[at], self._runs[at + 1]
-        first.changes()
-        second.changes()
+        first.copy_for_cuts()
+        second.copy_for_cuts()
         first.keys += second.keys
         del self._runs[at + 1]
         del self._maxima[at]
 
-    def changes(self, key: K) -> None:
+    def copy_for_cuts(self, key: K) -> None:
         """Copy the resource under this key for open cuts. Call this before the resource changes."""
-        self._runs[bisect_left(self._maxima, key)].changes()
+        self._runs[bisect_left(self._maxima, key)].copy_for_cuts()
 
     def since(self, key: K, *, inclusive: bool) -> Iterator[K]:
         """Iterate over the keys from ``key`` on. The set need not have it. Don't continue after a change."""
@@ -217,7 +217,7 @@ class Table(Generic[K]):
         if old is None:
             self._keys.add(key)
         elif self._cuts:
-            self._keys.changes(key)
+            self._keys.copy_for_cuts(key)
         self.resources[key] = resource
         return old
 

@@ -16,8 +16,8 @@ import trio
 from headway._gen.etcdserverpb import TxnResponse
 from headway.errors import InvalidArgument, Unavailable
 from headway.resource import Position, pb
-from headway.storage._leases import check_raise, lease_of
-from headway.storage._operations import Fence, FenceLowered, Operation, Raised, StorageError
+from headway.storage._leases import lease_of, raised_fence
+from headway.storage._operations import Fence, Operation, Raised, StorageError
 from headway.storage._tables import decide
 from headway.storage.etcd._client import CALL_TIMEOUT
 from headway.storage.etcd._opened import Opened
@@ -113,8 +113,7 @@ async def commit(opened: Opened, operations: Sequence[Operation], fence: Fence |
 
 async def raise_fence(opened: Opened, controller: str, member: str, term: int, number: int) -> Raised:
     """Raise a fence by a commit."""
-    fence = Fence(controller, member, term, number)
-
+    fence = requested = Fence(controller, member, term, number)
     since = 0
 
     def propose() -> Draft:
@@ -122,19 +121,13 @@ async def raise_fence(opened: Opened, controller: str, member: str, term: int, n
         mirror = opened.mirror
         stored = mirror.fence(controller, member)
         held = mirror.leases.get(lease_of(controller, member))
-        check_raise(controller, held and held.lease.term, term)
-        wanted = (term, number) if term else (stored.term + 1, number)
-        if wanted <= (stored.term, stored.number):
-            raise FenceLowered(
-                f"the fence of {controller} is at {(stored.term, stored.number)}; {wanted} is not above it"
-            )
-        if max(wanted) > HIGHEST:
-            raise InvalidArgument(f"the fence {wanted} of {controller} is above {HIGHEST}, the maximum")
-        fence, since = Fence(controller, member, *wanted), stored.since
+        fence, since = raised_fence(requested, (stored.term, stored.number), held and held.lease.term), stored.since
+        if max(fence[2:]) > HIGHEST:
+            raise InvalidArgument(f"the fence {fence[2:]} of {controller} is above {HIGHEST}, the maximum")
         draft = opened.draft()
         draft.believe_fence(controller, member, stored)
         key = opened.layout.fence(controller, member)
-        draft.write(putting(key, fence_value(*wanted, leased=stored.leased and wanted[0] == stored.term)))
+        draft.write(putting(key, fence_value(*fence[2:], leased=stored.leased and fence.term == stored.term)))
         draft.read(opened.layout.checkpoint(controller, member))
         return draft
 

@@ -15,11 +15,10 @@ from typing_extensions import override
 from headway.errors import InvalidArgument
 from headway.resource import Kind, encode, pb
 from headway.storage._lease_table import LeaseTable
-from headway.storage._leases import Lease, check_borne, check_raise, is_late, lease_of, scope_of
+from headway.storage._leases import Lease, check_borne, is_late, lease_of, raised_fence, scope_of
 from headway.storage._log import LogChange
 from headway.storage._operations import (
     Fence,
-    FenceLowered,
     Operation,
     Put,
     Remove,
@@ -153,16 +152,12 @@ class RaiseRequest(Request):
 
     @override
     def check(self, connection: sqlite3.Connection) -> bool:
-        controller, member, term, number = self.fence
+        controller, member, *_ = self.fence
         held = connection.execute(sql.READ_LEASE, (controller, member)).fetchone()
-        check_raise(controller, held and held[1], term)
-        *stored, self.checkpoint = _read_fence(connection, controller, member)
-        wanted = (term, number) if term else (stored[0] + 1, number)
-        if wanted <= tuple(stored):
-            raise FenceLowered(f"the fence of {controller} is at {tuple(stored)}; {wanted} is not above it")
-        if max(wanted) > HIGHEST:
-            raise InvalidArgument(f"the fence {wanted} of {controller} is above {HIGHEST}, the maximum")
-        self.fence = Fence(controller, member, *wanted)
+        term, number, self.checkpoint = _read_fence(connection, controller, member)
+        self.fence = raised_fence(self.fence, (term, number), held and held[1])
+        if max(self.fence[2:]) > HIGHEST:
+            raise InvalidArgument(f"the fence {self.fence[2:]} of {controller} is above {HIGHEST}, the maximum")
         return True
 
     @override
