@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Collection
 from typing import Any, TypeVar
 
+from headway._safe_text import did_you_mean
 from headway.errors import DeclarationError
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -56,9 +57,6 @@ _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_O
 
 
 def _refused(function: Callable[..., Any], error: str, unknown: list[str], known: list[str]) -> DeclarationError:
-    # Imported here, because that package's own declarations use this module.
-    from headway.resource import did_you_mean
-
     problems = [f"unknown option {each!r}{did_you_mean(each, known)}" for each in unknown]
     if not problems or "missing" in error:
         problems.append(error)

@@ -20,7 +20,8 @@ from headway.cli._running import Exit, Usage, code_of, fail
 from headway.client import Client
 from headway.documents import decode
 from headway.errors import AlreadyExists, HeadwayError, ManifestError, Problem
-from headway.resource import DELETION_TIMESTAMP, FINALIZERS, NAMESPACE, PARTITION, Registry, Resource, equal
+from headway.protobuf import equal
+from headway.resource import DELETION_TIMESTAMP, FINALIZERS, NAMESPACE, PARTITION, Registry, Resource
 
 _files_option: Callable[[Any], Any] = click.option(
     "-f",
