@@ -28,10 +28,10 @@ class ProcessOptions(NamedTuple):
     gc_freeze: bool
     verbose: bool
 
-    def check_process(self) -> None:
-        """Raise Usage if the name of the process is invalid."""
+    def name(self) -> str:
+        """Return the name of the process, which is generated unless it is given. Raises Usage if it is invalid."""
         try:
-            worker_name(self.process)
+            return worker_name(self.process)
         except DeclarationError as error:
             raise Usage(f"--process: {error}") from error
 

@@ -304,7 +304,7 @@ def _check_together(context: click.Context, *, forwards: bool) -> None:
 
 
 def _check_process(options: ProcessOptions, store: str) -> None:
-    options.check_process()
+    options.name()
     if not store.startswith("etcd:"):
         raise Usage(
             f"--process {options.process}: only processes that share a store in etcd need names; "

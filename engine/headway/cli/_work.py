@@ -15,7 +15,7 @@ from headway.cli._connection import Target
 from headway.cli._process_options import ProcessOptions, process_options
 from headway.cli._running import Exit, Usage, fail, run
 from headway.controller import App
-from headway.engine import open_workers, worker_name
+from headway.engine import open_workers
 from headway.errors import DeclarationError, InvalidArgument
 from headway.rpc import addresses
 
@@ -47,10 +47,8 @@ def work(target: Target, app: str, server: str | None, options: ProcessOptions, 
         addresses(target.server)
     except InvalidArgument as error:
         raise Usage(f"--server: {error}") from error
-    if options.process is not None:
-        options.check_process()
+    options = options._replace(process=options.name())
     options.check_pages()
-    options = options._replace(process=worker_name(options.process))
     working = partial(_work, target, apps_at(app), options, lease_ttl)
     run(working, interrupted=Exit.DONE, hard_exit=options.hard_exit)
 
