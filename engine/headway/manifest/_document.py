@@ -6,10 +6,9 @@ import os
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from headway.documents import Format, Mapping, Node, Place, Problems, Scalar, below, decode, format_of, one_of, parse
+from headway.documents import Format, Mapping, Node, Place, Problems, below, decode, format_of, one_of, parse
 from headway.errors import InvalidArgument, PayloadError
-from headway.manifest._payload import Entry, read_entries, read_message, read_text
-from headway.manifest._scalars import Unfit, text_of
+from headway.manifest._payload import Entry, read_entries, read_key, read_message, read_text
 from headway.resource import (
     DEFAULT_TENANCY,
     DELETION_TIMESTAMP,
@@ -295,18 +294,10 @@ def _metadata(entry: Entry, problems: Problems) -> dict[str, str]:
         return {}
     metadata: dict[str, str] = {}
     for key, value in one_of(node, entry.path, problems).entries:
-        name = _key(key, entry.path, problems)
+        name = read_key(key, entry.path, problems)
         path = below(entry.path, key.text)
         if name == DELETION_TIMESTAMP:
             problems.add(key.place, path, "only the store sets this: delete the resource instead")
         text = read_text(value, path, problems)
-        metadata[name] = text or ""
+        metadata[name or ""] = text or ""
     return metadata
-
-
-def _key(key: Scalar, path: str, problems: Problems) -> str:
-    try:
-        return text_of(key)
-    except Unfit as unfit:
-        problems.add(key.place, below(path, key.text), f"as a key, {unfit}")
-        return ""

@@ -9,8 +9,10 @@ from typing import Any
 
 from headway.documents import Mapping, Node, Place, Problems, Scalar, Sequence, alone, below, one_of
 from headway.manifest._fields import Element, Field, fields_of
-from headway.manifest._scalars import Unfit, convert, expected, text_of
+from headway.manifest._scalars import Unfit, convert, expected
 from headway.resource import did_you_mean
+
+_TEXT = Element("string")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +92,19 @@ def read_text(node: Node, path: str, problems: Problems) -> str | None:
         problems.add_misplaced(node, path, "text")
         return None
     try:
-        return text_of(node)
+        text: str = convert(_TEXT, node)
     except Unfit as unfit:
         problems.add(node.place, path, str(unfit))
+        return None
+    return text
+
+
+def read_key(key: Scalar, path: str, problems: Problems, element: Element = _TEXT) -> Any:
+    """Return the value of a key of the map at a path, or None after adding a problem."""
+    try:
+        return convert(element, key)
+    except Unfit as unfit:
+        problems.add(key.place, below(path, key.text), f"as a key, {unfit}")
         return None
 
 
@@ -150,13 +162,9 @@ def _field(field: Field, entry: Entry, problems: Problems) -> Any:
 def _map_entry(
     key: Element, element: Element, name: Scalar, value: Node, path: str, problems: Problems
 ) -> tuple[Any, Any]:
-    inside = below(path, name.text)
-    made = None
-    try:
-        made = convert(key, name if key.kind == "string" or name.format == "YAML" else name.unquoted())
-    except Unfit as unfit:
-        problems.add(name.place, inside, f"as a key, {unfit}")
-    return made, _element(element, value, inside, problems)
+    written = name if key.kind == "string" or name.format == "YAML" else name.unquoted()
+    made = read_key(written, path, problems, key)
+    return made, _element(element, value, below(path, name.text), problems)
 
 
 def _element(element: Element, node: Node, path: str, problems: Problems) -> Any:

@@ -46,12 +46,6 @@ def convert(element: Element, scalar: Scalar) -> Any:
     return _CONVERTERS.get(element.kind, _whole)(element, scalar)
 
 
-def text_of(scalar: Scalar) -> str:
-    """Return the text of a scalar. Raises Unfit if it is not text."""
-    value: str = convert(Element("string"), scalar)
-    return value
-
-
 def _string(_element: Element, scalar: Scalar) -> str:
     if scalar.kind != "text":
         raise Unfit(f"{scalar.described()}, not text; quote it: {scalar.in_quotes(scalar.text)}")
