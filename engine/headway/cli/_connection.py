@@ -52,6 +52,12 @@ class Target:
         return tls_context(self.authority, self.certificate, self.key)
 
 
+def current_target() -> Target:
+    """Return the server that the options of `headway` give."""
+    target: Target = click.get_current_context().find_root().obj
+    return target
+
+
 @dataclass(frozen=True)
 class Connection:
     """A connection to a server: its types and their description, a client, and the channel for other calls."""
@@ -120,7 +126,7 @@ def connected(
 
     @functools.wraps(function)
     def command(*args: Given.args, **kwargs: Given.kwargs) -> None:
-        target: Target = click.get_current_context().find_root().obj
+        target = current_target()
 
         async def call() -> None:
             async with open_connection(target) as connection:

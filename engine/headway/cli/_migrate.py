@@ -14,7 +14,7 @@ from grpclib.const import Status
 from headway._gen.headway.migration import v1 as migration_pb
 from headway._safe_text import plain
 from headway.cli._arguments import apps_at, check_store_exists, named_store
-from headway.cli._connection import Connection, Target, open_connection
+from headway.cli._connection import Connection, Target, current_target, open_connection
 from headway.cli._output import Details, counted, details_option, json_text, position_object
 from headway.cli._running import Exit, Usage, fail, run
 from headway.client import client_error
@@ -46,7 +46,7 @@ def migrate_command(app: str | None, url: str | None, output: Details) -> None:
     if url is None:
         if app is not None:
             raise Usage(f"{app} requires --store; a server migrates with its own types: leave the APP out")
-        run(partial(_migrate_server, click.get_current_context().find_root().obj, output))
+        run(partial(_migrate_server, current_target(), output))
         return
     if app is None:
         raise Usage("--store requires an APP (module:attribute), whose types determine the storage versions")

@@ -12,11 +12,11 @@ import click
 
 from headway._safe_text import plain
 from headway.cli._arguments import apps_at, check_store_exists, complete_type, find_type, named_store
-from headway.cli._connection import Connection, Target, connected, open_connection
+from headway.cli._connection import Connection, Target, connected, current_target, open_connection
 from headway.cli._output import Details, Output, details_option, json_text, output_option, show_object, table
 from headway.cli._running import Exit, Usage, run
 from headway.engine import combine_apps, differences
-from headway.errors import DeclarationError, SchemaProblem
+from headway.errors import DeclarationError
 from headway.resource import Key, ResourceType, Scope, describe, is_builtin, resource_key, type_name, types_pb
 from headway.storage import ListsResources, Within, file_lists, plan_schemas, read_schemas
 
@@ -67,16 +67,12 @@ def _field_words(field: types_pb.Field, description: types_pb.ListResponse) -> s
     elif kind == "wrapper":
         kind = next(each.kind for each in description.messages[field.held].fields if each.name == "value")
     elif kind == "enum":
-        kind = " | ".join(_members(description.enums[field.held]))
+        kind = " | ".join(value.name for value in description.enums[field.held].values)
     if field.shape is types_pb.Shape.MAP:
         return f"map of {field.key_kind} to {kind}"
     if field.oneof:
         return f"{kind}, or another of {field.oneof}"
     return _SHAPES.get(field.shape, "{}").format(kind)
-
-
-def _members(enum: types_pb.Enum) -> Iterator[str]:
-    return (value.name for value in enum.values)
 
 
 def _last(full_name: str) -> str:
@@ -103,7 +99,7 @@ def show(app: str | None, store: str | None, output: Details) -> None:
     if app is not None:
         _show({str(type.name): describe([type]) for type in _types_of(app)}, output)
     else:
-        run(partial(_show_found, click.get_current_context().find_root().obj, store, output))
+        run(partial(_show_found, current_target(), store, output))
 
 
 async def _show_found(target: Target, store: str | None, output: Details) -> None:
@@ -138,8 +134,7 @@ def _rows(name: str, schema: types_pb.ListResponse) -> Iterator[Sequence[str]]:
         for field in message.fields:
             kind = "removed" if reserved.pop(field.number, None) else _field_words(field, schema)
             before = ", ".join(field.former_names)
-            last = _last(message.full_name)
-            yield name, scope, last, str(field.number), field.name, kind, before
+            yield name, scope, _last(message.full_name), str(field.number), field.name, kind, before
         for number, former in reserved.items():
             yield name, scope, _last(message.full_name), str(number), former, "removed", ""
 
@@ -189,7 +184,7 @@ def diff(app: str, store: str | None, output: Details) -> None:
     APP does not know. Nothing is changed.
     """
     types = _types_of(app)
-    run(partial(_diff, click.get_current_context().find_root().obj, types, store, output))
+    run(partial(_diff, current_target(), types, store, output))
 
 
 async def _diff(target: Target, types: Sequence[ResourceType[Any]], store: str | None, output: Details) -> None:
@@ -204,9 +199,8 @@ async def _diff(target: Target, types: Sequence[ResourceType[Any]], store: str |
             unknown = await _unknown(lists, types)
         recorded = sorted(changes)
     if output == "json":
-        click.echo(
-            json_text({"problems": [*map(_problem, problems)], "recorded": recorded, "unknown": unknown}, indent=2)
-        )
+        described = [{name: value for name, value in each._asdict().items() if name != "missing"} for each in problems]
+        click.echo(json_text({"problems": described, "recorded": recorded, "unknown": unknown}, indent=2))
     else:
         for each in problems:
             click.echo(plain(str(each)))
@@ -241,16 +235,6 @@ async def _unknown(lists: ListsResources, types: Sequence[ResourceType[Any]]) ->
                 break
             after = resource_key(page[-1])
     return sorted(found)
-
-
-def _problem(problem: SchemaProblem) -> dict[str, Any]:
-    return {
-        "type": problem.type,
-        "field": problem.field,
-        "number": problem.number,
-        "problem": problem.problem,
-        "right": problem.right,
-    }
 
 
 def _types_of(reference: str) -> list[ResourceType[Any]]:
