@@ -19,9 +19,8 @@ from headway.storage.etcd._batcher import (
     Made,
     Together,
 )
-from headway.storage.etcd._layout import Layout
+from headway.storage.etcd._layout import Head, Layout, Timeline, revision_of
 from headway.storage.etcd._mirror import Mirror
-from headway.storage.etcd._records import Head, Timeline, revision_of
 from headway.storage.etcd._transaction import Draft
 from headway.storage.etcd._transaction import putting as putting_key
 from headway.testing._conformance_tools import kind_of, putting, thing

@@ -7,12 +7,11 @@ import pytest
 from headway._gen.mvccpb import Event, EventEventType, KeyValue
 from headway.protobuf import encode
 from headway.resource import Position
-from headway.storage.etcd import _records
-from headway.storage.etcd._layout import Layout, lease_name_from, place_of, scope_from
-from headway.storage.etcd._mirror import Lost, Mirror, OtherHistory
-from headway.storage.etcd._records import (
+from headway.storage.etcd import _layout
+from headway.storage.etcd._layout import (
     PLACES,
     Head,
+    Layout,
     StoredFence,
     Timeline,
     anchor_value,
@@ -20,11 +19,15 @@ from headway.storage.etcd._records import (
     fence_value,
     head_from,
     head_value,
+    lease_name_from,
+    place_of,
     resource_value,
     revision_of,
+    scope_from,
     timeline_from,
 )
-from headway.storage.etcd._rejoin import check_same_history, check_standing
+from headway.storage.etcd._mirror import Lost, Mirror, OtherHistory
+from headway.storage.etcd._snapshot import check_same_history, check_standing
 from headway.testing._conformance_tools import KIND, thing
 
 LAYOUT = Layout("/p")
@@ -207,7 +210,7 @@ def test_revision_below_all_known_openings_is_not_another_history(monkeypatch: p
     forgotten = SEEN._replace(session="forgotten", revision=revision_of(3) - 1)
     with pytest.raises(OtherHistory):
         check_same_history(forgotten, "store", TIMELINE, HEAD)
-    monkeypatch.setattr(_records, "KNOWN_SESSIONS", 1)
+    monkeypatch.setattr(_layout, "KNOWN_SESSIONS", 1)
     check_same_history(forgotten, "store", TIMELINE, HEAD)
     with pytest.raises(OtherHistory):
         check_same_history(forgotten._replace(revision=revision_of(3)), "store", TIMELINE, HEAD)

@@ -25,7 +25,7 @@ import trio
 from headway._gen.etcdserverpb import TxnResponse
 from headway.errors import HeadwayError, InvalidArgument, OutcomeUnknown, Unavailable
 from headway.storage.etcd._client import CALL_TIMEOUT
-from headway.storage.etcd._records import PLACES, revision_of
+from headway.storage.etcd._layout import PLACES, revision_of
 from headway.storage.etcd._transaction import Draft
 
 MOST_UNDER_WAY = 2

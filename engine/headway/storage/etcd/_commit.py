@@ -20,8 +20,8 @@ from headway.storage._leases import lease_of, raised_fence
 from headway.storage._operations import Fence, Operation, Raised, StorageError
 from headway.storage._tables import decide
 from headway.storage.etcd._client import CALL_TIMEOUT
+from headway.storage.etcd._layout import checkpoint_from, checkpoint_value, fence_value
 from headway.storage.etcd._opened import Opened
-from headway.storage.etcd._records import checkpoint_from, checkpoint_value, fence_value
 from headway.storage.etcd._transaction import Draft, putting
 
 HIGHEST = 2**63 - 1

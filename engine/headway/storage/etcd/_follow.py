@@ -13,15 +13,19 @@ from headway._gen.mvccpb import KeyValue
 from headway.errors import EngineBug, HeadwayError, HistoryCompacted, StoreUnusable
 from headway.rpc import Duplex, Lagging
 from headway.storage._operations import StoreMismatch
-from headway.storage.etcd._client import EtcdClient
-from headway.storage.etcd._failures import Unreadable, understood
+from headway.storage.etcd._client import EtcdClient, Unreadable, understood
 from headway.storage.etcd._founding import begin_session
-from headway.storage.etcd._layout import LEASE, Layout
+from headway.storage.etcd._layout import LEASE, Layout, etcd_revision
 from headway.storage.etcd._mirror import Lost, Mirror, OtherHistory
 from headway.storage.etcd._opened import Opened
-from headway.storage.etcd._records import etcd_revision
-from headway.storage.etcd._rejoin import check_same_history, check_standing
-from headway.storage.etcd._snapshot import earliest, load_mirror, read_pages, read_standing
+from headway.storage.etcd._snapshot import (
+    check_same_history,
+    check_standing,
+    earliest,
+    load_mirror,
+    read_pages,
+    read_standing,
+)
 
 SILENCE = 5.0
 """The seconds to wait for a response before the task asks the watch for progress and the store for its revision."""

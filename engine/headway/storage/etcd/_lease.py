@@ -16,8 +16,8 @@ from headway._gen.etcdserverpb import TxnResponse
 from headway.resource import Position
 from headway.storage._leases import Acquired, HeldLease, Lease, LeaseEnded, is_late, not_held, scope_of
 from headway.storage.etcd._commit import decided, whole
+from headway.storage.etcd._layout import StoredLease, fence_value, lease_value
 from headway.storage.etcd._opened import Kept, Opened
-from headway.storage.etcd._records import StoredLease, fence_value, lease_value
 from headway.storage.etcd._transaction import Draft, putting
 
 

@@ -29,17 +29,12 @@ from headway.storage.etcd._layout import (
     FENCE,
     HEAD,
     LEASE,
+    NO_FENCE,
     OWNED,
     RESOURCE,
     STORE,
-    Layout,
-    lease_name_from,
-    place_of,
-    scope_from,
-)
-from headway.storage.etcd._records import (
-    NO_FENCE,
     Head,
+    Layout,
     StoredFence,
     StoredLease,
     Timeline,
@@ -47,8 +42,11 @@ from headway.storage.etcd._records import (
     fence_from,
     head_from,
     lease_from,
+    lease_name_from,
+    place_of,
     placed_body,
     revision_of,
+    scope_from,
     timeline_from,
 )
 

@@ -24,9 +24,8 @@ from headway.resource import pb
 from headway.storage._leases import lease_of
 from headway.storage._operations import Operation, RequireOwnsNothing
 from headway.storage._tables import Applied
-from headway.storage.etcd._layout import KeyRange, Layout
+from headway.storage.etcd._layout import KeyRange, Layout, StoredFence, etcd_revision, head_value, resource_value
 from headway.storage.etcd._mirror import Mirror
-from headway.storage.etcd._records import StoredFence, etcd_revision, head_value, resource_value
 
 _EQUAL, _MOD, _CREATE = CompareCompareResult.EQUAL, CompareCompareTarget.MOD, CompareCompareTarget.CREATE
 
