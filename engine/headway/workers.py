@@ -25,7 +25,7 @@ from headway.controller import LEASE_TTL, STALL_LIMIT, App, sealed
 from headway.engine import Engine
 from headway.errors import NotHeadway, SchemaMismatch
 from headway.events import Report
-from headway.rpc import Channel, WithMetadata
+from headway.rpc import TOKEN_HEADER, Channel, WithMetadata
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -114,7 +114,7 @@ async def open_workers(
         if freeze is not None:
             report = freeze.hearing(report)
         watches = ExitStack()
-        named = WithMetadata(bare, {"x-consul-token": token}) if token else bare
+        named = WithMetadata(bare, {TOKEN_HEADER: token}) if token else bare
         channel = ComparedChannel(named, compared)
         try:
             async with trio.open_nursery() as nursery:

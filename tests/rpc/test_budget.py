@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from headway import rpc
 from headway.rpc import Limits
-from headway.rpc._budget import Budget
-from headway.rpc._inbox import Inbox
+from headway.rpc._flow import Inbox
+from headway.rpc._limits import Budget
 from headway.rpc._protocol import _CALLS_AT_ONCE
 from headway.rpc._server_stream import _CALL, ServerStream
 from tests.rpc.hostile_kit import resident

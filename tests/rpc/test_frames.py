@@ -18,8 +18,14 @@ from hyperframe.frame import (
 )
 
 from headway.rpc import Limits, Rate
-from headway.rpc._frames import FrameAccount, FrameCutter, FrameTooLarge
-from headway.rpc._headers import malformed_request, malformed_response, malformed_trailers
+from headway.rpc._frames import (
+    FrameAccount,
+    FrameCutter,
+    FrameTooLarge,
+    malformed_request,
+    malformed_response,
+    malformed_trailers,
+)
 from headway.rpc._limits import Flooded
 from tests.rpc.hostile_bytes import PREFACE, REQUEST, raw_frame
 

@@ -17,7 +17,7 @@ from hyperframe.frame import ContinuationFrame, DataFrame, HeadersFrame, Setting
 
 from headway.resource import encode, pb
 from headway.rpc import Limits, MessageParser, framed
-from headway.rpc._inbox import Inbox
+from headway.rpc._flow import Inbox
 from tests.rpc.hostile_bytes import PREFACE, REQUEST, request
 from tests.rpc.hostile_caller import Shot, calling, shoot
 from tests.rpc.hostile_kit import PATIENCE, ServerTasks, Target, attacked, resident, until_closed

@@ -29,7 +29,7 @@ from headway.rpc import (
     open_server,
 )
 from headway.rpc._health import HealthCheckRequest, HealthCheckResponse
-from headway.rpc._open_streams import REQUEST_SIZE
+from headway.rpc._limits import REQUEST_SIZE
 from headway.rpc._reflection import IDLE, ServerReflectionRequest, ServerReflectionResponse
 
 CHECK, WATCH = "/grpc.health.v1.Health/Check", "/grpc.health.v1.Health/Watch"

@@ -17,7 +17,7 @@ from grpclib.const import Status
 import headway
 from headway import rpc
 from headway.errors import InvalidArgument, StoreUnusable
-from headway.rpc._plain_text import has_secret
+from headway.rpc._addresses import has_secret
 from headway.storage import EtcdBackend
 from headway.testing._conformance_tools import names
 from tests.helpers.fake_etcd import FakeEtcd, serving_etcd

@@ -21,9 +21,8 @@ from headway import rpc
 from headway.events import ConnectionEnded
 from headway.resource import encode
 from headway.rpc import Limits, Rate
+from headway.rpc._flow import Signal, WindowQueue
 from headway.rpc._health import HealthCheckRequest
-from headway.rpc._sending import WindowQueue
-from headway.rpc._signal import Signal
 from tests.rpc.hostile_bytes import PREFACE
 from tests.rpc.raw_kit import HEADERS, Raw, connected
 from tests.rpc.rpc_kit import FLOOD, Text, served

@@ -9,7 +9,7 @@ from h2.events import ResponseReceived, StreamReset, TrailersReceived
 from hpack import Encoder
 
 from headway import rpc
-from headway.rpc._headers import malformed_request
+from headway.rpc._frames import malformed_request
 from tests.rpc.hostile_bytes import REQUEST, raw_frame
 from tests.rpc.raw_kit import HEADERS, Raw, connected
 from tests.rpc.rpc_kit import ECHO, WAIT, Text, served

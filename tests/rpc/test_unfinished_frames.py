@@ -13,8 +13,8 @@ from hyperframe.frame import SettingsFrame
 
 from headway.events import ConnectionEnded
 from headway.rpc import Limits
-from headway.rpc._budget import Budget
 from headway.rpc._frames import FrameCutter
+from headway.rpc._limits import Budget
 from headway.rpc._protocol import Http2Protocol
 from tests.rpc.hostile_bytes import PREFACE, raw_frame
 from tests.rpc.raw_kit import tcp, until_closed

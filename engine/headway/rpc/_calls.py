@@ -15,14 +15,12 @@ from grpclib.protocol import AbstractHandler, Stream
 from h2.errors import ErrorCodes
 from h2.exceptions import ProtocolError
 
-from headway.rpc._budget import Budget
-from headway.rpc._fault import HandlerFault
+from headway.rpc._channel import HandlerFault, Report
 from headway.rpc._http2_stream import Http2Stream
-from headway.rpc._limits import Limits
+from headway.rpc._limits import Budget, Limits
 from headway.rpc._server_stream import ServerStream
 from headway.rpc._services import Services
 
-Report = Callable[[str, BaseException], None]
 _CONTENT_TYPES = ("application/grpc", "application/grpc+proto")
 STOPPING = "the server is stopping"
 

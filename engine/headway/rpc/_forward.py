@@ -20,12 +20,11 @@ from h2.errors import ErrorCodes
 from h2.exceptions import ProtocolError
 
 from headway import events
-from headway.rpc._addresses import Address, addresses
-from headway.rpc._errors import NotBegun
+from headway.rpc._addresses import Address, addresses, has_secret, plain_text_host, readable
+from headway.rpc._channel import NotBegun, Report
 from headway.rpc._frames import LITTLE
 from headway.rpc._limits import KIB, Limits
 from headway.rpc._loop import Carrier, open_carrier
-from headway.rpc._plain_text import has_secret, plain_text_host, readable
 from headway.rpc._pool import Pool
 from headway.rpc._remote import CHANNEL_LIMITS
 from headway.rpc._remote_call import RemoteCall, Unsent
@@ -33,7 +32,6 @@ from headway.rpc._server import Server, open_server
 from headway.rpc._server_stream import ServerStream
 from headway.rpc._services import Services
 
-Report = Callable[[str, BaseException], None]
 Headers = list[tuple[str, str]]
 
 UPSTREAM_LIMITS = dataclasses.replace(CHANNEL_LIMITS, stream_window=256 * KIB)

@@ -19,9 +19,7 @@ from typing import Any, TypeVar
 import grpclib
 from grpclib.const import Handler, Status
 
-from headway.rpc._channel import Metadata
-from headway.rpc._errors import ChannelClosed
-from headway.rpc._fault import HandlerFault
+from headway.rpc._channel import ChannelClosed, HandlerFault, Metadata, Report, ignore_error
 
 ANSWER = "answer"
 """The attribute of a unary handler that holds a pair: the handler itself, and a function from request to reply.
@@ -31,14 +29,9 @@ function is not used.
 """
 
 Reply = TypeVar("Reply")
-Reporter = Callable[[str, BaseException], None]
 
 # grpclib's message when a handler raises an exception other than GRPCError. Callers in the process get the same.
 _UNEXPECTED = "Internal Server Error"
-
-
-def _ignore(path: str, error: BaseException) -> None:
-    """Ignore the report."""
 
 
 class InProcessChannel:
@@ -54,7 +47,7 @@ class InProcessChannel:
 
     knows_outcomes = True
 
-    def __init__(self, *services: Any, report: Reporter = _ignore, lasting_leases: bool = False) -> None:
+    def __init__(self, *services: Any, report: Report = ignore_error, lasting_leases: bool = False) -> None:
         self.lasting_leases = lasting_leases
         self._handlers: dict[str, Handler] = {}
         for service in services:

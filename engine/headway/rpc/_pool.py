@@ -16,13 +16,13 @@ from grpclib.protocol import AbstractHandler
 from h2.errors import ErrorCodes
 
 from headway.rpc._addresses import Address
-from headway.rpc._channel import Lagging
-from headway.rpc._errors import ChannelClosed, NotBegun, NotHttp2
+from headway.rpc._channel import ChannelClosed, Lagging, NotBegun, NotHttp2, Report
 from headway.rpc._foreign import (
     ASKS_FOR_A_CERTIFICATE,
     EXPECTS_TLS,
     FIRST_BYTES,
     certificate_refused,
+    expects_tls,
     foreign_answer,
     foreign_handshake,
 )
@@ -31,9 +31,7 @@ from headway.rpc._loop import Carrier
 from headway.rpc._protocol import Http2Protocol
 from headway.rpc._remote_call import RemoteCall
 from headway.rpc._tls import speaking_http2
-from headway.rpc._tls_probe import expects_tls
 
-Report = Callable[[str, BaseException], None]
 Avoids = Callable[[GRPCError], bool]
 _FIRST_WAIT, _LONGEST_WAIT = 0.05, 5.0
 # How many seconds a lagging server gets no new streams, if there is another one.

@@ -21,11 +21,11 @@ from hyperframe.frame import Frame, GoAwayFrame, SettingsFrame
 from headway._bounded_report import BoundedReport
 from headway.events import ConnectionEnded
 from headway.rpc._addresses import named
-from headway.rpc._budget import Budget
+from headway.rpc._channel import Report
 from headway.rpc._frames import FrameAccount, FrameCutter, FrameTooLarge
 from headway.rpc._h2 import BoundedDecoder, CountingH2
 from headway.rpc._http2 import Http2Connection, Http2Processor
-from headway.rpc._limits import Flooded, Limits
+from headway.rpc._limits import Budget, Flooded, Limits
 
 _FIRST_WINDOW = 65_535
 _PING = b"headway!"
@@ -99,7 +99,7 @@ class Http2Protocol(H2Protocol):
         client_side: bool,
         started: Callable[[Http2Protocol], None],
         ended: Callable[[Http2Protocol], None],
-        report: Callable[[str, BaseException], None],
+        report: Report,
         notify: BoundedReport | None = None,
         budget: Budget | None = None,
         accepts: int | None = None,

@@ -14,19 +14,16 @@ from grpclib import GRPCError
 from grpclib.const import Status
 
 from headway.errors import InvalidArgument
-from headway.rpc._addresses import Address, addresses
-from headway.rpc._channel import Metadata
-from headway.rpc._errors import NotBegun
+from headway.rpc._addresses import Address, addresses, has_secret, plain_text_host, readable
+from headway.rpc._channel import Metadata, NotBegun, Report, ignore_error
 from headway.rpc._limits import MIB, Limits
 from headway.rpc._loop import Carrier, open_carrier
-from headway.rpc._plain_text import has_secret, plain_text_host, readable
 from headway.rpc._pool import Avoids, Pool, never
 from headway.rpc._remote_call import RemoteCall, Unsent
 from headway.rpc._services import FastCodec
 from headway.rpc._wire import Codec, StreamDecoder
 
 Reply = TypeVar("Reply")
-Report = Callable[[str, BaseException], None]
 
 CHANNEL_LIMITS = Limits(
     message_size=64 * MIB,
@@ -40,10 +37,6 @@ CHANNEL_LIMITS = Limits(
 
 # How often a call is sent in all, if each time the server certainly has not begun to handle it.
 _ATTEMPTS = 3
-
-
-def _ignore(path: str, error: BaseException) -> None:
-    """Ignore the report."""
 
 
 class RemoteChannel:
@@ -259,7 +252,7 @@ async def open_channel(
     limits: Limits = CHANNEL_LIMITS,
     timeout: float = 30.0,
     connect_timeout: float = 5.0,
-    report: Report = _ignore,
+    report: Report = ignore_error,
     avoids: Avoids = never,
     insecure: bool = False,
 ) -> AsyncIterator[RemoteChannel]:

@@ -12,8 +12,7 @@ from grpclib.exceptions import StreamTerminatedError
 from grpclib.metadata import USER_AGENT, decode_grpc_message, encode_metadata, encode_timeout
 from h2.exceptions import ProtocolError
 
-from headway.rpc._channel import Metadata
-from headway.rpc._errors import MESSAGE_LIMIT, NOT_BEGUN, NotBegun, NotGrpc, NotServed, TooLarge
+from headway.rpc._channel import MESSAGE_LIMIT, NOT_BEGUN, Metadata, NotBegun, NotGrpc, NotServed, TooLarge
 from headway.rpc._http2_stream import Http2Stream
 from headway.rpc._protocol import Http2Protocol
 from headway.rpc._wire import MessageParser, framed

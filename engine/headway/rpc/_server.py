@@ -20,18 +20,15 @@ from headway._safe_report import safe_report
 from headway.events import CertificateRefused, CertificateRenewed, ConnectionRefused, HandlerFailed
 from headway.rpc._addresses import Address, address, named
 from headway.rpc._admission import Admission, Visitor, peer_of
-from headway.rpc._budget import Budget
 from headway.rpc._calls import Calls
-from headway.rpc._limits import Limits
-from headway.rpc._listener import accept, bind, free_descriptors, is_scarce
+from headway.rpc._channel import Report
+from headway.rpc._limits import Budget, Limits
 from headway.rpc._loop import Carrier, open_carrier
-from headway.rpc._memory import MemoryReturn
 from headway.rpc._protocol import Http2Protocol
 from headway.rpc._services import Services
+from headway.rpc._system import MemoryReturn, accept, bind, free_descriptors, is_scarce
 from headway.rpc._tls import ServerTls, speaking_http2
 from headway.rpc._tls_protocol import READ_AT_ONCE, TlsProtocol
-
-Report = Callable[[str, BaseException], None]
 
 _BACKLOG = 1024
 _LISTEN_TIMEOUT = 30.0

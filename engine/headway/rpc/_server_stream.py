@@ -16,10 +16,9 @@ from grpclib.server import Stream
 from h2.errors import ErrorCodes
 
 from headway._turns import give_way
-from headway.rpc._budget import Budget
-from headway.rpc._errors import MESSAGE_LIMIT, NOT_BEGUN, Oversized
+from headway.rpc._channel import MESSAGE_LIMIT, NOT_BEGUN, Oversized
 from headway.rpc._http2_stream import Http2Stream
-from headway.rpc._limits import Limits
+from headway.rpc._limits import Budget, Limits
 from headway.rpc._services import Services
 from headway.rpc._wire import Codec, Encoded, MessageParser, StreamEncoder, framed
 
