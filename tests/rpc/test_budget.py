@@ -20,7 +20,7 @@ from headway.rpc import Limits
 from headway.rpc._flow import Inbox
 from headway.rpc._limits import Budget
 from headway.rpc._protocol import _CALLS_AT_ONCE
-from headway.rpc._server_stream import _CALL, ServerStream
+from headway.rpc._server_stream import CALL_SIZE, ServerStream
 from tests.rpc.hostile_kit import resident
 from tests.rpc.raw_kit import HEADERS, Raw, connected
 from tests.rpc.rpc_kit import ECHO, Text, served
@@ -203,7 +203,7 @@ async def test_refused_request_is_freed_without_the_garbage_collector() -> None:
 
 async def test_calls_without_a_request_are_bounded() -> None:
     """A call takes memory before the first byte of its request. If there are too many, the oldest are refused."""
-    limits = Limits(message_size=KIB, requests_size=20 * _CALL)
+    limits = Limits(message_size=KIB, requests_size=20 * CALL_SIZE)
     async with served(limits=limits) as it, connected(it.where) as raw:
         headers = [(name, ECHO if name == ":path" else value) for name, value in HEADERS]
         for id in range(1, 61, 2):
@@ -214,7 +214,7 @@ async def test_calls_without_a_request_are_bounded() -> None:
         await raw.flush()
         await raw.until(lambda event: isinstance(event, ResponseReceived) and event.stream_id == 61)
         await raw.until(lambda _: len(_statuses(raw)) >= 11)
-        assert it.server._budget.taken <= 20 * _CALL
+        assert it.server._budget.taken <= 20 * CALL_SIZE
 
 
 @pytest.mark.deep
@@ -291,7 +291,7 @@ async def test_bytes_that_a_forwarder_has_yet_to_pass_on_count() -> None:
             await raw.flush()
             await raw.until(lambda event: type(event).__name__ == "PingAckReceived")
             await trio.testing.wait_all_tasks_blocked(0.05)
-            assert server._budget.taken == 60_005 + _CALL
+            assert server._budget.taken == 60_005 + CALL_SIZE
         nursery.cancel_scope.cancel()
 
 

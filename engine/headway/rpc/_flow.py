@@ -187,6 +187,12 @@ class Inbox:
         size, self._dropped = self._dropped, 0
         return size
 
+    async def wait_end(self) -> None:
+        """Wait for the end of the data."""
+        while not self._ended:
+            self._arrived.clear()
+            await self._arrived.wait()
+
     async def take(self) -> bytes:
         """Wait for data and return some of it, or ``b""`` at the end."""
         while not self._chunks:

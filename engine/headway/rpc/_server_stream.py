@@ -45,8 +45,9 @@ _MESSAGE_LIMIT = 1000
 # A request of at least this many bytes is decoded in a turn of its own. A reply of that size is charged to the budget
 # while it waits.
 _LARGE = 4 << 10
-# The memory in bytes of a call before its request arrives, as measured.
-_CALL = 12 << 10
+CALL_SIZE = 12 << 10
+"""The memory in bytes of a call before its request arrives, as measured."""
+
 _HEADERS = [(":status", "200"), ("content-type", "application/grpc+proto")]
 
 
@@ -102,7 +103,7 @@ class ServerStream(Stream[Any, Any]):
         self._message_codec: Codec = services.codec
         self._encoder: StreamEncoder | None = services.encoders.get(path)
         stream.buffer.refused = self._refused
-        stream.buffer.count(_CALL)
+        stream.buffer.count(CALL_SIZE)
 
     def end_after(self, seconds: float, error: GRPCError) -> None:
         """End the call with this error after ``seconds``, whatever its handler is doing then."""
