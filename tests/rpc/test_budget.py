@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway import rpc
-from headway.rpc import Limits
+from headway.rpc import Limits, MessageParser
 from headway.rpc._flow import Inbox
 from headway.rpc._limits import Budget
 from headway.rpc._protocol import _CALLS_AT_ONCE
@@ -317,3 +318,23 @@ async def test_connection_with_most_unfinished_calls_is_refused_more() -> None:
             await _send_part(other, range(1, 21, 2), 10)
             assert (await channel.unary(ECHO, Text(text="a"), Text)).text == "a"
             assert not any(isinstance(event, StreamReset) for event in other.events)
+
+
+@pytest.mark.parametrize("into", ["inbox", "parser"])
+def test_tiny_pieces_take_little_more_memory_than_their_size(into: str) -> None:
+    """The bytes are kept without an object for each frame."""
+    inbox, parser = Inbox(lambda _: None), MessageParser(1 << 22)
+    parser.feed((1 << 20).to_bytes(5, "big"))
+    drops = [number.to_bytes(2, "big") for number in range(20_000)]
+    tracemalloc.start()
+    try:
+        for drop in drops:
+            if into == "inbox":
+                inbox.add(bytes(bytearray(drop)), 2)
+            else:
+                parser.feed(bytes(bytearray(drop)))
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < 120_000
+    assert inbox.unacked_size() == (40_000 if into == "inbox" else 0)

@@ -29,6 +29,7 @@ from headway.rpc._channel import WithMetadata as WithMetadata
 from headway.rpc._in_process import ANSWER as ANSWER
 from headway.rpc._in_process import InProcessChannel as InProcessChannel
 from headway.rpc._limits import Limits as Limits
+from headway.rpc._limits import OpenStreams as OpenStreams
 from headway.rpc._limits import Rate as Rate
 from headway.rpc._services import Interceptor as Interceptor
 from headway.rpc._services import Services as Services
@@ -42,9 +43,13 @@ from headway.rpc._wire import framed as framed
 if TYPE_CHECKING:
     from headway.rpc._forward import open_forwarder as open_forwarder
     from headway.rpc._health import Health as Health
-    from headway.rpc._limits import OpenStreams as OpenStreams
+    from headway.rpc._health import HealthCheckRequest as HealthCheckRequest
+    from headway.rpc._health import HealthCheckResponse as HealthCheckResponse
     from headway.rpc._reflection import DescribedFiles as DescribedFiles
     from headway.rpc._reflection import Reflection as Reflection
+    from headway.rpc._reflection import ServerReflectionRequest as ServerReflectionRequest
+    from headway.rpc._reflection import ServerReflectionResponse as ServerReflectionResponse
+    from headway.rpc._remote import CHANNEL_LIMITS as CHANNEL_LIMITS
     from headway.rpc._remote import Duplex as Duplex
     from headway.rpc._remote import RemoteChannel as RemoteChannel
     from headway.rpc._remote import open_channel as open_channel
@@ -58,13 +63,17 @@ if TYPE_CHECKING:
 # Modules that need asyncio, h2 and ssl are imported on first use. An engine that uses no network never loads them, and
 # `import headway` stays fast.
 _LATER = {
+    "CHANNEL_LIMITS": "_remote",
     "DescribedFiles": "_reflection",
     "Duplex": "_remote",
     "Health": "_health",
-    "OpenStreams": "_limits",
+    "HealthCheckRequest": "_health",
+    "HealthCheckResponse": "_health",
     "Reflection": "_reflection",
     "RemoteChannel": "_remote",
     "Server": "_server",
+    "ServerReflectionRequest": "_reflection",
+    "ServerReflectionResponse": "_reflection",
     "ServerTls": "_tls",
     "client_tls": "_tls",
     "free_descriptors": "_system",

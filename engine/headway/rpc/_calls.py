@@ -47,7 +47,10 @@ class Call:
 
 
 class Calls(AbstractHandler):
-    """The calls of one connection, as grpclib's handler. grpclib calls its methods from within `data_received`."""
+    """The calls of one connection, as grpclib's handler. grpclib calls its methods from within `data_received`.
+
+    ``begun`` and ``ended`` are called for each call.
+    """
 
     def __init__(
         self,
@@ -55,8 +58,9 @@ class Calls(AbstractHandler):
         services: Services,
         limits: Limits,
         report: Report,
-        ended: Callable[[], None],
         *,
+        begun: Callable[[], None],
+        ended: Callable[[], None],
         turn: trio.Lock,
         replies: Budget,
     ) -> None:
@@ -66,6 +70,7 @@ class Calls(AbstractHandler):
         self._services = services
         self._limits = limits
         self._report = report
+        self._begun = begun
         self._ended = ended
         self._calls: dict[Http2Stream, Call] = {}
         self._stopping = False
@@ -76,6 +81,7 @@ class Calls(AbstractHandler):
     def accept(self, stream: Stream, headers: Any, release_stream: Callable[[], None]) -> None:
         """Start a call whose headers have arrived."""
         assert isinstance(stream, Http2Stream)
+        self._begun()
         call = self._calls[stream] = Call()
         self._nursery.start_soon(self._answer, call, stream, headers, release_stream, name="rpc call")
 

@@ -86,11 +86,11 @@ class Inbox:
     __slots__ = (
         "_acknowledge",
         "_arrived",
-        "_beside",
         "_budget",
         "_chunks",
         "_dropped",
         "_ended",
+        "_extra",
         "_held",
         "_open",
         "refused",
@@ -102,7 +102,7 @@ class Inbox:
         self._chunks: deque[tuple[bytes, int]] = deque()
         self._held = 0
         # The memory of the call in addition to the bytes of its request.
-        self._beside = 0
+        self._extra = 0
         # The part of the window taken by discarded data. It is not reopened, so that the sender stops.
         self._dropped = 0
         self._open = True
@@ -122,7 +122,7 @@ class Inbox:
             data, ack_size = before + data, held + ack_size
         self._chunks.append((data, ack_size))
         self._arrived.set()
-        self._hold(self._held + size, self._beside)
+        self._hold(self._held + size, self._extra)
 
     @property
     def open(self) -> bool:
@@ -149,14 +149,14 @@ class Inbox:
         if not self._ended:
             self._arrived.fail(error)
 
-    def count(self, beside: int) -> None:
-        """Charge ``beside`` additional bytes to the budget until the request is complete."""
-        self._hold(self._held, beside)
+    def count(self, extra: int) -> None:
+        """Charge ``extra`` additional bytes to the budget until the request is complete."""
+        self._hold(self._held, extra)
 
     def done(self, size: int) -> None:
         """Release ``size`` bytes of the taken data from the budget, because they have become complete messages."""
         # `close` may have set what is held to 0 in between.
-        self._hold(max(self._held - size, 0), 0 if self.finished else self._beside)
+        self._hold(max(self._held - size, 0), 0 if self.finished else self._extra)
 
     def close(self) -> None:
         """Discard all data, now and in the future."""
@@ -175,11 +175,11 @@ class Inbox:
         if self.refused is not None:
             self.refused(error)
 
-    def _hold(self, size: int, beside: int) -> None:
-        before = self._held + self._beside
-        self._held, self._beside = size, beside
+    def _hold(self, size: int, extra: int) -> None:
+        before = self._held + self._extra
+        self._held, self._extra = size, extra
         if self._budget is not None:
-            self._budget.held(self, before, size + beside)
+            self._budget.held(self, before, size + extra)
 
     def unacked_size(self) -> int:
         """Discard all data and return how much of the window it took."""

@@ -28,7 +28,7 @@ LITTLE = _WORTH
 """The bytes of content whose refund covers the cost of their frame."""
 # The debt for frames without content that a client allows itself on one connection. It is half of what a server accepts
 # before it ends the connection, and with it all other calls on it.
-_OWED = Rate(2500, 100)
+_OWN = Rate(2500, 100)
 
 Headers = Iterable[tuple[str, str]]
 
@@ -155,7 +155,7 @@ class FrameAccount:
         self._most_headers = 4 * limits.header_size
         self.block = 0
         # An estimate of what the other end charges this one.
-        self._owed = Allowance(_OWED, now)
+        self._own = Allowance(_OWN, now)
 
     def receive(self, frame: bytes, now: float) -> None:
         """Charge for a frame before it is handled.
@@ -168,7 +168,7 @@ class FrameAccount:
             if not (self._client_side and length):
                 self._others.spend(now, "frames without content")
             else:
-                self._owed.earn(min(length / _WORTH, _MOST))
+                self._own.earn(min(length / _WORTH, _MOST))
         elif kind in (_HEADERS, _CONTINUATION):
             self._header_block(flags, length, now)
         elif kind == _PING and not flags & _ACK:
@@ -186,7 +186,7 @@ class FrameAccount:
         self._others.spend(now, "frames without content", 1 if self._client_side else 1 + length / _DECODED)
         if flags & _END_HEADERS:
             self.block = 0
-            self._owed.earn(_MOST)
+            self._own.earn(_MOST)
 
     def receive_empty_records(self, count: int, now: float) -> None:
         """Charge for TLS records without content, such as those that change the keys.
@@ -204,17 +204,17 @@ class FrameAccount:
         """
         self._resets.spend(now, "resets")
 
-    def took(self, size: int) -> None:
+    def received_data(self, size: int) -> None:
         """Refund for content that a call has received."""
         self._others.earn(min(size / _WORTH, _MOST))
 
     def is_solvent(self, now: float) -> bool:
         """Return True if the server should accept more frames without content from this client."""
-        return self._owed.left(now) > 0
+        return self._own.left(now) > 0
 
-    def owe(self, now: float, size: int = 0) -> None:
+    def charge_self(self, now: float, size: int = 0) -> None:
         """Record the server's charge for a frame without content from this client, with ``size`` bytes of headers."""
-        self._owed.charge(now, 1 + size / _DECODED)
+        self._own.charge(now, 1 + size / _DECODED)
 
     def sent_headers(self) -> None:
         """Refund for headers that this end has sent: a response, or a call of its own."""

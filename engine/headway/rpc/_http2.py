@@ -271,7 +271,7 @@ class Http2Processor(EventsProcessor):
         super().process_data_received(event)
         stream = self.streams.get(event.stream_id)
         if stream is not None and stream.buffer.open:  # type: ignore[attr-defined]  # our `Inbox`
-            self._account.took(len(event.data))
+            self._account.received_data(len(event.data))
 
     def process_window_updated(self, event: WindowUpdated) -> None:
         """Wake the streams that can send. grpclib would wake all of them when the connection's window opens."""

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 import grpclib
 from grpclib.const import Handler, Status
 
-from headway.rpc._channel import ChannelClosed, HandlerFault, Metadata, Report, ignore_error
+from headway.rpc._channel import Channel, ChannelClosed, HandlerFault, Metadata, Report, ignore_error
 
 ANSWER = "answer"
 """The attribute of a unary handler that holds a pair: the handler itself, and a function from request to reply.
@@ -34,7 +34,7 @@ Reply = TypeVar("Reply")
 _UNEXPECTED = "Internal Server Error"
 
 
-class InProcessChannel:
+class InProcessChannel(Channel):
     """A channel to services in this process.
 
     Messages are passed without a copy: a caller must not modify a reply, or must copy it first.

@@ -6,8 +6,7 @@ import ssl
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from types import TracebackType
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import trio
 from grpclib import GRPCError
@@ -15,7 +14,7 @@ from grpclib.const import Status
 
 from headway.errors import InvalidArgument
 from headway.rpc._addresses import Address, addresses, has_secret, plain_text_host, readable
-from headway.rpc._channel import Metadata, NotBegun, Report, ignore_error
+from headway.rpc._channel import Channel, Metadata, NotBegun, Report, ignore_error
 from headway.rpc._limits import MIB, Limits
 from headway.rpc._loop import Carrier, open_carrier
 from headway.rpc._pool import Avoids, Pool, never
@@ -39,7 +38,7 @@ CHANNEL_LIMITS = Limits(
 _ATTEMPTS = 3
 
 
-class RemoteChannel:
+class RemoteChannel(Channel):
     """A channel to servers on other machines. Create it with `open_channel`.
 
     A failed connection raises GRPCError with status UNAVAILABLE. A call is sent again, if necessary to the next
@@ -102,16 +101,38 @@ class RemoteChannel:
         self, path: str, request: object, *, metadata: Metadata | None = None
     ) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
         """Open a server stream. It yields the messages as decoded by the channel's decoder for ``path``."""
-        self._check_metadata(metadata)
-        return _Items(self._watches, path, self._codec.encode(request), metadata, self._decoder(path))
+        return self._open(path, request, metadata, end=True)
 
     def duplex(
         self, path: str, request: object, *, metadata: Metadata | None = None
     ) -> AbstractAsyncContextManager[Duplex]:
         """Open a bidirectional stream. It begins with ``request``; `Duplex.send` sends more."""
+        return self._open(path, request, metadata, end=False)
+
+    def _open(
+        self, path: str, request: object, metadata: Metadata | None, *, end: bool
+    ) -> AbstractAsyncContextManager[Duplex]:
+        """Return a stream to be opened. With ``end``, the request is the only one."""
         self._check_metadata(metadata)
-        decoder = self._decoder(path)
-        return _Duplex(self._watches, path, self._codec.encode(request), metadata, decoder, self._codec)
+        return self._opened(path, self._codec.encode(request), metadata, self._decoder(path), end)
+
+    @asynccontextmanager
+    async def _opened(
+        self, path: str, body: bytes, metadata: Metadata | None, decoder: StreamDecoder, end: bool
+    ) -> AsyncIterator[Duplex]:
+        for attempt in range(1, _ATTEMPTS + 1):
+            try:
+                async with self._watches.open_call() as call:
+                    await call.begin(path, body, metadata, None, end=end)
+                    stream = Duplex(call, path, self._codec, decoder)
+                    try:
+                        yield stream
+                    finally:
+                        stream.close()
+                    return
+            except Unsent as error:
+                if attempt == _ATTEMPTS:
+                    raise NotBegun(Status.UNAVAILABLE, str(error)) from error
 
     def _check_metadata(self, metadata: Metadata | None) -> None:
         if self._plain_text is not None and metadata and has_secret(metadata.items()):
@@ -133,57 +154,30 @@ class RemoteChannel:
         return reply
 
 
-class Duplex(Protocol):
-    """A bidirectional stream: an async iterator of replies, and a method to send more requests."""
+class Duplex:
+    """A bidirectional stream: an async iterator of replies, and a method to send more requests.
+
+    A server stream is the same without the method.
+    """
+
+    def __init__(self, call: RemoteCall, path: str, codec: Codec, decoder: StreamDecoder) -> None:
+        # None if the block that opened the stream has ended.
+        self._call: RemoteCall | None = call
+        self._path = path
+        self._codec = codec
+        self._decoder = decoder
+        self._ready: deque[Any] = deque()
 
     async def send(self, request: object) -> None:
         """Send one more request."""
-        ...
+        if self._call is None:
+            raise RuntimeError("the call is not open: send inside `async with channel.duplex(...) as call:`")
+        try:
+            await self._call.send(self._codec.encode(request))
+        except Unsent as error:
+            raise NotBegun(Status.UNAVAILABLE, str(error)) from error
 
-    def __aiter__(self) -> AsyncIterator[Any]: ...
-
-
-class _Items:
-    """The items of a server stream: an async context manager that is its own iterator."""
-
-    # True if the first request is the last one.
-    _ends = True
-
-    def __init__(self, pool: Pool, path: str, body: bytes, metadata: Metadata | None, decoder: StreamDecoder) -> None:
-        self._pool = pool
-        self._path = path
-        self._body = body
-        self._metadata = metadata
-        self._decoder = decoder
-        self._opened: AbstractAsyncContextManager[RemoteCall] | None = None
-        self._call: RemoteCall | None = None
-        self._ready: deque[Any] = deque()
-
-    async def __aenter__(self) -> _Items:
-        for attempt in range(1, _ATTEMPTS + 1):
-            opened = self._pool.open_call()
-            try:
-                call = await opened.__aenter__()
-                self._opened = opened
-                await call.begin(self._path, self._body, self._metadata, None, end=self._ends)
-            except Unsent as error:
-                await self._close()
-                if attempt == _ATTEMPTS:
-                    raise NotBegun(Status.UNAVAILABLE, str(error)) from error
-            except BaseException:
-                await self._close()
-                raise
-            else:
-                self._call = call
-                break
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self._close(kind, error, traceback)
-
-    def __aiter__(self) -> _Items:
+    def __aiter__(self) -> Duplex:
         return self
 
     async def __anext__(self) -> Any:
@@ -202,43 +196,9 @@ class _Items:
                 raise GRPCError(Status.INTERNAL, f"invalid message from {self._path}: {error}") from error
         return self._ready.popleft()
 
-    async def _close(
-        self,
-        kind: type[BaseException] | None = None,
-        error: BaseException | None = None,
-        traceback: TracebackType | None = None,
-    ) -> None:
-        opened, self._opened, self._call = self._opened, None, None
-        if opened is not None:
-            await opened.__aexit__(kind, error, traceback)
-
-
-class _Duplex(_Items):
-    """A bidirectional stream: the client may send more requests."""
-
-    _ends = False
-
-    def __init__(
-        self,
-        pool: Pool,
-        path: str,
-        body: bytes,
-        metadata: Metadata | None,
-        decoder: StreamDecoder,
-        codec: Codec,
-    ) -> None:
-        super().__init__(pool, path, body, metadata, decoder)
-        self._codec = codec
-
-    async def __aenter__(self) -> _Duplex:
-        await super().__aenter__()
-        return self
-
-    async def send(self, request: object) -> None:
-        """Send one more request."""
-        if self._call is None:
-            raise RuntimeError("the call is not open: send inside `async with channel.duplex(...) as call:`")
-        await self._call.send(self._codec.encode(request))
+    def close(self) -> None:
+        """Reject later calls of the methods."""
+        self._call = None
 
 
 @asynccontextmanager

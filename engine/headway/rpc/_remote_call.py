@@ -80,7 +80,7 @@ class RemoteCall:
         Raises:
             TooLarge: the request is larger than the limit that the server has announced.
         """
-        limit = self._protocol.message_limit
+        limit = self._protocol.connection.h2.message_limit
         if limit is not None and len(body) > limit:
             raise TooLarge(len(body), limit)
         self._size = len(body)
@@ -120,7 +120,7 @@ class RemoteCall:
         if deadline is not None:
             ours.append(("grpc-timeout", _timeout(deadline - trio.current_time())))
         headers = [*ours, *headers]
-        size, limit = _list_size(headers), self._protocol.metadata_limit
+        size, limit = _list_size(headers), self._protocol.connection.h2.metadata_limit
         if limit is not None and size > limit:
             raise NotBegun(
                 Status.RESOURCE_EXHAUSTED, f"the metadata is {size} bytes; the server at {self._host} takes {limit}"

@@ -93,7 +93,7 @@ class ServerStream(Stream[Any, Any]):
         self._replies = replies
         # The bytes of replies that wait for the client to read, as charged to the budget.
         self._waiting = 0
-        self._given_up = False
+        self._dropped = False
         self._inbox = stream
         self._limits = limits
         self._parser = MessageParser(limits.message_size)
@@ -178,14 +178,14 @@ class ServerStream(Stream[Any, Any]):
 
     def hold(self, size: int) -> None:
         """Charge ``size`` bytes of waiting replies to the budget. That may end this call or another one."""
-        if size != self._waiting and not self._given_up:
+        if size != self._waiting and not self._dropped:
             before, self._waiting = self._waiting, size
             self._replies.held(self, before, size)
 
     def refuse(self) -> None:
         """End the call, because the replies that wait for clients to read take too much memory."""
         self.hold(0)
-        self._given_up = True
+        self._dropped = True
         status = Status.UNAVAILABLE if self.streaming else Status.RESOURCE_EXHAUSTED
         self._end(
             GRPCError(status, "unread replies take too much memory, and this reply is among the largest"), -math.inf
