@@ -18,7 +18,7 @@ from headway.rpc._channel import Channel, Metadata, NotBegun, Report, ignore_err
 from headway.rpc._limits import MIB, Limits
 from headway.rpc._loop import Carrier, open_carrier
 from headway.rpc._pool import Avoids, Pool, never
-from headway.rpc._remote_call import RemoteCall, Unsent
+from headway.rpc._remote_call import ATTEMPTS, RemoteCall, Unsent
 from headway.rpc._services import FastCodec
 from headway.rpc._wire import Codec, StreamDecoder
 
@@ -33,9 +33,6 @@ CHANNEL_LIMITS = Limits(
     keepalive_timeout=10.0,
 )
 """The default limits of a channel. Messages may be large because a list of all resources is one message."""
-
-# How often a call is sent in all, if each time the server certainly has not begun to handle it.
-_ATTEMPTS = 3
 
 
 class RemoteChannel(Channel):
@@ -85,13 +82,13 @@ class RemoteChannel(Channel):
         timeout = self.timeout + getattr(request, "wait_ms", 0) / 1000
         ends = min(trio.current_time() + timeout, trio.current_effective_deadline())
         with trio.CancelScope(deadline=ends):
-            for attempt in range(1, _ATTEMPTS + 1):
+            for attempt in range(1, ATTEMPTS + 1):
                 try:
                     async with self._calls.open_call() as call:
                         await call.begin(path, body, metadata, ends)
                         return self._reply(path, await call.one_message(), reply_type)
                 except Unsent as error:
-                    if attempt == _ATTEMPTS:
+                    if attempt == ATTEMPTS:
                         raise NotBegun(Status.UNAVAILABLE, str(error)) from error
         # If the caller's own deadline has passed, this raises Cancelled. Otherwise it was the channel's timeout.
         await trio.lowlevel.checkpoint()
@@ -120,7 +117,7 @@ class RemoteChannel(Channel):
     async def _opened(
         self, path: str, body: bytes, metadata: Metadata | None, decoder: StreamDecoder, end: bool
     ) -> AsyncIterator[Duplex]:
-        for attempt in range(1, _ATTEMPTS + 1):
+        for attempt in range(1, ATTEMPTS + 1):
             try:
                 async with self._watches.open_call() as call:
                     await call.begin(path, body, metadata, None, end=end)
@@ -131,7 +128,7 @@ class RemoteChannel(Channel):
                         stream.close()
                     return
             except Unsent as error:
-                if attempt == _ATTEMPTS:
+                if attempt == ATTEMPTS:
                     raise NotBegun(Status.UNAVAILABLE, str(error)) from error
 
     def _check_metadata(self, metadata: Metadata | None) -> None:

@@ -9,7 +9,7 @@ import socket
 import ssl
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, NoReturn
+from typing import Any
 
 import trio
 
@@ -92,10 +92,6 @@ class Server:
         # Bounded, because a client could otherwise fill the log by calling a failing method.
         self._notify(HandlerFailed, path=path, error=error)
 
-    async def report_rest(self) -> NoReturn:
-        """Report the events that were held back, when they are due, until canceled."""
-        await self._notify.report_rest()
-
     async def listen(self, carrier: Carrier, where: Address, tls: ssl.SSLContext | None) -> None:
         """Start to listen.
 
@@ -176,6 +172,7 @@ class Server:
         """Start the background tasks."""
         nursery.start_soon(self._end_late, name="rpc handshakes")
         nursery.start_soon(self._memory.run, name="rpc memory")
+        nursery.start_soon(self._notify.report_rest, name="rpc reports")
 
     async def _end_late(self) -> None:
         """Close connections whose handshake takes too long, until canceled."""
@@ -324,5 +321,4 @@ async def open_server(
             for each in wanted:
                 await server.listen(carrier, each, None if each.path else tls)
         server.start(carrier.nursery)
-        carrier.nursery.start_soon(server.report_rest, name="rpc reports")
         yield server
