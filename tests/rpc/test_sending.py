@@ -19,7 +19,7 @@ from hyperframe.frame import PingFrame, SettingsFrame
 
 from headway import rpc
 from headway.events import ConnectionEnded
-from headway.resource import encode
+from headway.protobuf import encode
 from headway.rpc import HealthCheckRequest, Limits, Rate
 from headway.rpc._flow import Signal, WindowQueue
 from tests.rpc.hostile_bytes import PREFACE

@@ -11,7 +11,7 @@ from typing import Any
 import trio
 from grpclib.const import Cardinality, Handler, Status
 
-from headway.resource import decode, field, message
+from headway.protobuf import decode, field, message
 from headway.rpc._limits import OpenStreams
 from headway.rpc._services import Services
 
