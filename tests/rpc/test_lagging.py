@@ -83,7 +83,7 @@ async def test_follower_moves_from_a_lagging_server_to_another() -> None:
         # The stream breaks, and the next one at this server stands still for ever.
         lagging.frozen = True
         for protocol in list(it.server._connections):
-            protocol.give_up()
+            protocol.abort()
         written = await client.apply(THING.new("a", Text(text="2")))
         with trio.fail_after(20):
             await shared.wait_complete(int(written.version))

@@ -21,7 +21,7 @@ from headway.cli._running import Exit, Usage, fail, run
 from headway.client import Client
 from headway.errors import InvalidArgument, PermissionDenied, Unavailable
 from headway.resource import Registry, rebuild, types_pb
-from headway.rpc import Channel, addresses, client_tls, open_channel, plain_text_host, readable
+from headway.rpc import TOKEN_HEADER, Channel, addresses, client_tls, open_channel, plain_text_host, readable
 from headway.service import WATCH_LIST, WatchDecoder
 
 Given = ParamSpec("Given")
@@ -83,7 +83,7 @@ async def open_connection(target: Target) -> AsyncIterator[Connection]:
         target.server, tls=tls, decoders={WATCH_LIST: WatchDecoder}, timeout=target.timeout, insecure=target.insecure
     )
     async with opened as channel:
-        metadata = {"x-consul-token": target.token} if target.token else {}
+        metadata = {TOKEN_HEADER: target.token} if target.token else {}
         description = await _described(channel, target, metadata)
         registry = rebuild(description)
         client = Client(channel, registry, token=target.token)

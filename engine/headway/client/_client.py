@@ -43,7 +43,7 @@ from headway.resource import (
     position,
     resource_key,
 )
-from headway.rpc import Channel
+from headway.rpc import TOKEN_HEADER, Channel
 
 T = TypeVar("T", bound=Payload)
 Reply = TypeVar("Reply")
@@ -73,7 +73,7 @@ class Client:
     ) -> None:
         self._channel = channel
         self._allow = allow
-        self._metadata = {"x-consul-token": token} if token else None
+        self._metadata = {TOKEN_HEADER: token} if token else None
         self._registry = registry
         self._writes: Writes = writes or PlainWrites()
 

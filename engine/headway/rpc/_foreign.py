@@ -1,8 +1,13 @@
-"""Recognition of servers that don't speak HTTP/2, by their first bytes or a failed TLS handshake. No I/O."""
+"""Reasons why a server cannot be used: it does not speak HTTP/2, it expects TLS, or its certificate is rejected."""
 
 from __future__ import annotations
 
+import contextlib
 import ssl
+
+import trio
+
+from headway.rpc._addresses import Address
 
 FIRST_BYTES = 16
 """The number of bytes to check at the beginning of a server's output."""
@@ -16,11 +21,15 @@ ASKS_FOR_A_CERTIFICATE = (
 
 _FRAME_HEAD = 9
 _SETTINGS, _GOAWAY = 4, 7
-TLS_RECORDS = (b"\x15\x03", b"\x16\x03")
+_TLS_RECORDS = (b"\x15\x03", b"\x16\x03")
 # A proxy answers with these if the server behind it is starting, busy or failing. 501 and 505 are about HTTP itself.
 _PASSING = (b"408", b"429", b"500", b"502", b"503", b"504")
 _NOT_TLS = ("WRONG_VERSION_NUMBER", "UNKNOWN_PROTOCOL", "HTTP_REQUEST", "RECORD_LAYER_FAILURE")
 _NOT_FOR_HTTP2 = ("TLSV1_ALERT_NO_APPLICATION_PROTOCOL", "NO_APPLICATION_PROTOCOL")
+# OpenSSL's codes for the reasons why a certificate is rejected (X509_V_ERR_…).
+_NOT_YET_VALID, _EXPIRED = 9, 10
+_UNKNOWN_AUTHORITY = (18, 19, 20, 21)
+_OTHER_NAME = (62, 64)
 
 
 def foreign_answer(first: bytes) -> str | None:
@@ -32,7 +41,7 @@ def foreign_answer(first: bytes) -> str | None:
         if first[9:12] in _PASSING or len(first) < 12:
             return None
         return "it answers in HTTP/1, as a web server does, or a proxy that doesn't forward HTTP/2"
-    if first.startswith(TLS_RECORDS):
+    if first.startswith(_TLS_RECORDS):
         return EXPECTS_TLS
     if len(first) < _FRAME_HEAD or (first[3] in (_SETTINGS, _GOAWAY) and not any(first[5:9])):
         return None
@@ -67,7 +76,23 @@ def certificate_refused(error: BaseException) -> str | None:
     return f"its certificate is not valid here ({why}): replace the server's certificate"
 
 
-# OpenSSL's codes for the reasons why a certificate is rejected (X509_V_ERR_…).
-_NOT_YET_VALID, _EXPIRED = 9, 10
-_UNKNOWN_AUTHORITY = (18, 19, 20, 21)
-_OTHER_NAME = (62, 64)
+async def expects_tls(where: Address) -> bool:
+    """Return True if the server answers the first message of a TLS handshake with TLS.
+
+    It is called after the server has closed a plain connection without an answer.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    # No verification is needed: only the first message is sent, and the answer is not trusted.
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    context.set_alpn_protocols(["h2"])
+    hello = ssl.MemoryBIO()
+    with contextlib.suppress(ssl.SSLWantReadError):
+        context.wrap_bio(ssl.MemoryBIO(), hello).do_handshake()
+    try:
+        stream = await trio.open_tcp_stream(where.host, where.port)
+        async with stream:
+            await stream.send_all(hello.read())
+            return (await stream.receive_some(2)).startswith(_TLS_RECORDS)
+    except (OSError, trio.BrokenResourceError):
+        return False

@@ -1,12 +1,17 @@
-"""Listening sockets without asyncio, which logs each connection that it cannot accept."""
+"""What a server uses of the operating system: listening sockets, file descriptors, and freed memory.
+
+asyncio has listening sockets too, but it logs each connection that it cannot accept.
+"""
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 import socket
 import stat
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import trio
 
@@ -17,6 +22,8 @@ Accepted = Callable[[socket.socket, object], None]
 _SCARCE = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 # The seconds until a listener tries again after the process ran out of descriptors or memory.
 _PAUSE = 0.1
+# The seconds to wait for the rest of a burst, and between two returns. A return takes 0.1 s if much memory is free.
+_REST, _INTERVAL = 1.0, 10.0
 
 
 async def bind(where: Address, backlog: int) -> list[socket.socket]:
@@ -30,8 +37,8 @@ async def bind(where: Address, backlog: int) -> list[socket.socket]:
     found = await trio.socket.getaddrinfo(where.host, where.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     listeners: list[socket.socket] = []
     try:
-        for family, kind, protocol, _, address in dict.fromkeys(found):
-            listeners.append(_bind_tcp(family, kind, protocol, address, backlog))
+        for family, _, _, _, address in dict.fromkeys(found):
+            listeners.append(_bind_tcp(family, address, backlog))
     except OSError:
         for each in listeners:
             each.close()
@@ -39,20 +46,14 @@ async def bind(where: Address, backlog: int) -> list[socket.socket]:
     return listeners
 
 
-def _bind_tcp(family: int, kind: int, protocol: int, address: tuple[object, ...], backlog: int) -> socket.socket:
-    listener = socket.socket(family, kind, protocol)
+def _bind_tcp(family: int, address: tuple[Any, ...], backlog: int) -> socket.socket:
     try:
-        if os.name == "posix":
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if family == socket.AF_INET6:
-            # Treat 0.0.0.0 and [::] as two separate addresses.
-            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        listener.bind(address)
-        listener.listen(backlog)
-        listener.setblocking(False)
+        # 0.0.0.0 and [::] are two separate addresses.
+        listener = socket.create_server(address, family=family, backlog=backlog)
     except OSError as error:
-        listener.close()
-        raise OSError(error.errno, f"cannot listen on {address[0]}:{address[1]}: {error.strerror}") from error
+        why = os.strerror(error.errno) if error.errno else error
+        raise OSError(error.errno, f"cannot listen on {address[0]}:{address[1]}: {why}") from error
+    listener.setblocking(False)
     return listener
 
 
@@ -128,3 +129,45 @@ def _limit() -> int | None:
 def _reserve(limit: int) -> int:
     """Return the number of descriptors to leave for stores, their servers and the program's own files."""
     return min(max(limit // 8, 32), 512, limit // 2)
+
+
+class MemoryReturn:
+    """A task that returns freed memory after a burst of connections, at most once in ten seconds.
+
+    After a burst of small allocations, the C library would keep the memory.
+
+    Args:
+        worth: the number of freed bytes that makes a return worthwhile.
+    """
+
+    def __init__(self, worth: int) -> None:
+        self._worth = worth
+        self._freed = 0
+        self._due = trio.Event()
+
+    def freed(self, size: int) -> None:
+        """Record that about ``size`` bytes have been freed."""
+        self._freed += size
+        if self._freed >= self._worth:
+            self._due.set()
+
+    async def run(self) -> None:
+        """Return memory when it is due, until canceled."""
+        trim = _trim()
+        if trim is None:
+            return
+        while True:
+            await self._due.wait()
+            await trio.sleep(_REST)
+            trim(0)
+            self._freed, self._due = 0, trio.Event()
+            await trio.sleep(_INTERVAL)
+
+
+def _trim() -> Callable[[int], int] | None:
+    """Return glibc's malloc_trim, or None with other C libraries, which don't have it."""
+    try:
+        trim: Callable[[int], int] = ctypes.CDLL(None).malloc_trim
+    except (OSError, AttributeError, TypeError):
+        return None
+    return trim
