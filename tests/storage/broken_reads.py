@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import trio
 
-from headway.resource import Key, Kind, Position, copy_message, pb, resource_key
+from headway.protobuf import copy_message
+from headway.resource import Key, Kind, Position, pb, resource_key
 from headway.storage import Cursor, LogWatch, Within
 from headway.testing import _conformance_concurrency as concurrency
 from headway.testing import _conformance_grammar as grammar

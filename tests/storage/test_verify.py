@@ -8,7 +8,8 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from headway.resource import Changes, Key, Kind, Position, StreamItem, copy_message, pb
+from headway.protobuf import copy_message
+from headway.resource import Changes, Key, Kind, Position, StreamItem, pb
 from headway.storage import Fence, Operation, SqliteBackend, Verified, mark_unfinished, verify_store
 from headway.testing._conformance_reads import store_a_matrix
 from headway.testing._conformance_tools import KIND, OTHER_KIND, put, putting, remove, thing, uid_of

@@ -19,7 +19,8 @@ from headway._gen.etcdserverpb import (
     RequestOp,
     TxnRequest,
 )
-from headway.resource import encode, pb
+from headway.protobuf import encode
+from headway.resource import pb
 from headway.storage._leases import lease_of
 from headway.storage._operations import Operation, RequireOwnsNothing
 from headway.storage._tables import Applied

@@ -14,7 +14,8 @@ from typing import NamedTuple
 from typing_extensions import override
 
 from headway.errors import InvalidArgument
-from headway.resource import Kind, encode, pb
+from headway.protobuf import encode
+from headway.resource import Kind, pb
 from headway.storage._lease_table import LeaseTable
 from headway.storage._leases import Lease, check_borne, is_late, lease_of, raised_fence, scope_of
 from headway.storage._log import LogChange

@@ -15,7 +15,8 @@ import trio
 from typing_extensions import override
 
 from headway.errors import StoreUnusable
-from headway.resource import decode, pb
+from headway.protobuf import decode
+from headway.resource import pb
 from headway.storage._reads import SNAPSHOT_CHUNK, Snapshot
 
 

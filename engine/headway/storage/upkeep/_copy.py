@@ -6,7 +6,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 from headway.errors import FailedPrecondition, HistoryCompacted, InvalidArgument
-from headway.resource import Key, Kind, Position, copy_message, pb, resource_key
+from headway.protobuf import copy_message
+from headway.resource import Key, Kind, Position, pb, resource_key
 from headway.storage._backend import Backend
 from headway.storage._open import UNFINISHED_KIND, mark_unfinished, refuse_unfinished, source_of, unmark
 from headway.storage._operations import Fence, FenceLowered, Operation, Put, Remove, Within

@@ -12,22 +12,17 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from headway.errors import OutcomeUnknown, SchemaMismatch, SchemaProblem, Unavailable
+from headway.protobuf import compare_schemas, copy_message, decode, encode, merge_schemas, schema_digest
 from headway.resource import (
     AnyMessage,
     Key,
     Kind,
     ResourceType,
     Scope,
-    compare_schemas,
-    copy_message,
-    decode,
     describe,
-    encode,
     is_builtin,
-    merge_schemas,
     pb,
     resource_key,
-    schema_digest,
     type_name,
     types_pb,
 )
