@@ -304,7 +304,7 @@ MUTANTS = (
     ),
     Mutant(
         "a snapshot ends after its first chunk",
-        "storage/_watch.py",
+        "storage/_reads.py",
         "        chunk, self._taken = self._taken[:SNAPSHOT_CHUNK], self._taken[SNAPSHOT_CHUNK:]\n",
         "        chunk, self._taken, self._cut = self._taken[:SNAPSHOT_CHUNK], [], Cut((), 0, 0)\n",
         _HISTORIES,

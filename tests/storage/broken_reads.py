@@ -13,8 +13,7 @@ from headway.testing import _conformance_concurrency as concurrency
 from headway.testing import _conformance_grammar as grammar
 from headway.testing import _conformance_reads as claims
 from headway.testing import _conformance_watches as watches
-from tests.storage.kept_memory import Applied, Broken, Found, KeptMemory
-from tests.storage.list_snapshot import ListSnapshot
+from tests.storage.kept_memory import Applied, Broken, Found, KeptMemory, ListSnapshot
 
 
 class ReadsALaggingReplica(KeptMemory):

@@ -27,8 +27,7 @@ from headway.testing import _conformance_grammar as grammar
 from headway.testing import _conformance_history as history
 from headway.testing import _conformance_watches as claims
 from tests.storage.broken_commits import ModifiesReturnedResources
-from tests.storage.kept_memory import Broken, KeptMemory, SpoilableWatch
-from tests.storage.list_snapshot import ListSnapshot
+from tests.storage.kept_memory import Broken, KeptMemory, ListSnapshot, SpoilableWatch
 
 
 class DeliversAnEmptyChunkFirst(KeptMemory):
