@@ -152,6 +152,6 @@ async def _cancelled() -> trio.Cancelled:
 @pytest.mark.parametrize("verbose", [False, True])
 def test_what_a_report_wants_to_hear_is_the_same(verbose: bool) -> None:
     """Else each reconcile that went well would cost an event."""
-    assert events.hears_successes(safe_report(log_report(verbose=verbose))) is verbose
-    assert events.hears_successes(safe_report(functools.partial(print, end=""))) is True
+    assert events.receives_successes(safe_report(log_report(verbose=verbose))) is verbose
+    assert events.receives_successes(safe_report(functools.partial(print, end=""))) is True
     assert safe_report(events.ignore) is events.ignore

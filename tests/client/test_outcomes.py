@@ -81,7 +81,7 @@ class Heard:
     def acknowledged(self, write: Acknowledged) -> None:
         self.acknowledgements.append(write[:4])
 
-    async def wait_shown(self, type: ResourceType[Any], revision: int) -> None:
+    async def wait_cached(self, type: ResourceType[Any], revision: int) -> None:
         pass
 
     def unknown(self, error: OutcomeUnknown | None) -> None:

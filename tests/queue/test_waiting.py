@@ -25,7 +25,7 @@ async def test_take_waits_until_a_key_is_added(
         await let_pass(autojump_clock, 5)
         queue.add("a", "change")
         await wait_all_tasks_blocked()
-        assert workers.taken == [("a", 5.0)]
+        assert workers.dequeued == [("a", 5.0)]
         queue.close()
 
 
@@ -40,7 +40,7 @@ async def test_each_key_wakes_exactly_one_worker(
         queue.add("a", "again")
         queue.add("b", "change")
         await wait_all_tasks_blocked()
-        assert sorted(key for key, _ in workers.taken) == ["a", "b"]
+        assert sorted(key for key, _ in workers.dequeued) == ["a", "b"]
         assert machine.looks == 4
         queue.close()
 
@@ -66,12 +66,12 @@ async def test_key_taken_by_a_newcomer_loses_no_wake_up(queue: WaitingQueue[str,
     async with trio.open_nursery() as nursery:
         await start(nursery, workers, 1)
         queue.add("a", "change")
-        assert queue._machine.take(trio.current_time()) is not None
+        assert queue._machine.dequeue(trio.current_time()) is not None
         await wait_all_tasks_blocked()
-        assert workers.taken == []
+        assert workers.dequeued == []
         queue.add("b", "change")
         await wait_all_tasks_blocked()
-        assert [key for key, _ in workers.taken] == ["b"]
+        assert [key for key, _ in workers.dequeued] == ["b"]
         queue.succeeded("a")
         queue.close()
 
@@ -84,10 +84,10 @@ async def test_dirty_key_wakes_a_sleeper_when_reported_back(queue: WaitingQueue[
         await start(nursery, workers, 2)
         queue.add("a", "two")
         await wait_all_tasks_blocked()
-        assert workers.taken == []
+        assert workers.dequeued == []
         queue.succeeded("a")
         await wait_all_tasks_blocked()
-        assert [key for key, _ in workers.taken] == ["a"]
+        assert [key for key, _ in workers.dequeued] == ["a"]
         queue.close()
 
 
@@ -103,7 +103,7 @@ async def test_delayed_key_is_taken_when_due(
         queue.add_after("late", "later", 9.0)
         queue.add_after("early", "later", 4.0)
         await let_pass(autojump_clock, 20)
-        assert workers.taken == [("early", 4.0), ("late", 9.0)]
+        assert workers.dequeued == [("early", 4.0), ("late", 9.0)]
         queue.close()
 
 
@@ -116,7 +116,7 @@ async def test_sooner_delay_moves_the_alarm_forward(
         await start(nursery, workers, 1)
         queue.add_after("early", "later", 1.0)
         await let_pass(autojump_clock, 200)
-        assert workers.taken == [("early", 1.0), ("late", 100.0)]
+        assert workers.dequeued == [("early", 1.0), ("late", 100.0)]
         queue.close()
 
 
@@ -129,7 +129,7 @@ async def test_waiting_for_a_due_time_does_not_poll(
         machine.looks = 0
         queue.add_after("a", "later", 3600.0)
         await let_pass(autojump_clock, 3600.5)
-        assert workers.taken == [("a", 3600.0)]
+        assert workers.dequeued == [("a", 3600.0)]
         # One is made the timekeeper, takes at the due time, and looks once more.
         assert machine.looks == 3
         queue.close()
@@ -155,11 +155,11 @@ async def test_timekeeper_that_takes_a_key_is_replaced(
     queue: WaitingQueue[str, str], autojump_clock: MockClock
 ) -> None:
     """While the first is busy with one due key, a second waits for the next."""
-    taken: list[tuple[str, float]] = []
+    dequeued: list[tuple[str, float]] = []
 
     async def work_for_an_hour() -> None:
-        while (one := await queue.take()) is not None:
-            taken.append((one.key, trio.current_time()))
+        while (one := await queue.dequeue()) is not None:
+            dequeued.append((one.key, trio.current_time()))
             await let_pass(autojump_clock, 3600)
             queue.succeeded(one.key)
 
@@ -170,7 +170,7 @@ async def test_timekeeper_that_takes_a_key_is_replaced(
         for number in range(1, 4):
             queue.add_after(f"key{number}", "later", float(number))
         await let_pass(autojump_clock, 10)
-        assert taken == [("key1", 1.0), ("key2", 2.0), ("key3", 3.0)]
+        assert dequeued == [("key1", 1.0), ("key2", 2.0), ("key3", 3.0)]
         queue.close()
 
 
@@ -184,7 +184,7 @@ async def test_failed_key_is_retried_after_its_back_off(
         await start(nursery, workers, 2)
         assert queue.failed("a", "error") == 1.0
         await let_pass(autojump_clock, 5)
-        assert workers.taken == [("a", 1.0)]
+        assert workers.dequeued == [("a", 1.0)]
         queue.close()
 
 
@@ -200,7 +200,7 @@ async def test_change_during_a_back_off_is_taken_at_once(
         await let_pass(autojump_clock, 0.25)
         queue.add("a", "mend")
         await let_pass(autojump_clock, 5)
-        assert workers.taken == [("a", 0.25)]
+        assert workers.dequeued == [("a", 0.25)]
         queue.close()
 
 
@@ -215,5 +215,5 @@ async def test_requeued_key_is_taken_after_its_delay(
         await let_pass(autojump_clock, 1)
         queue.requeue_after("a", 30.0, "poll")
         await let_pass(autojump_clock, 60)
-        assert workers.taken == [("a", 31.0)]
+        assert workers.dequeued == [("a", 31.0)]
         queue.close()

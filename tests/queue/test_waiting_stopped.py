@@ -13,7 +13,7 @@ from tests.queue.workers import Looks, Workers, let_pass, start, take_key
 async def test_no_key_is_taken_while_held(
     queue: WaitingQueue[str, str], workers: Workers, autojump_clock: MockClock
 ) -> None:
-    """Ready and due keys wait for the release, and are then taken at once."""
+    """Ready and due keys wait for the release, and are then dequeued at once."""
     queue.hold()
     queue.add("ready", "change")
     queue.add_after("due", "later", 2.0)
@@ -21,10 +21,10 @@ async def test_no_key_is_taken_while_held(
         await start(nursery, workers, 2)
         await let_pass(autojump_clock, 10)
         assert queue.held
-        assert workers.taken == []
+        assert workers.dequeued == []
         queue.release()
         await wait_all_tasks_blocked()
-        assert sorted(workers.taken) == [("due", 10.0), ("ready", 10.0)]
+        assert sorted(workers.dequeued) == [("due", 10.0), ("ready", 10.0)]
         queue.close()
 
 
@@ -37,10 +37,10 @@ async def test_hold_stops_a_worker_that_was_woken_but_has_not_run(
         queue.add("a", "change")
         queue.hold()
         await wait_all_tasks_blocked()
-        assert workers.taken == []
+        assert workers.dequeued == []
         queue.release()
         await wait_all_tasks_blocked()
-        assert [key for key, _ in workers.taken] == ["a"]
+        assert [key for key, _ in workers.dequeued] == ["a"]
         queue.close()
 
 
@@ -58,7 +58,7 @@ async def test_hold_past_a_due_time_does_not_poll(
         assert machine.looks == 0
         queue.release()
         await let_pass(autojump_clock, 30)
-        assert workers.taken == [("during", 10.0), ("after", 20.0)]
+        assert workers.dequeued == [("during", 10.0), ("after", 20.0)]
         queue.close()
 
 
@@ -66,11 +66,11 @@ async def test_hold_past_a_due_time_does_not_poll(
 
 
 async def test_canceled_take_takes_nothing(queue: WaitingQueue[str, str]) -> None:
-    """A take canceled before it began leaves a ready key in the queue."""
+    """A dequeue canceled before it began leaves a ready key in the queue."""
     queue.add("a", "change")
     with trio.CancelScope() as scope:
         scope.cancel()
-        await queue.take()
+        await queue.dequeue()
     assert scope.cancelled_caught
     assert queue.statistics().in_hand == 0
     assert await take_key(queue) == "a"
@@ -85,7 +85,7 @@ async def test_key_added_while_its_only_sleeper_is_canceled_is_not_lost(
 
         async def cancelled_worker() -> None:
             with scope:
-                await queue.take()
+                await queue.dequeue()
 
         nursery.start_soon(cancelled_worker)
         await wait_all_tasks_blocked()
@@ -94,7 +94,7 @@ async def test_key_added_while_its_only_sleeper_is_canceled_is_not_lost(
         queue.add("a", "change")
         await wait_all_tasks_blocked()
         assert scope.cancelled_caught
-        assert [key for key, _ in workers.taken] == ["a"]
+        assert [key for key, _ in workers.dequeued] == ["a"]
         queue.close()
 
 
@@ -121,13 +121,13 @@ async def test_worker_canceled_after_its_wake_up_has_the_key_in_hand(
 async def test_canceled_timekeeper_is_replaced(
     queue: WaitingQueue[str, str], workers: Workers, autojump_clock: MockClock
 ) -> None:
-    """The delayed key is taken on time by a worker that had no deadline before."""
+    """The delayed key is dequeued on time by a worker that had no deadline before."""
     async with trio.open_nursery() as nursery:
         scope = trio.CancelScope()
 
         async def cancelled_worker() -> None:
             with scope:
-                await queue.take()
+                await queue.dequeue()
 
         queue.add_after("a", "later", 10.0)
         nursery.start_soon(cancelled_worker)
@@ -136,7 +136,7 @@ async def test_canceled_timekeeper_is_replaced(
         await let_pass(autojump_clock, 1)
         scope.cancel()
         await let_pass(autojump_clock, 20)
-        assert workers.taken == [("a", 10.0)]
+        assert workers.dequeued == [("a", 10.0)]
         queue.close()
 
 
@@ -154,7 +154,7 @@ async def test_wait_idle_waits_for_keys_in_hand_and_resting(
         await start(nursery, workers, 1)
         await queue.wait_idle()
         assert autojump_clock.current_time() == 1.0
-        assert workers.taken == [("a", 1.0)]
+        assert workers.dequeued == [("a", 1.0)]
         queue.close()
 
 
@@ -180,7 +180,7 @@ async def test_wait_idle_waits_for_a_scheduled_key_that_has_come_due(
 
 
 async def test_wait_idle_raises_if_the_queue_is_closed_with_owed_keys(queue: WaitingQueue[str, str]) -> None:
-    """The wait could never end, because no worker will take them."""
+    """The wait could never end, because no worker will dequeue them."""
     queue.add("a", "change")
     async with trio.open_nursery() as nursery:
 
@@ -206,8 +206,8 @@ async def test_close_ends_every_waiting_take_at_once(queue: WaitingQueue[str, st
         assert workers.ended == 3
     queue.release()
     assert queue.closed
-    assert await queue.take() is None
-    assert workers.taken == []
+    assert await queue.dequeue() is None
+    assert workers.dequeued == []
     assert queue.owed() == ["a", "b", "c"]
 
 
@@ -231,8 +231,8 @@ async def test_every_key_added_under_load_is_taken_and_never_twice_at_once(
     runs: dict[str, int] = {}
 
     async def work() -> None:
-        while (taken := await queue.take()) is not None:
-            key = taken.key
+        while (dequeued := await queue.dequeue()) is not None:
+            key = dequeued.key
             assert key not in in_hand
             in_hand.add(key)
             await let_pass(autojump_clock, 0.01 * (len(runs) % 3))

@@ -120,7 +120,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.queue: WorkQueue[str, int] = WorkQueue(BACKOFF, live_per_backlog=LIVE_PER_BACKLOG)
         self.model = Model()
         self.reason = 0
-        # Kept apart from the model: for each key the last add that no take has followed yet.
+        # Kept apart from the model: for each key the last add that no dequeue has followed yet.
         self.unanswered: dict[str, int] = {}
         self.takes_passing_backlog = 0
 
@@ -174,7 +174,7 @@ class QueueMachine(RuleBasedStateMachine):
         """Be a worker for a while: deep enough for the cap of the back-off and the turns of the backlog."""
         for fail in fails:
             self.model.now += 0.25
-            key = self.take()
+            key = self.dequeue()
             if key is not None and fail:
                 self.fail_key(key)
             elif key is not None:
@@ -182,28 +182,28 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule()
     def take_one(self) -> None:
-        self.take()
+        self.dequeue()
 
-    def take(self) -> str | None:
-        taken = self.queue.take(self.model.now)
+    def dequeue(self) -> str | None:
+        dequeued = self.queue.dequeue(self.model.now)
         if self.model.closed:
-            assert taken is None
+            assert dequeued is None
             return None
         self.model.promote()
         backlog_waited = bool(self.model.lines[BACKLOG])
         key = self.model.next_key()
-        assert (taken.key if taken else None) == key
-        if taken is None or key is None:
+        assert (dequeued.key if dequeued else None) == key
+        if dequeued is None or key is None:
             return None
         assert key not in self.model.hand, "a key is in hand twice"
         wish = self.model.wishes.pop(key)
         self.model.hand[key] = wish
         self.check_no_starvation(wish, backlog_waited)
-        assert len(taken.reasons) <= 8
-        assert list(taken.reasons) == (wish.reasons if len(wish.reasons) <= 8 else kept(wish.reasons))
-        assert taken.omitted == len(wish.reasons) - len(taken.reasons)
-        assert taken.queued_at == wish.queued_at <= self.model.now
-        assert taken.attempt == self.model.failures.get(key, 0) + 1
+        assert len(dequeued.reasons) <= 8
+        assert list(dequeued.reasons) == (wish.reasons if len(wish.reasons) <= 8 else kept(wish.reasons))
+        assert dequeued.omitted == len(wish.reasons) - len(dequeued.reasons)
+        assert dequeued.queued_at == wish.queued_at <= self.model.now
+        assert dequeued.attempt == self.model.failures.get(key, 0) + 1
         assert self.unanswered.pop(key, 0) <= max(wish.reasons), "an add was answered by an older run"
         return key
 
@@ -263,9 +263,9 @@ class QueueMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.model.hand)
     @rule(data=st.data(), delay=SECONDS)
-    def rest(self, data: st.DataObject, delay: float) -> None:
+    def back_off(self, data: st.DataObject, delay: float) -> None:
         key, now = self.some_in_hand(data), self.model.now
-        self.queue.rest(key, delay, now)
+        self.queue.back_off(key, delay, now)
         wish, later = self.model.hand.pop(key), self.model.wishes.get(key)
         wish.due, wish.by_failure = (now + delay if delay else None), True
         if later is not None:
@@ -316,15 +316,15 @@ class QueueMachine(RuleBasedStateMachine):
         assert self.queue.next_due() == (None if self.model.closed else min(dues, default=None))
 
     def teardown(self) -> None:
-        """Finish everything: each add that no take has followed is followed by one now."""
+        """Finish everything: each add that no dequeue has followed is followed by one now."""
         if self.model.closed:
             return
         self.model.now += 100.0
         for key in self.model.hand:
             self.queue.succeeded(key, self.model.now)
-        while (taken := self.queue.take(self.model.now)) is not None:
-            self.unanswered.pop(taken.key, None)
-            self.queue.succeeded(taken.key, self.model.now)
+        while (dequeued := self.queue.dequeue(self.model.now)) is not None:
+            self.unanswered.pop(dequeued.key, None)
+            self.queue.succeeded(dequeued.key, self.model.now)
         assert not self.unanswered, "an add was lost"
         assert self.queue.is_idle()
 

@@ -81,13 +81,13 @@ class ViewMachine(LiveRun, RuleBasedStateMachine):
             self.store.commit(1, what)
         self.forms: dict[str, CachedType[Any]] = {"team": SLIM if slim else TEAM, "account": ACCOUNT}
         self.indexes = [SLIM_INDEX, WHOLE_INDEXES[1]] if slim else WHOLE_INDEXES
-        self.shared = {name: Informer(form, ignore) for name, form in self.forms.items()}
+        self.informer = {name: Informer(form, ignore) for name, form in self.forms.items()}
         self.told: dict[str, int] = {}
         self.cache = Cache("teams", self.forms["team"], [ACCOUNT])
         for name in TYPES:
             self._snapshot(name, self.store.head)
         self.subscriptions = {
-            form.name: self.shared[name].subscribe(
+            form.name: self.informer[name].subscribe(
                 [each for each in self.indexes if each.type is form], lambda *failed: pytest.fail(str(failed))
             )
             for name, form in self.forms.items()
@@ -97,10 +97,10 @@ class ViewMachine(LiveRun, RuleBasedStateMachine):
         self.replies: list[tuple[str, Reply]] = []
 
     def _snapshot(self, side: str, revision: int) -> None:
-        shared = self.shared[side]
-        shared.restart()
-        shared.feed(SnapshotChunk(list(self.store.state(TYPES[side], revision).values())))
-        shared.feed(EndOfSnapshot(self.store.position(revision)))
+        informer = self.informer[side]
+        informer.restart()
+        informer.feed(SnapshotChunk(list(self.store.state(TYPES[side], revision).values())))
+        informer.feed(EndOfSnapshot(self.store.position(revision)))
         self.told[side] = revision
 
     # --- what happens ---
@@ -117,10 +117,10 @@ class ViewMachine(LiveRun, RuleBasedStateMachine):
             return
         until = later[:commits][-1]
         if changes := self.store.changes(TYPES[side], self.told[side], until):
-            self.shared[side].feed(Changes(changes))
+            self.informer[side].feed(Changes(changes))
             self.told[side] = changes[-1].revision
         if bookmark:
-            self.shared[side].feed(Bookmark(self.store.position(until)))
+            self.informer[side].feed(Bookmark(self.store.position(until)))
             self.told[side] = until
         self.settle()
 
@@ -146,7 +146,7 @@ class ViewMachine(LiveRun, RuleBasedStateMachine):
             self.store.commit(1, [(TYPES[side], name, verb)])
         reply = self.store.reply(TYPES[side], name)
         if now:
-            self.shared[side].reply(*reply)
+            self.informer[side].reply(*reply)
             self.settle()
         else:
             self.replies.append((side, reply))
@@ -155,7 +155,7 @@ class ViewMachine(LiveRun, RuleBasedStateMachine):
     @rule(data=st.data())
     def deliver_reply(self, data: st.DataObject) -> None:
         side, reply = self.replies.pop(data.draw(st.integers(0, len(self.replies) - 1), label="which"))
-        self.shared[side].reply(*reply)
+        self.informer[side].reply(*reply)
         self.settle()
 
     # --- views ---
@@ -163,7 +163,7 @@ class ViewMachine(LiveRun, RuleBasedStateMachine):
     @precondition(lambda self: len(self.views) < 3)
     @rule(names=st.sets(sides, min_size=1))
     def open(self, names: set[str]) -> None:
-        known = max(self.shared[name].gate.newest for name in names)
+        known = max(self.informer[name].store.newest for name in names)
         opened = OpenView(self.cache, [self.forms[name] for name in sorted(names)], known)
         self.views.append(opened)
         self.nursery.start_soon(opened.hold)
@@ -224,15 +224,15 @@ class ViewMachine(LiveRun, RuleBasedStateMachine):
     def _truth(self, side: str, revision: int) -> dict[Key, Any]:
         form = self.forms[side]
         stored = self.store.state(TYPES[side], revision)
-        return {key: form.view(self.shared[side].held(each)) for key, each in stored.items()}
+        return {key: form.view(self.informer[side].held(each)) for key, each in stored.items()}
 
     @invariant()
     def the_cache_is_what_it_would_be_without_views(self) -> None:
         """What has moved on has moved on for everybody else."""
-        for side, shared in getattr(self, "shared", {}).items():
-            if not shared.gate._ahead:
-                expected = self._truth(side, shared.frontier)
-                held = {key: self.forms[side].view(each) for key, each in shared.gate.entries.items()}
+        for side, informer in getattr(self, "informer", {}).items():
+            if not informer.store._ahead:
+                expected = self._truth(side, informer.frontier)
+                held = {key: self.forms[side].view(each) for key, each in informer.store.entries.items()}
                 assert {key: plain([each]) for key, each in held.items()} == {
                     key: plain([each]) for key, each in expected.items()
                 }
@@ -246,7 +246,7 @@ class ViewMachine(LiveRun, RuleBasedStateMachine):
             super().teardown()
 
     def _end(self) -> None:
-        for side in getattr(self, "shared", {}):
+        for side in getattr(self, "informer", {}):
             self.deliver(side, 10_000, True)
         for opened in list(getattr(self, "views", [])):
             assert opened.view is not None

@@ -215,15 +215,15 @@ def test_only_independent_commits_share_a_transaction() -> None:
     first, other, same = draft("a"), draft("b"), draft("a")
     requires = draft("c")
     requires.believe([Require(kind_of(thing("a")), resource_key(thing("a")), "uid")])
-    assert other.fits_with(first.believed, first.places)
+    assert other.fits_with(first.expected, first.places)
     for each in (same, requires):
-        assert not each.fits_with(first.believed, first.places)
-    assert not first.fits_with(requires.believed, requires.places)
+        assert not each.fits_with(first.expected, first.places)
+    assert not first.fits_with(requires.expected, requires.places)
     # Two commits may share a key that both only read, if both have read the same state.
-    shared = {**other.believed, b"/p/fence/c/": 7}
-    first.believed[b"/p/fence/c/"] = 7
+    shared = {**other.expected, b"/p/fence/c/": 7}
+    first.expected[b"/p/fence/c/"] = 7
     assert first.fits_with(shared, other.places)
-    first.believed[b"/p/fence/c/"] = 8
+    first.expected[b"/p/fence/c/"] = 8
     assert not first.fits_with(shared, other.places)
 
 

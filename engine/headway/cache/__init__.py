@@ -38,7 +38,7 @@ from headway.cache._stream import StreamMachine as StreamMachine
 from headway.cache._subscription import LINGER_LIMIT as LINGER_LIMIT
 from headway.cache._subscription import Subscription as Subscription
 from headway.cache._type_store import Applied as Applied
-from headway.cache._type_store import Found as Found
+from headway.cache._type_store import Backlog as Backlog
 from headway.cache._type_store import Refusals as Refusals
 from headway.cache._type_store import TypeStore as TypeStore
 from headway.cache._view import View as View

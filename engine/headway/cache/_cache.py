@@ -72,7 +72,7 @@ class Cache(CacheReader):
     @property
     def newest(self) -> int:
         """The highest revision of any state that can be read; 0 before the cache is primed."""
-        return max((each.gate.newest for each in self._subscriptions.values()), default=0)
+        return max((each.store.newest for each in self._subscriptions.values()), default=0)
 
     # --- called by readers ---
 
@@ -109,7 +109,7 @@ class Cache(CacheReader):
         subscriptions = {type.name: self._subscription(type) for type in types}
         await trio.lowlevel.checkpoint()
         while True:
-            revision = max(each.gate.newest for each in subscriptions.values())
+            revision = max(each.store.newest for each in subscriptions.values())
             pins = {name: each.pin(revision, self._wake) for name, each in subscriptions.items()}
             try:
                 if await self._reached(pins.values()):

@@ -137,7 +137,7 @@ class Follower:
         self._interrupted = False
         # True if the last stream was refused because of a missing right.
         self._denied = False
-        self._heard = 0
+        self._received = 0
         # True if the server refused to resume, so that the next stream begins with a snapshot.
         self._refused = False
 
@@ -177,12 +177,12 @@ class Follower:
             elif error.status is Status.DATA_LOSS:
                 # That store never had this position. It may be a copy made earlier.
                 sink.distrust()
-                await self._check_not_gone_back(refused=True)
+                await self._check_not_rolled_back(refused=True)
             self._denied = error.status in (Status.PERMISSION_DENIED, Status.UNAUTHENTICATED)
             return f"{error.status.name}: {error.message}"
         except Lagging as error:
-            self._report(StreamLagging(self._type.name, machine.told, sink.frontier))
-            await self._check_not_gone_back()
+            self._report(StreamLagging(self._type.name, machine.frontier, sink.frontier))
+            await self._check_not_rolled_back()
             return str(error)
         except FalseBookmark as error:
             self._report(BookmarkRefused(self._type.name, str(error)))
@@ -216,16 +216,16 @@ class Follower:
 
     async def _patrol(self, machine: StreamMachine, patience: trio.CancelScope) -> None:
         while True:
-            heard = self._heard
+            received = self._received
             await trio.sleep(self._lag_limit / 2)
-            if self._heard > heard:
+            if self._received > received:
                 continue
             known = 0
             with trio.move_on_after(self._lag_limit), contextlib.suppress(Unavailable):
                 known = (await self._linearizable(None)).revision
             # A bookmark may be on its way.
             await trio.sleep(self._lag_limit / 2)
-            if self._heard == heard and machine.told < known:
+            if self._received == received and machine.frontier < known:
                 patience.cancel()
 
     async def _feed(self, machine: StreamMachine, items: AsyncIterator[Any], patience: trio.CancelScope) -> str:
@@ -234,7 +234,7 @@ class Follower:
         with patience:
             while True:
                 # A stream lags from when it falls below the known revision until it has caught up.
-                if machine.told >= sink.frontier:
+                if machine.frontier >= sink.frontier:
                     patience.deadline = math.inf
                 elif patience.deadline == math.inf:
                     patience.deadline = trio.current_time() + self._lag_limit
@@ -243,7 +243,7 @@ class Follower:
                 except StopAsyncIteration:
                     return "the server ended the stream"
                 checked = machine.feed(item)
-                self._heard += 1
+                self._received += 1
                 self._failures = 0
                 if self._interrupted:
                     self._interrupted = False
@@ -253,11 +253,11 @@ class Follower:
                 if isinstance(item, SnapshotChunk):
                     # A snapshot in progress is not a lag, however long it takes.
                     patience.deadline = math.inf
-                elif machine.told >= sink.frontier and sink.distrusted:
+                elif machine.frontier >= sink.frontier and sink.distrusted:
                     return "the stream began below the frontier, so its snapshot could not repair the data"
-        raise Lagging(f"the stream stayed at revision {machine.told}, below the known one, for {self._lag_limit} s")
+        raise Lagging(f"the stream stayed at revision {machine.frontier}, below the known one, for {self._lag_limit} s")
 
-    async def _check_not_gone_back(self, *, refused: bool = False) -> None:
+    async def _check_not_rolled_back(self, *, refused: bool = False) -> None:
         """Distinguish a server that lags from a store that has lost acknowledged data. Raise an error for the latter.
 
         ``refused`` is True if a server answered that its store never had the known position. That server may have a

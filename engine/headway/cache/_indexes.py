@@ -196,7 +196,7 @@ class IndexTable:
                 self._fail(key, resource, error)
 
     def apply(self, applied: Iterable[Applied]) -> None:
-        """Apply changes that the gate has applied."""
+        """Apply changes that the store has applied."""
         for key, old, new, _ in applied:
             if old is not None:
                 self._discard(key, old)

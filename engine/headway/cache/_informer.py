@@ -40,16 +40,16 @@ class Informer:
     """The store of one type, fed by its follower and shared by all runs of the process. It implements `_follower.Sink`.
 
     Attributes:
-        gate: the cached data. It is a different object after the store has been replaced by another one.
-        heard: the number of items received from its streams so far.
+        store: the cached data. It is a different object after the store has been replaced by another one.
+        received: the number of items received from its streams so far.
         cut_off: the reason for the lack of a stream, and since when on Trio's clock; None with a stream, or before the
             first.
     """
 
     def __init__(self, type: CachedType[Any], report: Report, isolation: Isolation | None = None) -> None:
         self.type = type
-        self.gate = TypeStore()
-        self.heard = 0
+        self.store = TypeStore()
+        self.received = 0
         self.cut_off: tuple[str, float] | None = None
         self._projection = type if isinstance(type, Projection) else None
         self._report = report
@@ -68,12 +68,12 @@ class Informer:
     @property
     def store_id(self) -> str:
         """The store that the data belongs to; empty before the first data."""
-        return self.gate.store_id
+        return self.store.store_id
 
     @property
     def frontier(self) -> int:
         """The revision up to which the data is complete."""
-        return self.gate.frontier
+        return self.store.frontier
 
     @property
     def distrusted(self) -> bool:
@@ -83,19 +83,19 @@ class Informer:
     @property
     def resume_after(self) -> Position | None:
         """The position after which the next stream should resume; None if it must begin with a snapshot."""
-        gate = self.gate
-        if not gate.primed or self._distrusted:
+        store = self.store
+        if not store.primed or self._distrusted:
             return None
-        return gate.position
+        return store.position
 
     @property
     def known(self) -> Position | None:
         """The newest position that the data depends on, or None."""
-        return self.gate.known
+        return self.store.known
 
     def restart(self) -> None:
         """Forget the content of an unfinished snapshot."""
-        self.gate.restart()
+        self.store.restart()
 
     def distrust(self) -> None:
         """Note that the received data may be incomplete."""
@@ -103,21 +103,21 @@ class Informer:
 
     def feed(self, item: StreamItem) -> None:
         """Apply an item, and pass its changes to the subscriptions."""
-        self.heard += 1
-        gate = self.gate
+        self.received += 1
+        store = self.store
         if self._projection is not None:
             item = self._projected(item)
         stale = self.refused
-        before = gate.frontier
-        applied = gate.feed(item)
-        if isinstance(item, EndOfSnapshot) and item.position.revision >= gate.frontier:
+        before = store.frontier
+        applied = store.feed(item)
+        if isinstance(item, EndOfSnapshot) and item.position.revision >= store.frontier:
             self._distrusted = False
         if self.refused > stale:
             self._report(StaleRefused(self.type.name, type(item).__name__, self.refused))
-        if gate.disproved:
-            gate.disproved = False
+        if store.disproved:
+            store.disproved = False
             self._distrusted = True
-            why = f"a change at or below {gate.frontier} arrived that is newer than the cached entry"
+            why = f"a change at or below {store.frontier} arrived that is newer than the cached entry"
             self._report(BookmarkRefused(self.type.name, why))
         self._tell(applied, isinstance(item, EndOfSnapshot) and item.position.revision >= before)
 
@@ -135,7 +135,7 @@ class Informer:
     # --- called by the runs ---
 
     @property
-    def went_back(self) -> bool:
+    def rolled_back(self) -> bool:
         """True if the store was rolled back and has not been accepted in its current state."""
         return self._failure is not None
 
@@ -149,25 +149,25 @@ class Informer:
     @property
     def refused(self) -> int:
         """The number of items that were refused because they were older than the cached data."""
-        return self.gate.refused.changes + self.gate.refused.snapshots
+        return self.store.refused.changes + self.store.refused.snapshots
 
     @property
     def resources(self) -> int:
         """The number of resources in the cache; during the first snapshot, the number received."""
-        return len(self.gate.entries) if self.gate.primed else self.gate.gathered
+        return len(self.store.entries) if self.store.primed else self.store.gathered
 
     @property
     def undecodable(self) -> list[Key]:
         """The keys of the resources whose payloads were found not to decode, in order."""
-        return self._undecodable.held(self.gate.entries)
+        return self._undecodable.held(self.store.entries)
 
     def reply(self, key: Key, stored: pb.Resource | None, position: Position) -> None:
         """Apply the response to a write (C5), a whole resource. Raises StoreChanged if it is from another store."""
         if stored is not None:
             stored = self.held(stored)
-        refused = self.gate.refused.replies
-        applied = self.gate.reply(key, stored, position)
-        if self.gate.refused.replies == refused:
+        refused = self.store.refused.replies
+        applied = self.store.reply(key, stored, position)
+        if self.store.refused.replies == refused:
             for subscription in self._subscriptions:
                 for pin in subscription.pins:
                     pin.replied(key, position.revision)
@@ -179,22 +179,22 @@ class Informer:
         Raises StoreChanged, StoreRolledBack or PermissionDenied if that is impossible.
         """
         await trio.lowlevel.checkpoint()
-        gate = self.gate
-        while not (gate.primed and gate.frontier >= revision):
+        store = self.store
+        while not (store.primed and store.frontier >= revision):
             self.check()
             await self._progress.park()
-            if self.gate is not gate:
+            if self.store is not store:
                 raise StoreChanged(f"the store of {self.type.name} was replaced while it was being primed")
         self.check()
-        return gate.frontier
+        return store.frontier
 
     def subscribe(self, indexes: Sequence[Index[Any, Any]], on_failure: OnFailure) -> Subscription:
         """Subscribe: build the indexes from the current entries, and feed all later changes. Contains no checkpoint."""
-        is_undecodable = functools.partial(self._undecodable.is_so, self.gate)
+        is_undecodable = functools.partial(self._undecodable.is_so, self.store)
         tables = {index.name: IndexTable(index, on_failure, self._isolation, is_undecodable) for index in indexes}
         for table in tables.values():
-            table.build(self.gate.entries)
-        subscription = Subscription(self.gate, tables, self.leave, is_undecodable)
+            table.build(self.store.entries)
+        subscription = Subscription(self.store, tables, self.leave, is_undecodable)
         self._subscriptions.append(subscription)
         return subscription
 
@@ -206,7 +206,7 @@ class Informer:
     def void(self, error: HeadwayError, *, replaced: bool) -> None:
         """Declare the data void, which ends every subscribed run. ``replaced``: begin anew with the other store."""
         if replaced:
-            self.gate = TypeStore()
+            self.store = TypeStore()
             self._undecodable = Undecodable(self.type, self.bounded)
             self._distrusted = False
             self._failure = None
@@ -247,7 +247,7 @@ class Informer:
         return item
 
     def _tell(self, applied: list[Applied], snapshot: bool = False) -> None:
-        overtaken = self.gate.take_overtaken()
+        overtaken = self.store.take_overtaken()
         self._undecodable.follow(applied)
         projection = self._projection
         # A change that does not affect the projection updates the entry, because its version counts, but is not passed

@@ -21,17 +21,17 @@ class Subscription:
 
     def __init__(
         self,
-        gate: TypeStore,
+        store: TypeStore,
         tables: dict[str, IndexTable],
         leave: Callable[[Subscription], None],
         is_undecodable: IsUndecodable,
     ) -> None:
-        self.gate = gate
+        self.store = store
         self.is_undecodable = is_undecodable
         self.tables = tables
         self._leave = leave
         # The revision of its beginning. Its initial content is complete up to there.
-        self.joined_at = gate.frontier
+        self.subscribed_at = store.frontier
         self._feed: list[Applied] = []
         self._lingers = False
         self._gave_up = False
@@ -41,7 +41,7 @@ class Subscription:
         self.pins: list[Pin] = []
 
     def applied(self, applied: Sequence[Applied]) -> None:
-        """Take changes that the gate has applied; called in the same step."""
+        """Take changes that the store has applied; called in the same step."""
         for table in self.tables.values():
             table.apply(applied)
         self._keep(applied)
@@ -72,15 +72,15 @@ class Subscription:
     @property
     def revision(self) -> int:
         """The revision up to which the content is complete."""
-        return self.gate.frontier
+        return self.store.frontier
 
     def find(self, key: Key) -> pb.Resource | None:
         """Return the resource with this key, or None."""
-        return self.gate.entries.get(key)
+        return self.store.entries.get(key)
 
     def everything(self) -> Mapping[Key, pb.Resource]:
         """Return all resources."""
-        return self.gate.entries
+        return self.store.entries
 
     def table(self, name: str) -> IndexTable | None:
         """Return the index of this name, or None."""
@@ -88,7 +88,7 @@ class Subscription:
 
     def pin(self, revision: int, on_change: Callable[[], None]) -> Pin:
         """Keep the state at a revision until `unpin`. The revision must not be below any that is known now."""
-        pin = Pin(self.gate, self.tables, revision, on_change)
+        pin = Pin(self.store, self.tables, revision, on_change)
         self.pins.append(pin)
         return pin
 

@@ -1,4 +1,4 @@
-"""The gate: the cached entries of one type, and the rules for changing them. No Trio, no I/O, no clock.
+"""The store of a type: its cached entries, and the rules for changing them. No Trio, no I/O, no clock.
 
 Rules. The *frontier* is the revision up to which the entries are complete. It reflects what has been applied, never
 what a server claims to have.
@@ -16,9 +16,9 @@ what a server claims to have.
 4. A bookmark moves the frontier.
 5. A change that a reply has overtaken (above the frontier, below the reply) is refused as data, but it happened, so the
    keys that it maps to must be reconciled. It is returned as overtaken, for mapping only.
-6. All entries belong to one store id, which never changes; data of another store needs another gate. The incarnation is
-   that of the server that last moved the frontier. Discarded items and replies do not affect the position that
-   a stream can resume after.
+6. All entries belong to one store id, which never changes; data of another store needs another `TypeStore`. The
+   incarnation is that of the server that last moved the frontier. Discarded items and replies do not affect the
+   position that a stream can resume after.
 
 Therefore, in whatever order, repetition or age the inputs arrive, the revision of a key's entry never decreases, a
 deleted key stays absent until a later creation, and the frontier never decreases (C2).
@@ -67,7 +67,7 @@ class Applied(NamedTuple):
     revision: int
 
 
-class Found(Collection[Applied]):
+class Backlog(Collection[Applied]):
     """The entries at one moment, as if all had just been created. Each `Applied` is created on demand."""
 
     __slots__ = ("_keys", "_resources")
@@ -100,7 +100,7 @@ class TypeStore:
     """The entries of one type from one store.
 
     Attributes:
-        entries: the entries, to be read only. Only the gate changes them.
+        entries: the entries, to be read only. Only the store changes them.
         frontier: see the rules. 0, with ``primed`` False, until the first snapshot has ended.
         store_id, incarnation, versions: together with the frontier, the position that a stream can resume after.
         disproved: True if a stale change has proved the frontier false since this was last set to False.
@@ -176,7 +176,7 @@ class TypeStore:
 
     def _changes(self, changes: list[Change]) -> list[Applied]:
         if not self.primed:
-            raise EngineBug("a change was fed to a gate before its snapshot")
+            raise EngineBug("a change was fed to a store before its snapshot")
         frontier, entries, ahead = self.frontier, self.entries, self._ahead
         applied: list[Applied] = []
         newest = frontier

@@ -36,12 +36,12 @@ class Undecodable:
             self._report(PayloadUndecodable, type=self._type.name, key=key, version=stored.version, problem=problem)
         return True
 
-    def is_so(self, gate: TypeStore, key: Key, message: pb.Resource) -> bool:
+    def is_so(self, store: TypeStore, key: Key, message: pb.Resource) -> bool:
         """Return True if the payload of this state of a resource does not decode. Remember a cached state."""
         if isinstance(self._type, Projection):
             # The complete message was checked when it arrived, and is not kept.
             return message.data is UNDECODABLE
-        if gate.entries.get(key) is message:
+        if store.entries.get(key) is message:
             return self.note(key, message)
         return message.data is not None and payload_problem(self._payload, message.data.value) is not None
 

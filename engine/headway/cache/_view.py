@@ -42,13 +42,13 @@ class Pin:
     """
 
     def __init__(
-        self, gate: TypeStore, tables: Mapping[str, IndexTable], revision: int, on_change: Callable[[], None]
+        self, store: TypeStore, tables: Mapping[str, IndexTable], revision: int, on_change: Callable[[], None]
     ) -> None:
         self.revision = revision
-        self.reached = gate.frontier >= revision
+        self.reached = store.frontier >= revision
         self.missed = False
         self.failure: HeadwayError | None = None
-        self._gate = gate
+        self._store = store
         self._tables = tables
         self._on_change = on_change
         # Invariant: the state at the pin of every key whose current entry differs from it; None for an absent key.
@@ -56,7 +56,7 @@ class Pin:
         self._pinned_tables: dict[str, PinnedTable] = {}
         # The replies at or below the pin that are ahead of the frontier. What they overtook was no longer current at
         # the pin.
-        self._replies = gate.ahead() if not self.reached else {}
+        self._replies = store.ahead() if not self.reached else {}
 
     def replied(self, key: Key, revision: int) -> None:
         """Note that a reply at that revision has been applied."""
@@ -64,7 +64,7 @@ class Pin:
             self._replies[key] = revision
 
     def follow(self, applied: Sequence[Applied], overtaken: Sequence[Applied], snapshot: bool) -> None:
-        """Follow the gate's changes; called in the same step. ``snapshot`` is True if it applied a whole snapshot."""
+        """Follow the store's changes; called in the same step. ``snapshot`` is True if it applied a whole snapshot."""
         overlay, revision = self._overlay, self.revision
         if self.reached:
             for key, old, _, _ in applied:
@@ -77,7 +77,7 @@ class Pin:
         for key, _, new, at in overtaken:
             if self._replies.get(key, 0) < at <= revision:
                 overlay[key] = new
-        self.reached = self._gate.frontier >= revision
+        self.reached = self._store.frontier >= revision
         if self.reached or self.missed:
             self._on_change()
 
@@ -91,13 +91,13 @@ class Pin:
     def find(self, key: Key) -> pb.Resource | None:
         """Return the resource with this key at the pin, or None."""
         overlay = self._overlay
-        return overlay[key] if key in overlay else self._gate.entries.get(key)
+        return overlay[key] if key in overlay else self._store.entries.get(key)
 
     def everything(self) -> Mapping[Key, pb.Resource]:
         """Return all resources at the pin."""
         if not self._overlay:
-            return self._gate.entries
-        pinned = {**self._gate.entries, **self._overlay}
+            return self._store.entries
+        pinned = {**self._store.entries, **self._overlay}
         return {key: stored for key, stored in pinned.items() if stored is not None}
 
     def table(self, name: str) -> Table | None:

@@ -308,7 +308,7 @@ class Client:
         left = reply.resource
         at = self._acknowledged_at(reply.position)
         self._writes.acknowledged(Acknowledged(type, id.key, left, at, deleted=True))
-        await self._writes.wait_shown(type, at.revision)
+        await self._writes.wait_cached(type, at.revision)
         if left is None or left.id is None or (id.uid and left.id.uid != id.uid) or not is_marked(left.metadata):
             return None
         return type.view(left)
@@ -359,7 +359,7 @@ class Client:
             raise self._unknown(OutcomeUnknown("the reply to a write has no resource"))
         at_position = self._acknowledged_at(at)
         self._writes.acknowledged(Acknowledged(type, resource_key(stored), stored, at_position, status_key))
-        await self._writes.wait_shown(type, at_position.revision)
+        await self._writes.wait_cached(type, at_position.revision)
         return type.view(stored)
 
     def _acknowledged_at(self, message: pb.Position | None) -> Position:

@@ -46,7 +46,7 @@ class Writes(Protocol):
         """Handle the reply to a write. It is called without a checkpoint before the client's method returns."""
         ...
 
-    async def wait_shown(self, type: ResourceType[Any], revision: int) -> None:
+    async def wait_cached(self, type: ResourceType[Any], revision: int) -> None:
         """Wait until the writer's caches of other versions of this kind contain the write of this revision."""
         ...
 
@@ -72,7 +72,7 @@ class PlainWrites:
     def acknowledged(self, write: Acknowledged) -> None:
         """Do nothing."""
 
-    async def wait_shown(self, type: ResourceType[Any], revision: int) -> None:
+    async def wait_cached(self, type: ResourceType[Any], revision: int) -> None:
         """Return immediately. A plain client has no cache."""
 
     def unknown(self, error: OutcomeUnknown | None) -> None:

@@ -49,14 +49,14 @@ async def deletions_since(
                 elif checked is not None and not isinstance(checked, Bookmark):
                     report(DeletionsUnknown(controller, type.name, since.revision, "the server can't resume"))
                     return None
-                if machine.told >= until:
+                if machine.frontier >= until:
                     return deleted
     except GRPCError as error:
         if error.status not in (Status.OUT_OF_RANGE, Status.DATA_LOSS):
             raise client_error(error) from error
         report(DeletionsUnknown(controller, type.name, since.revision, error.message or error.status.name))
         return None
-    raise Unavailable(f"the server ended the stream of {type.name} at {machine.told}, before revision {until}")
+    raise Unavailable(f"the server ended the stream of {type.name} at {machine.frontier}, before revision {until}")
 
 
 async def _next(items: AsyncIterator[Any], type: ResourceType[Any]) -> Any:

@@ -34,7 +34,7 @@ class MapItem(NamedTuple):
     backlog: bool
 
 
-class Kept:
+class FailedChanges:
     """The changes of one resource whose mapping has failed.
 
     Attributes:
@@ -84,8 +84,8 @@ class MapQueue:
         self._backlog: deque[tuple[TypeName, Iterator[Applied]]] = deque()
         self._backlog_left = 0
         # By resource. Invariant: the heap, by due time, contains each of them once.
-        self._failed: dict[tuple[TypeName, Key], Kept] = {}
-        self._due: list[tuple[float, int, Kept]] = []
+        self._failed: dict[tuple[TypeName, Key], FailedChanges] = {}
+        self._due: list[tuple[float, int, FailedChanges]] = []
         self._order = 0
 
     def push(self, type: TypeName, applied: Iterable[Applied]) -> None:
@@ -102,13 +102,13 @@ class MapQueue:
             self._backlog.append((type, iter(applied)))
             self._backlog_left += len(applied)
 
-    def take(self, complete: int) -> MapItem | None:
+    def pop(self, complete: int) -> MapItem | None:
         """Return the next change at or below ``complete``, the controller's lowest frontier, or one of the backlog."""
         if self._waiting and self._waiting[0].revision <= complete:
             return heapq.heappop(self._waiting)
-        return self._take_backlog() if self._backlog else None
+        return self._pop_backlog() if self._backlog else None
 
-    def _take_backlog(self) -> MapItem | None:
+    def _pop_backlog(self) -> MapItem | None:
         while self._backlog:
             type, left = self._backlog[0]
             for applied in left:
@@ -118,28 +118,28 @@ class MapQueue:
             self._backlog.popleft()
         return None
 
-    def keep(self, item: MapItem, due: float) -> Kept:
+    def defer(self, item: MapItem, due: float) -> FailedChanges:
         """Keep an item whose mapping failed until ``due``, or together with earlier failures of its resource."""
         kept = self._failed.get((item.type, item.applied.key))
         if kept is not None:
             kept.add(item)
             return kept
-        kept = Kept(item, due)
+        kept = FailedChanges(item, due)
         self._wait(kept)
         return kept
 
-    def keep_again(self, kept: Kept, due: float) -> None:
+    def defer_again(self, kept: FailedChanges, due: float) -> None:
         """Keep changes whose mapping failed again until ``due``."""
         kept.failures += 1
         kept.due = due
         self._wait(kept)
 
-    def _wait(self, kept: Kept) -> None:
+    def _wait(self, kept: FailedChanges) -> None:
         self._failed[kept.name] = kept
         heapq.heappush(self._due, (kept.due, kept.order, kept))
 
-    def take_due(self, now: float) -> Kept | None:
-        """Return the next failed changes that are due, or None. If they fail again, use `keep_again`."""
+    def pop_due(self, now: float) -> FailedChanges | None:
+        """Return the next failed changes that are due, or None. If they fail again, use `defer_again`."""
         if self._due and self._due[0][0] <= now:
             kept = heapq.heappop(self._due)[2]
             del self._failed[kept.name]
@@ -150,7 +150,7 @@ class MapQueue:
         """Return when the next failed changes are due, or None."""
         return self._due[0][0] if self._due else None
 
-    def take_all(self) -> list[tuple[TypeName, Applied]]:
+    def drain(self) -> list[tuple[TypeName, Applied]]:
         """Return everything that waits, in no particular order, for the next run after this one has ended.
 
         Lost changes need no mention, because every run begins with all keys in its cache.

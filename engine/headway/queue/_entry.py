@@ -1,6 +1,6 @@
 """The queue's state of a key, and the records that it returns.
 
-An `Entry` is internal to the queue and mutable; `Taken` and `QueueStatistics` are returned and immutable.
+An `Entry` is internal to the queue and mutable; `Dequeued` and `QueueStatistics` are returned and immutable.
 """
 
 from collections.abc import Hashable
@@ -27,7 +27,7 @@ class NotInHandError(RuntimeError):
     """A key was reported back that is not in hand: it was never dequeued, or was already reported back."""
 
 
-class Taken(NamedTuple, Generic[K, R]):
+class Dequeued(NamedTuple, Generic[K, R]):
     """A dequeued key, to be reported back as succeeded, failed, requeued or dropped.
 
     `reasons` holds the first three and the last five, oldest first; `omitted` counts those between. `queued_at` is the

@@ -16,7 +16,7 @@ The rules:
 
 The design: each key has one entry, in one of four states.
 
-    absent ── add ──► ready ── take ──► in hand ── succeeded, dropped ──► absent
+    absent ── add ──► ready ── dequeue ──► in hand ── succeeded, dropped ──► absent
                         ▲                 │  │
                         │ add, due        │  └── requeue_after ──► scheduled
                         ├── backing off ◄─┘ failed                     │
@@ -27,8 +27,8 @@ back, the following entry replaces the first one. A key that has changed therefo
 line, whatever the result of the run in hand.
 
 Ready entries stand in two lanes (`_priorities.py`), delayed ones in a heap (`_delays.py`). Counts that the common path
-does not need are derived and not kept: an add, take and success of one key access the dictionary three times, one lane
-twice, and the heap never.
+does not need are derived and not kept: an add, dequeue and success of one key access the dictionary three times, one
+lane twice, and the heap never.
 """
 
 import math
@@ -37,7 +37,7 @@ from typing import Final, Generic
 
 from headway.queue._backoff import Backoff
 from headway.queue._delays import Delays
-from headway.queue._entry import BACKLOG, LIVE, Entry, K, NotInHandError, Priority, QueueStatistics, R, Taken
+from headway.queue._entry import BACKLOG, LIVE, Dequeued, Entry, K, NotInHandError, Priority, QueueStatistics, R
 from headway.queue._priorities import Lanes
 
 LIVE_PER_BACKLOG: Final = 8
@@ -141,7 +141,7 @@ class WorkQueue(Generic[K, R]):
     # ---- dequeue
 
     def promote(self, now: float) -> None:
-        """Make the keys ready that are due at `now`, in order of due time. `take` includes this."""
+        """Make the keys ready that are due at `now`, in order of due time. `dequeue` includes this."""
         if self._closed:
             return
         while (entry := self._delays.pop_due(now)) is not None:
@@ -149,11 +149,11 @@ class WorkQueue(Generic[K, R]):
                 self._backing_off -= 1
             self._ready(entry, entry.due)
 
-    def take(self, now: float) -> Taken[K, R] | None:
+    def dequeue(self, now: float) -> Dequeued[K, R] | None:
         """Dequeue the next ready key. Return None if no key is ready or the queue is closed.
 
         The key is in hand until it is reported back by exactly one of `succeeded`, `failed`, `requeue_after`, `dropped`
-        and `rest`.
+        and `back_off`.
         """
         if self._closed:
             return None
@@ -163,7 +163,7 @@ class WorkQueue(Generic[K, R]):
         if entry is None:
             return None
         entry.state = "in hand"
-        return Taken(entry.key, entry.reasons, entry.omitted, entry.queued_at, entry.failures + 1)
+        return Dequeued(entry.key, entry.reasons, entry.omitted, entry.queued_at, entry.failures + 1)
 
     # ---- report back
 
@@ -245,7 +245,7 @@ class WorkQueue(Generic[K, R]):
         """
         self.succeeded(key, now)
 
-    def rest(self, key: K, delay: float, now: float) -> None:
+    def back_off(self, key: K, delay: float, now: float) -> None:
         """Report that the key in hand is to be delayed by `delay` seconds. Its run is still owed.
 
         It keeps its reasons and its failures. As with a failed key, a change ends the delay.
@@ -278,7 +278,7 @@ class WorkQueue(Generic[K, R]):
         return self._closed
 
     def ready_count(self) -> int:
-        """Return the number of keys that could be dequeued, as of the last `take` or `promote`."""
+        """Return the number of keys that could be dequeued, as of the last `dequeue` or `promote`."""
         return len(self._lanes)
 
     def next_due(self) -> float | None:
@@ -301,7 +301,7 @@ class WorkQueue(Generic[K, R]):
         return {key: entry.due for key, entry in self._entries.items() if entry.state == "scheduled"}
 
     def statistics(self) -> QueueStatistics:
-        """Return the statistics of the queue, as of the last `take` or `promote`. This visits every ready key."""
+        """Return the statistics of the queue, as of the last `dequeue` or `promote`. This visits every ready key."""
         ready, delayed = len(self._lanes), len(self._delays)
         return QueueStatistics(
             ready=ready,
@@ -320,7 +320,9 @@ class WorkQueue(Generic[K, R]):
         entry = self._entries.get(key)
         if entry is None or entry.state != "in hand":
             state = "not in the queue" if entry is None else entry.state
-            raise NotInHandError(f"key {key!r} is {state}, not in hand: report a key back exactly once for each take")
+            raise NotInHandError(
+                f"key {key!r} is {state}, not in hand: report a key back exactly once for each dequeue"
+            )
         return entry
 
     def _ready(self, entry: Entry[K, R], queued_at: float) -> None:

@@ -14,7 +14,7 @@ code of this file is running, it must be certain that a worker will look:
     no worker sleeps, or held, or closed, or
     (woken >= ready) and (nothing is delayed, or woken > 0, or the timekeeper's deadline <= next due)
 
-Cancellation loses nothing: `take` has its only checkpoints before it dequeues a key.
+Cancellation loses nothing: `dequeue` has its only checkpoints before it dequeues a key.
 """
 
 import math
@@ -23,7 +23,7 @@ from typing import Generic
 
 import trio
 
-from headway.queue._entry import LIVE, K, Priority, QueueStatistics, R, Taken
+from headway.queue._entry import LIVE, Dequeued, K, Priority, QueueStatistics, R
 from headway.queue._machine import WorkQueue
 
 
@@ -80,7 +80,7 @@ class WaitingQueue(Generic[K, R]):
 
     # ---- dequeue
 
-    async def take(self) -> Taken[K, R] | None:
+    async def dequeue(self) -> Dequeued[K, R] | None:
         """Wait until a key is ready, and dequeue it. Return None when the queue is closed.
 
         This is always a checkpoint. If it is canceled, no key was dequeued. While the queue is held, this waits even if
@@ -88,21 +88,21 @@ class WaitingQueue(Generic[K, R]):
         """
         await trio.lowlevel.checkpoint()
         while not self._machine.closed:
-            taken = self.take_nowait()
-            if taken is not None:
-                return taken
+            dequeued = self.dequeue_nowait()
+            if dequeued is not None:
+                return dequeued
             await self._wait()
         return None
 
-    def take_nowait(self) -> Taken[K, R] | None:
+    def dequeue_nowait(self) -> Dequeued[K, R] | None:
         """Dequeue a key if one is ready and the queue is neither held nor closed, or return None. Not a checkpoint."""
         if self._held:
             return None
-        taken = self._machine.take(trio.current_time())
-        if taken is not None and self._waiting:
+        dequeued = self._machine.dequeue(trio.current_time())
+        if dequeued is not None and self._waiting:
             # Several keys may have become due at once, and this task may have been the timekeeper.
             self._wake()
-        return taken
+        return dequeued
 
     def hold(self) -> None:
         """Hold all keys back until `release`. This is a switch, not a counter: a second call has no effect."""
@@ -153,18 +153,18 @@ class WaitingQueue(Generic[K, R]):
         self._machine.dropped(key, trio.current_time())
         self._reported_back()
 
-    def rest(self, key: K, delay: float) -> None:
-        """Report that the key in hand is to be delayed, like `WorkQueue.rest`.
+    def back_off(self, key: K, delay: float) -> None:
+        """Report that the key in hand is to be delayed, like `WorkQueue.back_off`.
 
         Raises:
             NotInHandError: if the key is not in hand.
             ValueError: if `delay` is not finite.
         """
-        self._machine.rest(key, delay, trio.current_time())
+        self._machine.back_off(key, delay, trio.current_time())
         self._reported_back()
 
     def close(self) -> None:
-        """Close the queue: `take` returns None to all current and later callers, and adds are ignored."""
+        """Close the queue: `dequeue` returns None to all current and later callers, and adds are ignored."""
         self._machine.close()
         self._woken += len(self._sleepers.unpark_all()) + len(self._timekeeper_seat.unpark_all())
         self._waiting_for_idle.unpark_all()

@@ -210,7 +210,7 @@ Read = Callable[[Kind, Key], Awaitable[tuple[pb.Resource | None, Position]]]
 class OptimisticReads(Protocol):
     """An optional ability of a store on a network: read its local state. `optimistic_read` looks for the method."""
 
-    async def read_believed(self, kind: Kind, key: Key) -> tuple[pb.Resource | None, Position]:
+    async def read_optimistic(self, kind: Kind, key: Key) -> tuple[pb.Resource | None, Position]:
         """Return the same as `Backend.read`, but from the local state: the latest commits of others may be missing."""
         ...
 
@@ -222,7 +222,7 @@ def optimistic_read(backend: Backend) -> Read | None:
     commit was then based on current state. Other decisions based on such a read may be out of date.
     """
     store: object = backend
-    read: Read | None = getattr(store, "read_believed", None)
+    read: Read | None = getattr(store, "read_optimistic", None)
     return read
 
 

@@ -19,7 +19,7 @@ from headway.client import Client
 from headway.controller import App, Definition, Reason, Request, RequeueAfter, Runtime, reconciling
 from headway.engine import Engine, open_engine
 from headway.errors import DeclarationError, InvalidArgument, InvalidResult
-from headway.events import MappingFailed, Report, RunEnded, RunStarted, hears_successes
+from headway.events import MappingFailed, Report, RunEnded, RunStarted, receives_successes
 from headway.mapper import ask, ids_of
 from headway.observe import log_report
 from headway.resource import Payload, Resource, ResourceId, ResourceType, copy_message, did_you_mean, resource_id
@@ -241,7 +241,7 @@ class _Settling:
         self._waiting = trio.CancelScope()
         self._error: BaseException | None = None
         self._begun = False
-        self.failures_only = not hears_successes(report)
+        self.failures_only = not receives_successes(report)
 
     def __call__(self, event: object) -> None:
         self._report(event)

@@ -128,7 +128,7 @@ class EtcdBackend:
         await opened.confirm()
         return opened.mirror.tables.get(kind, key), opened.mirror.position
 
-    async def read_believed(self, kind: Kind, key: Key) -> tuple[pb.Resource | None, Position]:
+    async def read_optimistic(self, kind: Kind, key: Key) -> tuple[pb.Resource | None, Position]:
         """Return the resource in the mirror, or None, and a position. Makes no request to etcd."""
         mirror = self._use().mirror
         return mirror.tables.get(kind, key), mirror.position

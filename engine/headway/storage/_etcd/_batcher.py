@@ -95,7 +95,7 @@ class Together:
 
         Call this in a shielded cancel scope, because it must not be canceled.
         """
-        late = not all(each.isdisjoint(draft.believed) for each in self._writing)
+        late = not all(each.isdisjoint(draft.expected) for each in self._writing)
         if draft.alone or late or draft.size > MOST_BYTES // 4:
             return await self._alone(draft)
         mine = _Waiting(draft)
@@ -172,21 +172,21 @@ class Together:
     def _taken(self) -> list[_Waiting]:
         """Take the first waiting commit, and those that fit with the earlier ones, until the batch is full."""
         batch: list[_Waiting] = []
-        believed: dict[bytes, int] = {}
+        expected: dict[bytes, int] = {}
         places = set[bytes]().union(*self._writing)
         operations = size = 0
         for each in self._waiting:
             draft = each.draft
             operations, size = operations + draft.operations, size + draft.size
-            most = max(operations, len(believed) + len(draft.believed))
+            most = max(operations, len(expected) + len(draft.expected))
             if batch and (most > MOST_OPERATIONS or size > MOST_BYTES or len(batch) == PLACES):
                 break
             batch.append(each)
-            each.alone = len(batch) > 1 and not draft.fits_with(believed, places)
+            each.alone = len(batch) > 1 and not draft.fits_with(expected, places)
             if each.alone:
                 each.finish()
             else:
-                believed |= draft.believed
+                expected |= draft.expected
                 places |= draft.places
         self._waiting = self._waiting[len(batch) :]
         return [each for each in batch if not each.alone]

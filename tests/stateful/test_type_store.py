@@ -1,4 +1,4 @@
-"""The gate and the stream grammar, driven by Hypothesis against a store that remembers every commit."""
+"""The type_store and the stream grammar, driven by Hypothesis against a store that remembers every commit."""
 
 from __future__ import annotations
 
@@ -77,13 +77,13 @@ class Server:
 
 
 class Side:
-    """The gate of one type with the stream that feeds it, as a shared type and its follower hold them."""
+    """The type_store of one type with the stream that feeds it, as a shared type and its follower hold them."""
 
     def __init__(self, store: TrueStore, type: ResourceType[Any]) -> None:
         self.store = store
         self.type = type
-        self.gate = TypeStore()
-        self.checker = GateChecker(store, type, self.gate)
+        self.type_store = TypeStore()
+        self.checker = GateChecker(store, type, self.type_store)
         self.machine: StreamMachine | None = None
         self.server: Server | None = None
         self.distrusted = False
@@ -91,17 +91,17 @@ class Side:
 
     @property
     def resume_after(self) -> Position | None:
-        gate = self.gate
-        if not gate.primed or self.distrusted or self.refused_to_resume:
+        type_store = self.type_store
+        if not type_store.primed or self.distrusted or self.refused_to_resume:
             return None
-        return Position(gate.store_id, gate.incarnation, gate.frontier)
+        return Position(type_store.store_id, type_store.incarnation, type_store.frontier)
 
     def open(self, replica: int, history_gone: bool, resumes_at: int = 0) -> None:
         """Open a stream at a server that stands at ``replica``; it may refuse to resume, or not be able to."""
         resume_after = self.resume_after
         self.refused_to_resume = False
-        self.machine, self.server = StreamMachine(self.gate.store_id, resume_after), None
-        self.gate.restart()
+        self.machine, self.server = StreamMachine(self.type_store.store_id, resume_after), None
+        self.type_store.restart()
         if resume_after is None:
             self.server = Server(self.store, self.type, replica, None)
         elif history_gone or resume_after.revision > replica:
@@ -122,18 +122,22 @@ class Side:
             self.distrusted, self.server = True, None
             return type(error)
         if checked is not None:
-            was_primed = self.gate.primed
-            applied = self.gate.feed(checked)
-            self.checker.fed(checked, was_primed, applied, self.gate.take_overtaken())
-            if isinstance(checked, EndOfSnapshot) and checked.position.revision >= self.gate.frontier:
+            was_primed = self.type_store.primed
+            applied = self.type_store.feed(checked)
+            self.checker.fed(checked, was_primed, applied, self.type_store.take_overtaken())
+            if isinstance(checked, EndOfSnapshot) and checked.position.revision >= self.type_store.frontier:
                 self.distrusted = False
-        if self.distrusted and not isinstance(item, SnapshotChunk) and self.machine.told >= self.gate.frontier:
+        if (
+            self.distrusted
+            and not isinstance(item, SnapshotChunk)
+            and self.machine.frontier >= self.type_store.frontier
+        ):
             self.server = None
         return None
 
     def reply(self, reply: Reply) -> None:
-        applied = self.gate.reply(*reply)
-        self.checker.replied(reply, applied, self.gate.take_overtaken())
+        applied = self.type_store.reply(*reply)
+        self.checker.replied(reply, applied, self.type_store.take_overtaken())
 
     def live(self) -> Server | None:
         """The stream's server, if a stream is open and past its snapshot."""
@@ -141,7 +145,7 @@ class Side:
 
 
 class GateMachine(RuleBasedStateMachine):
-    """See the module. Every rule ends in the checker, which knows nothing of how a gate works."""
+    """See the module. Every rule ends in the checker, which knows nothing of how a type_store works."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -272,7 +276,7 @@ class GateMachine(RuleBasedStateMachine):
         withheld = [change for change in server.pending() if change.revision == first]
         server.withheld += withheld
         server.told = first
-        if first > self.sides[side].gate.frontier:
+        if first > self.sides[side].type_store.frontier:
             self.sides[side].checker.hidden.update(resource_key(change.resource) for change in withheld)
         self.sides[side].feed(Bookmark(self.store.position(first)))
 
@@ -299,11 +303,11 @@ class GateMachine(RuleBasedStateMachine):
     def resume_elsewhere(self, side: str, by: int) -> None:
         """A server goes on from another revision than the one asked for: it is not believed."""
         each = self.sides[side]
-        if each.resume_after is not None and each.gate.frontier + by <= self.store.head:
-            before = each.gate.frontier
+        if each.resume_after is not None and each.type_store.frontier + by <= self.store.head:
+            before = each.type_store.frontier
             each.open(self.store.head, False, resumes_at=by)
             assert each.distrusted
-            assert each.gate.frontier == before
+            assert each.type_store.frontier == before
 
     # --- another store ---
 
@@ -311,17 +315,17 @@ class GateMachine(RuleBasedStateMachine):
     def hear_another_store(self, side: str, revision: int) -> None:
         """A stream, or a reply, of another store is refused by name, and changes nothing."""
         each = self.sides[side]
-        if not each.gate.store_id:
+        if not each.type_store.store_id:
             return
         elsewhere = TrueStore(OTHER_STORE if self.store.store_id == STORE else STORE)
-        each.machine, each.server = StreamMachine(each.gate.store_id, None), None
+        each.machine, each.server = StreamMachine(each.type_store.store_id, None), None
         with pytest.raises(StoreChanged):
             each.machine.feed(EndOfSnapshot(elsewhere.position(revision)))
         with pytest.raises(StoreChanged):
-            each.gate.reply(("default", "default", "ada"), None, elsewhere.position(revision + 1000))
+            each.type_store.reply(("default", "default", "ada"), None, elsewhere.position(revision + 1000))
         for item in (EndOfSnapshot(elsewhere.position(1000)), Bookmark(elsewhere.position(1000))):
             with pytest.raises(StoreChanged):
-                each.gate.feed(item)
+                each.type_store.feed(item)
         each.checker.check()
 
     @invariant()
@@ -336,7 +340,7 @@ class GateMachine(RuleBasedStateMachine):
                 return
             side.distrusted = True
             self._mend(side)
-            assert side.gate.entries == self.store.state(side.type, self.store.head)
+            assert side.type_store.entries == self.store.state(side.type, self.store.head)
 
 
 # What fails is shrunk for up to five minutes.
