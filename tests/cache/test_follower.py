@@ -42,7 +42,7 @@ def test_stream_that_breaks_within_a_commit_resumes_before_that_commit() -> None
     following = Following([end(10), half, DOWN], [bookmark(10, resumed=True), SILENCE])
     following.follow(20)
     assert following.resumed == [None, 10]
-    assert following.informer.frontier == 10
+    assert following.informer.store.frontier == 10
 
 
 def test_snapshot_that_breaks_starts_over() -> None:
@@ -133,7 +133,7 @@ def test_stream_that_breaks_the_grammar_causes_a_snapshot() -> None:
     following = Following([end(10)], [bookmark(11, resumed=True)], [end(12), SILENCE])
     following.follow(20)
     assert following.resumed == [None, 10, None]
-    assert following.informer.frontier == 12
+    assert following.informer.store.frontier == 12
 
 
 def test_snapshot_below_the_frontier_does_not_repair_the_cache_and_is_repeated() -> None:
@@ -194,7 +194,7 @@ def test_snapshot_in_progress_does_not_count_as_lag() -> None:
     slow: list[Line] = [line for _ in range(5) for line in (Pause(20), chunk(stored("ada", 12)))]
     following = Following([end(10)], [GONE], [*slow, end(12), SILENCE])
     following.follow()
-    assert following.informer.frontier == 12
+    assert following.informer.store.frontier == 12
     assert following.count(StreamLagging) == 0
 
 

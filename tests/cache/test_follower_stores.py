@@ -60,7 +60,7 @@ def test_store_that_has_grown_past_its_lost_commits_has_rolled_back(in_the_proce
     following.channel.knows_outcomes = in_the_process
     with pytest.raises(StoreRolledBack, match="it has lost"):
         following.follow(20)
-    assert following.informer.frontier == 10
+    assert following.informer.store.frontier == 10
 
 
 def test_store_that_lost_an_acknowledged_write_has_rolled_back() -> None:
@@ -111,7 +111,7 @@ def test_replaced_store_ends_the_follower_with_store_changed(script: list[Line],
     with pytest.raises(StoreChanged):
         following.follow()
     assert versions(following.informer.store.entries) == {"ada": 5}
-    assert following.informer.frontier == 10
+    assert following.informer.store.frontier == 10
 
 
 def test_store_other_than_that_of_a_reply_ends_the_follower() -> None:

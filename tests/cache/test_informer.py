@@ -182,14 +182,14 @@ async def test_unread_feed_is_dropped_when_too_long(informer: Informer) -> None:
     ended.linger()
     change = Applied(("default", "default", "ada"), None, None, 1)
     for subscription in (running, ended):
-        subscription.applied([change] * LINGER_LIMIT)
-    assert len(ended.take()) == LINGER_LIMIT
+        subscription.deliver([change] * LINGER_LIMIT, [])
+    assert len(ended.drain()) == LINGER_LIMIT
     for subscription in (running, ended):
-        subscription.applied([change] * LINGER_LIMIT)
-        subscription.applied([change])
-        subscription.applied([change])
-    assert len(running.take()) == 2 * LINGER_LIMIT + 2
-    assert ended.take() == []
+        subscription.deliver([change] * LINGER_LIMIT, [])
+        subscription.deliver([change], [])
+        subscription.deliver([change], [])
+    assert len(running.drain()) == 2 * LINGER_LIMIT + 2
+    assert ended.drain() == []
 
 
 # --- void data ---------------------------------------------------------------
@@ -198,18 +198,18 @@ async def test_unread_feed_is_dropped_when_too_long(informer: Informer) -> None:
 async def test_replaced_store_ends_every_subscription_and_starts_over(informer: Informer) -> None:
     """The caches of present runs stay as they were; new subscribers wait for the new store."""
     subscription = subscribe(informer)
-    informer.distrust()
+    informer.distrusted = True
     informer.void(StoreChanged("replaced"), replaced=True)
     with pytest.raises(StoreChanged, match="replaced"):
         await subscription.next()
     assert versions(subscription.store.entries) == {"ada": 5}
-    assert (informer.store_id, informer.frontier, informer.distrusted) == ("", 0, False)
+    assert (informer.store.store_id, informer.store.frontier, informer.distrusted) == ("", 0, False)
     assert not informer.store.primed
     informer.feed(chunk(stored("grace", 2)))
     informer.feed(end(3, OTHER_STORE))
     assert await informer.wait_complete(3) == 3
     assert versions(informer.store.entries) == {"grace": 2}
-    assert informer.store_id == OTHER_STORE
+    assert informer.store.store_id == OTHER_STORE
 
 
 async def test_waiters_raise_when_the_store_is_replaced(nursery: trio.Nursery) -> None:
@@ -247,7 +247,7 @@ async def test_rolled_back_store_stays_invalid(informer: Informer) -> None:
 async def test_rolled_back_store_is_valid_again_once_replaced() -> None:
     """A new store id is the other way to recover."""
     informer = Informer(TEAM, ignore)
-    informer.interrupted("away")
+    informer.disconnected("away")
     informer.void(StoreRolledBack("back"), replaced=False)
     assert informer.cut_off is not None
     informer.void(StoreChanged("replaced"), replaced=True)
@@ -258,7 +258,7 @@ async def test_rolled_back_store_is_valid_again_once_replaced() -> None:
     informer.check()
 
 
-# --- as a sink ---------------------------------------------------------------
+# --- fed by its follower ---------------------------------------------------------------
 
 
 async def test_stream_resumes_after_the_frontier_once_primed(informer: Informer) -> None:
@@ -267,14 +267,14 @@ async def test_stream_resumes_after_the_frontier_once_primed(informer: Informer)
     informer.reply(ADA, stored("ada", 20), at(20))
     informer.feed(changes(put(stored("grace", 11))))
     assert informer.resume_after == Position(STORE, "opened-first", 11)
-    assert informer.frontier == 11
+    assert informer.store.frontier == 11
     informer.feed(Bookmark(at(12)._replace(versions="v1,v2")))
     assert informer.resume_after == Position(STORE, "opened-first", 12, "v1,v2")
 
 
 async def test_distrust_ends_only_with_an_applied_snapshot(informer: Informer) -> None:
     """A snapshot from below the frontier and a bookmark don't end it."""
-    informer.distrust()
+    informer.distrusted = True
     for item in (end(9), bookmark(12)):
         informer.feed(item)
         assert informer.distrusted
@@ -297,7 +297,7 @@ async def test_refused_changes_are_reported_with_their_count() -> None:
 async def test_new_stream_forgets_a_partial_snapshot(informer: Informer) -> None:
     """The type store has a test of the same rule."""
     informer.feed(chunk(stored("mary", 7)))
-    informer.restart()
+    informer.store.restart()
     informer.feed(end(12))
     assert versions(informer.store.entries) == {}
 
@@ -309,7 +309,7 @@ def test_false_bookmark_is_found_by_a_late_change_of_another_stream() -> None:
     informer.feed(chunk(stored("ada", 5)))
     informer.feed(end(10))
     informer.feed(bookmark(12))
-    informer.restart()
+    informer.store.restart()
     informer.feed(chunk(stored("ada", 5)))
     informer.feed(end(11))
     assert not informer.distrusted

@@ -59,7 +59,7 @@ class Sizes:
         self.cache.open({SIZE.name: self.subscription})
 
     def told(self) -> list[Applied]:
-        return self.subscription.take()
+        return self.subscription.drain()
 
     def one(self, name: str = "ada") -> Projected[Size]:
         found = self.cache.get(SIZE, name)
@@ -179,9 +179,9 @@ def test_order_of_a_map_is_not_a_change() -> None:
     informer.feed(end(10))
     subscription = informer.subscribe([], _ignore_failure)
     informer.feed(changes(put(team("ada", 11))))
-    assert subscription.take() == []
+    assert subscription.drain() == []
     informer.feed(changes(put(team("ada", 12))))
-    assert len(subscription.take()) == 1
+    assert len(subscription.drain()) == 1
 
 
 # --- functions that raise ----------------------------------------------------

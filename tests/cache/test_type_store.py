@@ -219,15 +219,15 @@ def test_reply_before_the_first_stream_fixes_the_store() -> None:
 def test_reply_of_a_new_session_leaves_the_resume_position(store: TypeStore) -> None:
     """The frontier belongs to the session that delivered it: a new session must not vouch for it."""
     store.reply(ADA, stored("ada", 20), at(20, incarnation="opened-again"))
-    assert store.incarnation == "opened-first"
+    assert store.session == "opened-first"
 
 
 def test_discarded_snapshot_leaves_the_resume_position(store: TypeStore) -> None:
     """A reopened copy that stands below the frontier does not know the frontier."""
     store.feed(end(9, incarnation="opened-again"))
-    assert store.incarnation == "opened-first"
+    assert store.session == "opened-first"
     store.feed(end(10, incarnation="opened-again"))
-    assert store.incarnation == "opened-again"
+    assert store.session == "opened-again"
 
 
 # --- interleavings that once broke a rule ------------------------------------

@@ -72,7 +72,7 @@ async def test_scope_is_canceled_if_deletion_and_recreation_arrive_together() ->
     assert team is not None
     with lives.scope(team) as scope:
         informer.feed(changes(removed(stored("core", 3), 4), put(stored("core", 5, uid="core2"))))
-        lives.heard(TEAM.name, subscription.take())
+        lives.heard(TEAM.name, subscription.drain())
         assert scope.cancel_called
     with lives.scope(team) as scope:
         assert scope.cancel_called

@@ -47,7 +47,7 @@ class Following:
 
     def follow(self, seconds: float = 1000.0) -> None:
         """Follow for ``seconds`` of virtual time, or until the follower raises."""
-        follower = Follower(TEAM, self.channel, self.informer, self._hear, self._linearizable, LAG_LIMIT)
+        follower = Follower(self.channel, self.informer, self._hear, self._linearizable, LAG_LIMIT)
 
         async def until_then() -> None:
             with trio.move_on_after(seconds):

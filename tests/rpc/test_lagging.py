@@ -73,7 +73,7 @@ async def test_follower_moves_from_a_lagging_server_to_another() -> None:
         trio.open_nursery() as nursery,
     ):
         informer = Informer(THING, heard.append)
-        follower = Follower(THING, channel, informer, heard.append, lambda _: _linearizable(channel), LAG_LIMIT)
+        follower = Follower(channel, informer, heard.append, lambda _: _linearizable(channel), LAG_LIMIT)
         nursery.start_soon(follower.run)
         client = Client(rpc.InProcessChannel(it.services), app.registry)
         written = await client.write(THING.new("a", Text(text="1")))
@@ -165,7 +165,7 @@ async def test_lag_hint_passes_through_wrapping_channels(
     client = Client(inner, app.registry)
     heard: list[object] = []
     informer = Informer(THING, heard.append)
-    follower = Follower(THING, channel, informer, heard.append, lambda _: _linearizable(inner), LAG_LIMIT)
+    follower = Follower(channel, informer, heard.append, lambda _: _linearizable(inner), LAG_LIMIT)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(follower.run)
         await informer.wait_complete(0)

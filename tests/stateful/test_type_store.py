@@ -94,7 +94,7 @@ class Side:
         type_store = self.type_store
         if not type_store.primed or self.distrusted or self.refused_to_resume:
             return None
-        return Position(type_store.store_id, type_store.incarnation, type_store.frontier)
+        return Position(type_store.store_id, type_store.session, type_store.frontier)
 
     def open(self, replica: int, history_gone: bool, resumes_at: int = 0) -> None:
         """Open a stream at a server that stands at ``replica``; it may refuse to resume, or not be able to."""

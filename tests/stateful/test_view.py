@@ -98,7 +98,7 @@ class ViewMachine(LiveRun, RuleBasedStateMachine):
 
     def _snapshot(self, side: str, revision: int) -> None:
         informer = self.informer[side]
-        informer.restart()
+        informer.store.restart()
         informer.feed(SnapshotChunk(list(self.store.state(TYPES[side], revision).values())))
         informer.feed(EndOfSnapshot(self.store.position(revision)))
         self.told[side] = revision
@@ -231,7 +231,7 @@ class ViewMachine(LiveRun, RuleBasedStateMachine):
         """What has moved on has moved on for everybody else."""
         for side, informer in getattr(self, "informer", {}).items():
             if not informer.store._ahead:
-                expected = self._truth(side, informer.frontier)
+                expected = self._truth(side, informer.store.frontier)
                 held = {key: self.forms[side].view(each) for key, each in informer.store.entries.items()}
                 assert {key: plain([each]) for key, each in held.items()} == {
                     key: plain([each]) for key, each in expected.items()

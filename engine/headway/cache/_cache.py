@@ -8,11 +8,9 @@ from typing import Any
 
 import trio
 
-from headway.cache._cached_type import CachedType
 from headway.cache._isolation import Isolation
-from headway.cache._projection import Projection
-from headway.cache._query import Query
-from headway.cache._reader import CacheReader, Held
+from headway.cache._projection import CachedType, Projection
+from headway.cache._reader import CacheReader, Held, Query
 from headway.cache._subscription import Subscription
 from headway.cache._view import Pin, View
 from headway.errors import InvalidArgument, NotPrimed, NotWatched

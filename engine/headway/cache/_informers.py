@@ -10,11 +10,10 @@ import trio
 from grpclib import GRPCError
 from grpclib.const import Status
 
-from headway.cache import Follower
-from headway.cache._cached_type import CachedType
+from headway.cache._follower import Follower
 from headway.cache._informer import Informer
 from headway.cache._isolation import Isolation
-from headway.cache._projection import Projection, stored_type
+from headway.cache._projection import CachedType, Projection
 from headway.errors import PermissionDenied, StoreChanged, StoreRolledBack, Unavailable
 from headway.events import Report, StreamEnded
 from headway.resource import Position, TypeName, pb, position
@@ -53,13 +52,13 @@ class Informers:
         self._lag_limit = lag_limit
         self.isolation = isolation
         # By type and by projection of it; None is the whole type.
-        self._shared: dict[TypeName, dict[Projection[Any] | None, Informer]] = {}
+        self._informers: dict[TypeName, dict[Projection[Any] | None, Informer]] = {}
         # The current scope of each informer's task: it follows, or waits because the store was rolled back.
         self._following: dict[Informer, trio.CancelScope] = {}
 
     def informer_for(self, type: CachedType[Any]) -> Informer:
         """Return the informer of a type or projection, and open it if it does not exist."""
-        of_type = self._shared.setdefault(type.name, {})
+        of_type = self._informers.setdefault(type.name, {})
         projection = type if isinstance(type, Projection) else None
         informer = of_type.get(projection)
         if informer is None:
@@ -71,12 +70,12 @@ class Informers:
 
     def opened(self, type: CachedType[Any]) -> Collection[Informer]:
         """Return the open informers of a type: that for the whole type, and those for its projections."""
-        return self._shared.get(type.name, {}).values()
+        return self._informers.get(type.name, {}).values()
 
     @property
     def rolled_back(self) -> bool:
         """True if the store was rolled back and has not been accepted."""
-        return any(informer.rolled_back for of_type in self._shared.values() for informer in of_type.values())
+        return any(informer.rolled_back for of_type in self._informers.values() for informer in of_type.values())
 
     def accept_store(self) -> bool:
         """Discard the data of every type, and begin anew with the store's content, if the store was rolled back.
@@ -103,7 +102,7 @@ class Informers:
         """Follow one store. Return an error when it is another store or has been accepted."""
         type, lag_limit = informer.type, self._lag_limit
         linearizable = partial(self.linearizable, type)
-        follower = Follower(stored_type(type), self._channel, informer, self._report, linearizable, lag_limit)
+        follower = Follower(self._channel, informer, self._report, linearizable, lag_limit)
         try:
             await follower.run()
         except StoreChanged as error:
@@ -118,8 +117,8 @@ class Informers:
             try:
                 with trio.move_on_after(lag_limit):
                     here = await self.linearizable(type)
-                    if here.store_id != informer.store_id:
-                        return StoreChanged(f"the store is now {here.store_id}, no longer {informer.store_id}")
+                    if here.store_id != informer.store.store_id:
+                        return StoreChanged(f"the store is now {here.store_id}, no longer {informer.store.store_id}")
             except Unavailable:
                 continue
 

@@ -16,8 +16,8 @@ what a server claims to have.
 4. A bookmark moves the frontier.
 5. A change that a reply has overtaken (above the frontier, below the reply) is refused as data, but it happened, so the
    keys that it maps to must be reconciled. It is returned as overtaken, for mapping only.
-6. All entries belong to one store id, which never changes; data of another store needs another `TypeStore`. The
-   incarnation is that of the server that last moved the frontier. Discarded items and replies do not affect the
+6. All entries belong to one store id, which never changes; data of another store needs another `TypeStore`. The session
+   and the versions are those of the server that last moved the frontier. Discarded items and replies do not affect the
    position that a stream can resume after.
 
 Therefore, in whatever order, repetition or age the inputs arrive, the revision of a key's entry never decreases, a
@@ -102,7 +102,7 @@ class TypeStore:
     Attributes:
         entries: the entries, to be read only. Only the store changes them.
         frontier: see the rules. 0, with ``primed`` False, until the first snapshot has ended.
-        store_id, incarnation, versions: together with the frontier, the position that a stream can resume after.
+        store_id, session, versions: together with the frontier, the position that a stream can resume after.
         disproved: True if a stale change has proved the frontier false since this was last set to False.
     """
 
@@ -113,7 +113,7 @@ class TypeStore:
         self.primed = False
         self.disproved = False
         self.store_id = ""
-        self.incarnation = ""
+        self.session = ""
         self.versions = ""
         self.refused = Refusals()
         # The position of the newest reply that was applied.
@@ -135,7 +135,7 @@ class TypeStore:
     @property
     def position(self) -> Position:
         """The frontier, as the position that a stream can resume after."""
-        return Position(self.store_id, self.incarnation, self.frontier, self.versions)
+        return Position(self.store_id, self.session, self.frontier, self.versions)
 
     @property
     def known(self) -> Position | None:
@@ -289,7 +289,7 @@ class TypeStore:
 
     def _raise_to(self, position: Position) -> None:
         if position.revision >= self.frontier:
-            self.incarnation, self.versions = position.session, position.versions
+            self.session, self.versions = position.session, position.versions
             self._raise_frontier(position.revision)
 
     def _raise_frontier(self, revision: int) -> None:

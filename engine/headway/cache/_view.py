@@ -23,10 +23,9 @@ from heapq import merge
 from itertools import groupby
 from typing import Any
 
-from headway.cache._cached_type import CachedType
 from headway.cache._indexes import Index, IndexTable, Path, Table
-from headway.cache._query import Query
-from headway.cache._reader import CacheReader, Held
+from headway.cache._projection import CachedType
+from headway.cache._reader import CacheReader, Held, Query
 from headway.cache._type_store import Applied, TypeStore
 from headway.errors import HeadwayError, NotPrimed, NotWatched
 from headway.resource import Key, TypeName, pb

@@ -9,12 +9,13 @@ import trio
 from grpclib import GRPCError
 from grpclib.const import Status
 
-from headway.cache import WATCH_LIST, Applied, StreamMachine, watch_request
+from headway.cache import Applied, StreamMachine, watch_request
 from headway.client import client_error
 from headway.errors import Unavailable
 from headway.events import DeletionsUnknown, Report
 from headway.resource import ANY_VERSIONS, Bookmark, Changes, Position, ResourceType, TypeName, resource_key
 from headway.rpc import Channel
+from headway.service import WATCH_LIST
 
 _SILENCE = 30.0
 """The time, in seconds, after which a stream that has sent nothing counts as failed."""

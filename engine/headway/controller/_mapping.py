@@ -113,7 +113,7 @@ class RunMapping:
         for type, change in owed.changes:
             add(type, [change])
         for type, former in owed.subscriptions:
-            add(type, former.take())
+            add(type, former.drain())
             former.close()
 
     def add_held(self, type: TypeName) -> None:

@@ -27,7 +27,7 @@ async def wait_primed(informer: Informer, revision: int, stall_limit: float) -> 
             raise PrimingStalled(
                 f"priming {informer.type.name} stalled: nothing was received for {stall_limit} s; "
                 f"{informer.resources} resources have arrived, and "
-                f"its revision is {informer.frontier} of {revision}{why}"
+                f"its revision is {informer.store.frontier} of {revision}{why}"
             )
 
 

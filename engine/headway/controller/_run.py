@@ -287,10 +287,9 @@ class Run:
         began = trio.current_time()
         informer = self._informers.informer_for(type)
         await wait_primed(informer, start.revision, self._stall_limit)
-        if informer.store_id != start.store_id:
-            raise StoreChanged(
-                f"the cache of {type.name} belongs to store {informer.store_id}, but the fence to {start.store_id}"
-            )
+        cached = informer.store.store_id
+        if cached != start.store_id:
+            raise StoreChanged(f"the cache of {type.name} belongs to store {cached}, but the fence to {start.store_id}")
         # No checkpoint since the check, so every change from here on enters the feed.
         subscription = informer.subscribe(
             self._definition.indexes_of(type), report_indexes(self._bounded, name, type.name)

@@ -60,7 +60,7 @@ class TypeStatus:
 
 def type_statuses(types: Collection[Informer], target: int, now: float) -> tuple[TypeStatus, ...]:
     """Return the status of a run's types at a time on Trio's clock."""
-    newest = max((informer.frontier for informer in types), default=0)
+    newest = max((informer.store.frontier for informer in types), default=0)
     statuses = []
     for informer in types:
         why, since = informer.cut_off or ("", now)
@@ -68,10 +68,10 @@ def type_statuses(types: Collection[Informer], target: int, now: float) -> tuple
             TypeStatus(
                 type=informer.type.name,
                 primed=informer.store.primed,
-                revision=informer.frontier,
+                revision=informer.store.frontier,
                 target=target,
                 resources=informer.resources,
-                lag=max(newest, target) - informer.frontier,
+                lag=max(newest, target) - informer.store.frontier,
                 refused=informer.refused,
                 cut_off=why,
                 cut_off_seconds=now - since,
