@@ -173,7 +173,7 @@ MUTANTS = (
     ),
     Mutant(
         "the backlog never gets a turn",
-        "queue/_priorities.py",
+        "queue/_order.py",
         "if live and self._passed_over < self._live_per_backlog:",
         "if live:",
         "controller/test_contract_starvation.py",

@@ -11,14 +11,14 @@ def make(*, live_per_backlog: int = 8) -> Queue:
 
 
 def dequeue(queue: Queue, now: float) -> Dequeued[str, str]:
-    """Take a key. Fail if none is ready."""
+    """Dequeue a key. Fail if none is ready."""
     dequeued = queue.dequeue(now)
     assert dequeued is not None
     return dequeued
 
 
 def drain(queue: Queue, now: float) -> list[str]:
-    """Take and finish keys until none is ready."""
+    """Dequeue and finish keys until none is ready."""
     keys = []
     while (dequeued := queue.dequeue(now)) is not None:
         keys.append(dequeued.key)

@@ -188,26 +188,26 @@ def test_failed_backlog_key_stays_backlog() -> None:
 
 
 def test_owed_excludes_only_scheduled_keys() -> None:
-    """Ready, in-hand and resting keys are owed; requeued and delayed ones are scheduled."""
+    """Ready, in-hand and failed keys are owed; requeued and delayed ones are scheduled."""
     queue = make()
-    for key in ("resting", "requeued", "hand", "ready"):
+    for key in ("failed", "requeued", "hand", "ready"):
         queue.add(key, "change", 0.0)
     for _ in range(3):
         dequeue(queue, 0.0)
-    queue.failed("resting", "error", 0.0)
+    queue.failed("failed", "error", 0.0)
     queue.requeue_after("requeued", 7.0, "poll", 0.0)
     queue.add_after("delayed", "later", 9.0, 0.0)
-    assert sorted(queue.owed()) == ["hand", "ready", "resting"]
+    assert sorted(queue.owed()) == ["failed", "hand", "ready"]
     assert queue.scheduled() == {"requeued": 7.0, "delayed": 9.0}
 
 
 def test_statistics_count_every_state() -> None:
     """Each key is counted in its state, and adds that join a waiting run are counted as merged."""
     queue = make()
-    for key in ("resting", "hand"):
+    for key in ("failed", "hand"):
         queue.add(key, "change", 1.0)
         dequeue(queue, 1.0)
-    queue.failed("resting", "error", 1.0)
+    queue.failed("failed", "error", 1.0)
     queue.add_after("delayed", "later", 9.0, 1.0)
     queue.add("old", "start", 3.0, priority=BACKLOG)
     queue.add("new", "change", 4.0)
@@ -225,7 +225,7 @@ def test_statistics_count_every_state() -> None:
 
 
 def test_queue_is_idle_when_no_key_is_owed() -> None:
-    """Ready, in-hand and resting keys make it busy; scheduled ones don't."""
+    """Ready, in-hand and failed keys make it busy; scheduled ones don't."""
     queue = make()
     assert queue.is_idle()
     queue.add("a", "change", 0.0)

@@ -15,13 +15,13 @@ def test_consecutive_failures_double_the_delay_up_to_the_maximum() -> None:
     """Each delay is the back-off's, and the attempt counts the failures."""
     queue = make()
     queue.add("a", "change", 0.0)
-    now, rests, attempts = 0.0, [], []
+    now, delays, attempts = 0.0, [], []
     for _ in range(8):
         attempts.append(dequeue(queue, now).attempt)
-        rests.append(queue.failed("a", "error", now))
+        delays.append(queue.failed("a", "error", now))
         assert queue.dequeue(now) is None
-        now += rests[-1]
-    assert rests == [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0]
+        now += delays[-1]
+    assert delays == [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0]
     assert attempts == [1, 2, 3, 4, 5, 6, 7, 8]
 
 
@@ -188,11 +188,11 @@ def test_backlog_share_below_one_is_refused() -> None:
         make(live_per_backlog=0)
 
 
-# ---- rest
+# ---- back off
 
 
-def test_resting_key_keeps_its_reasons_and_is_owed() -> None:
-    """Resting counts no attempt, and the key is ready when its rest is over."""
+def test_key_that_backs_off_keeps_its_reasons_and_is_owed() -> None:
+    """Backing off without a failure counts no attempt. The key is ready when the delay is over."""
     queue = make()
     queue.add("a", "change", 0.0)
     dequeue(queue, 1.0)
@@ -201,7 +201,7 @@ def test_resting_key_keeps_its_reasons_and_is_owed() -> None:
     assert queue.dequeue(6.0) == Dequeued("a", ("change",), 0, 6.0, 1)
 
 
-def test_change_ends_the_rest_of_a_key_at_once() -> None:
+def test_change_ends_the_back_off_of_a_key_at_once() -> None:
     """The key carries all its reasons."""
     queue = make()
     queue.add("a", "change", 0.0)
@@ -211,8 +211,8 @@ def test_change_ends_the_rest_of_a_key_at_once() -> None:
     assert queue.dequeue(2.0) == Dequeued("a", ("change", "another"), 0, 2.0, 1)
 
 
-def test_key_added_while_in_hand_does_not_rest() -> None:
-    """The same holds for a rest of no time."""
+def test_key_added_while_in_hand_does_not_back_off() -> None:
+    """The same holds for a delay of 0."""
     queue = make()
     for key in "ab":
         queue.add(key, "change", 0.0)
@@ -223,7 +223,7 @@ def test_key_added_while_in_hand_does_not_rest() -> None:
     assert drain(queue, 1.0) == ["a", "b"]
 
 
-def test_only_a_key_in_hand_can_be_put_to_rest() -> None:
+def test_only_a_key_in_hand_can_back_off() -> None:
     queue = make()
     queue.add("a", "change", 0.0)
     with pytest.raises(NotInHandError):

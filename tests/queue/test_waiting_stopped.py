@@ -5,12 +5,12 @@ import trio
 from trio.testing import MockClock, assert_checkpoints, wait_all_tasks_blocked
 
 from headway.queue import BACKLOG, NotInHandError, QueueStatistics, WaitingQueue
-from tests.queue.workers import Looks, Workers, let_pass, start, take_key
+from tests.queue.workers import Looks, Workers, dequeue_key, let_pass, start
 
 # ---- the hold
 
 
-async def test_no_key_is_taken_while_held(
+async def test_no_key_is_dequeued_while_held(
     queue: WaitingQueue[str, str], workers: Workers, autojump_clock: MockClock
 ) -> None:
     """Ready and due keys wait for the release, and are then dequeued at once."""
@@ -65,7 +65,7 @@ async def test_hold_past_a_due_time_does_not_poll(
 # ---- cancellation
 
 
-async def test_canceled_take_takes_nothing(queue: WaitingQueue[str, str]) -> None:
+async def test_canceled_dequeue_removes_no_key(queue: WaitingQueue[str, str]) -> None:
     """A dequeue canceled before it began leaves a ready key in the queue."""
     queue.add("a", "change")
     with trio.CancelScope() as scope:
@@ -73,7 +73,7 @@ async def test_canceled_take_takes_nothing(queue: WaitingQueue[str, str]) -> Non
         await queue.dequeue()
     assert scope.cancelled_caught
     assert queue.statistics().in_hand == 0
-    assert await take_key(queue) == "a"
+    assert await dequeue_key(queue) == "a"
 
 
 async def test_key_added_while_its_only_sleeper_is_canceled_is_not_lost(
@@ -108,7 +108,7 @@ async def test_worker_canceled_after_its_wake_up_has_the_key_in_hand(
 
         async def work() -> None:
             with scope:
-                got.append(await take_key(queue))
+                got.append(await dequeue_key(queue))
 
         nursery.start_soon(work)
         await wait_all_tasks_blocked()
@@ -143,12 +143,12 @@ async def test_canceled_timekeeper_is_replaced(
 # ---- idleness and the end
 
 
-async def test_wait_idle_waits_for_keys_in_hand_and_resting(
+async def test_wait_idle_waits_for_keys_in_hand_and_backing_off(
     queue: WaitingQueue[str, str], workers: Workers, autojump_clock: MockClock
 ) -> None:
     """It returns when the retry has succeeded, not when the first attempt has ended."""
     queue.add("a", "change")
-    await take_key(queue)
+    await dequeue_key(queue)
     queue.failed("a", "error")
     async with trio.open_nursery() as nursery:
         await start(nursery, workers, 1)
@@ -161,7 +161,7 @@ async def test_wait_idle_waits_for_keys_in_hand_and_resting(
 async def test_wait_idle_does_not_wait_for_scheduled_keys(queue: WaitingQueue[str, str]) -> None:
     """The wait is a checkpoint even so."""
     queue.add("a", "change")
-    await take_key(queue)
+    await dequeue_key(queue)
     queue.requeue_after("a", 30.0, "poll")
     with assert_checkpoints():
         await queue.wait_idle()
@@ -193,7 +193,7 @@ async def test_wait_idle_raises_if_the_queue_is_closed_with_owed_keys(queue: Wai
         queue.close()
 
 
-async def test_close_ends_every_waiting_take_at_once(queue: WaitingQueue[str, str], workers: Workers) -> None:
+async def test_close_ends_every_waiting_dequeue_at_once(queue: WaitingQueue[str, str], workers: Workers) -> None:
     """Sleepers, the timekeeper, and later callers get None, with keys still in the queue."""
     queue.hold()
     for key in "abc":
@@ -223,7 +223,7 @@ async def test_close_ends_a_timekeeper(
     assert autojump_clock.current_time() == 0.0
 
 
-async def test_every_key_added_under_load_is_taken_and_never_twice_at_once(
+async def test_every_key_added_under_load_is_dequeued_and_never_twice_at_once(
     queue: WaitingQueue[str, str], autojump_clock: MockClock
 ) -> None:
     """Five workers, fifty keys added repeatedly, failures and requeues between: no key is left over."""

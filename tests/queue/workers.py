@@ -14,7 +14,7 @@ class Looks(WorkQueue[str, str]):
         self.looks = 0
 
     def dequeue(self, now: float) -> Dequeued[str, str] | None:
-        """Take a key, and count the look."""
+        """Dequeue a key, and count the look."""
         self.looks += 1
         return super().dequeue(now)
 
@@ -28,7 +28,7 @@ class Workers:
         self.ended = 0
 
     async def work(self) -> None:
-        """Take until the queue is closed."""
+        """Dequeue until the queue is closed."""
         while (dequeued := await self.queue.dequeue()) is not None:
             self.dequeued.append((dequeued.key, trio.current_time()))
             self.queue.succeeded(dequeued.key)
@@ -42,8 +42,8 @@ async def start(nursery: trio.Nursery, workers: Workers, count: int) -> None:
     await wait_all_tasks_blocked()
 
 
-async def take_key(queue: WaitingQueue[str, str]) -> str:
-    """Take a key from a queue that isn't closed."""
+async def dequeue_key(queue: WaitingQueue[str, str]) -> str:
+    """Dequeue a key from a queue that isn't closed."""
     dequeued = await queue.dequeue()
     assert dequeued is not None
     return dequeued.key

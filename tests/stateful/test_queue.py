@@ -300,13 +300,13 @@ class QueueMachine(RuleBasedStateMachine):
     def tells_the_same_as_the_model(self) -> None:
         model, statistics = self.model, self.queue.statistics()
         lines = model.lines[LIVE] + model.lines[BACKLOG]
-        resting = [key for key in model.delayed if model.wishes[key].by_failure]
-        scheduled = {key: model.wishes[key].due for key in model.delayed if key not in resting}
-        assert sorted(self.queue.owed()) == sorted([*lines, *resting, *model.hand])
+        backing_off = [key for key in model.delayed if model.wishes[key].by_failure]
+        scheduled = {key: model.wishes[key].due for key in model.delayed if key not in backing_off}
+        assert sorted(self.queue.owed()) == sorted([*lines, *backing_off, *model.hand])
         assert self.queue.scheduled() == scheduled
-        assert self.queue.is_idle() == (not (lines or resting or model.hand))
+        assert self.queue.is_idle() == (not (lines or backing_off or model.hand))
         assert (statistics.ready, statistics.backlog) == (len(lines), len(model.lines[BACKLOG]))
-        assert (statistics.delayed_by_failure, statistics.scheduled) == (len(resting), len(scheduled))
+        assert (statistics.delayed_by_failure, statistics.scheduled) == (len(backing_off), len(scheduled))
         assert statistics.in_hand == len(model.hand)
         assert statistics.oldest_queued_at == min((model.wishes[k].queued_at for k in lines), default=None)
 

@@ -50,30 +50,18 @@ class WaitingQueue(Generic[K, R]):
     # ---- enqueue
 
     def add(self, key: K, reason: R, *, priority: Priority = LIVE) -> None:
-        """Enqueue a key at once, like `WorkQueue.add`.
-
-        Raises:
-            ValueError: if `priority` is neither LIVE nor BACKLOG.
-        """
+        """Enqueue a key at once, like `WorkQueue.add`."""
         self._machine.add(key, reason, trio.current_time(), priority=priority)
         if self._waiting:
             self._wake()
 
     def add_all(self, keys: Iterable[K], reason: R, *, priority: Priority = LIVE) -> None:
-        """Enqueue many keys at once for one reason, like `WorkQueue.add_all`.
-
-        Raises:
-            ValueError: if `priority` is neither LIVE nor BACKLOG.
-        """
+        """Enqueue many keys at once for one reason, like `WorkQueue.add_all`."""
         self._machine.add_all(keys, reason, trio.current_time(), priority=priority)
         self._wake()
 
     def add_after(self, key: K, reason: R, delay: float, *, priority: Priority = LIVE) -> None:
-        """Enqueue a key in `delay` seconds, like `WorkQueue.add_after`.
-
-        Raises:
-            ValueError: if `delay` is not finite, or `priority` is neither LIVE nor BACKLOG.
-        """
+        """Enqueue a key in `delay` seconds, like `WorkQueue.add_after`."""
         now = trio.current_time()
         self._machine.add_after(key, reason, now + delay, now, priority=priority)
         self._wake()
@@ -116,50 +104,28 @@ class WaitingQueue(Generic[K, R]):
     # ---- report back
 
     def succeeded(self, key: K) -> None:
-        """Report that the key in hand is done, like `WorkQueue.succeeded`.
-
-        Raises:
-            NotInHandError: if the key is not in hand.
-        """
+        """Report that the key in hand is done, like `WorkQueue.succeeded`."""
         self._machine.succeeded(key, trio.current_time())
         self._reported_back()
 
     def failed(self, key: K, reason: R) -> float:
-        """Report that the key in hand has failed, and return its delay in seconds, like `WorkQueue.failed`.
-
-        Raises:
-            NotInHandError: if the key is not in hand.
-        """
+        """Report that the key in hand has failed, and return its delay in seconds, like `WorkQueue.failed`."""
         delay = self._machine.failed(key, reason, trio.current_time())
         self._reported_back()
         return delay
 
     def requeue_after(self, key: K, delay: float, reason: R) -> None:
-        """Report that the key in hand is to run again in `delay` seconds, like `WorkQueue.requeue_after`.
-
-        Raises:
-            NotInHandError: if the key is not in hand.
-            ValueError: if `delay` is not finite.
-        """
+        """Report that the key in hand is to run again in `delay` seconds, like `WorkQueue.requeue_after`."""
         self._machine.requeue_after(key, delay, reason, trio.current_time())
         self._reported_back()
 
     def dropped(self, key: K) -> None:
-        """Report that the key in hand was given up permanently, like `WorkQueue.dropped`.
-
-        Raises:
-            NotInHandError: if the key is not in hand.
-        """
+        """Report that the key in hand was given up permanently, like `WorkQueue.dropped`."""
         self._machine.dropped(key, trio.current_time())
         self._reported_back()
 
     def back_off(self, key: K, delay: float) -> None:
-        """Report that the key in hand is to be delayed, like `WorkQueue.back_off`.
-
-        Raises:
-            NotInHandError: if the key is not in hand.
-            ValueError: if `delay` is not finite.
-        """
+        """Report that the key in hand is to be delayed, like `WorkQueue.back_off`."""
         self._machine.back_off(key, delay, trio.current_time())
         self._reported_back()
 
