@@ -87,7 +87,7 @@ class Heard:
     def unknown(self, error: OutcomeUnknown | None) -> None:
         self.unknowns.append(error)
 
-    def refused(self, fence: pb.Fence | None) -> None:
+    def fenced(self, fence: pb.Fence | None) -> None:
         self.refusals.append(fence)
 
 

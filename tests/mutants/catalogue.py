@@ -159,8 +159,8 @@ MUTANTS = (
     Mutant(
         "a cancelled write is taken for one that wasn't done",
         "client/_client.py",
-        "if write and not self._channel.knows_outcomes:\n",
-        "if False:\n",
+        "if write and not (self._channel.knows_outcomes and isinstance(error, trio.Cancelled)):\n",
+        "if write and not isinstance(error, trio.Cancelled):\n",
         _WRITES,
     ),
     # --- the queue ---
@@ -233,7 +233,7 @@ MUTANTS = (
     ),
     Mutant(
         "a lease counts as held for longer than it is",
-        "client/_lease_term.py",
+        "client/_hold.py",
         "SURE = 0.8",
         "SURE = 1.2",
         "controller/test_singleton.py",

@@ -153,7 +153,7 @@ class LeaseMachine(LiveRun, RuleBasedStateMachine):
             if isinstance(reply, LeaseLost):
                 request.term.lost = True
             else:
-                request.term.kept(request.sent_at, now)
+                request.term.renewed(request.sent_at, now)
 
     @rule(seconds=st.sampled_from([0.5, 2.0, 4.0, 7.0, 9.9, 10.0]))
     def pass_time(self, seconds: float) -> None:

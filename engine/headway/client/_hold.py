@@ -1,29 +1,121 @@
-"""Holding a lease: acquire it, renew it, cancel the block that needs it before it expires, and release it (C7)."""
+"""Holding a lease: acquire it, renew it, cancel the block that needs it before it expires, and release it (C7).
+
+The holder counts its ttl from the moment before it sent the request, and the server from the moment of the reply. If
+both clocks run at the same rate, the holder's ttl therefore ends first. The holder gives up a further part of the ttl
+(all above `SURE`). It allows for clocks that run at different rates, and leaves the holder time to stop its work. A
+process with long garbage collection pauses needs a larger part.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import gc
 import math
 import random
 import uuid
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 
 import trio
 
 from headway._safe_report import safe_report
 from headway._trio import check_trio
 from headway.client._lease import LeaseClient
-from headway.client._lease_term import LeaseTerm
-from headway.client._pauses import Pauses, measured_pauses
 from headway.errors import HeadwayError, LeaseLost, RemoteError
 from headway.events import LeaseAwaited, LeaseDelayed, LeaseEnded, LeaseTaken, Report, ignore
+
+SURE = 0.8
+"""The fraction of the ttl during which a holder relies on its lease."""
 
 _WAIT = 15.0
 """The seconds that the server is asked to wait for a lease with another holder."""
 
 _FIRST_RETRY, _LONGEST_RETRY = 0.1, 5.0
 _LAST_CALL = 5.0
+
+
+def relied_on(ttl: float, pause: float) -> float:
+    """Return the number of seconds that a holder can rely on its lease, if its process may pause for ``pause``.
+
+    One pause may delay the holder's deadline, and another one its shutdown. The result is at least half of the ttl,
+    because with less there would be no time to renew the lease.
+    """
+    return min(ttl * SURE, max(ttl / 2, ttl - 2 * pause))
+
+
+class LeaseTerm:
+    """A lease's term, from its holder's side. All times are readings of the same monotonic clock, in seconds.
+
+    Attributes:
+        number: the number of the term.
+        ttl: the ttl of the lease.
+        until: the time until which the lease is certainly held.
+        lost: True if the lease is lost. A lost term is never held again.
+    """
+
+    __slots__ = ("lost", "number", "ttl", "until")
+
+    def __init__(self, number: int, ttl: float, sent_at: float, pause: float = 0.0) -> None:
+        self.number = number
+        self.ttl = ttl
+        self.until = sent_at + relied_on(ttl, pause)
+        self.lost = False
+
+    def is_held(self, now: float) -> bool:
+        """Return True if the lease is certainly held. Once it has returned False, it never returns True again."""
+        self.lost = self.lost or now >= self.until
+        return not self.lost
+
+    def renewed(self, sent_at: float, now: float, pause: float = 0.0) -> None:
+        """Extend the term after a renewal sent at ``sent_at``. If the lease is already lost, do nothing."""
+        if self.is_held(now):
+            self.until = max(self.until, sent_at + relied_on(self.ttl, pause))
+
+
+class Pauses:
+    """The garbage collector's pauses in this run of Trio, measured by Trio's clock.
+
+    Attributes:
+        longest: the longest pause, in seconds.
+        users: the number of blocks that measure.
+    """
+
+    def __init__(self, clock: trio.abc.Clock) -> None:
+        self.longest = 0.0
+        self.users = 0
+        self._clock = clock
+        self._began: float | None = None
+
+    def __call__(self, phase: str, info: Mapping[str, int]) -> None:  # noqa: ARG002  # see `gc.callbacks`
+        """Record the start or the end of a collection."""
+        if phase == "start":
+            self._began = self._clock.current_time()
+        elif self._began is not None:
+            # A collection in any thread stops all threads.
+            self.longest = max(self.longest, self._clock.current_time() - self._began)
+            self._began = None
+
+
+_PAUSES: trio.lowlevel.RunVar[Pauses] = trio.lowlevel.RunVar("pauses of the garbage collector")
+
+
+@contextmanager
+def measured_pauses() -> Iterator[Pauses]:
+    """Measure the collector's pauses during the block. All blocks in one run of Trio share the measurements."""
+    try:
+        pauses = _PAUSES.get()
+    except LookupError:
+        pauses = Pauses(trio.lowlevel.current_clock())
+        _PAUSES.set(pauses)
+    if not pauses.users:
+        gc.callbacks.append(pauses)
+    pauses.users += 1
+    try:
+        yield pauses
+    finally:
+        pauses.users -= 1
+        if not pauses.users:
+            gc.callbacks.remove(pauses)
 
 
 class HeldLease:
@@ -63,8 +155,8 @@ class HeldLease:
         """The number of seconds until `until`, or 0 if the lease is lost."""
         return max(0.0, self._term.until - trio.current_time()) if self.held else 0.0
 
-    def _kept(self, sent_at: float) -> None:
-        self._term.kept(sent_at, trio.current_time(), self._pauses.longest)
+    def _renewed(self, sent_at: float) -> None:
+        self._term.renewed(sent_at, trio.current_time(), self._pauses.longest)
         self._block.deadline = self._term.until
 
     def _lose(self, why: LeaseLost) -> None:
@@ -106,7 +198,7 @@ async def hold_lease(
     check_trio("headway.hold_lease")
     report = safe_report(report)
     with measured_pauses() as pauses:
-        lease = HeldLease(name, holder, await _take(leases, name, holder, ttl, report, pauses), pauses)
+        lease = HeldLease(name, holder, await _acquire(leases, name, holder, ttl, report, pauses), pauses)
         if not lease.held:
             await _release(leases, lease, min(_LAST_CALL, ttl / 3))
             raise _not_renewed(lease)
@@ -136,26 +228,28 @@ async def hold_lease(
             raise why
 
 
-async def _take(leases: LeaseClient, name: str, holder: str, ttl: float, report: Report, pauses: Pauses) -> LeaseTerm:
+async def _acquire(
+    leases: LeaseClient, name: str, holder: str, ttl: float, report: Report, pauses: Pauses
+) -> LeaseTerm:
     attempt = uuid.uuid4().hex
     try:
-        return await _taken(leases, name, holder, ttl, report, attempt, pauses)
+        return await _acquire_once_free(leases, name, holder, ttl, report, attempt, pauses)
     except trio.Cancelled:
-        if not leases.settles:
-            await _give_up(leases, name, holder, ttl, attempt)
+        if not leases.knows_outcomes:
+            await _release_unknown(leases, name, holder, ttl, attempt)
         raise
 
 
-async def _taken(
+async def _acquire_once_free(
     leases: LeaseClient, name: str, holder: str, ttl: float, report: Report, attempt: str, pauses: Pauses
 ) -> LeaseTerm:
-    told, retry = "", _FIRST_RETRY
+    reported, retry = "", _FIRST_RETRY
     late = False
     while True:
         sent_at = trio.current_time()
         try:
             # The first attempt does not block: it returns immediately if another holder has the lease.
-            wait = _WAIT if told else 0.0
+            wait = _WAIT if reported else 0.0
             answer = await leases.acquire(name, holder, ttl, attempt=attempt, wait=wait, patience=min(ttl, _WAIT))
         except RemoteError as error:
             # The lease may have been granted. The next request repeats this attempt and begins a higher term. If this
@@ -165,7 +259,7 @@ async def _taken(
             await trio.sleep(delay)
             retry, late = min(retry * 2, _LONGEST_RETRY), False
             # Report the holder again after the next reply.
-            told = ""
+            reported = ""
             continue
         retry = _FIRST_RETRY
         if answer.acquired:
@@ -180,9 +274,9 @@ async def _taken(
             late = True
         else:
             late = False
-            if answer.holder != told:
-                told = answer.holder
-                report(LeaseAwaited(name, told, answer.term))
+            if answer.holder != reported:
+                reported = answer.holder
+                report(LeaseAwaited(name, reported, answer.term))
             await trio.sleep(random.uniform(0, _FIRST_RETRY))
 
 
@@ -219,11 +313,11 @@ async def _renew(leases: LeaseClient, lease: HeldLease, scope: trio.CancelScope,
                 delay = ttl / 15 * random.uniform(0.5, 1)
                 report(LeaseDelayed(lease.name, error, delay))
             else:
-                lease._kept(sent_at)
+                lease._renewed(sent_at)
                 delay = ttl / 3 * random.uniform(0.7, 1)
 
 
-async def _give_up(leases: LeaseClient, name: str, holder: str, ttl: float, attempt: str) -> None:
+async def _release_unknown(leases: LeaseClient, name: str, holder: str, ttl: float, attempt: str) -> None:
     """End the term that a request without a reply may have begun. Otherwise others would wait for a whole ttl."""
     with trio.move_on_after(min(_LAST_CALL, ttl / 3), shield=True), contextlib.suppress(HeadwayError):
         # The term of that request is unknown. This request begins a higher term, or fails if there is another holder.

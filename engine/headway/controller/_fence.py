@@ -82,7 +82,7 @@ class RunWrites:
         self._report(WriteUnknown(self._controller, error))
         self._taint()
 
-    def refused(self, fence: pb.Fence | None) -> None:
+    def fenced(self, fence: pb.Fence | None) -> None:
         """Find out whether another run has begun. If so, raising this run's fence fails, which ends the run.
 
         A write that was in flight while this run raised its own fence is refused as well. That means nothing.

@@ -55,9 +55,9 @@ class ShardWrites:
         """Hold all keys and start the resolution of the write."""
         self._current.unknown(error)
 
-    def refused(self, fence: pb.Fence | None) -> None:
+    def fenced(self, fence: pb.Fence | None) -> None:
         """Find out whether another run has begun."""
-        self._current.refused(fence)
+        self._current.fenced(fence)
 
 
 def _meets_the_protocol(own: RunWrites) -> Writes:
