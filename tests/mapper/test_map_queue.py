@@ -9,7 +9,6 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
 from headway.cache import Applied
 from headway.mapper import FailedChanges, MapItem, MapQueue
-from headway.mapper._map_queue import MOST
 from headway.resource import TypeName
 from tests.helpers.resources import ACCOUNT, TEAM, key, stored
 
@@ -130,7 +129,7 @@ def test_many_failed_changes_of_one_resource_are_reduced_to_two() -> None:
     assert len(queue) == 1
     kept = queue.pop_due(5.0)
     assert kept is not None
-    assert len(kept.changes) <= MOST
+    assert len(kept.changes) <= FailedChanges.MOST
     assert kept.lost
     assert (kept.changes[0].old, kept.changes[-1].new) == (states[0], states[-1])
 
@@ -138,9 +137,9 @@ def test_many_failed_changes_of_one_resource_are_reduced_to_two() -> None:
 def test_reduced_change_of_a_created_and_deleted_resource_keeps_a_state() -> None:
     """A change from None to None would give the mapper nothing to map."""
     queue = MapQueue()
-    for revision in range(MOST + 1):
+    for revision in range(FailedChanges.MOST + 1):
         state = stored("ada", revision + 1)
-        gone = revision % 2 == 1 or revision == MOST
+        gone = revision % 2 == 1 or revision == FailedChanges.MOST
         applied = Applied(key("ada"), state if gone else None, None if gone else state, revision + 1)
         queue.push(TEAM.name, [applied])
         item = queue.pop(100)
