@@ -34,7 +34,7 @@ def test_change_at_or_below_the_frontier_is_refused_and_counted(store: TypeStore
     """A change that the frontier has passed is stale, even for a key that is not held."""
     assert store.feed(changes(put(stored("ada", revision)), put(stored("mary", revision)))) == []
     assert versions(store.entries) == {"ada": 5, "grace": 6}
-    assert store.refused.changes == 2
+    assert store.refused == 2
     assert store.frontier == 10
 
 
@@ -100,7 +100,6 @@ def test_event_of_an_applied_reply_is_ignored(store: TypeStore) -> None:
     store.reply(ADA, stored("ada", 12), at(12))
     assert store.feed(changes(put(stored("ada", 12)))) == []
     assert store.take_overtaken() == []
-    assert store.refused.overtaken == 0
     assert store.frontier == 12
 
 
@@ -113,21 +112,19 @@ def test_change_newer_than_a_reply_is_applied(store: TypeStore) -> None:
 
 
 @pytest.mark.parametrize("revision", [9, 10])
-def test_reply_at_or_below_the_frontier_is_refused_and_counted(store: TypeStore, revision: int) -> None:
+def test_reply_at_or_below_the_frontier_is_refused(store: TypeStore, revision: int) -> None:
     """The stream is newer than the reply."""
-    assert store.reply(ADA, None, at(revision)) == []
+    assert store.reply(ADA, None, at(revision)) is None
     assert ADA in store.entries
-    assert store.refused.replies == 1
 
 
 @pytest.mark.parametrize("revision", [11, 12])
-def test_reply_at_or_below_another_reply_is_refused_and_counted(store: TypeStore, revision: int) -> None:
+def test_reply_at_or_below_another_reply_is_refused(store: TypeStore, revision: int) -> None:
     """Replies that overtake each other never move a key back."""
     newest = stored("ada", 12)
     store.reply(ADA, newest, at(12))
-    assert store.reply(ADA, stored("ada", revision), at(revision)) == []
+    assert store.reply(ADA, stored("ada", revision), at(revision)) is None
     assert store.entries[ADA] is newest
-    assert store.refused.replies == 1
 
 
 def test_deletion_by_a_reply_leaves_a_grave_until_the_frontier_has_passed(store: TypeStore) -> None:
@@ -174,7 +171,6 @@ def test_change_overtaken_by_a_reply_is_still_mapped(store: TypeStore) -> None:
     assert store.feed(changes(put(theirs))) == []
     assert store.take_overtaken() == [Applied(ADA, None, theirs, 11)]
     assert store.take_overtaken() == []
-    assert store.refused.overtaken == 1
 
 
 def test_deletion_overtaken_by_a_reply_is_still_mapped(store: TypeStore) -> None:
@@ -248,7 +244,7 @@ def test_frontier_is_the_highest_revision_of_an_item(store: TypeStore) -> None:
     """A key held above the frontier without being marked as ahead could be overwritten by an older reply."""
     store.feed(changes(put(stored("ada", 12)), put(stored("grace", 11))))
     assert store.frontier == 12
-    assert store.reply(ADA, stored("ada", 11), at(11)) == []
+    assert store.reply(ADA, stored("ada", 11), at(11)) is None
     assert versions(store.entries) == {"ada": 12, "grace": 6}
 
 
@@ -256,4 +252,4 @@ def test_change_repeated_in_one_commit_is_applied_once(store: TypeStore) -> None
     """The repetition is reported as no change."""
     twice = put(stored("ada", 11))
     assert len(store.feed(changes(twice, twice))) == 1
-    assert store.refused.changes == 1
+    assert store.refused == 1

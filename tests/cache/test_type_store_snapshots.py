@@ -38,7 +38,7 @@ def test_snapshot_below_the_frontier_is_discarded_and_counted(store: TypeStore) 
     store.feed(chunk(stored("ada", 4)))
     assert store.feed(end(9)) == []
     assert versions(store.entries) == {"ada": 5, "grace": 6}
-    assert store.refused.snapshots == 1
+    assert store.refused == 1
     assert store.frontier == 10
 
 

@@ -124,7 +124,7 @@ class Touch(NamedTuple):
 
 
 @dataclass
-class GateChecker:
+class TypeStoreChecker:
     """A checker that compares the reports and the entries of one type store with the true store.
 
     Attributes:

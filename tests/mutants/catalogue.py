@@ -33,7 +33,7 @@ _RESTARTS = "controller/test_contract_of_restarts.py"
 _HISTORIES = "testing/test_watch_histories.py"
 
 MUTANTS = (
-    # --- the gate ---
+    # --- the store of a type ---
     Mutant(
         "a change at or below the frontier is accepted",
         "cache/_type_store.py",

@@ -24,7 +24,7 @@ from headway.resource import (
     resource_key,
 )
 from tests.helpers.resources import ACCOUNT, OTHER_STORE, STORE, TEAM
-from tests.helpers.true_store import GateChecker, Reply, TrueStore
+from tests.helpers.true_store import Reply, TrueStore, TypeStoreChecker
 
 TYPES: dict[str, ResourceType[Any]] = {"team": TEAM, "account": ACCOUNT}
 NAMES = ["ada", "ada", "grace"]
@@ -83,7 +83,7 @@ class Side:
         self.store = store
         self.type = type
         self.type_store = TypeStore()
-        self.checker = GateChecker(store, type, self.type_store)
+        self.checker = TypeStoreChecker(store, type, self.type_store)
         self.machine: StreamMachine | None = None
         self.server: Server | None = None
         self.distrusted = False
@@ -136,7 +136,7 @@ class Side:
         return None
 
     def reply(self, reply: Reply) -> None:
-        applied = self.type_store.reply(*reply)
+        applied = self.type_store.reply(*reply) or []
         self.checker.replied(reply, applied, self.type_store.take_overtaken())
 
     def live(self) -> Server | None:
@@ -144,8 +144,8 @@ class Side:
         return self.server if self.server is not None and self.server.snapshot is None else None
 
 
-class GateMachine(RuleBasedStateMachine):
-    """See the module. Every rule ends in the checker, which knows nothing of how a type_store works."""
+class TypeStoreMachine(RuleBasedStateMachine):
+    """See the module. Every rule ends in the checker, which knows nothing of how a store works."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -344,9 +344,9 @@ class GateMachine(RuleBasedStateMachine):
 
 
 # What fails is shrunk for up to five minutes.
-TestGate = pytest.mark.timeout(400)(GateMachine.TestCase)
+TestTypeStore = pytest.mark.timeout(400)(TypeStoreMachine.TestCase)
 # Steps are cheap here, and what there is to find needs several of them to meet at one key.
-TestGate.settings = settings(
+TestTypeStore.settings = settings(
     max_examples=max(80, 2 * settings().max_examples),
     stateful_step_count=max(40, settings().stateful_step_count),
     report_multiple_bugs=False,

@@ -224,7 +224,7 @@ class ViewMachine(LiveRun, RuleBasedStateMachine):
     def _truth(self, side: str, revision: int) -> dict[Key, Any]:
         form = self.forms[side]
         stored = self.store.state(TYPES[side], revision)
-        return {key: form.view(self.informer[side].held(each)) for key, each in stored.items()}
+        return {key: form.view(self.informer[side].cached_form(each)) for key, each in stored.items()}
 
     @invariant()
     def the_cache_is_what_it_would_be_without_views(self) -> None:

@@ -27,7 +27,7 @@ from headway.cache._projection import projection as projection
 from headway.cache._projection import stored_type as stored_type
 from headway.cache._reader import OWNER_INDEX as OWNER_INDEX
 from headway.cache._reader import CacheReader as CacheReader
-from headway.cache._reader import Held as Held
+from headway.cache._reader import Content as Content
 from headway.cache._reader import Query as Query
 from headway.cache._reader import query as query
 from headway.cache._stream import FalseBookmark as FalseBookmark
@@ -37,6 +37,5 @@ from headway.cache._subscription import LINGER_LIMIT as LINGER_LIMIT
 from headway.cache._subscription import Subscription as Subscription
 from headway.cache._type_store import Applied as Applied
 from headway.cache._type_store import Backlog as Backlog
-from headway.cache._type_store import Refusals as Refusals
 from headway.cache._type_store import TypeStore as TypeStore
 from headway.cache._view import View as View

@@ -76,13 +76,13 @@ class Informer:
         store = self.store
         if self._projection is not None:
             item = self._projected(item)
-        stale = self.refused
+        refused = store.refused
         before = store.frontier
         applied = store.feed(item)
         if isinstance(item, EndOfSnapshot) and item.position.revision >= store.frontier:
             self.distrusted = False
-        if self.refused > stale:
-            self._report(StaleRefused(self.type.name, type(item).__name__, self.refused))
+        if store.refused > refused:
+            self._report(StaleRefused(self.type.name, type(item).__name__, store.refused))
         if store.disproved:
             store.disproved = False
             self.distrusted = True
@@ -117,11 +117,6 @@ class Informer:
             raise PermissionDenied(f"{self.type.name} cannot be watched: {self._denied}")
 
     @property
-    def refused(self) -> int:
-        """The number of items that were refused because they were older than the cached data."""
-        return self.store.refused.changes + self.store.refused.snapshots
-
-    @property
     def resources(self) -> int:
         """The number of resources in the cache; during the first snapshot, the number received."""
         return len(self.store.entries) if self.store.primed else self.store.gathered
@@ -134,13 +129,13 @@ class Informer:
     def reply(self, key: Key, stored: pb.Resource | None, position: Position) -> None:
         """Apply the response to a write (C5), a whole resource. Raises StoreChanged if it is from another store."""
         if stored is not None:
-            stored = self.held(stored)
-        refused = self.store.refused.replies
+            stored = self.cached_form(stored)
         applied = self.store.reply(key, stored, position)
-        if self.store.refused.replies == refused:
-            for subscription in self._subscriptions:
-                for pin in subscription.pins:
-                    pin.replied(key, position.revision)
+        if applied is None:
+            return
+        for subscription in self._subscriptions:
+            for pin in subscription.pins:
+                pin.replied(key, position.revision)
         self._deliver(applied)
 
     async def wait_complete(self, revision: int) -> int:
@@ -187,7 +182,7 @@ class Informer:
         self._subscriptions = []
         self._progress.unpark_all()
 
-    def held(self, message: pb.Resource) -> pb.Resource:
+    def cached_form(self, message: pb.Resource) -> pb.Resource:
         """Return the part of a stored message that is cached: all of it, or its projection."""
         projection = self._projection
         if projection is None:
@@ -205,12 +200,12 @@ class Informer:
             return projection.without_payload(message)
 
     def _projected(self, item: StreamItem) -> StreamItem:
-        held = self.held
+        form = self.cached_form
         if isinstance(item, SnapshotChunk):
-            return SnapshotChunk([held(resource) for resource in item.resources])
+            return SnapshotChunk([form(resource) for resource in item.resources])
         if isinstance(item, Changes):
             return Changes(
-                [Change(revision, held(resource), deleted, more) for revision, resource, deleted, more in item.changes]
+                [Change(revision, form(resource), deleted, more) for revision, resource, deleted, more in item.changes]
             )
         return item
 

@@ -73,7 +73,7 @@ def query(
     return declare
 
 
-class Held(Protocol):
+class Content(Protocol):
     """The readable content of one type."""
 
     @property
@@ -115,7 +115,7 @@ class CacheReader(ABC):
         wanted = type.id(id, partition=partition, namespace=namespace) if isinstance(id, str) else id
         if wanted.type != type.name and wanted.type.unversioned != type.kind:
             raise InvalidArgument(f"{wanted} is not a {type.name}: pass its own type")
-        stored = self._held(type).find((wanted.partition, wanted.namespace, wanted.name))
+        stored = self._content(type).find((wanted.partition, wanted.namespace, wanted.name))
         if stored is None or (wanted.uid and stored.id is not None and stored.id.uid != wanted.uid):
             return None
         return type.view(stored)
@@ -124,7 +124,7 @@ class CacheReader(ABC):
         self, type: CachedType[R], *, partition: str = "*", namespace: str = "*", name_prefix: str = ""
     ) -> builtins.list[R]:
         """Return all resources of a type, in order of partition, namespace and name. ``*`` matches any."""
-        entries = self._held(type).everything()
+        entries = self._content(type).everything()
         keys = sorted(
             key
             for key in entries
@@ -138,12 +138,12 @@ class CacheReader(ABC):
         Raises IndexIncomplete if the index's function has failed for some resource, which might be missing from the
         result, and InvalidArgument for a value that the index cannot contain.
         """
-        held, table = self._table(index)
+        content, table = self._table(index)
         try:
             keys = table.keys(value if index.normal is None else index.normal(value))
         except TypeError as error:
             raise InvalidArgument(f"{index!r} cannot be read with {value!r:.120}: {error}") from error
-        return _views(index.type, held, [keys])
+        return _views(index.type, content, [keys])
 
     @overload
     def index_prefix(self, index: Index[R, str], prefix: str) -> builtins.list[R]: ...
@@ -155,9 +155,9 @@ class CacheReader(ABC):
         Values are texts, or paths as tuples of texts. The prefix must be of the same class. Raises the errors of
         `index`, and InvalidArgument for a prefix of another class.
         """
-        held, table = self._table(index)
+        content, table = self._table(index)
         _check_path(index, prefix)
-        return _views(index.type, held, (keys for _, keys in table.starting(prefix)))
+        return _views(index.type, content, (keys for _, keys in table.starting(prefix)))
 
     @overload
     def index_parents(self, index: Index[R, str], value: str) -> builtins.list[R]: ...
@@ -168,9 +168,9 @@ class CacheReader(ABC):
 
         Values and errors are as for `index_prefix`.
         """
-        held, table = self._table(index)
+        content, table = self._table(index)
         _check_path(index, value)
-        return _views(index.type, held, (table.keys(value[:length]) for length in range(len(value) + 1)))
+        return _views(index.type, content, (table.keys(value[:length]) for length in range(len(value) + 1)))
 
     def owned(self, type: CachedType[R], owner: Resource[Any] | Projected[Any] | ResourceId) -> builtins.list[R]:
         """Return all resources of a watched type that this incarnation owns, in order of key.
@@ -179,11 +179,11 @@ class CacheReader(ABC):
         """
         if not owner.uid:
             raise InvalidArgument(f"{owner} has no uid, and ownership is of an incarnation: read the owner first")
-        held = self._held(type)
-        table = held.table(OWNER_INDEX)
+        content = self._content(type)
+        table = content.table(OWNER_INDEX)
         if table is None:
             raise NotWatched(f"controller {self._controller} doesn't watch {type.name}: add it to `watches`")
-        return _views(type, held, [table.keys(owner.uid)])
+        return _views(type, content, [table.keys(owner.uid)])
 
     def query(self, query: Query[A, R], *arguments: A.args, **named: A.kwargs) -> R:
         """Return the result of a declared query."""
@@ -193,19 +193,19 @@ class CacheReader(ABC):
 
     def revision(self, type: CachedType[Any]) -> int:
         """Return the revision up to which this type is complete."""
-        return self._held(type).revision
+        return self._content(type).revision
 
     @abstractmethod
-    def _held(self, type: CachedType[Any]) -> Held:
+    def _content(self, type: CachedType[Any]) -> Content:
         """Return the readable content of a type. Raises NotWatched or NotPrimed."""
 
-    def _table(self, index: Index[Any, Any]) -> tuple[Held, Table]:
+    def _table(self, index: Index[Any, Any]) -> tuple[Content, Table]:
         given: object = index
         if not isinstance(given, Index):
             raise InvalidArgument(f"reading an index needs what headway.indexes.by(...) returned, not {given!r}")
         type = index.type
-        held = self._held(type)
-        table = held.table(index.name)
+        content = self._content(type)
+        table = content.table(index.name)
         if table is None or table.index is not index:
             another = "" if table is None else ", but another one of that name"
             raise NotWatched(
@@ -218,13 +218,13 @@ class CacheReader(ABC):
                 f"index {index.name!r} on {type.name} lacks {len(table.failed)} resources because its function "
                 f"raised, such as {'/'.join(example)}"
             )
-        return held, table
+        return content, table
 
 
-def _views(type: CachedType[R], held: Held, groups: Iterable[Collection[Key]]) -> list[R]:
+def _views(type: CachedType[R], content: Content, groups: Iterable[Collection[Key]]) -> list[R]:
     """Return the resources of the keys, group by group, each in order of key, without duplicates."""
     keys = dict.fromkeys(key for group in groups for key in sorted(group))
-    find, view = held.find, type.view
+    find, view = content.find, type.view
     return [view(stored) for key in keys if (stored := find(key)) is not None]
 
 

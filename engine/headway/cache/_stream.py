@@ -6,8 +6,7 @@ Rules:
 2. Changes are passed on in whole commits: changes with `more` are kept until their commit is complete. If a stream
    breaks in the middle of a commit, nothing of the commit is passed on. After ``more``, only that commit may follow.
 3. A change at or below a bookmark of the same stream proves the bookmark false: FalseBookmark. (A change at or below
-    the
-   end of the snapshot is merely late, and the holder of the data refuses it.)
+   the end of the snapshot is merely late, and the store of the type refuses it.)
 4. All positions of a stream have the same store id, the expected one if there is one. Another id is StoreChanged.
 5. A bookmark that says `resumed` must be at exactly the requested position. Beyond it, changes would be missed.
 """

@@ -86,7 +86,7 @@ class Subscription:
         """Return the index of this name, or None."""
         return self.tables.get(name)
 
-    def pin(self, revision: int, on_change: Callable[[], None]) -> Pin:
+    def pin(self, revision: int, on_change: Callable[[], object]) -> Pin:
         """Keep the state at a revision until `unpin`. The revision must not be below any that is known now."""
         pin = Pin(self.store, self.tables, revision, on_change)
         self.pins.append(pin)

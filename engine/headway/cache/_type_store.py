@@ -31,7 +31,6 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from headway.errors import EngineBug, StoreChanged
@@ -86,16 +85,6 @@ class Backlog(Collection[Applied]):
         return any(applied == each for each in self)
 
 
-@dataclass(slots=True)
-class Refusals:
-    """The numbers of stale inputs that were refused, by kind."""
-
-    changes: int = 0
-    overtaken: int = 0
-    replies: int = 0
-    snapshots: int = 0
-
-
 class TypeStore:
     """The entries of one type from one store.
 
@@ -103,6 +92,7 @@ class TypeStore:
         entries: the entries, to be read only. Only the store changes them.
         frontier: see the rules. 0, with ``primed`` False, until the first snapshot has ended.
         store_id, session, versions: together with the frontier, the position that a stream can resume after.
+        refused: the number of stale changes and snapshots, which were refused.
         disproved: True if a stale change has proved the frontier false since this was last set to False.
     """
 
@@ -115,7 +105,7 @@ class TypeStore:
         self.store_id = ""
         self.session = ""
         self.versions = ""
-        self.refused = Refusals()
+        self.refused = 0
         # The position of the newest reply that was applied.
         self._replied: Position | None = None
         # Overtaken changes, until `take_overtaken`.
@@ -183,7 +173,7 @@ class TypeStore:
         for revision, resource, deleted, _ in changes:
             # Several changes of one commit share a revision. A lower revision is a repetition within the item.
             if revision <= frontier or revision < newest:
-                self.refused.changes += 1
+                self.refused += 1
                 if revision <= frontier and self._holds_older(resource_key(resource), revision):
                     self.disproved = True
                 continue
@@ -192,7 +182,6 @@ class TypeStore:
             if ahead and (known := ahead.get(key, 0)) >= revision:
                 # At `known`, this is the change that the reply reported. Below it, the change was overtaken.
                 if revision < known:
-                    self.refused.overtaken += 1
                     self._overtake(key, resource, revision, deleted)
                 continue
             old = entries.get(key)
@@ -201,7 +190,7 @@ class TypeStore:
                     del entries[key]
                     applied.append(Applied(key, old, None, revision))
             elif same_commit and old is not None and old.version == resource.version:
-                self.refused.changes += 1
+                self.refused += 1
             else:
                 entries[key] = resource
                 _note(applied, key, old, resource, revision)
@@ -210,16 +199,16 @@ class TypeStore:
         self._raise_frontier(newest)
         return applied
 
-    def reply(self, key: Key, stored: pb.Resource | None, position: Position) -> list[Applied]:
+    def reply(self, key: Key, stored: pb.Resource | None, position: Position) -> list[Applied] | None:
         """Apply the response to a write: at ``position``, ``stored`` is the state of the key (None: absent).
 
-        Raises StoreChanged if the response is from another store.
+        Return the changes, or None if a later state of the key is already known. Raises StoreChanged if the response is
+        from another store.
         """
         self._note_store(position)
         revision = position.revision
         if revision <= self.frontier or revision <= self._ahead.get(key, 0):
-            self.refused.replies += 1
-            return []
+            return None
         if self._replied is None or revision > self._replied.revision:
             self._replied = position
         self._ahead[key] = revision
@@ -240,7 +229,7 @@ class TypeStore:
         self._note_store(item.position)
         revision = item.position.revision
         if self.primed and revision < self.frontier:
-            self.refused.snapshots += 1
+            self.refused += 1
             if any(self._holds_older(key, int(resource.version)) for key, resource in gathered.items()):
                 self.disproved = True
             return []

@@ -309,7 +309,7 @@ class Run:
                     self._channel, stored_type(type), since, up_to, self._report, self._definition.name
                 )
                 if deleted is not None:
-                    held = self._informers.informer_for(type).held
+                    held = self._informers.informer_for(type).cached_form
                     found[type.name] = [each._replace(old=each.old and held(each.old)) for each in deleted]
         return found
 

@@ -72,7 +72,7 @@ def type_statuses(types: Collection[Informer], target: int, now: float) -> tuple
                 target=target,
                 resources=informer.resources,
                 lag=max(newest, target) - informer.store.frontier,
-                refused=informer.refused,
+                refused=informer.store.refused,
                 cut_off=why,
                 cut_off_seconds=now - since,
                 undecodable=tuple(informer.undecodable),

@@ -1,6 +1,6 @@
 """A controller whose reconciler and mappers a test calls by hand.
 
-The store, the service, the cache with its gate, the mapping and the fenced client are the ones of production. Only the
+The store, the service, the cache, the mapping and the fenced client are the ones of production. Only the
 workers are missing: nothing is reconciled except by `OneShot.reconcile`. So a reconcile sees exactly what it would see
 in production, its own writes included.
 """
