@@ -1,4 +1,4 @@
-"""Leases of a process that Python's garbage collector stops for long."""
+"""Leases of a process with long pauses of Python's garbage collector."""
 
 from __future__ import annotations
 
@@ -34,10 +34,8 @@ def collections_that_take(clock: MockClock, seconds: float) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("elsewhere", [False, True])
-async def test_a_holder_whose_process_pauses_leaves_itself_more_time_to_end(
-    autojump_clock: MockClock, elsewhere: bool
-) -> None:
-    """From the next renewal on: two pauses fit into what it doesn't count on. It goes on to renew in time."""
+async def test_long_pauses_leave_the_block_more_time_to_end(autojump_clock: MockClock, elsewhere: bool) -> None:
+    """From the next renewal on, the holder relies on two pauses less of the ttl. It still renews in time."""
     world = World(autojump_clock)
     async with world.hold() as lease:
         await trio.sleep(TTL)
@@ -58,10 +56,10 @@ async def test_a_holder_whose_process_pauses_leaves_itself_more_time_to_end(
         assert lease.remaining <= TTL - 2 * 2.5, "what was measured counts for the process's next leases"
 
 
-async def test_a_holder_that_was_stopped_for_longer_than_its_lease_says_so_before_anything_else(
+async def test_holder_stopped_for_longer_than_its_ttl_loses_the_lease_first(
     autojump_clock: MockClock,
 ) -> None:
-    """It sends no renewal, which would keep others from the lease, and its block does not go on."""
+    """It sends no renewal, which would block other holders, and its block does not continue."""
     world = World(autojump_clock)
     before: list[str] = []
     went_on = False
@@ -85,8 +83,8 @@ async def test_a_holder_that_was_stopped_for_longer_than_its_lease_says_so_befor
     assert not [each for each in gc.callbacks if type(each).__name__ == "Pauses"]
 
 
-async def test_pauses_of_one_run_are_not_measured_by_the_clock_of_another(autojump_clock: MockClock) -> None:
-    """Each run of Trio has a clock of its own, and what it has measured."""
+async def test_each_run_of_trio_measures_its_own_pauses(autojump_clock: MockClock) -> None:
+    """Each run has its own clock and its own measurements."""
     world = World(autojump_clock)
     async with world.hold() as lease:
         assert lease.remaining == TTL * 0.8

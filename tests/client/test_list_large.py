@@ -50,8 +50,8 @@ def serving(socket: str) -> Iterator[int]:
 
 @pytest.mark.deep
 @pytest.mark.timeout(900)
-async def test_a_list_of_a_million_costs_its_server_little(tmp_path: Path) -> None:
-    """The unpaged List is refused before it is built; the client's list is whole, and sent in pieces."""
+async def test_list_of_a_million_needs_little_memory_of_the_server(tmp_path: Path) -> None:
+    """The unpaged List is refused before it is built. The client's list is complete and sent in pieces."""
     socket = str(tmp_path / "server")
     with serving(socket) as process:
         before = most_resident(process)

@@ -1,4 +1,4 @@
-"""`Client.validate`: what a write would store, and nothing stored."""
+"""`Client.validate` returns the result of a write without storing it."""
 
 import pytest
 
@@ -7,8 +7,8 @@ from headway.errors import InvalidArgument
 from tests.cli.served import OTHER_ACCOUNT, Account, apps
 
 
-async def test_it_gives_what_a_write_would_store_and_stores_nothing() -> None:
-    """Filled in and checked as in a write; what was given is left alone."""
+async def test_validate_returns_what_a_write_would_store() -> None:
+    """Nothing is stored, and the argument is not changed."""
     async with open_engine("memory:", *apps) as engine:
         given = OTHER_ACCOUNT.new("ada")
         would_be = await engine.client.validate(given)
