@@ -27,7 +27,8 @@ from benchmarks._primed import one_type
 from benchmarks.fanout import COMMITS, told
 from benchmarks.reconcile import through_channel
 from headway._gen.etcdserverpb import PutRequest, PutResponse, WatchCreateRequest, WatchRequest, WatchResponse
-from headway.resource import ResourceType, decode, encode
+from headway.protobuf import decode, encode
+from headway.resource import ResourceType
 from headway.rpc import open_channel
 from headway.storage import EtcdBackend
 from headway.storage._etcd._client import LIMITS, WATCH

@@ -21,7 +21,8 @@ from benchmarks._harness import Row, Scenario, interleaved
 from benchmarks._message import Note
 from benchmarks._primed import filled, one_type, primed_after
 from headway._gen.etcdserverpb import RangeRequest, RangeResponse
-from headway.resource import ResourceType, decode, pb
+from headway.protobuf import decode
+from headway.resource import ResourceType, pb
 from headway.rpc import open_channel
 from headway.storage import EtcdBackend
 from headway.storage._etcd._client import LIMITS, RANGE

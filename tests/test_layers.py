@@ -41,6 +41,7 @@ PURE = [
     "controller/_results.py",
     "controller/_self_triggers.py",
     "mapper/*.py",
+    "protobuf/*.py",
     "resource/*.py",
     "testing/_facts.py",
     "testing/_history*.py",

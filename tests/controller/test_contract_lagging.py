@@ -12,7 +12,8 @@ from trio.testing import MockClock
 
 import headway
 from headway.events import RunEnded, StreamLagging
-from headway.resource import Registry, decode, encode, pb
+from headway.protobuf import decode, encode
+from headway.resource import Registry, pb
 from headway.rpc import InProcessChannel
 from headway.service import WATCH_LIST, ResourceService
 from headway.storage import Backend, MemoryBackend, Put

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import trio
 
-from headway.resource import Key, Kind, Position, copy_message, pb
+from headway.protobuf import copy_message
+from headway.resource import Key, Kind, Position, pb
 from headway.storage import (
     Fence,
     Operation,

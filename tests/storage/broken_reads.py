@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import trio
 
-from headway.resource import Key, Kind, Position, copy_message, pb, resource_key
+from headway.protobuf import copy_message
+from headway.resource import Key, Kind, Position, pb, resource_key
 from headway.storage import Within
 from headway.storage._log import Cursor
 from headway.storage._tail import LogWatch

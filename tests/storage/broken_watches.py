@@ -8,6 +8,7 @@ from typing import Any
 import trio
 
 from headway.errors import HistoryCompacted
+from headway.protobuf import copy_message
 from headway.resource import (
     Bookmark,
     Change,
@@ -18,7 +19,6 @@ from headway.resource import (
     Position,
     SnapshotChunk,
     StreamItem,
-    copy_message,
     resource_key,
 )
 from headway.storage import StorageError, Within

@@ -11,7 +11,8 @@ import trio
 
 import headway
 from headway.errors import FailedPrecondition, InvalidArgument, StoreUnusable
-from headway.resource import Condition, Key, Kind, Position, copy_message, pb
+from headway.protobuf import copy_message
+from headway.resource import Condition, Key, Kind, Position, pb
 from headway.storage import (
     Backend,
     EtcdBackend,

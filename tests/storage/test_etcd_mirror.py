@@ -5,7 +5,8 @@ from collections import Counter
 import pytest
 
 from headway._gen.mvccpb import Event, EventEventType, KeyValue
-from headway.resource import Position, encode
+from headway.protobuf import encode
+from headway.resource import Position
 from headway.storage._etcd import _records
 from headway.storage._etcd._layout import Layout, lease_name_from, place_of, scope_from
 from headway.storage._etcd._mirror import Lost, Mirror, OtherHistory

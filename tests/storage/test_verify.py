@@ -8,7 +8,8 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from headway.resource import Changes, Key, Kind, Position, StreamItem, copy_message, pb
+from headway.protobuf import copy_message
+from headway.resource import Changes, Key, Kind, Position, StreamItem, pb
 from headway.storage import Fence, Operation, SqliteBackend, Verified, verify_store
 from headway.storage._unfinished import mark_unfinished
 from headway.testing._conformance_reads import store_a_matrix

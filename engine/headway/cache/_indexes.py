@@ -23,7 +23,8 @@ from headway.cache._isolation import Isolation
 from headway.cache._projection import CachedType, Projection
 from headway.cache._type_store import Applied
 from headway.errors import DeclarationError
-from headway.resource import Key, Payload, Resource, ResourceId, ResourceType, pb, resource_id
+from headway.protobuf import Payload
+from headway.resource import Key, Resource, ResourceId, ResourceType, pb, resource_id
 
 R = TypeVar("R")
 T = TypeVar("T", bound=Payload)

@@ -21,18 +21,8 @@ from headway.cache._subscription import Subscription
 from headway.cache._type_store import Applied, TypeStore
 from headway.errors import HeadwayError, PermissionDenied, StoreChanged
 from headway.events import BookmarkRefused, PayloadUndecodable, ProjectionFailed, Report, StaleRefused
-from headway.resource import (
-    Change,
-    Changes,
-    EndOfSnapshot,
-    Key,
-    Position,
-    SnapshotChunk,
-    StreamItem,
-    payload_problem,
-    pb,
-    resource_key,
-)
+from headway.protobuf import payload_problem
+from headway.resource import Change, Changes, EndOfSnapshot, Key, Position, SnapshotChunk, StreamItem, pb, resource_key
 
 
 class Informer:

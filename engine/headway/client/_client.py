@@ -25,17 +25,16 @@ from headway.client._refusals import client_error
 from headway.client._watch import WatchStream
 from headway.client._writes import Acknowledged, Allow, PlainWrites, Writes, create, stored_already
 from headway.errors import Conflict, Fenced, InvalidArgument, NotFound, OutcomeUnknown, Unavailable
+from headway.protobuf import Payload, copy_message
 from headway.resource import (
     DELETION_TIMESTAMP,
     FINALIZERS,
     Key,
-    Payload,
     Position,
     Registry,
     Resource,
     ResourceId,
     ResourceType,
-    copy_message,
     is_marked,
     pb,
     position,

@@ -9,18 +9,8 @@ import trio
 from typing_extensions import override
 
 from headway.errors import HeadwayError, InvalidArgument, NotHeadway, OutcomeUnknown, Unavailable
-from headway.resource import (
-    Key,
-    Payload,
-    Position,
-    Resource,
-    ResourceType,
-    equal,
-    new_create_token,
-    pb,
-    same_owner,
-    uid_ending,
-)
+from headway.protobuf import Payload, equal
+from headway.resource import Key, Position, Resource, ResourceType, new_create_token, pb, same_owner, uid_ending
 
 T = TypeVar("T", bound=Payload)
 

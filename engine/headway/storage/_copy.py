@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from headway.errors import FailedPrecondition, HistoryCompacted, InvalidArgument
-from headway.resource import Key, Kind, Position, copy_message, pb, resource_key
+from headway.protobuf import copy_message
+from headway.resource import Key, Kind, Position, pb, resource_key
 from headway.storage._backend import Backend, Fence, Operation, Put, Remove, Within
 from headway.storage._errors import FenceLowered
 from headway.storage._optional import fence_lister

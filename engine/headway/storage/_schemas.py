@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from headway.errors import OutcomeUnknown, SchemaMismatch, SchemaProblem, Unavailable
+from headway.protobuf import compare_schemas, copy_message, decode, encode, merge_schemas, schema_digest
 from headway.resource import (
     AnyMessage,
     Key,
@@ -19,16 +20,10 @@ from headway.resource import (
     Position,
     ResourceType,
     Scope,
-    compare_schemas,
-    copy_message,
-    decode,
     describe,
-    encode,
     is_builtin,
-    merge_schemas,
     pb,
     resource_key,
-    schema_digest,
     type_name,
     types_pb,
 )

@@ -12,7 +12,8 @@ import time
 from collections.abc import Callable, Sequence
 
 from headway.errors import HeadwayError, InvalidArgument, OutcomeUnknown, StoreUnusable, WriteRejected
-from headway.resource import Kind, encode, pb
+from headway.protobuf import encode
+from headway.resource import Kind, pb
 from headway.storage import _sqlite_schema as sql
 from headway.storage._backend import Fence, Operation, Put, Remove, Require, RequireOwnsNothing
 from headway.storage._decide import version_of

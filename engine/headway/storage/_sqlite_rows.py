@@ -8,7 +8,8 @@ from __future__ import annotations
 import zlib
 
 from headway.errors import StoreUnusable
-from headway.resource import decode, pb
+from headway.protobuf import decode
+from headway.resource import pb
 
 
 def seal(version: int, body: bytes) -> int:

@@ -29,7 +29,7 @@ from headway._gen.etcdserverpb import (
     WatchResponse,
 )
 from headway.errors import HeadwayError, StoreUnusable, Unavailable
-from headway.resource import decode
+from headway.protobuf import decode
 from headway.rpc import Duplex, Limits, Rate, RemoteChannel, client_tls, open_channel, plain_text_host, readable
 from headway.storage._etcd._address import EtcdAddress
 from headway.storage._etcd._failures import failure, is_behind, may_be_asked_again, wants_new_token

@@ -18,7 +18,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from headway._gen.mvccpb import Event, EventEventType, KeyValue
-from headway.resource import Kind, Position, decode, pb, resource_key
+from headway.protobuf import decode
+from headway.resource import Kind, Position, pb, resource_key
 from headway.storage._backend import Fence
 from headway.storage._decide import Applied, changes_of
 from headway.storage._etcd._layout import (

@@ -19,7 +19,8 @@ from headway._gen.etcdserverpb import (
     RequestOp,
     TxnRequest,
 )
-from headway.resource import encode, pb
+from headway.protobuf import encode
+from headway.resource import pb
 from headway.storage._backend import Operation, RequireOwnsNothing
 from headway.storage._decide import Applied
 from headway.storage._etcd._layout import KeyRange, Layout

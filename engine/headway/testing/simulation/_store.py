@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 
 import trio
 
-from headway.resource import DELETION_TIMESTAMP, FINALIZERS, Key, Kind, Position, copy_message, pb
+from headway.protobuf import copy_message
+from headway.resource import DELETION_TIMESTAMP, FINALIZERS, Key, Kind, Position, pb
 from headway.storage import SCHEMA_KIND, Fence, MemoryBackend, Operation, Put, Require, RequireOwnsNothing, Within
 
 Resources = dict[tuple[Kind, Key], pb.Resource]
