@@ -119,9 +119,9 @@ def test_replies_and_graves_are_forgotten_once_the_frontier_has_passed(store: Ty
     for name, revision in (("ada", 13), ("grace", 11), ("ada", 15), ("mary", 12)):
         store.reply(key(name), None, at(revision))
     store.feed(bookmark(13))
-    assert store._ahead == {ADA: 15}
+    assert store.ahead() == {ADA: 15}
     store.feed(changes(put(stored("ada", 16, uid="ada2"))))
-    assert (store._ahead, store._ahead_order) == ({}, [])
+    assert (store.ahead(), store._ahead_order) == ({}, [])
 
 
 # --- a frontier that is not true ---

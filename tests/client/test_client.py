@@ -8,6 +8,7 @@ import pytest
 import trio
 
 from headway.client import Client
+from headway.engine import open_engine
 from headway.errors import Conflict, FailedPrecondition, InvalidArgument, NotFound
 from headway.resource import (
     DELETION_TIMESTAMP,
@@ -20,6 +21,7 @@ from headway.resource import (
     pb,
 )
 from headway.storage import MemoryBackend
+from tests.cli.served import OTHER_ACCOUNT, Account, apps
 from tests.helpers.calls import Calls, Interrupted
 from tests.helpers.declared import (
     CHILD,
@@ -381,3 +383,16 @@ async def test_bool_is_refused_as_a_condition_state(client: Client, state: Any) 
     note = await client.write(NOTE.new("one", Note(text="a")))
     with pytest.raises(InvalidArgument, match=rf"'ready': state {state} must be a headway\.ConditionState"):
         await client.write_status(note, "tests", [Condition(type="ready", state=state)])
+
+
+async def test_validate_returns_what_a_write_would_store() -> None:
+    """Nothing is stored, and the argument is not changed."""
+    async with open_engine("memory:", *apps) as engine:
+        given = OTHER_ACCOUNT.new("ada")
+        would_be = await engine.client.validate(given)
+        assert (would_be.data.login, given.data.login, would_be.version) == ("ada", "", "")
+        assert await engine.client.get(OTHER_ACCOUNT, "ada") is None
+        with pytest.raises(InvalidArgument, match="nobody's"):
+            await engine.client.validate(OTHER_ACCOUNT.new("eve", Account(login="root")))
+        with pytest.raises(InvalidArgument, match="expected a resource, as made by"):
+            await engine.client.validate("ada")  # type: ignore[arg-type]

@@ -186,7 +186,7 @@ class TypeStoreChecker:
         """Check the invariants that hold at any time."""
         type_store = self.type_store
         assert type_store.frontier == self.frontier
-        assert type_store._ahead == self.ahead, (
+        assert type_store.ahead() == self.ahead, (
             "what is remembered of replies is not what the frontier has still to reach"
         )
         assert type_store.entries == self.replayed, "what was reported doesn't add up to what is held"

@@ -18,7 +18,7 @@ LIVE_PER_BACKLOG = 2
 
 @dataclass
 class Wish:
-    """A run to come, with every reason it ever had."""
+    """A future run with all its reasons."""
 
     reasons: list[int]
     priority: Priority
@@ -29,7 +29,7 @@ class Wish:
 
 @dataclass
 class Model:
-    """What the queue should hold; every question is answered by looking through all of it."""
+    """The expected content of the queue. Every query searches all of it."""
 
     now: float = 0.0
     closed: bool = False
@@ -55,7 +55,7 @@ class Model:
         self.delayed.append(key)
 
     def place(self, key: str) -> None:
-        """Queue the wish of a key that has just been reported back."""
+        """Enqueue the future run of a key that has just been reported back."""
         wish = self.wishes[key]
         if wish.due is None:
             self.ready(key, wish.queued_at)
@@ -113,7 +113,7 @@ class Model:
 
 
 class QueueMachine(RuleBasedStateMachine):
-    """Drive the queue and the model side by side; they must never differ."""
+    """Drive the queue and the model side by side, and compare them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -171,7 +171,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule(fails=st.lists(st.booleans(), min_size=3, max_size=8))
     def work(self, fails: list[bool]) -> None:
-        """Be a worker for a while: deep enough for the cap of the back-off and the turns of the backlog."""
+        """Work for a while, long enough for the maximum back-off and the turns of the backlog."""
         for fail in fails:
             self.model.now += 0.25
             key = self.dequeue()
@@ -316,7 +316,7 @@ class QueueMachine(RuleBasedStateMachine):
         assert self.queue.next_due() == (None if self.model.closed else min(dues, default=None))
 
     def teardown(self) -> None:
-        """Finish everything: each add that no dequeue has followed is followed by one now."""
+        """Finish everything, and check that each add is followed by a dequeue."""
         if self.model.closed:
             return
         self.model.now += 100.0

@@ -1,4 +1,4 @@
-"""The type_store and the stream grammar, driven by Hypothesis against a store that remembers every commit."""
+"""The store of a type and the stream grammar, driven by Hypothesis against a store with its whole history."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ writes = st.lists(
 
 
 class Server:
-    """One opened stream, as its server sees it: a replica that may lag, and how far it has told."""
+    """One opened stream from its server's side: a replica that may lag, and the revision that has been sent."""
 
     def __init__(self, store: TrueStore, type: ResourceType[Any], replica: int, resumed_at: int | None) -> None:
         self.store = store
@@ -77,7 +77,7 @@ class Server:
 
 
 class Side:
-    """The type_store of one type with the stream that feeds it, as a shared type and its follower hold them."""
+    """The store of one type with its stream, as an informer and its follower have them."""
 
     def __init__(self, store: TrueStore, type: ResourceType[Any]) -> None:
         self.store = store
@@ -97,7 +97,7 @@ class Side:
         return Position(type_store.store_id, type_store.session, type_store.frontier)
 
     def open(self, replica: int, history_gone: bool, resumes_at: int = 0) -> None:
-        """Open a stream at a server that stands at ``replica``; it may refuse to resume, or not be able to."""
+        """Open a stream at a server whose replica is at ``replica``. The server may refuse to resume."""
         resume_after = self.resume_after
         self.refused_to_resume = False
         self.machine, self.server = StreamMachine(self.type_store.store_id, resume_after), None
@@ -113,7 +113,7 @@ class Side:
             self.feed(Bookmark(self.store.position(revision), resumed=True))
 
     def feed(self, item: StreamItem) -> type[Exception] | None:
-        """Feed one item as the follower would; returns what ended the stream, if it did."""
+        """Feed one item as the follower would. Return the error that ended the stream, or None."""
         assert self.machine is not None
         try:
             checked = self.machine.feed(item)
@@ -140,12 +140,12 @@ class Side:
         self.checker.replied(reply, applied, self.type_store.take_overtaken())
 
     def live(self) -> Server | None:
-        """The stream's server, if a stream is open and past its snapshot."""
+        """Return the stream's server if a stream is open and past its snapshot."""
         return self.server if self.server is not None and self.server.snapshot is None else None
 
 
 class TypeStoreMachine(RuleBasedStateMachine):
-    """See the module. Every rule ends in the checker, which knows nothing of how a store works."""
+    """The machine of this module. Every rule ends in the checker, which does not know how a store works."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -176,10 +176,10 @@ class TypeStoreMachine(RuleBasedStateMachine):
         at_once=st.booleans(),
     )
     def write(self, side: str, name: str, verb: str, before: list[Write], at_once: bool) -> None:
-        """A write of the controller's own, after one of somebody else's; its reply may be long on its way.
+        """Write as the controller, after a write by another writer. The reply may be delayed for long.
 
-        ``nothing``: a status that says what is stored already, or a delete of what isn't there or of an incarnation
-        that is gone; the answer is who bears the name now.
+        ``nothing``: a status that is already stored, or a delete of an absent resource or incarnation. The reply has
+        the current resource of that name.
         """
         self.store.commit(1, before)
         if verb != "nothing":
@@ -207,9 +207,9 @@ class TypeStoreMachine(RuleBasedStateMachine):
         told=st.sampled_from([1, 10, 10]),
     )
     def reconnect(self, side: str, lag: int, history_gone: bool, meanwhile: list[Write], told: int) -> None:
-        """Leave the stream wherever it is, in the middle of a commit or of a snapshot, and open another one.
+        """Leave the stream at any point, even inside a commit or a snapshot, and open another one.
 
-        Its server may lag, and may have no history: then it is asked for a snapshot, of which some is delivered.
+        Its server may lag, or may have no history. It then sends a snapshot, of which a part is delivered.
         """
         each = self.sides[side]
         self.store.commit(1, meanwhile)
@@ -227,9 +227,9 @@ class TypeStoreMachine(RuleBasedStateMachine):
         data=st.data(),
     )
     def deliver(self, side: str, learns: int, count: int, repeat: str, data: st.DataObject) -> None:
-        """The replica learns of some commits, and the next item of the stream comes.
+        """Bring some commits to the replica, and deliver the next item of the stream.
 
-        ``these``: with every change of it told twice in a row; ``older``: after something that was told before.
+        ``these``: every change of it is repeated. ``older``: an earlier change comes before it.
         """
         each = self.sides[side]
         if each.server is None:
@@ -255,7 +255,7 @@ class TypeStoreMachine(RuleBasedStateMachine):
     @precondition(lambda self: any(side.live() for side in self.sides.values()))
     @rule(side=sides)
     def bookmark(self, side: str) -> None:
-        """A true bookmark: where the replica stands if everything is told, else up to where it is."""
+        """Send a true bookmark: the replica's revision if everything has been sent, otherwise the revision sent."""
         server = self.sides[side].live()
         if server is None:
             return
@@ -268,7 +268,7 @@ class TypeStoreMachine(RuleBasedStateMachine):
 
     @rule(side=sides)
     def false_bookmark(self, side: str) -> None:
-        """A commit is withheld, and a bookmark says that it has been told."""
+        """Withhold a commit, and send a bookmark as if it had been sent."""
         server = self.sides[side].live()
         if server is None or server.partly or not server.pending():
             return
@@ -283,7 +283,7 @@ class TypeStoreMachine(RuleBasedStateMachine):
     @precondition(lambda self: any(side.server and side.server.withheld for side in self.sides.values()))
     @rule(side=sides)
     def tell_withheld(self, side: str) -> None:
-        """What was withheld is told after all: that ends the stream, and the next one mends the cache."""
+        """Send the withheld commit. It ends the stream, and the next stream repairs the cache."""
         server = self.sides[side].live()
         if server is None or not server.withheld or server.partly:
             return
@@ -301,7 +301,7 @@ class TypeStoreMachine(RuleBasedStateMachine):
 
     @rule(side=sides, by=st.integers(1, 3))
     def resume_elsewhere(self, side: str, by: int) -> None:
-        """A server goes on from another revision than the one asked for: it is not believed."""
+        """A server resumes after another revision than the requested one, which breaks the stream."""
         each = self.sides[side]
         if each.resume_after is not None and each.type_store.frontier + by <= self.store.head:
             before = each.type_store.frontier
@@ -313,7 +313,7 @@ class TypeStoreMachine(RuleBasedStateMachine):
 
     @rule(side=sides, revision=st.integers(0, 50))
     def hear_another_store(self, side: str, revision: int) -> None:
-        """A stream, or a reply, of another store is refused by name, and changes nothing."""
+        """A stream or a reply of another store is refused and changes nothing."""
         each = self.sides[side]
         if not each.type_store.store_id:
             return
@@ -334,7 +334,7 @@ class TypeStoreMachine(RuleBasedStateMachine):
             side.checker.check()
 
     def teardown(self) -> None:
-        """However it went, the next whole snapshot and the stream after it bring the truth."""
+        """Check that the next whole snapshot and its stream bring the current state."""
         for side in self.sides.values():
             if not side.checker.sound:
                 return

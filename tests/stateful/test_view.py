@@ -1,4 +1,4 @@
-"""Views against a model: whatever arrives in whatever order, a view shows what was there at its revision.
+"""Views against a model: a view shows the state at its revision, in whatever order items arrive.
 
 Two types, one of them whole or as a projection, are fed by streams that advance by themselves, begin anew with
 snapshots that lag or jump, and by replies that overtake them. Views are opened and closed in between, by the real
@@ -54,7 +54,7 @@ def plain(found: Sequence[Resource[Any] | Projected[Any]]) -> list[tuple[str, st
 
 
 class OpenView:
-    """A view that a task holds open until it is told to close it."""
+    """A view that a task keeps open until `close`."""
 
     def __init__(self, cache: Cache, types: Sequence[CachedType[Any]], known: int) -> None:
         self.types = types
@@ -70,7 +70,7 @@ class OpenView:
 
 
 class ViewMachine(LiveRun, RuleBasedStateMachine):
-    """See the module."""
+    """The machine of this module."""
 
     sound = True
 
@@ -111,7 +111,7 @@ class ViewMachine(LiveRun, RuleBasedStateMachine):
 
     @rule(side=sides, commits=st.integers(1, 6), bookmark=st.booleans())
     def deliver(self, side: str, commits: int, bookmark: bool) -> None:
-        """The stream tells the next commits, in one item, and perhaps that it stands past them."""
+        """Deliver the next commits in one item, and perhaps a bookmark beyond them."""
         later = [revision for revision in self.store.revisions if revision > self.told[side]]
         if not later:
             return
@@ -126,7 +126,7 @@ class ViewMachine(LiveRun, RuleBasedStateMachine):
 
     @rule(side=sides, back=st.sampled_from([0, 0, 1, 3]))
     def begin_anew(self, side: str, back: int) -> None:
-        """A new stream begins with a snapshot, of a server that may lag."""
+        """Begin a new stream with the snapshot of a server that may lag."""
         revisions = self.store.revisions
         self._snapshot(side, revisions[max(0, len(revisions) - 1 - back)])
         self.settle()
@@ -139,7 +139,7 @@ class ViewMachine(LiveRun, RuleBasedStateMachine):
         before=st.just([]) | writes,
     )
     def write(self, side: str, name: str, verb: str, now: bool, before: list[Write]) -> None:
-        """A write of the controller's own, after somebody else's; its reply may come first, or long after."""
+        """Write as the controller, after another writer. The reply may come before the change or long after it."""
         if before:
             self.store.commit(1, before)
         if verb != "nothing":
@@ -228,9 +228,9 @@ class ViewMachine(LiveRun, RuleBasedStateMachine):
 
     @invariant()
     def the_cache_is_what_it_would_be_without_views(self) -> None:
-        """What has moved on has moved on for everybody else."""
+        """Views do not change what the cache itself shows."""
         for side, informer in getattr(self, "informer", {}).items():
-            if not informer.store._ahead:
+            if not informer.store.ahead():
                 expected = self._truth(side, informer.store.frontier)
                 held = {key: self.forms[side].view(each) for key, each in informer.store.entries.items()}
                 assert {key: plain([each]) for key, each in held.items()} == {
@@ -238,7 +238,7 @@ class ViewMachine(LiveRun, RuleBasedStateMachine):
                 }
 
     def teardown(self) -> None:
-        """Once the streams have told everything, every view that was asked for is there."""
+        """Every requested view is open once the streams have delivered everything."""
         try:
             if self.sound:
                 self._end()
