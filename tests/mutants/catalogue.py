@@ -241,8 +241,8 @@ MUTANTS = (
     Mutant(
         "a lost lease ends nothing",
         "client/_hold.py",
-        "        self._why = why\n        self._block.cancel()\n",
-        "        self._why = why\n",
+        "self._why = error\n                    self._block.cancel()\n",
+        "self._why = error\n",
         "client/test_hold_lease.py",
     ),
     # --- what is handed out ---
