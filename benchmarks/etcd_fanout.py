@@ -31,7 +31,7 @@ from headway.protobuf import decode, encode
 from headway.resource import ResourceType
 from headway.rpc import open_channel
 from headway.storage import EtcdBackend
-from headway.storage._etcd._client import LIMITS, WATCH
+from headway.storage.etcd._client import LIMITS, WATCH
 
 PUT = "/etcdserverpb.KV/Put"
 _METRICS = ("etcd_debugging_mvcc_watch_stream_total", "etcd_debugging_mvcc_watcher_total")

@@ -25,8 +25,8 @@ from headway.protobuf import decode
 from headway.resource import ResourceType, pb
 from headway.rpc import open_channel
 from headway.storage import EtcdBackend
-from headway.storage._etcd._client import LIMITS, RANGE
-from headway.storage._etcd._snapshot import PAGE
+from headway.storage.etcd._client import LIMITS, RANGE
+from headway.storage.etcd._snapshot import PAGE
 
 
 def measure(size: int, rounds: int) -> Row:

@@ -26,7 +26,7 @@ class SimulatedStore(MemoryBackend):
     def __init__(self, on_commit: OnCommit, number: int = 1) -> None:
         super().__init__(max_changes=1_000_000, max_age=1e12)
         self._number = number
-        self._store_id, self._incarnation = f"store-{number}", f"incarnation-{number}"
+        self._store_id, self._session = f"store-{number}", f"incarnation-{number}"
         self._position = self._at(0)
         self._on_commit = on_commit
         self._now: Resources = {}
