@@ -25,7 +25,7 @@ from headway.resource import Key, Kind, pb
 from headway.rpc import HealthCheckRequest, HealthCheckResponse, RemoteChannel, open_channel
 from headway.storage import MemoryBackend, StoreProblem, find_problem, open_sqlite
 from headway.testing._conformance_tools import EVERYTHING, KIND, names, put, thing
-from tests.controller.test_store_went_back import went_back
+from tests.controller.test_store_rolled_back import rolled_back
 
 WATCH = "/grpc.health.v1.Health/Watch"
 SERVING, NOT_SERVING = 1, 2
@@ -274,7 +274,7 @@ async def test_health_watch_receives_the_end_of_the_server(tmp_path: Path) -> No
 
 async def test_rolled_back_store_is_healthy_and_not_ready(autojump_clock: MockClock) -> None:  # noqa: ARG001  # the test runs by it
     """A restart would lose the decision that an operator has to make."""
-    async with went_back() as it:
+    async with rolled_back() as it:
         assert it.engine.store_problem is StoreProblem.ROLLED_BACK
         pages = Pages(it.engine.status, store=lambda: it.engine.store_problem)
         async with httpx.AsyncClient(transport=httpx.ASGITransport(pages), base_url="http://engine") as http:

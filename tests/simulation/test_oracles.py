@@ -33,11 +33,11 @@ def _ended(began: Reconcile) -> Reconciled:
 
 def test_read_that_goes_back_is_found() -> None:
     one, other = _reconcile((ACCOUNT, ADA, 7)), _reconcile((ACCOUNT, ADA, 5))
-    (found,) = oracles.reads_went_back(_trace(_ended(one), _ended(other)))
+    (found,) = oracles.reads_rolled_back(_trace(_ended(one), _ended(other)))
     assert str(found) == "reads: accounts in p1 reads Account ada at 5 after it has read it at 7"
-    assert oracles.reads_went_back(_trace(_ended(other), _ended(one))) == []
+    assert oracles.reads_rolled_back(_trace(_ended(other), _ended(one))) == []
     elsewhere = _reconcile((ACCOUNT, ADA, 5), process="p2")
-    assert oracles.reads_went_back(_trace(_ended(one), _ended(elsewhere))) == []
+    assert oracles.reads_rolled_back(_trace(_ended(one), _ended(elsewhere))) == []
 
 
 def _committed(revision: int, *, there: bool) -> Committed:
@@ -54,7 +54,7 @@ def _reading(*told: int | Committed | Happened) -> list[str]:
             trace.add(_ended(began))
         else:
             trace.add(each)
-    return [str(each) for each in oracles.reads_went_back(trace)]
+    return [str(each) for each in oracles.reads_rolled_back(trace)]
 
 
 def test_missing_resource_that_was_not_deleted_is_found() -> None:
@@ -91,16 +91,16 @@ def test_concurrent_reads_are_judged_in_their_order() -> None:
     quick.saw(ACCOUNT, GRACE, 7, "read")
     trace.add(_ended(quick))
     trace.add(_ended(slow))
-    assert oracles.reads_went_back(trace) == []
+    assert oracles.reads_rolled_back(trace) == []
     slow.saw(ACCOUNT, GRACE, 5, "read")
-    assert len(oracles.reads_went_back(trace)) == 1
+    assert len(oracles.reads_rolled_back(trace)) == 1
 
 
 def test_read_behind_the_controllers_own_write_is_found() -> None:
     writer = _reconcile((ACCOUNT, ADA, 5))
     writer.saw(ACCOUNT, ADA, 8, "written")
     late = _reconcile((ACCOUNT, ADA, 5))
-    (found,) = oracles.reads_went_back(_trace(_ended(writer), _ended(late)))
+    (found,) = oracles.reads_rolled_back(_trace(_ended(writer), _ended(late)))
     assert "at 5 after it has written it at 8" in str(found)
 
 

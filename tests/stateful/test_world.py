@@ -23,7 +23,7 @@ from headway.protobuf import decode
 from headway.resource import Key, ResourceType, pb, resource_id, resource_key
 from headway.testing import simulation
 from headway.testing.simulation import _faults as faults
-from headway.testing.simulation._oracles import Finding, reads_went_back, twice_at_once, two_writers
+from headway.testing.simulation._oracles import Finding, reads_rolled_back, twice_at_once, two_writers
 from headway.testing.simulation._run import Setting
 from tests.helpers.world_judge import WorldJudge, judge_of
 
@@ -239,7 +239,7 @@ class WorldMachine(simulation.Machine):
     def the_contract_holds(self) -> None:
         if hasattr(self, "world"):
             trace = self.world.trace
-            found = [*reads_went_back(trace), *two_writers(trace.commits), *twice_at_once(trace)]
+            found = [*reads_rolled_back(trace), *two_writers(trace.commits), *twice_at_once(trace)]
             assert not found, found
             self.judge.check()
             STEPS["steps"] += 1

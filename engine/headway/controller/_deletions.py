@@ -9,12 +9,13 @@ import trio
 from grpclib import GRPCError
 from grpclib.const import Status
 
-from headway.cache import WATCH_LIST, Applied, StreamMachine, watch_request
+from headway.cache import Applied, StreamMachine, watch_request
 from headway.client import client_error
 from headway.errors import Unavailable
 from headway.events import DeletionsUnknown, Report
 from headway.resource import ANY_VERSIONS, Bookmark, Changes, Position, ResourceType, TypeName, resource_key
 from headway.rpc import Channel
+from headway.service import WATCH_LIST
 
 _SILENCE = 30.0
 """The time, in seconds, after which a stream that has sent nothing counts as failed."""
@@ -49,14 +50,14 @@ async def deletions_since(
                 elif checked is not None and not isinstance(checked, Bookmark):
                     report(DeletionsUnknown(controller, type.name, since.revision, "the server can't resume"))
                     return None
-                if machine.told >= until:
+                if machine.frontier >= until:
                     return deleted
     except GRPCError as error:
         if error.status not in (Status.OUT_OF_RANGE, Status.DATA_LOSS):
             raise client_error(error) from error
         report(DeletionsUnknown(controller, type.name, since.revision, error.message or error.status.name))
         return None
-    raise Unavailable(f"the server ended the stream of {type.name} at {machine.told}, before revision {until}")
+    raise Unavailable(f"the server ended the stream of {type.name} at {machine.frontier}, before revision {until}")
 
 
 async def _next(items: AsyncIterator[Any], type: ResourceType[Any]) -> Any:

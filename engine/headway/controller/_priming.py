@@ -11,22 +11,23 @@ from headway.events import IndexFailed
 from headway.resource import Key, TypeName
 
 
-async def wait_primed(shared: Informer, revision: int, stall_limit: float) -> None:
+async def wait_primed(informer: Informer, revision: int, stall_limit: float) -> None:
     """Wait until a type is primed up to a revision.
 
     A large type may take as long as it needs. Raises PrimingStalled only if nothing arrives for ``stall_limit``
     seconds.
     """
     while True:
-        heard = shared.heard
+        received = informer.received
         with trio.move_on_after(stall_limit):
-            await shared.wait_complete(revision)
+            await informer.wait_complete(revision)
             return
-        if shared.heard == heard:
-            why = f"; {shared.cut_off[0]}" if shared.cut_off else ""
+        if informer.received == received:
+            why = f"; {informer.cut_off[0]}" if informer.cut_off else ""
             raise PrimingStalled(
-                f"priming {shared.type.name} stalled: nothing was received for {stall_limit} s; "
-                f"{shared.resources} resources have arrived, and its revision is {shared.frontier} of {revision}{why}"
+                f"priming {informer.type.name} stalled: nothing was received for {stall_limit} s; "
+                f"{informer.resources} resources have arrived, and "
+                f"its revision is {informer.store.frontier} of {revision}{why}"
             )
 
 

@@ -140,13 +140,13 @@ class Run:
 
     async def _missed(self, raised: RunFence) -> Deletions:
         """Return the deletions from before the subscriptions began."""
-        until = {name: subscription.joined_at for name, subscription in self._subscriptions.items()}
+        until = {name: subscription.subscribed_at for name, subscription in self._subscriptions.items()}
         return await self._deletions(raised.position, raised.checkpoint, until)
 
     def _queue_held(self, mapping: RunMapping, deleted: Deletions) -> None:
         """Enqueue the cached resources, and those to be mapped, as backlog. Contains no checkpoint."""
         manages = self._definition.manages.name
-        self._queue.add_all(self._subscriptions[manages].gate.entries, Reason("started"), priority=BACKLOG)
+        self._queue.add_all(self._subscriptions[manages].store.entries, Reason("started"), priority=BACKLOG)
         self._map_held(mapping, deleted)
 
     def _map_held(self, mapping: RunMapping, deleted: Deletions) -> None:
@@ -164,7 +164,7 @@ class Run:
         try:
             for type in self._definition.types:
                 # Don't write to a store that was rolled back, just as it is not read. This opens no stream.
-                for known in self._informers.known(type):
+                for known in self._informers.opened(type):
                     known.check()
             raised = await self._start()
             self._starting_revision = raised.position.revision
@@ -220,13 +220,13 @@ class Run:
         """Return the revision up to which this run owes nothing, or 0 while it owes something."""
         if not self._begun or not self._mapping.owes_nothing or not self._queue.is_idle() or self._queue.held:
             return 0
-        distrusted = any(self._informers.shared(type).distrusted for type in self._definition.types)
+        distrusted = any(self._informers.informer_for(type).distrusted for type in self._definition.types)
         return 0 if distrusted else self._mapping.complete
 
     def status(self) -> ControllerStatus:
         """Return the state of this run."""
         now = trio.current_time()
-        known = [each for type in self._definition.types for each in self._informers.known(type) if each.type is type]
+        known = [each for type in self._definition.types for each in self._informers.opened(type) if each.type is type]
         queue = self._queue.statistics() if self._begun else None
         oldest = queue.oldest_queued_at if queue is not None else None
         return ControllerStatus(
@@ -276,28 +276,27 @@ class Run:
         async with trio.open_nursery() as nursery:
             for type in self._definition.types:
                 nursery.start_soon(self._prime_type, type, start, name=f"priming {type.name}")
-        cut = max(subscription.joined_at for subscription in self._subscriptions.values())
+        cut = max(subscription.subscribed_at for subscription in self._subscriptions.values())
         for type in self._definition.types:
-            await self._informers.shared(type).wait_complete(cut)
+            await self._informers.informer_for(type).wait_complete(cut)
 
     async def _prime_type(self, type: CachedType[Any], start: Position) -> None:
         """Fill the store of one type, and do nothing else (C1). This is one of the N+1 priming tasks."""
         name = self._definition.name
         self._report(Priming(name, type.name, start.revision))
         began = trio.current_time()
-        shared = self._informers.shared(type)
-        await wait_primed(shared, start.revision, self._stall_limit)
-        if shared.store_id != start.store_id:
-            raise StoreChanged(
-                f"the cache of {type.name} belongs to store {shared.store_id}, but the fence to {start.store_id}"
-            )
+        informer = self._informers.informer_for(type)
+        await wait_primed(informer, start.revision, self._stall_limit)
+        cached = informer.store.store_id
+        if cached != start.store_id:
+            raise StoreChanged(f"the cache of {type.name} belongs to store {cached}, but the fence to {start.store_id}")
         # No checkpoint since the check, so every change from here on enters the feed.
-        subscription = shared.subscribe(
+        subscription = informer.subscribe(
             self._definition.indexes_of(type), report_indexes(self._bounded, name, type.name)
         )
         self._subscriptions[type.name] = subscription
-        count, seconds = len(subscription.gate.entries), trio.current_time() - began
-        self._report(Primed(name, type.name, count, subscription.joined_at, seconds))
+        count, seconds = len(subscription.store.entries), trio.current_time() - began
+        self._report(Primed(name, type.name, count, subscription.subscribed_at, seconds))
 
     async def _deletions(self, start: Position, after: int, until: Mapping[TypeName, int]) -> Deletions:
         """Return the deletions after a revision, up to a revision for each type, as far as the history has them."""
@@ -310,7 +309,7 @@ class Run:
                     self._channel, stored_type(type), since, up_to, self._report, self._definition.name
                 )
                 if deleted is not None:
-                    held = self._informers.shared(type).held
+                    held = self._informers.informer_for(type).cached_form
                     found[type.name] = [each._replace(old=each.old and held(each.old)) for each in deleted]
         return found
 
@@ -334,8 +333,8 @@ class Run:
             for type in definition.types:
                 subscription = self._subscriptions[type.name]
                 nursery.start_soon(self._mapping.watch, type.name, subscription, name=f"watching {type.name}")
-            shared = self._writes.cached = [self._informers.shared(type) for type in definition.types]
-            nursery.start_soon(self._writes.settle, self._lease, shared, name="settling unknown writes")
+            informers = self._writes.cached = [self._informers.informer_for(type) for type in definition.types]
+            nursery.start_soon(self._writes.settle, self._lease, informers, name="settling unknown writes")
             nursery.start_soon(self._mapping.map_ready, name="mapping the backlog")
             nursery.start_soon(self._mapping.retry, name="retrying mappers")
             nursery.start_soon(self._record, name="recording checkpoints")

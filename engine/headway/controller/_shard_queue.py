@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from headway.controller._request import Reason
-from headway.queue import LIVE, Priority, Taken, WaitingQueue, WorkQueue
+from headway.queue import LIVE, Dequeued, Priority, WaitingQueue, WorkQueue
 from headway.resource import Key
 
 _MOVED = Reason("moved")
@@ -75,11 +75,11 @@ class ShardQueue(WaitingQueue[Key, Reason]):
         """Add the keys whose shards are open."""
         super().add_all([key for key in keys if self._shard_of(key) in self._open], reason, priority=priority)
 
-    def take_nowait(self) -> Taken[Key, Reason] | None:
+    def dequeue_nowait(self) -> Dequeued[Key, Reason] | None:
         """Dequeue a key of an open shard without waiting, or return None."""
-        while (taken := super().take_nowait()) is not None and self._shard_of(taken.key) not in self._open:
-            self.dropped(taken.key)
-        return taken
+        while (dequeued := super().dequeue_nowait()) is not None and self._shard_of(dequeued.key) not in self._open:
+            self.dropped(dequeued.key)
+        return dequeued
 
     def failed(self, key: Key, reason: Reason) -> float:
         """Requeue a failed key with back-off, or drop it if its shard is not open."""
@@ -95,10 +95,10 @@ class ShardQueue(WaitingQueue[Key, Reason]):
         else:
             self.dropped(key)
 
-    def rest(self, key: Key, delay: float) -> None:
+    def back_off(self, key: Key, delay: float) -> None:
         """Delay a dequeued key, or drop it if its shard is not open."""
         if self._shard_of(key) in self._open:
-            super().rest(key, delay)
+            super().back_off(key, delay)
         else:
             self.dropped(key)
 

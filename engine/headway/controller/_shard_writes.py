@@ -47,17 +47,17 @@ class ShardWrites:
         """Apply a write to the cache before the call returns."""
         self._own.acknowledged(write)
 
-    async def wait_shown(self, type: ResourceType[Any], revision: int) -> None:
+    async def wait_cached(self, type: ResourceType[Any], revision: int) -> None:
         """Wait for the streams of other versions of the kind, if the run caches any."""
-        await self._own.wait_shown(type, revision)
+        await self._own.wait_cached(type, revision)
 
     def unknown(self, error: OutcomeUnknown | None) -> None:
         """Hold all keys and start the resolution of the write."""
         self._current.unknown(error)
 
-    def refused(self, fence: pb.Fence | None) -> None:
+    def fenced(self, fence: pb.Fence | None) -> None:
         """Find out whether another run has begun."""
-        self._current.refused(fence)
+        self._current.fenced(fence)
 
 
 def _meets_the_protocol(own: RunWrites) -> Writes:

@@ -248,7 +248,7 @@ class ShardedRun(Run):
         try:
             shard.recorded = await self._take(shard, lease, writes, own)
             async with trio.open_nursery() as nursery:
-                types = [self._informers.shared(type) for type in definition.types]
+                types = [self._informers.informer_for(type) for type in definition.types]
                 nursery.start_soon(writes.settle, self._lease, types, name=f"settling writes of shard {number}")
                 nursery.start_soon(self._map_all, shard, name=f"mapping for shard {number}")
                 nursery.start_soon(self._record_shard, shard, writes, name=f"recording shard {number}")
@@ -279,9 +279,9 @@ class ShardedRun(Run):
         if start.store_id != self._writes.store_id:
             raise StoreChanged(f"shard {number} was taken over in store {start.store_id}, not {self._writes.store_id}")
         for type in self._definition.types:
-            await self._informers.shared(type).wait_complete(start.revision)
+            await self._informers.informer_for(type).wait_complete(start.revision)
         # Changes that were mapped without being collected are at or below these frontiers.
-        until = {name: subscription.gate.frontier for name, subscription in subscriptions.items()}
+        until = {name: subscription.store.frontier for name, subscription in subscriptions.items()}
         deleted = await self._deleted_until(start, raised.checkpoint, until)
         # No checkpoint from here on.
         for subscription in subscriptions.values():
@@ -295,7 +295,7 @@ class ShardedRun(Run):
         shard.mapping = mapping
         self._queue.open_shard(number)
         held = [
-            key for key in subscriptions[self._definition.manages.name].gate.entries if self._shard_of(key) == number
+            key for key in subscriptions[self._definition.manages.name].store.entries if self._shard_of(key) == number
         ]
         self._queue.add_all(held, Reason("started"), priority=BACKLOG)
         return raised.checkpoint
@@ -305,7 +305,7 @@ class ShardedRun(Run):
         async with self._reading:
             read = self._read
             if read is None or not read.cover(checkpoint, until):
-                now = {name: subscription.gate.frontier for name, subscription in self._subscriptions.items()}
+                now = {name: subscription.store.frontier for name, subscription in self._subscriptions.items()}
                 self._read = read = _Deletions(checkpoint, now, await self._deletions(start, checkpoint, now))
             if not self._reading.statistics().tasks_waiting:
                 self._read = None
@@ -344,7 +344,7 @@ class ShardedRun(Run):
             or not self._mapping.owes_nothing
             or self._queue.held
             or self._queue.owes(shard.number)
-            or any(self._informers.shared(type).distrusted for type in self._definition.types)
+            or any(self._informers.informer_for(type).distrusted for type in self._definition.types)
         ):
             return 0
         return self._mapping.complete

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import trio
 
 from headway.controller import Supervisor
-from headway.events import Report, RunStarted, hears_successes
+from headway.events import Report, RunStarted, receives_successes
 
 LIMIT = 600.0
 """The time, in seconds, after which collection is on again even if a controller is not done. Failures leave garbage."""
@@ -100,7 +100,7 @@ class GcFreeze:
                 gc.freeze()
             report(event)
 
-        wrapped.failures_only = not hears_successes(report)  # type: ignore[attr-defined]  # see `events.Report`
+        wrapped.failures_only = not receives_successes(report)  # type: ignore[attr-defined]  # see `events.Report`
         return wrapped
 
     async def first_pass(self, supervisors: Sequence[Supervisor]) -> None:

@@ -216,7 +216,7 @@ async def read_for_commit(backend: Backend, kind: Kind, key: Key) -> tuple[pb.Re
 class OptimisticReads(Protocol):
     """An optional ability of a store on a network: read its local state. `optimistic_read` looks for the method."""
 
-    async def read_believed(self, kind: Kind, key: Key) -> tuple[pb.Resource | None, Position]:
+    async def read_optimistic(self, kind: Kind, key: Key) -> tuple[pb.Resource | None, Position]:
         """Return the same as `Backend.read`, but from the local state: the latest commits of others may be missing."""
         ...
 
@@ -227,7 +227,7 @@ def optimistic_read(backend: Backend) -> Read | None:
     To verify, the commit requires every version that was read. If it is rejected, the caller reads again. An accepted
     commit was then based on current state. Other decisions based on such a read may be out of date.
     """
-    return getattr(backend, "read_believed", None)
+    return getattr(backend, "read_optimistic", None)
 
 
 class ListsFences(Protocol):

@@ -1,6 +1,6 @@
 """A controller whose reconciler and mappers a test calls by hand.
 
-The store, the service, the cache with its gate, the mapping and the fenced client are the ones of production. Only the
+The store, the service, the cache, the mapping and the fenced client are the ones of production. Only the
 workers are missing: nothing is reconciled except by `OneShot.reconcile`. So a reconcile sees exactly what it would see
 in production, its own writes included.
 """
@@ -19,7 +19,7 @@ from headway.client import Client
 from headway.controller import App, Definition, Reason, Request, RequeueAfter, Runtime, reconciling
 from headway.engine import Engine, open_engine
 from headway.errors import DeclarationError, InvalidArgument, InvalidResult
-from headway.events import MappingFailed, Report, RunEnded, RunStarted, hears_successes
+from headway.events import MappingFailed, Report, RunEnded, RunStarted, receives_successes
 from headway.mapper import ask, ids_of
 from headway.observe import log_report
 from headway.protobuf import Payload, copy_message
@@ -242,7 +242,7 @@ class _Settling:
         self._waiting = trio.CancelScope()
         self._error: BaseException | None = None
         self._begun = False
-        self.failures_only = not hears_successes(report)
+        self.failures_only = not receives_successes(report)
 
     def __call__(self, event: object) -> None:
         self._report(event)

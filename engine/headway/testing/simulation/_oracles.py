@@ -91,7 +91,7 @@ def described(resource: pb.Resource, payload: object) -> str:
 # --- one run by itself ---
 
 
-def reads_went_back(trace: Trace) -> list[Finding]:
+def reads_rolled_back(trace: Trace) -> list[Finding]:
     """Check that no controller reads an older state of a resource than it has read or written before.
 
     Absence counts as a state, too, from the revision of the deletion on, if the resource existed before.

@@ -182,7 +182,7 @@ def _result(world: World, findings: list[Finding]) -> Result:
         Finding("self-trigger", f"{key} triggers itself by what it writes: {writes}")
         for key, writes in sorted(triggered.items())
     ]
-    findings += oracles.reads_went_back(trace) + oracles.two_writers(trace.commits) + oracles.twice_at_once(trace)
+    findings += oracles.reads_rolled_back(trace) + oracles.two_writers(trace.commits) + oracles.twice_at_once(trace)
     findings += oracles.orphans(stored)
     return Result(
         trace,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from headway.cache import Cache, Held
+from headway.cache import Cache, Content
 from headway.controller import App, Definition, RequeueAfter, Runtime
 from headway.resource import Key, Kind, pb
 from headway.testing.simulation._link import RECONCILE
@@ -73,28 +73,28 @@ class _Watched:
 class _TracedCache(Cache):
     """A run's cache that records its reads. It shares all state with the original."""
 
-    def _held(self, type: Any) -> Held:
-        held, reconcile = super()._held(type), RECONCILE.get()
-        return held if reconcile is None else _TracedHeld(held, type.kind, reconcile)
+    def _content(self, type: Any) -> Content:
+        content, reconcile = super()._content(type), RECONCILE.get()
+        return content if reconcile is None else _TracedContent(content, type.kind, reconcile)
 
 
-class _TracedHeld:
-    """A `Held` that records reads for a reconcile."""
+class _TracedContent:
+    """A `Content` that records reads for a reconcile."""
 
-    def __init__(self, held: Held, kind: Kind, reconcile: Reconcile) -> None:
-        self._held = held
+    def __init__(self, content: Content, kind: Kind, reconcile: Reconcile) -> None:
+        self._content = content
         self._kind = kind
         self._reconcile = reconcile
-        self.revision = held.revision
-        self.table = held.table
+        self.revision = content.revision
+        self.table = content.table
 
     def find(self, key: Key) -> pb.Resource | None:
-        found = self._held.find(key)
+        found = self._content.find(key)
         self._reconcile.saw(self._kind, key, int(found.version) if found is not None else 0, "read")
         return found
 
     def everything(self) -> Mapping[Key, pb.Resource]:
-        found = self._held.everything()
+        found = self._content.everything()
         for key, each in found.items():
             self._reconcile.saw(self._kind, key, int(each.version), "read")
         return found

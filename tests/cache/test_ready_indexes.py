@@ -34,11 +34,11 @@ def names(found: list[Resource[Rule]]) -> list[str]:
 
 
 def reader_of(there: list[pb.Resource], *indexes: Index[Resource[Rule], ResourceId]) -> Cache:
-    shared = Informer(RULE, ignore)
-    shared.feed(chunk(*there))
-    shared.feed(end(30))
+    informer = Informer(RULE, ignore)
+    informer.feed(chunk(*there))
+    informer.feed(end(30))
     reader = Cache("rules", RULE, [])
-    reader.open({RULE.name: shared.subscribe(indexes, _ignore_failure)})
+    reader.open({RULE.name: informer.subscribe(indexes, _ignore_failure)})
     return reader
 
 

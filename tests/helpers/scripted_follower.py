@@ -38,7 +38,7 @@ class Following:
     ) -> None:
         self.heard: list[object] = []
         self.channel = ScriptedChannel(scripts)
-        self.shared = Informer(TEAM, self.heard.append)
+        self.informer = Informer(TEAM, self.heard.append)
         self._store = at(1000) if store is None else store
         # What the store has not stood at, though it is said that it has.
         self._lost = lost
@@ -47,7 +47,7 @@ class Following:
 
     def follow(self, seconds: float = 1000.0) -> None:
         """Follow for ``seconds`` of virtual time, or until the follower raises."""
-        follower = Follower(TEAM, self.channel, self.shared, self._hear, self._linearizable, LAG_LIMIT)
+        follower = Follower(self.channel, self.informer, self._hear, self._linearizable, LAG_LIMIT)
 
         async def until_then() -> None:
             with trio.move_on_after(seconds):
@@ -61,7 +61,7 @@ class Following:
     def _hear(self, event: object) -> None:
         self.heard.append(event)
         if isinstance(event, StreamOpened) and self.answer_after_first_opening is not None:
-            self.shared.reply(key("ada"), None, self.answer_after_first_opening)
+            self.informer.reply(key("ada"), None, self.answer_after_first_opening)
 
     async def _linearizable(self, known: Position | None) -> Position:
         self.linearizable_reads += 1

@@ -1,4 +1,4 @@
-"""The gate and the stream grammar, driven by Hypothesis against a store that remembers every commit."""
+"""The store of a type and the stream grammar, driven by Hypothesis against a store with its whole history."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from headway.resource import (
     resource_key,
 )
 from tests.helpers.resources import ACCOUNT, OTHER_STORE, STORE, TEAM
-from tests.helpers.true_store import GateChecker, Reply, TrueStore
+from tests.helpers.true_store import Reply, TrueStore, TypeStoreChecker
 
 TYPES: dict[str, ResourceType[Any]] = {"team": TEAM, "account": ACCOUNT}
 NAMES = ["ada", "ada", "grace"]
@@ -40,7 +40,7 @@ writes = st.lists(
 
 
 class Server:
-    """One opened stream, as its server sees it: a replica that may lag, and how far it has told."""
+    """One opened stream from its server's side: a replica that may lag, and the revision that has been sent."""
 
     def __init__(self, store: TrueStore, type: ResourceType[Any], replica: int, resumed_at: int | None) -> None:
         self.store = store
@@ -77,13 +77,13 @@ class Server:
 
 
 class Side:
-    """The gate of one type with the stream that feeds it, as a shared type and its follower hold them."""
+    """The store of one type with its stream, as an informer and its follower have them."""
 
     def __init__(self, store: TrueStore, type: ResourceType[Any]) -> None:
         self.store = store
         self.type = type
-        self.gate = TypeStore()
-        self.checker = GateChecker(store, type, self.gate)
+        self.type_store = TypeStore()
+        self.checker = TypeStoreChecker(store, type, self.type_store)
         self.machine: StreamMachine | None = None
         self.server: Server | None = None
         self.distrusted = False
@@ -91,17 +91,17 @@ class Side:
 
     @property
     def resume_after(self) -> Position | None:
-        gate = self.gate
-        if not gate.primed or self.distrusted or self.refused_to_resume:
+        type_store = self.type_store
+        if not type_store.primed or self.distrusted or self.refused_to_resume:
             return None
-        return Position(gate.store_id, gate.incarnation, gate.frontier)
+        return Position(type_store.store_id, type_store.session, type_store.frontier)
 
     def open(self, replica: int, history_gone: bool, resumes_at: int = 0) -> None:
-        """Open a stream at a server that stands at ``replica``; it may refuse to resume, or not be able to."""
+        """Open a stream at a server whose replica is at ``replica``. The server may refuse to resume."""
         resume_after = self.resume_after
         self.refused_to_resume = False
-        self.machine, self.server = StreamMachine(self.gate.store_id, resume_after), None
-        self.gate.restart()
+        self.machine, self.server = StreamMachine(self.type_store.store_id, resume_after), None
+        self.type_store.restart()
         if resume_after is None:
             self.server = Server(self.store, self.type, replica, None)
         elif history_gone or resume_after.revision > replica:
@@ -113,7 +113,7 @@ class Side:
             self.feed(Bookmark(self.store.position(revision), resumed=True))
 
     def feed(self, item: StreamItem) -> type[Exception] | None:
-        """Feed one item as the follower would; returns what ended the stream, if it did."""
+        """Feed one item as the follower would. Return the error that ended the stream, or None."""
         assert self.machine is not None
         try:
             checked = self.machine.feed(item)
@@ -122,26 +122,30 @@ class Side:
             self.distrusted, self.server = True, None
             return type(error)
         if checked is not None:
-            was_primed = self.gate.primed
-            applied = self.gate.feed(checked)
-            self.checker.fed(checked, was_primed, applied, self.gate.take_overtaken())
-            if isinstance(checked, EndOfSnapshot) and checked.position.revision >= self.gate.frontier:
+            was_primed = self.type_store.primed
+            applied = self.type_store.feed(checked)
+            self.checker.fed(checked, was_primed, applied, self.type_store.take_overtaken())
+            if isinstance(checked, EndOfSnapshot) and checked.position.revision >= self.type_store.frontier:
                 self.distrusted = False
-        if self.distrusted and not isinstance(item, SnapshotChunk) and self.machine.told >= self.gate.frontier:
+        if (
+            self.distrusted
+            and not isinstance(item, SnapshotChunk)
+            and self.machine.frontier >= self.type_store.frontier
+        ):
             self.server = None
         return None
 
     def reply(self, reply: Reply) -> None:
-        applied = self.gate.reply(*reply)
-        self.checker.replied(reply, applied, self.gate.take_overtaken())
+        applied = self.type_store.reply(*reply) or []
+        self.checker.replied(reply, applied, self.type_store.take_overtaken())
 
     def live(self) -> Server | None:
-        """The stream's server, if a stream is open and past its snapshot."""
+        """Return the stream's server if a stream is open and past its snapshot."""
         return self.server if self.server is not None and self.server.snapshot is None else None
 
 
-class GateMachine(RuleBasedStateMachine):
-    """See the module. Every rule ends in the checker, which knows nothing of how a gate works."""
+class TypeStoreMachine(RuleBasedStateMachine):
+    """The machine of this module. Every rule ends in the checker, which does not know how a store works."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -172,10 +176,10 @@ class GateMachine(RuleBasedStateMachine):
         at_once=st.booleans(),
     )
     def write(self, side: str, name: str, verb: str, before: list[Write], at_once: bool) -> None:
-        """A write of the controller's own, after one of somebody else's; its reply may be long on its way.
+        """Write as the controller, after a write by another writer. The reply may be delayed for long.
 
-        ``nothing``: a status that says what is stored already, or a delete of what isn't there or of an incarnation
-        that is gone; the answer is who bears the name now.
+        ``nothing``: a status that is already stored, or a delete of an absent resource or incarnation. The reply has
+        the current resource of that name.
         """
         self.store.commit(1, before)
         if verb != "nothing":
@@ -203,9 +207,9 @@ class GateMachine(RuleBasedStateMachine):
         told=st.sampled_from([1, 10, 10]),
     )
     def reconnect(self, side: str, lag: int, history_gone: bool, meanwhile: list[Write], told: int) -> None:
-        """Leave the stream wherever it is, in the middle of a commit or of a snapshot, and open another one.
+        """Leave the stream at any point, even inside a commit or a snapshot, and open another one.
 
-        Its server may lag, and may have no history: then it is asked for a snapshot, of which some is delivered.
+        Its server may lag, or may have no history. It then sends a snapshot, of which a part is delivered.
         """
         each = self.sides[side]
         self.store.commit(1, meanwhile)
@@ -223,9 +227,9 @@ class GateMachine(RuleBasedStateMachine):
         data=st.data(),
     )
     def deliver(self, side: str, learns: int, count: int, repeat: str, data: st.DataObject) -> None:
-        """The replica learns of some commits, and the next item of the stream comes.
+        """Bring some commits to the replica, and deliver the next item of the stream.
 
-        ``these``: with every change of it told twice in a row; ``older``: after something that was told before.
+        ``these``: every change of it is repeated. ``older``: an earlier change comes before it.
         """
         each = self.sides[side]
         if each.server is None:
@@ -251,7 +255,7 @@ class GateMachine(RuleBasedStateMachine):
     @precondition(lambda self: any(side.live() for side in self.sides.values()))
     @rule(side=sides)
     def bookmark(self, side: str) -> None:
-        """A true bookmark: where the replica stands if everything is told, else up to where it is."""
+        """Send a true bookmark: the replica's revision if everything has been sent, otherwise the revision sent."""
         server = self.sides[side].live()
         if server is None:
             return
@@ -264,7 +268,7 @@ class GateMachine(RuleBasedStateMachine):
 
     @rule(side=sides)
     def false_bookmark(self, side: str) -> None:
-        """A commit is withheld, and a bookmark says that it has been told."""
+        """Withhold a commit, and send a bookmark as if it had been sent."""
         server = self.sides[side].live()
         if server is None or server.partly or not server.pending():
             return
@@ -272,14 +276,14 @@ class GateMachine(RuleBasedStateMachine):
         withheld = [change for change in server.pending() if change.revision == first]
         server.withheld += withheld
         server.told = first
-        if first > self.sides[side].gate.frontier:
+        if first > self.sides[side].type_store.frontier:
             self.sides[side].checker.hidden.update(resource_key(change.resource) for change in withheld)
         self.sides[side].feed(Bookmark(self.store.position(first)))
 
     @precondition(lambda self: any(side.server and side.server.withheld for side in self.sides.values()))
     @rule(side=sides)
     def tell_withheld(self, side: str) -> None:
-        """What was withheld is told after all: that ends the stream, and the next one mends the cache."""
+        """Send the withheld commit. It ends the stream, and the next stream repairs the cache."""
         server = self.sides[side].live()
         if server is None or not server.withheld or server.partly:
             return
@@ -297,31 +301,31 @@ class GateMachine(RuleBasedStateMachine):
 
     @rule(side=sides, by=st.integers(1, 3))
     def resume_elsewhere(self, side: str, by: int) -> None:
-        """A server goes on from another revision than the one asked for: it is not believed."""
+        """A server resumes after another revision than the requested one, which breaks the stream."""
         each = self.sides[side]
-        if each.resume_after is not None and each.gate.frontier + by <= self.store.head:
-            before = each.gate.frontier
+        if each.resume_after is not None and each.type_store.frontier + by <= self.store.head:
+            before = each.type_store.frontier
             each.open(self.store.head, False, resumes_at=by)
             assert each.distrusted
-            assert each.gate.frontier == before
+            assert each.type_store.frontier == before
 
     # --- another store ---
 
     @rule(side=sides, revision=st.integers(0, 50))
     def hear_another_store(self, side: str, revision: int) -> None:
-        """A stream, or a reply, of another store is refused by name, and changes nothing."""
+        """A stream or a reply of another store is refused and changes nothing."""
         each = self.sides[side]
-        if not each.gate.store_id:
+        if not each.type_store.store_id:
             return
         elsewhere = TrueStore(OTHER_STORE if self.store.store_id == STORE else STORE)
-        each.machine, each.server = StreamMachine(each.gate.store_id, None), None
+        each.machine, each.server = StreamMachine(each.type_store.store_id, None), None
         with pytest.raises(StoreChanged):
             each.machine.feed(EndOfSnapshot(elsewhere.position(revision)))
         with pytest.raises(StoreChanged):
-            each.gate.reply(("default", "default", "ada"), None, elsewhere.position(revision + 1000))
+            each.type_store.reply(("default", "default", "ada"), None, elsewhere.position(revision + 1000))
         for item in (EndOfSnapshot(elsewhere.position(1000)), Bookmark(elsewhere.position(1000))):
             with pytest.raises(StoreChanged):
-                each.gate.feed(item)
+                each.type_store.feed(item)
         each.checker.check()
 
     @invariant()
@@ -330,19 +334,19 @@ class GateMachine(RuleBasedStateMachine):
             side.checker.check()
 
     def teardown(self) -> None:
-        """However it went, the next whole snapshot and the stream after it bring the truth."""
+        """Check that the next whole snapshot and its stream bring the current state."""
         for side in self.sides.values():
             if not side.checker.sound:
                 return
             side.distrusted = True
             self._mend(side)
-            assert side.gate.entries == self.store.state(side.type, self.store.head)
+            assert side.type_store.entries == self.store.state(side.type, self.store.head)
 
 
 # What fails is shrunk for up to five minutes.
-TestGate = pytest.mark.timeout(400)(GateMachine.TestCase)
+TestTypeStore = pytest.mark.timeout(400)(TypeStoreMachine.TestCase)
 # Steps are cheap here, and what there is to find needs several of them to meet at one key.
-TestGate.settings = settings(
+TestTypeStore.settings = settings(
     max_examples=max(80, 2 * settings().max_examples),
     stateful_step_count=max(40, settings().stateful_step_count),
     report_multiple_bugs=False,

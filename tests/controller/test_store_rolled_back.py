@@ -23,7 +23,7 @@ from tests.helpers.pools import Pool
 
 
 @dataclass
-class WentBack:
+class RolledBack:
     """An engine whose controllers' channel leads to an older copy of its store."""
 
     engine: headway.Engine
@@ -43,7 +43,7 @@ def _give_id(store: MemoryBackend, id: str) -> None:
 
 
 @asynccontextmanager
-async def went_back() -> AsyncIterator[WentBack]:
+async def rolled_back() -> AsyncIterator[RolledBack]:
     """The runs have ended when the block begins."""
     app = headway.App("pools")
     pool = app.type("pools", "v1", "Pool", Pool)
@@ -77,7 +77,7 @@ async def went_back() -> AsyncIterator[WentBack]:
         switches[0].to = elsewhere
         script.drop(pool)
         await trio.sleep(60)
-        it = WentBack(engine, copy, lambda name: at_copy.write(pool.new(name)), seen, reported)
+        it = RolledBack(engine, copy, lambda name: at_copy.write(pool.new(name)), seen, reported)
         assert set(it.ended_by) == {StoreRolledBack}
         yield it
 
@@ -86,7 +86,7 @@ async def test_no_run_begins_though_the_store_grows_past_where_it_stood(
     autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
 ) -> None:
     """What it has then is another history; nor is anything written to it."""
-    async with went_back() as it:
+    async with rolled_back() as it:
         reconciled = len(it.seen)
         for number in range(20):
             await it.write_to_copy(f"since-{number}")
@@ -101,7 +101,7 @@ async def test_runs_begin_anew_when_it_is_accepted(
     autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
 ) -> None:
     """They see what it has and nothing of what they held; and there is nothing more to accept."""
-    async with went_back() as it:
+    async with rolled_back() as it:
         assert it.engine.accept_store()
         await trio.sleep(120)
         assert it.seen[-1] == ["old"]
@@ -115,7 +115,7 @@ async def test_runs_begin_anew_when_it_is_another_store(
     autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
 ) -> None:
     """A restore that gives the store a new id needs nobody's word."""
-    async with went_back() as it:
+    async with rolled_back() as it:
         _give_id(it.copy, "restored")
         await trio.sleep(120)
         assert it.seen[-1] == ["old"]
