@@ -40,8 +40,11 @@ PURE = [
     "controller/_self_triggers.py",
     "mapper/*.py",
     "resource/*.py",
-    "testing/_facts.py",
-    "testing/_history*.py",
+    "testing/history/_facts.py",
+    "testing/history/_history.py",
+    "testing/history/_rules.py",
+    "testing/history/_truth.py",
+    "testing/history/_watches.py",
 ]
 
 

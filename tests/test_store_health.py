@@ -23,7 +23,7 @@ from headway.resource import Key, Kind, decode, pb
 from headway.rpc import RemoteChannel, open_channel
 from headway.rpc._health import HealthCheckRequest, HealthCheckResponse
 from headway.storage import MemoryBackend, StoreProblem, find_problem, open_sqlite
-from headway.testing._conformance_tools import EVERYTHING, KIND, names, put, thing
+from headway.testing.conformance import EVERYTHING, KIND, names, put, thing
 from tests.controller.test_store_went_back import went_back
 
 WATCH = "/grpc.health.v1.Health/Watch"

@@ -39,7 +39,7 @@ from headway.rpc import Channel
 from headway.service import WATCH_LIST
 from headway.storage import Backend, Put, Remove
 from headway.testing import ChangesTold, Fact, History, RecordingChannel, WatchOpened
-from headway.testing._conformance_tools import kind_of, putting, removing
+from headway.testing.conformance import kind_of, putting, removing
 from tests.helpers.declared import Note, a_note
 
 TYPES = [ResourceType("load", "v1", kind, Note) for kind in ("Job", "Copy", "Page")]

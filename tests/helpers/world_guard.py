@@ -14,7 +14,7 @@ from headway.resource import Key, Kind, pb
 from headway.storage import Fence
 from headway.storage._leases import scope_of
 from headway.testing import simulation
-from headway.testing._facts import digest_of
+from headway.testing.history import digest_of
 
 Scope = tuple[str, str]
 """(controller, member) of a fence."""

@@ -18,7 +18,7 @@ from headway.storage import (
     VersionConflict,
     WrongUid,
 )
-from headway.testing import _conformance_commits as claims
+from headway.testing.conformance import commits as claims
 from tests.storage.kept_memory import Applied, Broken, KeptMemory
 
 
@@ -243,7 +243,7 @@ class HandsOutWhatItWasGivenBefore(KeptMemory):
 BROKEN: Broken = {
     CreatesOverWhatIsThere: [claims.an_empty_version_creates_and_nothing_else],
     CreatesAtAnyVersion: [claims.a_version_of_nothing_is_a_conflict],
-    TheLastWriterWins: [claims.a_stale_version_is_a_conflict, claims.of_writers_with_one_version_one_wins],
+    TheLastWriterWins: [claims.a_stale_version_is_a_conflict, claims.one_of_many_writers_of_a_version_wins],
     TakesOlderVersionsToo: [claims.a_stale_version_is_a_conflict],
     KeepsTheFirstVersion: [claims.the_stored_version_is_replaced_by_a_new_one],
     HandsOutWhatItWasGivenBefore: [claims.the_stored_version_is_replaced_by_a_new_one],
@@ -252,20 +252,20 @@ BROKEN: Broken = {
     CountsRemovalsOfNothing: [claims.a_removal_of_nothing_makes_no_revision],
     RemovesAtAnyVersion: [claims.a_removal_at_a_stale_or_empty_version_is_a_conflict],
     KeepsEachGroupVersionApart: [claims.all_versions_of_a_kind_share_its_names],
-    CutsOffLargeData: [claims.what_is_stored_is_what_was_given],
-    DropsMetadataItCantSpell: [claims.what_is_stored_is_what_was_given],
-    SaysTheRevisionBefore: [claims.revisions_rise_and_are_never_given_out_twice],
+    CutsOffLargeData: [claims.a_resource_is_stored_as_given],
+    DropsMetadataItCantSpell: [claims.a_resource_is_stored_as_given],
+    SaysTheRevisionBefore: [claims.revisions_rise_and_are_never_reused],
     CommitsEachOperationAlone: [claims.a_commit_has_one_revision_for_all_it_changes],
-    CommitsUpToTheRefusal: [claims.a_commit_is_whole],
+    CommitsUpToTheRefusal: [claims.a_commit_is_atomic],
     TakesTheFirstOfTwo: [claims.a_commit_that_names_a_resource_twice_is_refused],
     CountsEmptyCommits: [claims.a_commit_of_nothing_makes_no_revision],
-    IgnoresRequirements: [claims.a_required_resource_is_there_in_the_commit_itself],
-    IgnoresWhatIsOwned: [claims.that_a_uid_owns_nothing_is_asked_in_the_commit_itself],
-    ChecksThenWaits: [claims.of_writers_with_one_version_one_wins],
-    ForeseesItsRevision: [claims.writers_at_once_have_a_revision_each],
+    IgnoresRequirements: [claims.a_requirement_holds_in_the_commit_itself],
+    IgnoresWhatIsOwned: [claims.a_requirement_to_own_nothing_holds_in_the_commit_itself],
+    ChecksThenWaits: [claims.one_of_many_writers_of_a_version_wins],
+    ForeseesItsRevision: [claims.concurrent_commits_have_a_revision_each],
     CommitsThoughCancelled: [
-        claims.a_commit_cancelled_beforehand_does_nothing,
-        claims.a_cancelled_commit_happened_whole_or_not_at_all,
+        claims.a_commit_canceled_beforehand_does_nothing,
+        claims.a_canceled_commit_is_done_whole_or_not_at_all,
     ],
-    CommitsInTwoParts: [claims.a_cancelled_commit_happened_whole_or_not_at_all],
+    CommitsInTwoParts: [claims.a_canceled_commit_is_done_whole_or_not_at_all],
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import TracebackType
 
 from headway.storage._lease_table import LeaseTable
-from headway.testing import _conformance_restarts as claims
+from headway.testing.conformance import restarts as claims
 from tests.storage.kept_memory import Broken, KeptMemory
 
 
@@ -88,12 +88,12 @@ class RestoresEarlierTerms(KeptMemory):
 
 BROKEN: Broken = {
     ClosesInSilence: [claims.a_closed_store_ends_its_watches],
-    LosesWhatNobodyChangedTwice: [claims.what_was_acknowledged_is_there_again],
-    ForgetsWhoOwns: [claims.what_was_acknowledged_is_there_again],
+    LosesWhatNobodyChangedTwice: [claims.acknowledged_writes_survive_a_restart],
+    ForgetsWhoOwns: [claims.acknowledged_writes_survive_a_restart],
     StandsWhereItStoodBefore: [claims.revisions_go_on_after_reopening],
     IsTheSameOpening: [claims.revisions_go_on_after_reopening],
-    ForgetsItsOpenings: [claims.positions_of_before_can_be_resumed_from],
-    ForgetsItsHistory: [claims.positions_of_before_can_be_resumed_from],
+    ForgetsItsOpenings: [claims.earlier_positions_can_be_resumed_from],
+    ForgetsItsHistory: [claims.earlier_positions_can_be_resumed_from],
     ForgetsFences: [claims.fences_outlive_a_reopening],
     ForgetsWhatIsSettled: [claims.fences_outlive_a_reopening],
     ForgetsLeases: [claims.a_lease_counts_as_held_after_reopening],

@@ -27,7 +27,7 @@ from headway.storage._lease_table import LeaseTable
 from headway.storage._resume import check_resumable
 from headway.storage._tail import LogWatch
 from headway.testing import BackendCheck
-from headway.testing._conformance_tools import uid_of, version_of
+from headway.testing.conformance import uid_of, version_of
 from tests.storage.list_snapshot import ListSnapshot
 
 Applied = tuple[Kind, Key, pb.Resource | None, pb.Resource | None]

@@ -13,7 +13,7 @@ import trio.testing
 from headway.errors import StoreUnusable
 from headway.resource import Position
 from headway.storage import open_sqlite
-from headway.testing._conformance_tools import put, remove, thing
+from headway.testing.conformance import put, remove, thing
 
 
 class Gate:

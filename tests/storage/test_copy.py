@@ -27,10 +27,11 @@ from headway.storage import (
 )
 from headway.storage import _copy as copying
 from headway.storage._unfinished import UNFINISHED_KIND
-from headway.testing._conformance_tools import (
+from headway.testing.conformance import (
     EVERYTHING,
     KIND,
     OTHER_KIND,
+    Truth,
     fill,
     names,
     put,
@@ -40,7 +41,6 @@ from headway.testing._conformance_tools import (
     thing,
     uid_of,
 )
-from headway.testing._conformance_truth import Truth
 from tests.helpers.etcd_server import EtcdServer
 from tests.storage.kept_memory import Found, KeptMemory
 

@@ -24,7 +24,7 @@ from headway.storage._etcd._mirror import Mirror
 from headway.storage._etcd._records import Head, Timeline, revision_of
 from headway.storage._etcd._transaction import Draft
 from headway.storage._etcd._transaction import putting as putting_key
-from headway.testing._conformance_tools import kind_of, putting, thing
+from headway.testing.conformance import kind_of, putting, thing
 
 LAYOUT = Layout("/p")
 

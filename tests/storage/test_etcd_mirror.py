@@ -24,7 +24,7 @@ from headway.storage._etcd._records import (
     timeline_from,
 )
 from headway.storage._etcd._rejoin import check_same_history, check_standing
-from headway.testing._conformance_tools import KIND, thing
+from headway.testing.conformance import KIND, thing
 
 LAYOUT = Layout("/p")
 TIMELINE = Timeline(((revision_of(3), "a"), (revision_of(8), "b")))

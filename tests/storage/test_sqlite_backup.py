@@ -19,7 +19,7 @@ from headway.storage import (
     restore_store,
 )
 from headway.storage._sqlite_inspect import open_to_read
-from headway.testing._conformance_tools import EVERYTHING, KIND, put, putting, thing
+from headway.testing.conformance import EVERYTHING, KIND, put, putting, thing
 from tests.storage.sqlite_kit import filled, opened_plainly
 
 BACKED_UP = """

@@ -22,7 +22,7 @@ from headway.storage import (
     check_store,
     open_sqlite,
 )
-from headway.testing._conformance_tools import EVERYTHING, KIND, Reader, names, put, reading, thing
+from headway.testing.conformance import EVERYTHING, KIND, Reader, names, put, reading, thing
 from tests.storage.sqlite_kit import Gate, expect_unusable, opened_plainly
 
 

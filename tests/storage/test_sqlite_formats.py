@@ -15,7 +15,7 @@ from headway.errors import StoreUnusable
 from headway.resource import Position
 from headway.storage import Fence, FenceLowered, _sqlite_file, _sqlite_schema, open_sqlite
 from headway.storage._sqlite_connect import connect
-from headway.testing._conformance_tools import EVERYTHING, put, reading, thing, told
+from headway.testing.conformance import EVERYTHING, put, reading, summary, thing
 from tests.storage.sqlite_kit import opened_plainly
 
 FORMATS = Path(__file__).parent / "formats"
@@ -56,7 +56,7 @@ async def test_file_of_an_earlier_format_keeps_all_its_content(tmp_path: Path, n
         watch.close()
         reader = await reading(backend, after=await _first_position(path), kind=KIND_THEN)
         await reader.until(here.revision)
-        assert [(fact[1], fact[2]) for fact in told(reader.changes)] == [
+        assert [(fact[1], fact[2]) for fact in summary(reader.changes)] == [
             ("gone", False),
             ("gone", True),
             ("changed", False),

@@ -13,7 +13,7 @@ from headway.resource import Position
 from headway.storage import Backend, VersionConflict, _sqlite_commit, _sqlite_writer, open_sqlite
 from headway.storage._sqlite_commit import Request
 from headway.storage._sqlite_file import OpenedFile
-from headway.testing._conformance_tools import names, put, thing
+from headway.testing.conformance import names, put, thing
 from tests.storage.sqlite_kit import Gate
 
 

@@ -22,7 +22,7 @@ from headway.storage import (
     open_sqlite,
     open_store,
 )
-from headway.testing._conformance_tools import EVERYTHING, KIND, put, reading, thing
+from headway.testing.conformance import EVERYTHING, KIND, put, reading, thing
 from tests.storage.sqlite_kit import opened_plainly
 
 

@@ -19,7 +19,7 @@ from headway.storage import (
     open_sqlite,
     open_store,
 )
-from headway.testing._conformance_tools import EVERYTHING, KIND, names, put, putting, reading, thing, told
+from headway.testing.conformance import EVERYTHING, KIND, names, put, putting, reading, summary, thing
 from tests.storage.sqlite_kit import Gate, expect_unusable
 
 
@@ -48,7 +48,7 @@ async def test_slowly_read_snapshot_keeps_its_tail(tmp_path: Path, monkeypatch: 
         (reader,) = watches
         await reader.until(facts[-1][0])
         assert reader.snapshot_at == first
-        assert told(reader.changes) == facts
+        assert summary(reader.changes) == facts
 
 
 async def test_snapshot_may_stand_at_an_unpublished_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,7 +74,7 @@ async def test_snapshot_may_stand_at_an_unpublished_commit(tmp_path: Path, monke
         last = await put(backend, thing("b"))
         for each in (reader, resumed):
             await each.until(last.revision)
-            assert told(each.changes) == [(2, "b", False)]
+            assert summary(each.changes) == [(2, "b", False)]
 
 
 async def test_large_store_can_be_read_during_writes(tmp_path: Path) -> None:

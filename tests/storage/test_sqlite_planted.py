@@ -11,7 +11,7 @@ import pytest
 from headway.errors import StoreUnusable
 from headway.storage import _sqlite_file, backup_store, check_store, open_sqlite, restore_store
 from headway.storage._sqlite_inspect import check_content, open_to_read
-from headway.testing._conformance_tools import names, put, thing
+from headway.testing.conformance import names, put, thing
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="modes and owners are POSIX's")
 as_root = pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="only root gives files to other users")

@@ -11,9 +11,7 @@ from trio.testing import MockClock
 from headway.resource import Changes, Key, Kind, Position, StreamItem, copy_message, pb
 from headway.storage import Fence, Operation, SqliteBackend, Verified, verify_store
 from headway.storage._unfinished import mark_unfinished
-from headway.testing._conformance_reads import store_a_matrix
-from headway.testing._conformance_tools import KIND, OTHER_KIND, put, putting, remove, thing, uid_of
-from headway.testing._conformance_truth import Truth
+from headway.testing.conformance import KIND, OTHER_KIND, Truth, put, putting, remove, store_a_matrix, thing, uid_of
 from tests.storage.kept_memory import Found, KeptMemory
 
 PLACE: Key = ("default", "default", "a")

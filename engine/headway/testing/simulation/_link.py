@@ -23,7 +23,7 @@ from headway.resource import (
     resource_id,
 )
 from headway.rpc import Channel, Metadata
-from headway.testing._scripted import ScriptedChannel
+from headway.testing._scripted_channel import ScriptedChannel
 from headway.testing.simulation import _faults as faults
 from headway.testing.simulation._trace import Reconcile, Step, Told
 from headway.testing.simulation._wire import Wire, WireStream

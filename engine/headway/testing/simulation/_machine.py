@@ -22,7 +22,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from headway.controller import App
 from headway.errors import DeclarationError
 from headway.resource import Registry
-from headway.testing._pump import LiveRun
+from headway.testing._live_run import LiveRun
 from headway.testing.simulation import _faults as faults
 from headway.testing.simulation._always import Always
 from headway.testing.simulation._oracles import Finding

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from headway.resource import Kind
-from headway.testing._scripted import ScriptedChannel
+from headway.testing._scripted_channel import ScriptedChannel
 from headway.testing.simulation import _faults as faults
 
 if TYPE_CHECKING:

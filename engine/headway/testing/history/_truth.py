@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from headway.resource import Key, Kind
-from headway.testing._facts import ChangesTold, Fact, SnapshotTold, Told, WatchOpened, WriteAnswered
+from headway.testing.history._facts import ChangesTold, Fact, SnapshotTold, Told, WatchOpened, WriteAnswered
 
 
 class Violation(NamedTuple):

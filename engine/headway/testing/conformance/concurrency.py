@@ -10,24 +10,20 @@ import trio
 
 from headway.resource import Key, Position, pb, resource_key
 from headway.storage import Backend, Within
-from headway.testing._conformance_tools import (
+from headway.testing.conformance._reader import Held, Reader, held, reading, summary
+from headway.testing.conformance._tools import (
     EVERYTHING,
     KIND,
     OTHER_KIND,
-    Held,
-    Reader,
     fill,
-    held,
     must,
     name_of,
     names,
     put,
     putting,
-    reading,
     thing,
-    told,
 )
-from headway.testing._conformance_truth import WRITERS, Truth, owner_of, written_by
+from headway.testing.conformance._truth import WRITERS, Truth, owner_of, written_by
 
 T = TypeVar("T")
 
@@ -55,7 +51,7 @@ async def a_snapshot_joined_with_its_tail_has_no_gap_and_no_repeat(backend: Back
         must(reader.snapshot == truth.at(begun), "a snapshot is not what was stored at its position")
         await reader.until(here.revision)
         must(reader.held == held(found), "snapshot and tail together differ from what is stored")
-        must(told(reader.changes) == truth.after(begun), "the tail is not exactly the commits after the snapshot")
+        must(summary(reader.changes) == truth.after(begun), "the tail is not exactly the commits after the snapshot")
 
 
 async def a_filtered_snapshot_joined_with_its_tail_has_no_gap_and_no_repeat(backend: Backend) -> None:
@@ -81,10 +77,13 @@ async def a_filtered_snapshot_joined_with_its_tail_has_no_gap_and_no_repeat(back
         )
         await reader.until(here.revision)
         after = [change for change in truth.after(begun) if change[1].startswith(writer)]
-        must(told(reader.changes) == after, "a filtered tail is not exactly its part of the commits after the snapshot")
+        must(
+            summary(reader.changes) == after,
+            "a filtered tail is not exactly its part of the commits after the snapshot",
+        )
 
 
-async def a_large_snapshot_is_of_one_moment(backend: Backend) -> None:
+async def a_large_snapshot_is_of_one_revision(backend: Backend) -> None:
     """A snapshot delivered in pieces while others write is what was stored at its position."""
     await fill(backend, 1500)
     before = held((await backend.list(KIND, EVERYTHING))[0])
@@ -131,16 +130,17 @@ async def a_watch_resumes_after_every_revision_while_others_write(backend: Backe
     for after, reader in [*_some(readers), *again]:
         await reader.until(here.revision)
         must(
-            told(reader.changes) == truth.after(after), f"resumed after {after.revision}: not exactly the later changes"
+            summary(reader.changes) == truth.after(after),
+            f"resumed after {after.revision}: not exactly the later changes",
         )
 
 
-async def what_a_resumed_watch_misses_is_said(backend: Backend) -> None:
+async def a_watch_resumed_often_misses_and_repeats_nothing(backend: Backend) -> None:
     """A watch that is closed at any moment and resumed from its position, over and over, misses and repeats nothing."""
     truth = Truth()
     first = await reading(backend)
     begun = await first.until_snapshot()
-    heard: list[tuple[int, str, bool]] = []
+    delivered: list[tuple[int, str, bool]] = []
     stands = begun
 
     async def leave_and_resume() -> None:
@@ -150,7 +150,7 @@ async def what_a_resumed_watch_misses_is_said(backend: Backend) -> None:
             while len(reader.changes) < 3 and not truth.done:
                 await reader.next()
                 stands = stands._replace(revision=reader.frontier or 0)
-            heard.extend(told(reader.changes))
+            delivered.extend(summary(reader.changes))
             reader.watch.close()
 
     async with truth.writing(backend) as lookers:
@@ -159,9 +159,9 @@ async def what_a_resumed_watch_misses_is_said(backend: Backend) -> None:
         lookers.start_soon(_write_when_done, backend, truth)
     last = await reading(backend, after=stands)
     await last.until(backend.position.revision)
-    heard.extend(change for change in told(last.changes) if change[1] != "last")
+    delivered.extend(change for change in summary(last.changes) if change[1] != "last")
     must(
-        [each for each in heard if each[1] != "last"] == truth.after(begun),
+        [each for each in delivered if each[1] != "last"] == truth.after(begun),
         "resumed often: not exactly the later changes",
     )
 
@@ -171,7 +171,7 @@ async def _write_when_done(backend: Backend, truth: Truth) -> None:
     await put(backend, thing("last"))
 
 
-async def whatever_is_read_was_stored_where_it_stands(backend: Backend) -> None:
+async def a_read_returns_the_state_at_its_position(backend: Backend) -> None:
     """A read of one key, a list and a list by owner, made while others write, return the state at their position."""
     truth = Truth()
     seen: list[tuple[str, Position, Held, str]] = []
@@ -194,7 +194,7 @@ async def whatever_is_read_was_stored_where_it_stands(backend: Backend) -> None:
         must(found_then == wanted, f"a {way} is not what was stored at its revision {at.revision}")
 
 
-async def whoever_looks_again_never_sees_less(backend: Backend) -> None:
+async def a_later_read_never_has_a_lower_position(backend: Backend) -> None:
     """Reads, lists, lists by owner and new watches, made in turn while others write, never have a lower position than
     before.
     """
@@ -229,25 +229,25 @@ async def _position_of(backend: Backend, way: str) -> Position:
             return backend.position
 
 
-async def what_a_watch_has_said_is_listed(backend: Backend) -> None:
+async def a_delivered_change_is_in_every_later_read(backend: Backend) -> None:
     """After a change was delivered, reads, lists, lists by owner and new watches have its revision or a later one."""
     truth = Truth()
 
-    async def hear() -> None:
+    async def receive() -> None:
         reader = await reading(backend)
-        heard = ""
+        delivered = ""
         # The last change is written after all others: a reader that lags behind stands still then.
-        while heard != "last":
+        while delivered != "last":
             await reader.next()
             if reader.changes:
-                heard = name_of(reader.changes[-1].resource)
+                delivered = name_of(reader.changes[-1].resource)
                 for way in ("read", "list", "list by owner", "new watch"):
                     at = await _position_of(backend, way)
                     said = reader.changes[-1].revision
                     must(at.revision >= said, f"a {way} is at {at.revision}, but {said} was already delivered")
 
     async with truth.writing(backend) as lookers:
-        lookers.start_soon(hear)
+        lookers.start_soon(receive)
         lookers.start_soon(_write_when_done, backend, truth)
 
 
@@ -288,7 +288,7 @@ async def a_commit_is_never_seen_in_part(backend: Backend) -> None:
         await write()
 
 
-async def pages_skip_nothing_that_stays(backend: Backend) -> None:
+async def pages_contain_every_resource_that_stays(backend: Backend) -> None:
     """Pages read while others write contain every resource that stays exactly once, in order."""
     # The resources that come and go are sorted before the others, so that paging by offset is found out.
     await fill(backend, 60, "z")
@@ -311,7 +311,7 @@ async def pages_skip_nothing_that_stays(backend: Backend) -> None:
         lookers.start_soon(page)
 
 
-async def what_an_owner_owns_is_what_a_list_says(backend: Backend) -> None:
+async def lists_by_owner_agree_with_lists(backend: Backend) -> None:
     """After any writes, deletions and new incarnations, list_by_owner() agrees with list(), and kinds() is complete."""
     truth = Truth()
     async with truth.writing(backend):
@@ -334,7 +334,7 @@ def _place(resource: pb.Resource) -> tuple[str, Key, str]:
     return (type.kind if type is not None else "", resource_key(resource), resource.version)
 
 
-async def a_watch_that_is_left_ends_no_other(backend: Backend) -> None:
+async def a_closed_watch_affects_no_other(backend: Backend) -> None:
     """Watches that are closed or canceled under writers take nothing from those that stay."""
     truth = Truth()
     stays = await reading(backend)
@@ -351,24 +351,8 @@ async def a_watch_that_is_left_ends_no_other(backend: Backend) -> None:
     async with truth.writing(backend) as lookers:
         lookers.start_soon(come_and_go)
     await stays.until(backend.position.revision)
-    must(told(stays.changes) == truth.after(begun), "a watch missed or repeated changes when others were closed")
+    must(summary(stays.changes) == truth.after(begun), "a watch missed or repeated changes when others were closed")
 
 
 def _some(all_of_them: Sequence[T]) -> Sequence[T]:
     return all_of_them[:: max(1, len(all_of_them) // _FOLLOWED)]
-
-
-CHECKS = [
-    a_snapshot_joined_with_its_tail_has_no_gap_and_no_repeat,
-    a_filtered_snapshot_joined_with_its_tail_has_no_gap_and_no_repeat,
-    a_large_snapshot_is_of_one_moment,
-    a_watch_resumes_after_every_revision_while_others_write,
-    what_a_resumed_watch_misses_is_said,
-    whatever_is_read_was_stored_where_it_stands,
-    whoever_looks_again_never_sees_less,
-    what_a_watch_has_said_is_listed,
-    a_commit_is_never_seen_in_part,
-    pages_skip_nothing_that_stays,
-    what_an_owner_owns_is_what_a_list_says,
-    a_watch_that_is_left_ends_no_other,
-]

@@ -19,27 +19,26 @@ from headway.resource import (
     resource_key,
 )
 from headway.storage import Backend, StoreMismatch, Watch, Within
-from headway.testing._conformance_tools import (
+from headway.testing.conformance._reader import reading, summary
+from headway.testing.conformance._tools import (
     EVERYTHING,
     KIND,
     OTHER_KIND,
     must,
     put,
     putting,
-    reading,
+    read_back,
     refused,
     remove,
-    stored,
     text_of,
     thing,
-    told,
     uid_of,
     version_of,
 )
-from headway.testing._conformance_truth import Truth
+from headway.testing.conformance._truth import Truth
 
 
-async def a_watch_says_its_snapshot_its_end_once_and_then_changes(backend: Backend) -> None:
+async def a_watch_delivers_a_snapshot_its_end_and_then_changes(backend: Backend) -> None:
     """A watch delivers resources, one end of the snapshot, then only changes and bookmarks. A resumed watch delivers
     one bookmark that says so, and no snapshot.
     """
@@ -54,7 +53,7 @@ async def a_watch_says_its_snapshot_its_end_once_and_then_changes(backend: Backe
     }
     said = dict.fromkeys(watches, "")
 
-    async def hear(name: str) -> None:
+    async def receive(name: str) -> None:
         while True:
             item = await watches[name][0].next()
             said[name] += _letter(item)
@@ -65,7 +64,7 @@ async def a_watch_says_its_snapshot_its_end_once_and_then_changes(backend: Backe
     with trio.move_on_after(20) as patience:
         async with truth.writing(backend) as lookers:
             for name in watches:
-                lookers.start_soon(hear, name)
+                lookers.start_soon(receive, name)
             await truth.ended.wait()
             # One more change for each watch: it may have received the last one before the writers were known to have
             # ended.
@@ -100,7 +99,7 @@ def _stands(item: object) -> int:
             return 0
 
 
-async def a_watch_says_the_whole_resource(backend: Backend) -> None:
+async def a_watch_delivers_the_whole_resource(backend: Backend) -> None:
     """A watch delivers a resource field for field as it was committed, in a snapshot and a change. A deletion has its
     last state.
     """
@@ -143,7 +142,7 @@ async def a_deletion_has_a_revision_of_its_own(backend: Backend) -> None:
     must(change.resource.version == str(at.revision), "a deletion's resource does not have the deleted version")
 
 
-async def a_new_incarnation_is_said_after_the_old_ones_end(backend: Backend) -> None:
+async def a_new_incarnation_is_delivered_after_the_old_ones_deletion(backend: Backend) -> None:
     """For a name that is deleted and created again, a watch delivers the old uid's deletion, then the new uid's
     creation, and no more.
     """
@@ -156,8 +155,10 @@ async def a_new_incarnation_is_said_after_the_old_ones_end(backend: Backend) -> 
         uids += [(uid_of(resource), False), (uid_of(resource), True)]
     at = await put(backend, last := thing("a"))
     await reader.until(at.revision)
-    heard = [(uid_of(each.resource), each.deleted) for each in reader.changes]
-    must(heard == [*uids, (uid_of(last), False)], "the incarnations of a name are not delivered one after the other")
+    delivered = [(uid_of(each.resource), each.deleted) for each in reader.changes]
+    must(
+        delivered == [*uids, (uid_of(last), False)], "the incarnations of a name are not delivered one after the other"
+    )
 
 
 async def another_group_version_is_a_deletion_and_a_write(backend: Backend) -> None:
@@ -178,8 +179,10 @@ async def another_group_version_is_a_deletion_and_a_write(backend: Backend) -> N
     ]
     for each in (reader, resumed):
         await each.until(third.revision)
-        heard = [(one.revision, text_of(one.resource), version_of(one.resource), one.deleted) for one in each.changes]
-        must(heard == wanted, "a change of version was not delivered as a deletion and a write")
+        delivered = [
+            (one.revision, text_of(one.resource), version_of(one.resource), one.deleted) for one in each.changes
+        ]
+        must(delivered == wanted, "a change of version was not delivered as a deletion and a write")
         must(
             [one.more for one in each.changes] == [False, True, False, False],
             "the two changes of one commit are not marked as one",
@@ -191,7 +194,7 @@ async def another_group_version_is_a_deletion_and_a_write(backend: Backend) -> N
         )
 
 
-async def what_is_gone_before_a_watch_begins_is_not_in_it(backend: Backend) -> None:
+async def a_new_watch_has_no_deleted_resource(backend: Backend) -> None:
     """A watch that begins after a deletion does not show the resource. One that resumes from before delivers the
     deletion.
     """
@@ -205,10 +208,10 @@ async def what_is_gone_before_a_watch_begins_is_not_in_it(backend: Backend) -> N
     must(fresh.held == {}, "a new watch's snapshot has a deleted resource")
     resumed = await reading(backend, after=stood)
     await resumed.until(gone.revision)
-    must(told(resumed.changes) == [(gone.revision, "a", True)], "a deletion between two watches was not delivered")
+    must(summary(resumed.changes) == [(gone.revision, "a", True)], "a deletion between two watches was not delivered")
 
 
-async def watches_of_other_kinds_and_tenancies_stand_where_it_stands(backend: Backend) -> None:
+async def all_watches_reach_the_stores_position(backend: Backend) -> None:
     """After a commit, all watches are at the same revision: the store's position."""
     withins = (EVERYTHING, Within(partition="p"), Within(namespace="n"), Within(name_prefix="z"))
     readers = [await reading(backend, within, kind=kind) for within in withins for kind in (KIND, OTHER_KIND)]
@@ -221,7 +224,7 @@ async def watches_of_other_kinds_and_tenancies_stand_where_it_stands(backend: Ba
     must(counts == [6, 0, 3, 0, 0, 0, 3, 0], f"watches delivered {counts} changes")
 
 
-async def a_watch_that_cant_begin_says_why_at_once(backend: Backend) -> None:
+async def a_watch_that_cannot_begin_fails_at_once(backend: Backend) -> None:
     """A position that cannot be resumed from is an error of `watch` itself, for every kind and filter. No snapshot
     follows.
     """
@@ -238,7 +241,7 @@ async def a_watch_that_cant_begin_says_why_at_once(backend: Backend) -> None:
                 )
 
 
-async def what_is_read_is_what_was_heard(backend: Backend) -> None:
+async def reads_and_watches_return_the_same_resource(backend: Backend) -> None:
     """Without concurrent writes, a read, a list, a list by owner and a watch return the same resource."""
     reader = await reading(backend)
     given = _full("full")
@@ -248,19 +251,6 @@ async def what_is_read_is_what_was_heard(backend: Backend) -> None:
     listed, _ = await backend.list(KIND, EVERYTHING)
     owned, _ = await backend.list_by_owner("an-owner")
     key = resource_key(given)
-    ways = {"read": await stored(backend, given), "list": listed[0], "list by owner": owned[0] if owned else None}
+    ways = {"read": await read_back(backend, given), "list": listed[0], "list by owner": owned[0] if owned else None}
     for way, found in ways.items():
         must(found == given, f"a {way} returned something else than was written under {'/'.join(key)}")
-
-
-CHECKS = [
-    a_watch_says_its_snapshot_its_end_once_and_then_changes,
-    a_watch_says_the_whole_resource,
-    a_deletion_has_a_revision_of_its_own,
-    a_new_incarnation_is_said_after_the_old_ones_end,
-    another_group_version_is_a_deletion_and_a_write,
-    what_is_gone_before_a_watch_begins_is_not_in_it,
-    watches_of_other_kinds_and_tenancies_stand_where_it_stands,
-    a_watch_that_cant_begin_says_why_at_once,
-    what_is_read_is_what_was_heard,
-]

@@ -6,29 +6,26 @@ import trio
 
 from headway.resource import Bookmark, Changes, EndOfSnapshot, SnapshotChunk, copy_message
 from headway.storage import Backend, Within
-from headway.testing._conformance_tools import (
+from headway.testing.conformance._reader import Reader, held, reading, summary
+from headway.testing.conformance._tools import (
     EVERYTHING,
     KIND,
     OTHER_KIND,
-    Reader,
     fill,
-    held,
     must,
     name_of,
     put,
     putting,
-    reading,
+    read_back,
     remove,
-    stored,
     text_of,
     thing,
-    told,
     uid_of,
 )
-from headway.testing._conformance_truth import Truth
+from headway.testing.conformance._truth import Truth
 
 
-async def a_watch_of_nothing_says_so_at_once(backend: Backend) -> None:
+async def a_watch_of_an_empty_store_ends_its_snapshot_at_once(backend: Backend) -> None:
     """In an empty store, the first item of a watch is the end of the snapshot, at the store's position."""
     here = backend.position
     watch = await backend.watch(KIND, EVERYTHING)
@@ -38,7 +35,7 @@ async def a_watch_of_nothing_says_so_at_once(backend: Backend) -> None:
     )
 
 
-async def a_watch_says_what_is_there_and_that_this_was_all(backend: Backend) -> None:
+async def a_snapshot_of_any_size_has_an_end(backend: Backend) -> None:
     """A snapshot of any size is followed by its end, with the revision of the read."""
     await fill(backend, 2500)
     here = await put(backend, thing("one more"))
@@ -50,7 +47,7 @@ async def a_watch_says_what_is_there_and_that_this_was_all(backend: Backend) -> 
     must(at == here, "a snapshot's position is not the store's")
 
 
-async def every_write_and_deletion_follows_once_in_order(backend: Backend) -> None:
+async def every_write_and_deletion_is_delivered_once_in_order(backend: Backend) -> None:
     """After the snapshot each commit is delivered once and in order, a deletion with the resource's last state."""
     reader = await reading(backend)
     await reader.until_snapshot()
@@ -65,7 +62,7 @@ async def every_write_and_deletion_follows_once_in_order(backend: Backend) -> No
         (third.revision, "b", False),
         (gone.revision, "a", True),
     ]
-    must(told(reader.changes) == wanted, "the changes are not exactly the commits in their order")
+    must(summary(reader.changes) == wanted, "the changes are not exactly the commits in their order")
     must(
         [text_of(each.resource) for each in reader.changes] == ["first", "second", "", "second"],
         "the changes have wrong contents",
@@ -73,7 +70,7 @@ async def every_write_and_deletion_follows_once_in_order(backend: Backend) -> No
     must(reader.changes[-1].resource.version == str(second.revision), "a deletion does not have the last version")
 
 
-async def what_a_watch_has_said_is_read(backend: Backend) -> None:
+async def a_delivered_change_is_read(backend: Backend) -> None:
     """After a change was delivered, a read returns it or something newer."""
     reader = await reading(backend)
     async with trio.open_nursery() as nursery:
@@ -82,7 +79,7 @@ async def what_a_watch_has_said_is_read(backend: Backend) -> None:
             before = len(reader.changes)
             await reader.next()
             for change in reader.changes[before:]:
-                found = await stored(backend, change.resource)
+                found = await read_back(backend, change.resource)
                 if change.deleted:
                     must(found is None, "a read returned a resource whose deletion was already delivered")
                 elif found is not None:
@@ -111,7 +108,7 @@ async def a_commit_over_two_kinds_gives_each_watcher_its_part(backend: Backend) 
         must(flags == [True] * (len(flags) - 1) + [False], f"the part of a commit in {kind} is not marked as one")
 
 
-async def more_is_true_of_what_a_filter_leaves(backend: Backend) -> None:
+async def more_is_right_under_a_filter(backend: Backend) -> None:
     """Under a filter, too, `more` is false for the last change of each commit and for no other."""
     reader = await reading(backend, Within(name_prefix="in"))
     await reader.until_snapshot()
@@ -120,7 +117,8 @@ async def more_is_true_of_what_a_filter_leaves(backend: Backend) -> None:
     at = await backend.commit([putting(thing(name)) for name in ("in4", "out4", "out5")])
     await reader.until(at.revision)
     must(
-        [name for _, name, _ in told(reader.changes)] == ["in1", "in2", "in3", "in4"], "the filter let other names pass"
+        [name for _, name, _ in summary(reader.changes)] == ["in1", "in2", "in3", "in4"],
+        "the filter let other names pass",
     )
     must([each.more for each in reader.changes] == [True, False, False, False], "`more` is wrong under a filter")
 
@@ -144,7 +142,7 @@ async def a_commit_elsewhere_becomes_a_bookmark(backend: Backend) -> None:
     )
 
 
-async def bookmarks_are_true(backend: Backend) -> None:
+async def a_bookmark_is_never_ahead_of_the_changes(backend: Backend) -> None:
     """While others write, a bookmark is never above what the watch has delivered."""
     async with trio.open_nursery() as nursery:
         reader = await reading(backend, Within(namespace="mine"))
@@ -165,14 +163,14 @@ async def _write_both(backend: Backend, writer: int) -> None:
         await put(backend, thing(f"n{writer}-{index}", kind=OTHER_KIND))
 
 
-async def all_watchers_hear_the_same(backend: Backend) -> None:
+async def all_watchers_receive_the_same(backend: Backend) -> None:
     """Two watches of the same kind deliver the same commits."""
     readers = [await reading(backend) for _ in range(2)]
     truth, begun = Truth(), backend.position
     await truth.write(backend, "w")
     for reader in readers:
         await reader.until(backend.position.revision)
-        must(told(reader.changes) == truth.after(begun), "a watcher missed a commit or received it twice")
+        must(summary(reader.changes) == truth.after(begun), "a watcher missed a commit or received it twice")
 
 
 # Turns of the event loop before a call is canceled. Each number comes several times, as the progress within them is
@@ -180,7 +178,7 @@ async def all_watchers_hear_the_same(backend: Backend) -> None:
 _TURNS = [*range(8)] * 3
 
 
-async def a_cancelled_next_has_taken_nothing(backend: Backend) -> None:
+async def a_canceled_next_consumes_nothing(backend: Backend) -> None:
     """A call of next() that is canceled at any moment either returns an item or leaves it to the next call."""
     await fill(backend, 2500)
     reader = await reading(backend)
@@ -195,7 +193,7 @@ async def a_cancelled_next_has_taken_nothing(backend: Backend) -> None:
         at = await put(backend, thing(name))
         await _next_cancelled_after(reader, turns)
     await reader.until(at.revision)
-    must([name for _, name, _ in told(reader.changes)] == wanted, "a canceled call took a change")
+    must([name for _, name, _ in summary(reader.changes)] == wanted, "a canceled call took a change")
 
 
 async def _next_cancelled_after(reader: Reader, turns: int) -> None:
@@ -213,7 +211,7 @@ async def _next_cancelled_after(reader: Reader, turns: int) -> None:
         scope.cancel()
 
 
-async def a_waiting_watch_hears_what_comes(backend: Backend) -> None:
+async def a_waiting_watch_is_woken_by_a_commit(backend: Backend) -> None:
     """A waiting watch is woken by a commit of its kind and by one of another kind."""
     watch = await backend.watch(KIND, EVERYTHING)
     await watch.next()
@@ -221,7 +219,8 @@ async def a_waiting_watch_hears_what_comes(backend: Backend) -> None:
         nursery.start_soon(put, backend, thing("a"))
         item = await watch.next()
         must(
-            isinstance(item, Changes) and told(item.changes)[0][1] == "a", "a waiting watch did not deliver the change"
+            isinstance(item, Changes) and summary(item.changes)[0][1] == "a",
+            "a waiting watch did not deliver the change",
         )
         nursery.start_soon(put, backend, thing("a", kind=OTHER_KIND))
         must(
@@ -230,12 +229,12 @@ async def a_waiting_watch_hears_what_comes(backend: Backend) -> None:
         )
 
 
-async def what_was_handed_out_is_not_written_to(backend: Backend) -> None:
+async def a_returned_resource_is_never_changed(backend: Backend) -> None:
     """A resource returned by a watch, a read or a list stays as it was when the stored one changes or is deleted."""
     first = await put(backend, resource := thing("a", "first"))
     watch = await backend.watch(KIND, EVERYTHING)
     chunk = await watch.next()
-    shown = [await stored(backend, resource), *(await backend.list(KIND, EVERYTHING))[0]]
+    shown = [await read_back(backend, resource), *(await backend.list(KIND, EVERYTHING))[0]]
     shown += chunk.resources if isinstance(chunk, SnapshotChunk) else []
     before = [copy_message(each) for each in shown if each is not None]
     second = await put(backend, thing("a", "second", uid=uid_of(resource)), str(first.revision))
@@ -250,20 +249,3 @@ async def a_watch_may_be_closed_twice(backend: Backend) -> None:
     watch.close()
     await reader.until((await put(backend, thing("a"))).revision)
     must(len(reader.changes) == 1, "closing a watch closed another one")
-
-
-CHECKS = [
-    a_watch_of_nothing_says_so_at_once,
-    a_watch_says_what_is_there_and_that_this_was_all,
-    every_write_and_deletion_follows_once_in_order,
-    what_a_watch_has_said_is_read,
-    a_commit_over_two_kinds_gives_each_watcher_its_part,
-    more_is_true_of_what_a_filter_leaves,
-    a_commit_elsewhere_becomes_a_bookmark,
-    bookmarks_are_true,
-    all_watchers_hear_the_same,
-    a_cancelled_next_has_taken_nothing,
-    a_waiting_watch_hears_what_comes,
-    what_was_handed_out_is_not_written_to,
-    a_watch_may_be_closed_twice,
-]

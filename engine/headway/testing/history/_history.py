@@ -6,10 +6,18 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 from headway.resource import Kind
-from headway.testing._facts import BookmarkTold, ChangesTold, Fact, SnapshotEnded, SnapshotTold, WatchOpened, read_fact
-from headway.testing._history_rules import Owes, judge_caches, judge_reconciles, judge_terms, judge_times, judge_writes
-from headway.testing._history_truth import Truth, Violation
-from headway.testing._history_watches import WatchJudge
+from headway.testing.history._facts import (
+    BookmarkTold,
+    ChangesTold,
+    Fact,
+    SnapshotEnded,
+    SnapshotTold,
+    WatchOpened,
+    read_fact,
+)
+from headway.testing.history._rules import Owes, judge_caches, judge_reconciles, judge_terms, judge_times, judge_writes
+from headway.testing.history._truth import Truth, Violation
+from headway.testing.history._watches import WatchJudge
 
 HISTORY_RULES: Mapping[str, str] = MappingProxyType(
     {

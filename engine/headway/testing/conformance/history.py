@@ -5,27 +5,24 @@ from __future__ import annotations
 from headway.errors import HistoryCompacted
 from headway.resource import Bookmark, Position
 from headway.storage import Backend, StoreMismatch
-from headway.testing._conformance_tools import (
+from headway.testing.conformance._reader import Reader, held, reading, summary
+from headway.testing.conformance._tools import (
     EVERYTHING,
     KIND,
     OTHER_KIND,
-    Reader,
+    SHORT_HISTORY,
+    Capability,
     fail,
-    held,
     must,
+    needs,
     put,
     putting,
-    reading,
     refused,
     remove,
     removing,
     thing,
-    told,
     uid_of,
 )
-
-SHORT_HISTORY = 16
-"""The number of changes that the store keeps in some of the checks."""
 
 
 async def a_watch_resumes_after_every_position(backend: Backend) -> None:
@@ -37,10 +34,10 @@ async def a_watch_resumes_after_every_position(backend: Backend) -> None:
         must(first == Bookmark(position, resumed=True), "a resumed watch did not begin with a bookmark of its position")
         await reader.until(positions[-1].revision)
         after = [fact for fact in facts if fact[0] > position.revision]
-        must(told(reader.changes) == after, f"resumed after {position.revision}: not exactly the later changes")
+        must(summary(reader.changes) == after, f"resumed after {position.revision}: not exactly the later changes")
     at = await put(backend, thing("afterwards"))
     await reader.until(at.revision)
-    must(told(reader.changes) == [(at.revision, "afterwards", False)], "a resumed watch did not continue")
+    must(summary(reader.changes) == [(at.revision, "afterwards", False)], "a resumed watch did not continue")
 
 
 async def _some_history(backend: Backend) -> tuple[list[Position], list[tuple[int, str, bool]]]:
@@ -64,7 +61,7 @@ async def _some_history(backend: Backend) -> tuple[list[Position], list[tuple[in
     return positions, facts
 
 
-async def every_position_that_is_handed_out_can_be_resumed_after(backend: Backend) -> None:
+async def every_returned_position_can_be_resumed_after(backend: Backend) -> None:
     """Positions of reads, lists, snapshots, bookmarks, empty commits and fences can be resumed after."""
     await put(backend, resource := thing("a"))
     reader = await reading(backend)
@@ -83,7 +80,7 @@ async def every_position_that_is_handed_out_can_be_resumed_after(backend: Backen
         resumed = await reading(backend, after=position)
         await resumed.until(at.revision)
         must(
-            told(resumed.changes) == [(at.revision, "a", False)],
+            summary(resumed.changes) == [(at.revision, "a", False)],
             f"resuming after {position} did not deliver exactly the later change",
         )
 
@@ -107,6 +104,7 @@ async def a_position_of_another_store_is_refused(backend: Backend) -> None:
         )
 
 
+@needs(Capability.HISTORY_BOUND)
 async def the_newest_history_is_kept(backend: Backend) -> None:
     """A watch can resume over the whole history that the store keeps, whatever else has happened."""
     positions = [await put(backend, thing(f"n{index}")) for index in range(SHORT_HISTORY * 3)]
@@ -115,6 +113,7 @@ async def the_newest_history_is_kept(backend: Backend) -> None:
     must(len(reader.changes) == SHORT_HISTORY, "a resumed watch did not deliver the changes that are kept")
 
 
+@needs(Capability.HISTORY_BOUND)
 async def history_is_bounded(backend: Backend) -> None:
     """A position whose history is compacted cannot be resumed after: HistoryCompacted. A new watch begins with a
     snapshot.
@@ -131,7 +130,8 @@ async def history_is_bounded(backend: Backend) -> None:
     must(len(reader.held) == len(positions), "a snapshot lacks resources whose changes are compacted")
 
 
-async def a_slow_watcher_blocks_no_writer_and_is_told(backend: Backend) -> None:
+@needs(Capability.HISTORY_BOUND)
+async def a_slow_watcher_blocks_no_writer_and_fails(backend: Backend) -> None:
     """A slow watcher never blocks writers. If it is too far behind it gets HistoryCompacted, never a gap."""
     slow = await reading(backend)
     await slow.until_snapshot()
@@ -142,6 +142,7 @@ async def a_slow_watcher_blocks_no_writer_and_is_told(backend: Backend) -> None:
     await refused(HistoryCompacted, slow.next(), "a second next() of the same watcher")
 
 
+@needs(Capability.HISTORY_BOUND)
 async def a_watcher_that_begins_slowly_has_no_gap(backend: Backend) -> None:
     """A watcher that reads its snapshot late gets it whole, then HistoryCompacted or every change."""
     facts = [(await put(backend, thing(f"n{index}"))).revision for index in range(3)]
@@ -153,6 +154,7 @@ async def a_watcher_that_begins_slowly_has_no_gap(backend: Backend) -> None:
     await refused(HistoryCompacted, slow.next(), "next() of a watcher whose tail is compacted")
 
 
+@needs(Capability.HISTORY_BOUND)
 async def a_watcher_that_keeps_up_loses_nothing(backend: Backend) -> None:
     """A watcher that never lags by more than the kept history receives every change."""
     reader: Reader = await reading(backend)
@@ -167,7 +169,8 @@ async def a_watcher_that_keeps_up_loses_nothing(backend: Backend) -> None:
     must(len(reader.changes) == SHORT_HISTORY * 5, "a watcher that kept up missed a change")
 
 
-async def a_commit_larger_than_history_is_whole(backend: Backend) -> None:
+@needs(Capability.HISTORY_BOUND)
+async def a_commit_larger_than_history_is_delivered_whole(backend: Backend) -> None:
     """A commit of more changes than are kept is delivered whole to a watcher that was up to date just before it."""
     reader = await reading(backend)
     await reader.until_snapshot()
@@ -177,22 +180,3 @@ async def a_commit_larger_than_history_is_whole(backend: Backend) -> None:
     except HistoryCompacted:
         fail("a watcher at the head got HistoryCompacted after one commit")
     must(len(reader.changes) == SHORT_HISTORY * 2, "a part of a large commit is missing")
-
-
-ON_SHORT_HISTORY = [
-    the_newest_history_is_kept,
-    history_is_bounded,
-    a_slow_watcher_blocks_no_writer_and_is_told,
-    a_watcher_that_begins_slowly_has_no_gap,
-    a_watcher_that_keeps_up_loses_nothing,
-    a_commit_larger_than_history_is_whole,
-]
-"""The checks for a store that keeps `SHORT_HISTORY` changes."""
-
-CHECKS = [
-    a_watch_resumes_after_every_position,
-    every_position_that_is_handed_out_can_be_resumed_after,
-    a_position_above_the_head_is_refused,
-    a_position_of_another_store_is_refused,
-    *ON_SHORT_HISTORY,
-]

@@ -2,61 +2,29 @@
 
 from __future__ import annotations
 
-from itertools import product
-
 from headway.resource import Key, resource_key
-from headway.storage import Backend, Within
-from headway.testing._conformance_tools import (
+from headway.storage import Backend
+from headway.testing.conformance._reader import reading
+from headway.testing.conformance._tools import (
     EVERYTHING,
+    FILTERS,
     KIND,
-    MOST_OPERATIONS,
     OTHER_KIND,
+    matrix_keys,
     must,
     name_of,
     names,
     put,
-    putting,
-    reading,
+    read_back,
     remove,
-    stored,
+    store_a_matrix,
     text_of,
     thing,
     uid_of,
 )
 
-_PARTITIONS = ("p1", "p2", "p10")
-_NAMESPACES = ("n1", "n2", "")
-_NAMES = ("a", "ab", "abc", "b", "B", "a%", "a_", "*", "ä", "\N{SNOWMAN}", "\N{GRINNING FACE}")
 
-FILTERS = tuple(
-    Within(partition, namespace, prefix)
-    for partition, namespace, prefix in product(
-        ("*", "p1", "p2", "none"), ("*", "n1", "", "none"), ("", "a", "ab", "a%", "a_", "*", "ä", "\N{SNOWMAN}", "z")
-    )
-)
-"""Filters: partition and namespace exact, wildcard and unknown, combined with name prefixes. Some prefixes look like
-patterns.
-"""
-
-
-async def store_a_matrix(backend: Backend) -> None:
-    """Store every name in every tenancy, and resources of another kind."""
-    everything = [
-        thing(name, partition=partition, namespace=namespace)
-        for partition, namespace, name in product(_PARTITIONS, _NAMESPACES, _NAMES)
-    ]
-    everything.reverse()
-    for start in range(0, len(everything), MOST_OPERATIONS):
-        await backend.commit([putting(resource) for resource in everything[start : start + MOST_OPERATIONS]])
-    await backend.commit([putting(thing(name, partition="p1", namespace="n1", kind=OTHER_KIND)) for name in _NAMES])
-
-
-def matrix_keys(within: Within) -> list[tuple[str, str, str]]:
-    """Return the keys of the matrix that match a filter, in order."""
-    return sorted(key for key in product(_PARTITIONS, _NAMESPACES, _NAMES) if within.matches(key))
-
-
-async def what_was_acknowledged_is_read(backend: Backend) -> None:
+async def an_acknowledged_write_is_read(backend: Backend) -> None:
     """A read that begins after an acknowledged commit sees it, by every way of reading, and its position is that commit
     or later.
     """
@@ -77,15 +45,15 @@ async def what_was_acknowledged_is_read(backend: Backend) -> None:
     must(await names(backend) == [], "a list missed an acknowledged deletion")
 
 
-async def what_was_never_written_reads_as_nothing(backend: Backend) -> None:
+async def an_unknown_key_reads_as_absent(backend: Backend) -> None:
     """A read of another name, tenancy or kind finds nothing."""
     await put(backend, thing("a"))
     for other in (thing("b"), thing("a", partition="p"), thing("a", namespace="n"), thing("a", kind=OTHER_KIND)):
-        must(await stored(backend, other) is None, "a read of a key that was never written found something")
+        must(await read_back(backend, other) is None, "a read of a key that was never written found something")
     must(await names(backend, kind=("no", "Kind")) == [], "a list of a kind that was never written found something")
 
 
-async def a_list_is_what_is_within_in_order_of_key(backend: Backend) -> None:
+async def a_list_is_filtered_and_sorted_by_key(backend: Backend) -> None:
     """A list matches partition and namespace exactly or any, names by a literal prefix, and is sorted by key."""
     must(await names(backend) == [], "a list of an empty store found something")
     await store_a_matrix(backend)
@@ -96,7 +64,7 @@ async def a_list_is_what_is_within_in_order_of_key(backend: Backend) -> None:
         )
 
 
-async def a_list_goes_on_behind_a_key_and_ends_at_its_limit(backend: Backend) -> None:
+async def a_list_continues_after_a_key_and_ends_at_its_limit(backend: Backend) -> None:
     """Pages of any size together are the whole list. A page can begin after a key that does not exist."""
     await store_a_matrix(backend)
     for within in FILTERS:
@@ -119,7 +87,7 @@ async def a_list_goes_on_behind_a_key_and_ends_at_its_limit(backend: Backend) ->
             )
 
 
-async def a_snapshot_is_what_is_within(backend: Backend) -> None:
+async def a_snapshot_is_filtered(backend: Backend) -> None:
     """A watch's snapshot is filtered as a list is."""
     await store_a_matrix(backend)
     for within in FILTERS:
@@ -129,7 +97,7 @@ async def a_snapshot_is_what_is_within(backend: Backend) -> None:
         reader.watch.close()
 
 
-async def the_tail_is_what_is_within(backend: Backend) -> None:
+async def the_changes_after_a_snapshot_are_filtered(backend: Backend) -> None:
     """The changes after a snapshot are filtered as the snapshot is, and commits stay whole."""
     readers = {within: await reading(backend, within) for within in FILTERS}
     for reader in readers.values():
@@ -140,7 +108,7 @@ async def the_tail_is_what_is_within(backend: Backend) -> None:
         must(sorted(reader.held) == matrix_keys(within), f"the changes within {within} are wrong")
 
 
-async def kinds_are_those_of_what_is_stored(backend: Backend) -> None:
+async def kinds_are_those_of_the_stored_resources(backend: Backend) -> None:
     """kinds() returns each kind with resources once, in order, and drops a kind when its last resource is deleted."""
     must(await backend.kinds() == [], "an empty store has kinds")
     only = thing("only", kind=OTHER_KIND)
@@ -152,7 +120,7 @@ async def kinds_are_those_of_what_is_stored(backend: Backend) -> None:
     must(await backend.kinds() == [KIND], "kinds() returned a kind without resources")
 
 
-async def what_an_owner_owns_is_found_by_its_uid(backend: Backend) -> None:
+async def owned_resources_are_found_by_the_owners_uid(backend: Backend) -> None:
     """list_by_owner() finds resources by the owner's exact uid, over all kinds and tenancies. Another uid, or none,
     owns nothing.
     """
@@ -166,7 +134,7 @@ async def what_an_owner_owns_is_found_by_its_uid(backend: Backend) -> None:
         must(await _owned(backend, uid) == [], f"the uid {uid!r} owns something")
 
 
-async def what_an_owner_owned_outlives_it(backend: Backend) -> None:
+async def owned_resources_are_found_after_their_owner_is_deleted(backend: Backend) -> None:
     """Owned resources are found after their owner is deleted, and no longer after they are deleted themselves."""
     at = await put(backend, owner := thing("owner"))
     first = await put(backend, resource := thing("a", owner_uid=uid_of(owner)))
@@ -184,16 +152,3 @@ async def what_an_owner_owned_outlives_it(backend: Backend) -> None:
 async def _owned(backend: Backend, uid: str) -> list[str]:
     found, _ = await backend.list_by_owner(uid)
     return sorted(name_of(resource) for resource in found)
-
-
-CHECKS = [
-    what_was_acknowledged_is_read,
-    what_was_never_written_reads_as_nothing,
-    a_list_is_what_is_within_in_order_of_key,
-    a_list_goes_on_behind_a_key_and_ends_at_its_limit,
-    a_snapshot_is_what_is_within,
-    the_tail_is_what_is_within,
-    kinds_are_those_of_what_is_stored,
-    what_an_owner_owns_is_found_by_its_uid,
-    what_an_owner_owned_outlives_it,
-]

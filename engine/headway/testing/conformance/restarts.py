@@ -10,24 +10,24 @@ import trio
 from headway.errors import HeadwayError
 from headway.resource import Bookmark, EndOfSnapshot, StreamItem
 from headway.storage import Backend, Fence, FenceLowered, StoreMismatch
-from headway.testing._conformance_tools import (
+from headway.testing.conformance._reader import held, reading, summary
+from headway.testing.conformance._tools import (
     EVERYTHING,
     KIND,
     OTHER_KIND,
     QUIET,
+    Capability,
     fail,
-    held,
     must,
     name_of,
+    needs,
     put,
-    reading,
     refused,
     remove,
     thing,
-    told,
     uid_of,
 )
-from headway.testing._conformance_truth import Truth
+from headway.testing.conformance._truth import Truth
 
 
 class Reopened:
@@ -74,7 +74,8 @@ async def a_closed_store_ends_its_watches(store: Reopened) -> None:
     must(all(isinstance(each, HeadwayError) for each in ended), f"a watch of a closed store returned {ended}")
 
 
-async def what_was_acknowledged_is_there_again(store: Reopened) -> None:
+@needs(Capability.DURABILITY)
+async def acknowledged_writes_survive_a_restart(store: Reopened) -> None:
     """Resources, kinds and owned resources are the same after reopening, field for field. Deleted resources stay
     deleted.
     """
@@ -99,6 +100,7 @@ async def what_was_acknowledged_is_there_again(store: Reopened) -> None:
         must(reader.held == held(before[0][0]), "a snapshot is not what was stored before")
 
 
+@needs(Capability.DURABILITY)
 async def revisions_go_on_after_reopening(store: Reopened) -> None:
     """A reopened store has the same id, a new session and a position that is not lower. Its next revision is above all
     others.
@@ -116,7 +118,8 @@ async def revisions_go_on_after_reopening(store: Reopened) -> None:
             must(last.revision > here.revision, "a revision was used twice")
 
 
-async def positions_of_before_can_be_resumed_from(store: Reopened) -> None:
+@needs(Capability.KEPT_HISTORY)
+async def earlier_positions_can_be_resumed_from(store: Reopened) -> None:
     """After reopening, a watch can resume from any earlier position, and delivers everything since, once."""
     truth = Truth()
     async with store.open() as backend:
@@ -136,10 +139,12 @@ async def positions_of_before_can_be_resumed_from(store: Reopened) -> None:
             must(await reader.next() in resumed, "a watch did not begin with a bookmark that it was resumed, and where")
             await reader.until(here.revision)
             must(
-                told(reader.changes) == truth.after(position), "resumed over a reopening: not exactly the later changes"
+                summary(reader.changes) == truth.after(position),
+                "resumed over a reopening: not exactly the later changes",
             )
 
 
+@needs(Capability.DURABILITY)
 async def fences_outlive_a_reopening(store: Reopened) -> None:
     """A raised fence and its checkpoint survive reopening."""
     async with store.open() as backend:
@@ -153,6 +158,7 @@ async def fences_outlive_a_reopening(store: Reopened) -> None:
         must(again.checkpoint == raised.checkpoint + 7, "the checkpoint was lost by reopening")
 
 
+@needs(Capability.DURABILITY)
 async def a_lease_counts_as_held_after_reopening(store: Reopened) -> None:
     """A lease is still held after reopening, for a full ttl: no other holder gets it, its holder can renew it, and
     terms go on above.
@@ -197,18 +203,3 @@ async def a_restored_store_is_another(store: Reopened) -> None:
         owned, _ = await backend.list_by_owner("o")
         must(len(owned) == 1, "an owner owns different resources after restoring")
         must((await backend.raise_fence("c", "m", 0, 0)).fence.term > 5, "a term went down by restoring")
-
-
-ON_REOPENED = [
-    what_was_acknowledged_is_there_again,
-    revisions_go_on_after_reopening,
-    positions_of_before_can_be_resumed_from,
-    fences_outlive_a_reopening,
-    a_lease_counts_as_held_after_reopening,
-]
-"""The checks for durable stores."""
-
-ON_RESTORED = [a_restored_store_is_another]
-"""The checks for stores that can be restored."""
-
-CHECKS = [a_closed_store_ends_its_watches, *ON_REOPENED, *ON_RESTORED]

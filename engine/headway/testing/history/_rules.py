@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from headway.resource import Key, Kind
-from headway.testing._facts import (
+from headway.testing.history._facts import (
     CacheSeen,
     DeletionsMissed,
     Fact,
@@ -16,7 +16,7 @@ from headway.testing._facts import (
     TermHeld,
     WriteAnswered,
 )
-from headway.testing._history_truth import Blame, Truth, place
+from headway.testing.history._truth import Blame, Truth, place
 
 Owes = Mapping[str, Mapping[Kind, Callable[[Key], Iterable[Key]]]]
 """For each controller and kind, a function from a changed key to the keys that the controller must reconcile."""

@@ -2,55 +2,32 @@
 
 from __future__ import annotations
 
-import enum
+import inspect
 import tempfile
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from types import ModuleType
+from typing import NamedTuple, Protocol
 
 import trio
 
 from headway._groups import leaves
 from headway.errors import HeadwayError
 from headway.storage import Backend
-from headway.testing import (
-    _conformance_commits,
-    _conformance_concurrency,
-    _conformance_fences,
-    _conformance_grammar,
-    _conformance_history,
-    _conformance_leases,
-    _conformance_reads,
-    _conformance_restarts,
-    _conformance_watches,
+from headway.testing.conformance import (
+    commits,
+    concurrency,
+    fences,
+    grammar,
+    history,
+    leases,
+    reads,
+    restarts,
+    watches,
 )
-
-BackendCheck = Callable[[Any], Awaitable[None]]
-"""A check of a claim about an empty store. Its name is the claim in short; its docstring is the claim in full.
-
-Most checks get the open store. Those of `_conformance_restarts` open it themselves, several times.
-"""
-
-SHORT_HISTORY = _conformance_history.SHORT_HISTORY
-"""The number of changes that a store keeps in the checks of bounded history."""
-
-
-class Capability(enum.Enum):
-    """A capability that a store may lack. The store declares it in `StoreUnderTest.lacks`; the suite does not guess."""
-
-    DURABILITY = "durability"
-    """The store keeps its contents when it is closed and opened again at the same place."""
-
-    KEPT_HISTORY = "a history that is kept"
-    """The store keeps its history when it is closed and opened again at the same place."""
-
-    HISTORY_BOUND = "a bound of history"
-    """The number of changes to keep can be set."""
-
-    FENCE_LIST = "a list of fences"
-    """The store implements `headway.storage.ListsFences`, so that it can be copied."""
+from headway.testing.conformance._tools import NEEDED, SHORT_HISTORY, BackendCheck, Capability
 
 
 class OpenStore(Protocol):
@@ -80,35 +57,30 @@ class StoreUnderTest:
 
     def claims(self, check: BackendCheck) -> bool:
         """Return True if a check is about something that this store claims."""
-        if check in _conformance_restarts.ON_RESTORED:
-            return self.restore is not None
-        needed = _NEEDED.get(check)
-        return needed is None or needed not in self.lacks
+        return not self.lacked_by(check)
 
-    def left_out(self, check: BackendCheck) -> str:
-        """Return the reason why a check is not run, in a word or two."""
-        return _NEEDED[check].value if check in _NEEDED else "restoring"
+    def lacked_by(self, check: BackendCheck) -> str:
+        """Return what a check needs and this store lacks, in a word or two, or an empty string."""
+        if check is restarts.a_restored_store_is_another:
+            return "" if self.restore is not None else "restoring"
+        return NEEDED[check].value if NEEDED.get(check) in self.lacks else ""
+
+
+def checks_of(module: ModuleType) -> list[BackendCheck]:
+    """Return the checks of a module in their order: its public coroutine functions."""
+    return [
+        each
+        for name, each in vars(module).items()
+        if not name.startswith("_") and inspect.iscoroutinefunction(each) and each.__module__ == module.__name__
+    ]
 
 
 BACKEND_CHECKS: list[BackendCheck] = [
-    *_conformance_commits.CHECKS,
-    *_conformance_reads.CHECKS,
-    *_conformance_watches.CHECKS,
-    *_conformance_grammar.CHECKS,
-    *_conformance_history.CHECKS,
-    *_conformance_concurrency.CHECKS,
-    *_conformance_fences.CHECKS,
-    *_conformance_leases.CHECKS,
-    *_conformance_restarts.CHECKS,
+    check
+    for module in (commits, reads, watches, grammar, history, concurrency, fences, leases, restarts)
+    for check in checks_of(module)
 ]
 """Every check. The order is such that the first failure says most."""
-
-_NEEDED: dict[BackendCheck, Capability] = {
-    **dict.fromkeys(_conformance_history.ON_SHORT_HISTORY, Capability.HISTORY_BOUND),
-    **dict.fromkeys(_conformance_restarts.ON_REOPENED, Capability.DURABILITY),
-    _conformance_restarts.positions_of_before_can_be_resumed_from: Capability.KEPT_HISTORY,
-    _conformance_fences.fences_are_listed_as_they_stand: Capability.FENCE_LIST,
-}
 
 
 class Verdict(NamedTuple):
@@ -135,15 +107,15 @@ async def run_backend_check(check: BackendCheck, store: StoreUnderTest, place: P
     Raises:
         AssertionError: if the claim does not hold, or the check takes longer than ``seconds``.
     """
-    bounded = _NEEDED.get(check) is Capability.HISTORY_BOUND
+    bounded = NEEDED.get(check) is Capability.HISTORY_BOUND
 
     def opening() -> AbstractAsyncContextManager[Backend]:
         return store.open(place, max_changes=SHORT_HISTORY) if bounded else store.open(place)
 
     with trio.move_on_after(seconds) as patience:
-        if check in _conformance_restarts.CHECKS:
+        if check.__module__ == restarts.__name__:
             restore = store.restore
-            await check(_conformance_restarts.Reopened(opening, None if restore is None else lambda: restore(place)))
+            await check(restarts.Reopened(opening, None if restore is None else lambda: restore(place)))
         else:
             async with opening() as backend:
                 await check(backend)
@@ -179,8 +151,8 @@ async def verdicts(
 
 async def _verdict(check: BackendCheck, store: StoreUnderTest, place: Path, seconds: float) -> Verdict:
     name, sentence = claim_of(check)
-    if not store.claims(check):
-        return Verdict(name, sentence, 0.0, lacks=store.left_out(check))
+    if lacked := store.lacked_by(check):
+        return Verdict(name, sentence, 0.0, lacks=lacked)
     begun, failure = trio.current_time(), ""
     try:
         await run_backend_check(check, store, place, seconds=seconds)

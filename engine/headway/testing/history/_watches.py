@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from headway.resource import Key, Kind
-from headway.testing._facts import BookmarkTold, ChangesTold, SnapshotEnded, SnapshotTold, Told, WatchOpened
-from headway.testing._history_truth import Blame, Truth, place
+from headway.testing.history._facts import BookmarkTold, ChangesTold, SnapshotEnded, SnapshotTold, Told, WatchOpened
+from headway.testing.history._truth import Blame, Truth, place
 
 WatchFact = SnapshotTold | SnapshotEnded | ChangesTold | BookmarkTold
 

@@ -14,7 +14,7 @@ from headway.client import client_error
 from headway.errors import OutcomeUnknown
 from headway.resource import Bookmark, Changes, EndOfSnapshot, Key, Kind, SnapshotChunk, pb
 from headway.rpc import Channel, Metadata
-from headway.testing._facts import (
+from headway.testing.history._facts import (
     BookmarkTold,
     ChangesTold,
     Fact,

@@ -11,7 +11,8 @@ import trio
 
 from headway.resource import Position
 from headway.storage import Backend, Operation
-from headway.testing._conformance_tools import Held, putting, removing, thing
+from headway.testing.conformance._reader import Held
+from headway.testing.conformance._tools import putting, removing, thing
 
 WRITERS = ("u", "v", "w", "x")
 """The writers of `Truth.writing`. The names of a writer's resources begin with its letter."""

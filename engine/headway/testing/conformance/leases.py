@@ -7,7 +7,8 @@ from itertools import pairwise
 import trio
 
 from headway.storage import Acquired, Backend, Fence, FenceLowered, LeaseEnded
-from headway.testing._conformance_tools import must, names, put, reading, refused, thing
+from headway.testing.conformance._reader import reading
+from headway.testing.conformance._tools import must, names, put, refused, thing
 
 LONG = 600.0
 """A ttl, in seconds, longer than any check."""
@@ -28,7 +29,7 @@ async def _held(backend: Backend, prefix: str = "") -> list[tuple[str, str, int]
     return [(each.lease.name, each.lease.holder, each.lease.term) for each in held]
 
 
-async def a_lease_is_taken_by_a_commit(backend: Backend) -> None:
+async def a_lease_is_acquired_by_a_commit(backend: Backend) -> None:
     """Acquiring a lease makes a revision that every watch reaches. The lease has the holder, ttl and term that were
     granted.
     """
@@ -65,7 +66,7 @@ async def terms_only_grow(backend: Backend) -> None:
         must(earlier < later, f"term {later} came after term {earlier}")
 
 
-async def a_lease_that_is_held_is_given_to_nobody_else(backend: Backend) -> None:
+async def a_held_lease_is_not_granted_again(backend: Backend) -> None:
     """While a lease is held, another request gets its holder, term and remaining time, and makes no revision. Other
     names are free.
     """
@@ -125,7 +126,7 @@ async def a_late_request_does_not_end_a_term_in_use(backend: Backend) -> None:
     must(await _take(backend) > term, "a request without an attempt has no higher term")
 
 
-async def one_of_many_gets_it(backend: Backend) -> None:
+async def one_of_many_requests_gets_the_lease(backend: Backend) -> None:
     """If many processes request a lease at once, one gets it, and the others get the name of its holder."""
     answers: list[Acquired] = []
 
@@ -156,7 +157,7 @@ async def _must_be_over(backend: Backend, term: int, how: str) -> None:
     must(await names(backend) == before, f"a write of a term that {how} was stored")
 
 
-async def nothing_of_a_term_lands_after_anothers_acquire(backend: Backend) -> None:
+async def no_write_of_a_term_is_stored_after_another_holder_acquires(backend: Backend) -> None:
     """After another holder acquires the lease, every write of the old term is rejected, even before the new one raises
     its fence.
     """
@@ -168,7 +169,7 @@ async def nothing_of_a_term_lands_after_anothers_acquire(backend: Backend) -> No
     await put(backend, thing("in time"), fence=Fence("c", "", later, 0))
 
 
-async def nothing_of_a_term_lands_after_its_holder_has_taken_another(backend: Backend) -> None:
+async def no_write_of_a_term_is_stored_after_its_holder_acquires_again(backend: Backend) -> None:
     """After a holder acquires its own lease again, every write of its old term is rejected."""
     term = await _take(backend)
     await backend.raise_fence("c", "", term, 1)
@@ -177,7 +178,7 @@ async def nothing_of_a_term_lands_after_its_holder_has_taken_another(backend: Ba
     await _must_be_over(backend, term, "its holder has replaced")
 
 
-async def nothing_of_a_term_lands_after_its_release(backend: Backend) -> None:
+async def no_write_of_a_term_is_stored_after_its_release(backend: Backend) -> None:
     """After a release, every write of the term is rejected, with or without a successor."""
     term = await _take(backend)
     await backend.raise_fence("c", "", term, 1)
@@ -188,7 +189,7 @@ async def nothing_of_a_term_lands_after_its_release(backend: Backend) -> None:
     await _must_be_over(backend, term, "was released")
 
 
-async def nothing_of_a_term_lands_after_it_has_run_out(backend: Backend) -> None:
+async def no_write_of_a_term_is_stored_after_it_expired(backend: Backend) -> None:
     """After a lease expires, every write of its term is rejected, with or without a successor. Other leases go on."""
     other = await _take(backend, "d", "b")
     term = await _take(backend, ttl=SHORT)
@@ -229,7 +230,7 @@ async def a_members_fence_is_governed_by_its_own_lease(backend: Backend) -> None
     await refused(FenceLowered, put(backend, thing("late"), fence=Fence("c", "m", part, 9)), "a member's late write")
 
 
-async def a_lease_is_kept_alive_by_its_holder_alone(backend: Backend) -> None:
+async def a_lease_is_renewed_by_its_holder_alone(backend: Backend) -> None:
     """A lease is renewed by its holder in its term, without a commit. Any other renewal is LeaseEnded."""
     term = await _take(backend)
     here = backend.position
@@ -249,7 +250,7 @@ async def a_lease_is_kept_alive_by_its_holder_alone(backend: Backend) -> None:
     await refused(LeaseEnded, backend.keep_lease("c", "a", term), "a renewal of an earlier term")
 
 
-async def a_lease_that_has_ended_is_not_kept_alive(backend: Backend) -> None:
+async def an_ended_lease_cannot_be_renewed(backend: Backend) -> None:
     """A renewal does not acquire a lease that has expired or was released. A late release does not end a later term."""
     ended = [await _take(backend, ttl=SHORT)]
     await backend.wait_lease_ended("c", ended[0])
@@ -268,7 +269,7 @@ async def a_lease_that_has_ended_is_not_kept_alive(backend: Backend) -> None:
     must(await _held(backend) == [("c", "b", term)], "a late release ended another holder's lease")
 
 
-async def leases_are_listed_by_the_beginning_of_their_names(backend: Backend) -> None:
+async def leases_are_listed_by_prefix(backend: Backend) -> None:
     """list_leases() returns the held leases with a prefix in order of name, at the store's position."""
     for name in ("c#2", "c", "members/d/x", "c#10", "d"):
         await _take(backend, name, f"holder of {name}")
@@ -281,19 +282,19 @@ async def leases_are_listed_by_the_beginning_of_their_names(backend: Backend) ->
     must(0 < held[0].remaining <= LONG, "a listed lease has no remaining time")
 
 
-async def the_end_of_a_lease_is_heard(backend: Backend) -> None:
+async def the_end_of_a_lease_wakes_waiting_tasks(backend: Backend) -> None:
     """A task that waits for the end of a term wakes when the lease is released, expires or is held in another term."""
-    heard: list[int] = []
+    delivered: list[int] = []
 
     async def wait(term: int) -> None:
         await backend.wait_lease_ended("c", term)
-        heard.append(term)
+        delivered.append(term)
 
     first = await _take(backend)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(wait, first)
         await _take(backend, "other")
-        must(heard == [], "the end of a held lease was reported")
+        must(delivered == [], "the end of a held lease was reported")
         await backend.release_lease("c", "a", first)
     second = await _take(backend, ttl=SHORT)
     await wait(second)
@@ -302,24 +303,7 @@ async def the_end_of_a_lease_is_heard(backend: Backend) -> None:
         nursery.start_soon(wait, third)
         fourth = await _take(backend)
     await wait(second)
-    must(heard == [first, second, third, second], f"of the terms up to {fourth}, the ends of {heard} were reported")
-
-
-CHECKS = [
-    a_lease_is_taken_by_a_commit,
-    terms_only_grow,
-    a_lease_that_is_held_is_given_to_nobody_else,
-    a_repeated_request_has_a_term_of_its_own,
-    a_late_request_does_not_end_a_term_in_use,
-    one_of_many_gets_it,
-    nothing_of_a_term_lands_after_anothers_acquire,
-    nothing_of_a_term_lands_after_its_holder_has_taken_another,
-    nothing_of_a_term_lands_after_its_release,
-    nothing_of_a_term_lands_after_it_has_run_out,
-    a_raise_is_in_the_term_of_its_lease,
-    a_members_fence_is_governed_by_its_own_lease,
-    a_lease_is_kept_alive_by_its_holder_alone,
-    a_lease_that_has_ended_is_not_kept_alive,
-    leases_are_listed_by_the_beginning_of_their_names,
-    the_end_of_a_lease_is_heard,
-]
+    must(
+        delivered == [first, second, third, second],
+        f"of the terms up to {fourth}, the ends of {delivered} were reported",
+    )

@@ -19,22 +19,21 @@ from headway.storage import (
     Within,
     WrongUid,
 )
-from headway.testing._conformance_tools import (
+from headway.testing.conformance._reader import held, reading
+from headway.testing.conformance._tools import (
     EVERYTHING,
     KIND,
     OTHER_KIND,
     fail,
-    held,
     kind_of,
     must,
     names,
     put,
     putting,
-    reading,
+    read_back,
     refused,
     remove,
     removing,
-    stored,
     text_of,
     thing,
     uid_of,
@@ -46,21 +45,21 @@ async def an_empty_version_creates_and_nothing_else(backend: Backend) -> None:
     first = thing("a", "first")
     await put(backend, first)
     await refused(VersionConflict, put(backend, thing("a", "again", uid=uid_of(first))), "creating what exists")
-    found = await stored(backend, first)
+    found = await read_back(backend, first)
     must(found is not None and text_of(found) == "first", "a rejected creation changed the stored resource")
 
 
 async def a_version_of_nothing_is_a_conflict(backend: Backend) -> None:
     """A put with a version is a conflict if the resource does not exist, and stores nothing."""
     await refused(VersionConflict, put(backend, thing("a"), "1"), "a put with a version of a missing resource")
-    must(await stored(backend, thing("a")) is None, "a rejected write was stored")
+    must(await read_back(backend, thing("a")) is None, "a rejected write was stored")
 
 
 async def the_stored_version_is_replaced_by_a_new_one(backend: Backend) -> None:
     """A write with the stored version is done, and its revision is the new version."""
     first = await put(backend, resource := thing("a", "first"))
     second = await put(backend, thing("a", "second", uid=uid_of(resource)), str(first.revision))
-    found = await stored(backend, resource)
+    found = await read_back(backend, resource)
     must(found is not None and text_of(found) == "second", "a write with the stored version was not stored")
     must(found is not None and found.version == str(second.revision), "the version is not the commit's revision")
     must(second.revision > first.revision, "a write did not raise the revision")
@@ -73,7 +72,7 @@ async def a_stale_version_is_a_conflict(backend: Backend) -> None:
     for version in (str(first.revision), "", str(second.revision + 1), "0" + str(second.revision), "none"):
         late = thing("a", "late", uid=uid_of(resource))
         await refused(VersionConflict, put(backend, late, version), f"a put with version {version!r}")
-    found = await stored(backend, resource)
+    found = await read_back(backend, resource)
     must(found is not None and text_of(found) == "second", "a stale write changed the stored resource")
 
 
@@ -85,7 +84,7 @@ async def another_uid_is_refused_before_versions_are_compared(backend: Backend) 
             await refused(
                 WrongUid, put(backend, thing("a", uid=uid), version), f"a put with uid {uid!r} at version {version!r}"
             )
-    found = await stored(backend, resource)
+    found = await read_back(backend, resource)
     must(found is not None and uid_of(found) == uid_of(resource), "a rejected write changed the uid")
 
 
@@ -93,9 +92,9 @@ async def a_deleted_name_may_have_another_uid(backend: Backend) -> None:
     """After a deletion the name is free for another incarnation."""
     at = await put(backend, resource := thing("a"))
     await remove(backend, resource, str(at.revision))
-    must(await stored(backend, resource) is None, "a deleted resource was still stored")
+    must(await read_back(backend, resource) is None, "a deleted resource was still stored")
     await put(backend, again := thing("a"))
-    found = await stored(backend, resource)
+    found = await read_back(backend, resource)
     must(found is not None and uid_of(found) == uid_of(again), "the name's second incarnation was not stored")
 
 
@@ -108,7 +107,7 @@ async def a_removal_of_nothing_makes_no_revision(backend: Backend) -> None:
             await remove(backend, resource, version, uid="another") == here,
             "a removal with another uid made a revision",
         )
-    must(await stored(backend, resource) is not None, "a removal with another uid deleted the resource")
+    must(await read_back(backend, resource) is not None, "a removal with another uid deleted the resource")
 
 
 async def a_removal_at_a_stale_or_empty_version_is_a_conflict(backend: Backend) -> None:
@@ -117,7 +116,7 @@ async def a_removal_at_a_stale_or_empty_version_is_a_conflict(backend: Backend) 
     second = await put(backend, thing("a", uid=uid_of(resource)), str(first.revision))
     for version in (str(first.revision), "", str(second.revision + 1)):
         await refused(VersionConflict, remove(backend, resource, version), f"a removal at version {version!r}")
-    must(await stored(backend, resource) is not None, "a rejected removal deleted the resource")
+    must(await read_back(backend, resource) is not None, "a rejected removal deleted the resource")
 
 
 async def all_versions_of_a_kind_share_its_names(backend: Backend) -> None:
@@ -127,20 +126,20 @@ async def all_versions_of_a_kind_share_its_names(backend: Backend) -> None:
     at = await put(backend, second := thing("a", "now v2", version="v2", uid=uid_of(resource)), str(at.revision))
     must(await names(backend) == ["a"], "two versions of a kind were stored under one name")
     await remove(backend, resource, str(at.revision))
-    must(await stored(backend, second) is None, "a removal took the group version into account")
+    must(await read_back(backend, second) is None, "a removal took the group version into account")
 
 
-async def what_is_stored_is_what_was_given(backend: Backend) -> None:
+async def a_resource_is_stored_as_given(backend: Backend) -> None:
     """A stored resource equals the one given, field for field, apart from its version."""
     given = thing("a", "x" * 5000, partition="p", namespace="n", owner_uid="some-owner")
     given.metadata["ünïcode \N{SNOWMAN}"] = "\N{SNOWMAN}"
     wanted = copy_message(given)
     at = await put(backend, given)
     wanted.version = str(at.revision)
-    must(await stored(backend, wanted) == wanted, "the resource read differs from the one written")
+    must(await read_back(backend, wanted) == wanted, "the resource read differs from the one written")
 
 
-async def revisions_rise_and_are_never_given_out_twice(backend: Backend) -> None:
+async def revisions_rise_and_are_never_reused(backend: Backend) -> None:
     """Every commit has a higher revision than all before it, also after a deletion, a fence, a failed commit or an
     empty one.
     """
@@ -166,7 +165,7 @@ async def a_commit_has_one_revision_for_all_it_changes(backend: Backend) -> None
     must(listed_at.revision == at.revision, "a commit of several operations made several revisions")
 
 
-async def a_commit_is_whole(backend: Backend) -> None:
+async def a_commit_is_atomic(backend: Backend) -> None:
     """If one operation of a commit is rejected, wherever it stands, nothing of the commit is done."""
     at = await put(backend, there := thing("there", "as it was"))
     version = str(at.revision)
@@ -209,7 +208,7 @@ async def a_commit_of_nothing_makes_no_revision(backend: Backend) -> None:
     must(backend.position == at, "a commit without changes moved the store")
 
 
-async def a_required_resource_is_there_in_the_commit_itself(backend: Backend) -> None:
+async def a_requirement_holds_in_the_commit_itself(backend: Backend) -> None:
     """A required resource exists in the commit itself, with its uid and, if given, its version. Otherwise the commit is
     a conflict, and nothing of it is done.
     """
@@ -239,7 +238,7 @@ async def a_required_resource_is_there_in_the_commit_itself(backend: Backend) ->
     must(await names(backend) == ["a"], "the stored resources are not those of the commits with met requirements")
 
 
-async def that_a_uid_owns_nothing_is_asked_in_the_commit_itself(backend: Backend) -> None:
+async def a_requirement_to_own_nothing_holds_in_the_commit_itself(backend: Backend) -> None:
     """While a uid owns any resource, a commit that requires it to own nothing is rejected, and nothing of the commit is
     done.
     """
@@ -259,7 +258,7 @@ async def that_a_uid_owns_nothing_is_asked_in_the_commit_itself(backend: Backend
     must(await names(backend) == ["b"], "the removal of a resource that owns nothing was not done")
 
 
-async def of_writers_with_one_version_one_wins(backend: Backend) -> None:
+async def one_of_many_writers_of_a_version_wins(backend: Backend) -> None:
     """If any number of writers write at the same version, one write is stored and the others are conflicts."""
     at = await put(backend, resource := thing("a"))
     won: list[str] = []
@@ -274,12 +273,12 @@ async def of_writers_with_one_version_one_wins(backend: Backend) -> None:
     async with trio.open_nursery() as nursery:
         for index in range(20):
             nursery.start_soon(write, f"writer {index}")
-    found = await stored(backend, resource)
+    found = await read_back(backend, resource)
     must(len(won) == 1, f"{len(won)} writers won with the same version")
     must(found is not None and [text_of(found)] == won, "the stored write is not the acknowledged one")
 
 
-async def writers_at_once_have_a_revision_each(backend: Backend) -> None:
+async def concurrent_commits_have_a_revision_each(backend: Backend) -> None:
     """Concurrent commits, mixed with rejected ones, get different revisions, and all of them are stored."""
     revisions: dict[str, int] = {}
 
@@ -298,7 +297,7 @@ async def writers_at_once_have_a_revision_each(backend: Backend) -> None:
     must(versions == revisions, "the stored versions are not the writers' revisions")
 
 
-async def a_commit_cancelled_beforehand_does_nothing(backend: Backend) -> None:
+async def a_commit_canceled_beforehand_does_nothing(backend: Backend) -> None:
     """A commit in a scope that is already canceled does nothing."""
     here = backend.position
     with trio.CancelScope() as scope:
@@ -309,7 +308,7 @@ async def a_commit_cancelled_beforehand_does_nothing(backend: Backend) -> None:
     must(backend.position == here, "a canceled commit made a revision")
 
 
-async def a_cancelled_commit_happened_whole_or_not_at_all(backend: Backend) -> None:
+async def a_canceled_commit_is_done_whole_or_not_at_all(backend: Backend) -> None:
     """A commit that is canceled at any moment either does nothing, or returns and is done as a whole."""
     reader = await reading(backend)
     # The order of the tasks in one turn is random, so a single attempt for each number of turns shows little.
@@ -342,28 +341,3 @@ async def _commit_cancelled_after(backend: Backend, turns: int, wanted: list[str
             await trio.lowlevel.checkpoint()
         scope.cancel()
     return returned
-
-
-CHECKS = [
-    an_empty_version_creates_and_nothing_else,
-    a_version_of_nothing_is_a_conflict,
-    the_stored_version_is_replaced_by_a_new_one,
-    a_stale_version_is_a_conflict,
-    another_uid_is_refused_before_versions_are_compared,
-    a_deleted_name_may_have_another_uid,
-    a_removal_of_nothing_makes_no_revision,
-    a_removal_at_a_stale_or_empty_version_is_a_conflict,
-    all_versions_of_a_kind_share_its_names,
-    what_is_stored_is_what_was_given,
-    revisions_rise_and_are_never_given_out_twice,
-    a_commit_has_one_revision_for_all_it_changes,
-    a_commit_is_whole,
-    a_commit_that_names_a_resource_twice_is_refused,
-    a_commit_of_nothing_makes_no_revision,
-    a_required_resource_is_there_in_the_commit_itself,
-    that_a_uid_owns_nothing_is_asked_in_the_commit_itself,
-    of_writers_with_one_version_one_wins,
-    writers_at_once_have_a_revision_each,
-    a_commit_cancelled_beforehand_does_nothing,
-    a_cancelled_commit_happened_whole_or_not_at_all,
-]
