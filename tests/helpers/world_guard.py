@@ -46,7 +46,8 @@ class StoreGuard:
         self.starts: dict[tuple[Scope, int], int] = {}
         self.contents: dict[tuple[Kind, Key, int], str] = {}
         self._floors: dict[Scope, tuple[int, int]] = {}
-        # Of each lease's term: when it runs out unless it is kept.
+        # The ttl of each lease's term, and the time at which it expires unless it is renewed.
+        self._ttls: dict[tuple[Scope, int], float] = {}
         self._leases: dict[tuple[Scope, int], float] = {}
         self._stand_before(world.store)
 
@@ -79,13 +80,14 @@ class StoreGuard:
             if acquired.acquired:
                 scope, term = scope_of(name), acquired.held.lease.term
                 self._floors[scope] = max(self._floors.get(scope, (0, 0)), (term, 0))
+                self._ttls[scope, term] = ttl
                 self._leases[scope, term] = trio.current_time() + ttl
             return acquired
 
         async def keeping(name: str, holder: str, term: int) -> Any:
             await keep(name, holder, term)
             scope = scope_of(name)
-            self._leases[scope, term] = trio.current_time() + self._world.lease_ttl
+            self._leases[scope, term] = trio.current_time() + self._ttls[scope, term]
 
         async def releasing(name: str, holder: str, term: int) -> Any:
             await release(name, holder, term)

@@ -27,9 +27,9 @@ from headway.controller._shards import shard_of
 from headway.errors import OutcomeUnknown
 from headway.resource import Key, Kind, pb
 from headway.testing import simulation
-from headway.testing.simulation import _faults as faults
-from headway.testing.simulation._link import RECONCILE
-from headway.testing.simulation._trace import Committed, Reconcile, Reconciled, Step, named
+from headway.testing.simulation import Committed, Reconcile, Reconciled, Step, faults
+from headway.testing.simulation._trace import named
+from headway.testing.simulation._traced_app import RECONCILE
 from tests.helpers.world_guard import Scope, StoreGuard, content_of
 
 
@@ -50,8 +50,9 @@ class WorldJudge:
         looked: how often each clause was looked at.
     """
 
-    def __init__(self, world: simulation.World) -> None:
-        self.world = world
+    world: simulation.World
+
+    def __init__(self) -> None:
         self.broken: list[str] = []
         self.looked: Counter[str] = Counter()
         self._frontiers: dict[tuple[str, Scope, int], dict[Kind, int]] = {}
@@ -59,6 +60,11 @@ class WorldJudge:
         self._definitions: dict[str, tuple[str, Definition]] = {}
         # What users were told to be stored: by kind and key the revision.
         self.acknowledged: dict[tuple[Kind, Key], int] = {}
+        self._guard: StoreGuard
+
+    def begin(self, world: simulation.World) -> None:
+        """Judge this world, in which nothing runs yet."""
+        self.world = world
         self._guard = StoreGuard(world, self._must)
 
     def _must(self, clause: str, so: object, otherwise: str) -> None:
@@ -302,15 +308,12 @@ class WorldJudge:
         )
 
 
-_JUDGES: WeakKeyDictionary[simulation.World, WorldJudge] = WeakKeyDictionary()
+_JUDGES: WeakKeyDictionary[object, WorldJudge] = WeakKeyDictionary()
 
 
 def judge_of(process: simulation.Process) -> WorldJudge:
-    """The judge of a process' world."""
-    world = process._world
-    if world not in _JUDGES:
-        _JUDGES[world] = WorldJudge(world)
-    return _JUDGES[world]
+    """Return the judge of a process's world. Call its `begin` before anything runs."""
+    return _JUDGES.setdefault(process._injector, WorldJudge())
 
 
 def _untraced(cache: Cache) -> Cache:

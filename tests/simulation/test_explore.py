@@ -12,8 +12,7 @@ import trio
 import headway
 import tests.helpers.corpus.order  # noqa: F401  # declares the cases
 from headway.testing import simulation
-from headway.testing.simulation._run import Setting, run
-from headway.testing.simulation._trace import Happened, Step
+from headway.testing.simulation import Happened, Setting, Step, run
 from tests.helpers.corpus.staff import (
     CASES,
     Account,

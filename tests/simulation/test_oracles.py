@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from headway.resource import Key, Kind, pb
+from headway.testing.simulation import Committed, Happened, Reconcile, Reconciled, Result, Trace
 from headway.testing.simulation import _oracles as oracles
-from headway.testing.simulation._oracles import Result
-from headway.testing.simulation._trace import Committed, Happened, Reconcile, Reconciled, Trace
 
 TEAM, ACCOUNT = ("staff", "Team"), ("staff", "Account")
 CORE, ADA, GRACE = (("default", "default", name) for name in ("core", "ada", "grace"))

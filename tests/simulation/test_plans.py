@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 
 import headway
 from headway.testing import simulation
-from headway.testing.simulation import _faults as faults
+from headway.testing.simulation import Committed, Happened, Reconcile, Step, Trace, faults
 from headway.testing.simulation._plans import pairs, single_faults
-from headway.testing.simulation._trace import Committed, Happened, Reconcile, Step, Trace
 
 _VALUES = {
     "int": st.integers(1, 99),

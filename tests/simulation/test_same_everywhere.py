@@ -10,9 +10,9 @@ from pathlib import Path
 import headway
 from headway import field
 from headway.testing import simulation
+from headway.testing.simulation import Setting, run
 from headway.testing.simulation._oracles import shown
-from headway.testing.simulation._run import Setting, run
-from headway.testing.simulation._story import timeline
+from headway.testing.simulation._report import timeline
 
 
 @headway.message

@@ -7,7 +7,7 @@ import trio
 
 import headway
 from headway.testing import simulation
-from headway.testing.simulation._run import Setting, run
+from headway.testing.simulation import Setting, run
 from tests.helpers.corpus.staff import Account, Team
 
 

@@ -10,10 +10,7 @@ import trio
 import headway
 from headway.resource import Kind
 from headway.testing import simulation
-from headway.testing.simulation._explored import Explored
-from headway.testing.simulation._oracles import Result
-from headway.testing.simulation._run import Setting, run
-from headway.testing.simulation._trace import Told
+from headway.testing.simulation import Delivered, Explored, Result, Setting, run
 from tests.helpers.corpus.programs import ACCOUNT, TEAM, program, puts, result_of, right
 from tests.helpers.corpus.staff import Cloud, Team, members_change, one_team, two_changes_at_once
 
@@ -25,10 +22,10 @@ def told(plan: str, *, scenario: Any = members_change, **settings: Any) -> Resul
     return result
 
 
-def heard(result: Result, kind: Kind) -> list[Told]:
+def heard(result: Result, kind: Kind) -> list[Delivered]:
     """Return the events before the scenario's end: a restarted process reads its earlier state again."""
     over = next(at for at, each in enumerate(result.trace.entries) if str(each).startswith("the scenario is over"))
-    return [each for each in result.trace.entries[:over] if isinstance(each, Told) and each.kind == kind]
+    return [each for each in result.trace.entries[:over] if isinstance(each, Delivered) and each.kind == kind]
 
 
 def starts(result: Result) -> list[tuple[int, float]]:
@@ -63,8 +60,10 @@ def test_paused_process_continues_while_another_leads() -> None:
     # Nor does a renewal of its lease leave.
     assert (late.by.term, 15 <= other.at < 16) == (1, True)
     assert "fenced" in late.outcome
-    told_to_it = [each for each in result.trace.entries if isinstance(each, Told) and each.process == late.by.process]
-    assert not [each for each in told_to_it if 0 < each.at < 40]
+    delivered = [
+        each for each in result.trace.entries if isinstance(each, Delivered) and each.process == late.by.process
+    ]
+    assert not [each for each in delivered if 0 < each.at < 40]
 
     result = result_of(puts, "pause(1, 40.0)", processes=2, quiet=None)
     late, other = result.trace.steps[:2]
@@ -122,8 +121,8 @@ def test_process_cut_off_twice_is_so_until_both_faults_have_ended() -> None:
 
     async def look(world: simulation.World) -> None:
         link = world.processes[0].link
-        world.cut_off(link, 10)
-        world.cut_off(link, 20)
+        link.cut_off(10)
+        link.cut_off(20)
         for _ in range(3):
             await world.sleep(8)
             up.append(link.up)

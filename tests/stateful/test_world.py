@@ -21,9 +21,8 @@ from headway import field
 from headway.cache import CacheReader
 from headway.resource import Key, ResourceType, decode, pb, resource_id, resource_key
 from headway.testing import simulation
-from headway.testing.simulation import _faults as faults
-from headway.testing.simulation._oracles import Finding, reads_went_back, twice_at_once, two_writers
-from headway.testing.simulation._run import Setting
+from headway.testing.simulation import Finding, faults
+from headway.testing.simulation._oracles import reads_went_back, twice_at_once, two_writers
 from tests.helpers.world_judge import WorldJudge, judge_of
 
 NAMES = st.sampled_from(["a", "b"])
@@ -178,6 +177,11 @@ class WorldMachine(simulation.Machine):
     outside: ClassVar[Callable[[], Any]] = Disks
     holds = (all_is_as_wanted,)
 
+    def make_world(self) -> simulation.World:
+        world = super().make_world()
+        judge_of(world.processes[0]).begin(world)
+        return world
+
     @initialize()
     def open_the_world(self) -> None:
         """With something to do, that is half done."""
@@ -243,8 +247,8 @@ class WorldMachine(simulation.Machine):
             self.judge.check()
             STEPS["steps"] += 1
 
-    async def _converge(self, setting: Setting, findings: list[Finding]) -> None:
-        await super()._converge(setting, findings)
+    async def _converge(self, findings: list[Finding]) -> None:
+        await super()._converge(findings)
         self.judge.every_last_change_was_seen(OWES)
         with trio.move_on_after(120) as patience:
             await self.world.stop_processes()
@@ -266,7 +270,7 @@ def test_a_call_outside_that_arrives_after_the_cleanup_changes_nothing() -> None
     machine.sleep(20.0)
     begun = len(machine.world.trace.steps)
     # The finalizer is written and answered a little later; the disk is put when all is over.
-    machine.world.next_call(lambda number: faults.AnswerLate(number, 0.5), faults.CommitLast)
+    machine.world.injector.next_call(lambda number: faults.AnswerLate(number, 0.5), faults.CommitLast)
     machine.write("b", [])
     machine.sleep(5.0)
     outcomes = [step.outcome for step in machine.world.trace.steps[begun:]]

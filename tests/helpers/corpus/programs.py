@@ -8,8 +8,7 @@ from typing import Any
 import headway
 from headway.resource import Key, Kind
 from headway.testing import simulation
-from headway.testing.simulation._oracles import Result
-from headway.testing.simulation._run import Setting, run
+from headway.testing.simulation import Result, Setting, run
 from tests.helpers.corpus.staff import Account, Cloud, Team, one_team
 
 TEAM: Kind = ("staff", "Team")

@@ -14,17 +14,27 @@ from headway.testing.simulation._explore import Refuted as Refuted
 from headway.testing.simulation._explore import explore as explore
 from headway.testing.simulation._explore import explored as explored
 from headway.testing.simulation._explore import same_end as same_end
-from headway.testing.simulation._explored import Explored as Explored
-from headway.testing.simulation._faults import Fault as Fault
-from headway.testing.simulation._faults import Plan as Plan
 from headway.testing.simulation._oracles import Finding as Finding
-from headway.testing.simulation._outside import OutsideUnreachable as OutsideUnreachable
+from headway.testing.simulation._oracles import Result as Result
+from headway.testing.simulation._process import OutsideUnreachable as OutsideUnreachable
 from headway.testing.simulation._process import Process as Process
-from headway.testing.simulation._run import Invariant as Invariant
-from headway.testing.simulation._run import Scenario as Scenario
+from headway.testing.simulation._report import Explored as Explored
+from headway.testing.simulation._run import run as run
+from headway.testing.simulation._trace import Committed as Committed
+from headway.testing.simulation._trace import Delivered as Delivered
+from headway.testing.simulation._trace import Happened as Happened
+from headway.testing.simulation._trace import Reconcile as Reconcile
+from headway.testing.simulation._trace import Reconciled as Reconciled
+from headway.testing.simulation._trace import Step as Step
+from headway.testing.simulation._trace import Trace as Trace
 from headway.testing.simulation._world import GivenUp as GivenUp
+from headway.testing.simulation._world import Invariant as Invariant
 from headway.testing.simulation._world import MakeApp as MakeApp
+from headway.testing.simulation._world import Scenario as Scenario
+from headway.testing.simulation._world import Setting as Setting
 from headway.testing.simulation._world import World as World
+from headway.testing.simulation.faults import Fault as Fault
+from headway.testing.simulation.faults import Plan as Plan
 
 if TYPE_CHECKING:
     from headway.testing.simulation._desired import chains as chains

@@ -15,14 +15,13 @@ from headway.controller import App
 from headway.errors import DeclarationError
 from headway.resource import Registry
 from headway.testing.simulation._always import Always
-from headway.testing.simulation._explored import Explored
-from headway.testing.simulation._faults import Fault, Plan, Restore
 from headway.testing.simulation._oracles import Finding, Result, compared, differing
 from headway.testing.simulation._plans import pairs as pairs_of
 from headway.testing.simulation._plans import single_faults
-from headway.testing.simulation._run import Invariant, Scenario, Setting, run
-from headway.testing.simulation._story import replay_line, told
-from headway.testing.simulation._world import MakeApp
+from headway.testing.simulation._report import Explored, replay_line, story
+from headway.testing.simulation._run import run
+from headway.testing.simulation._world import Invariant, MakeApp, Scenario, Setting
+from headway.testing.simulation.faults import Fault, Plan, Restore
 
 _REFERENCES = 3
 """The number of runs without faults, each with a different order of tasks."""
@@ -38,7 +37,7 @@ class Refuted(AssertionError):
     """
 
     def __init__(self, plan: Plan, findings: Sequence[Finding], result: Result) -> None:
-        super().__init__(told(plan, result, findings))
+        super().__init__(story(plan, result, findings))
         self.plan = plan
         self.findings = tuple(findings)
         self.result = result

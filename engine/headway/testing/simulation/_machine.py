@@ -23,12 +23,12 @@ from headway.controller import App
 from headway.errors import DeclarationError
 from headway.resource import Registry
 from headway.testing._live_run import LiveRun
-from headway.testing.simulation import _faults as faults
+from headway.testing.simulation import faults
 from headway.testing.simulation._always import Always
 from headway.testing.simulation._oracles import Finding
-from headway.testing.simulation._run import Invariant, Setting, end, judged
-from headway.testing.simulation._story import timeline
-from headway.testing.simulation._world import GivenUp, MakeApp, World
+from headway.testing.simulation._report import timeline
+from headway.testing.simulation._run import end, judged
+from headway.testing.simulation._world import GivenUp, Invariant, Setting, World
 
 _STEP_FAULTS = (
     faults.CrashBefore,
@@ -74,15 +74,16 @@ class Machine(LiveRun, RuleBasedStateMachine):
             raise DeclarationError(
                 f"{type(self).__name__}.app is {given!r}: set it to the App, or to a function that returns it"
             )
-        make: App | MakeApp = given
-        outside = type(self).outside
-        self.world = World(
-            make,
-            faults.Plan(),
+        self._setting = Setting(
+            app=given,
+            scenario=_nothing_more,
             processes=self.processes,
-            outside=None if outside is None else outside(),
-            clock=self.clock,
+            outside=type(self).outside,
+            holds=tuple(self.holds),
+            always=tuple(self.always),
+            quiet=self.quiet,
         )
+        self.world = self.make_world()
 
         async def live(*, task_status: trio.TaskStatus[None]) -> None:
             async with self.world.opened():
@@ -94,12 +95,16 @@ class Machine(LiveRun, RuleBasedStateMachine):
 
         self.call(start)
 
+    def make_world(self) -> World:
+        """Return the world, in which nothing runs yet."""
+        return World(self._setting, faults.Plan(), clock=self.clock)
+
     # --- faults ---
 
     @rule(fault=st.sampled_from(_STEP_FAULTS))
     def harm_the_next_call(self, fault: type[faults.StepFault]) -> None:
         """Apply a fault to the reconcilers' next call."""
-        self.world.next_call(fault)
+        self.world.injector.next_call(fault)
 
     @rule(fault=st.sampled_from([faults.Stall, faults.Drop, faults.Repeat, faults.HistoryLost]), data=st.data())
     def harm_a_stream(self, fault: type[faults.ChangeFault], data: st.DataObject) -> None:
@@ -107,7 +112,7 @@ class Machine(LiveRun, RuleBasedStateMachine):
         reserved = {type.kind for type in Registry()}
         kinds = sorted(each.kind for each in self.world.types if each.kind not in reserved)
         kind = data.draw(st.sampled_from(kinds))
-        self.world.befall(fault(".".join(kind), self.world.store.position.revision))
+        self.world.harm_streams(fault(".".join(kind), self.world.store.position.revision))
 
     @rule(data=st.data(), checkpoints=st.sampled_from([0, 1, 3, 10, 30, 100]))
     def crash(self, data: st.DataObject, checkpoints: int) -> None:
@@ -130,26 +135,19 @@ class Machine(LiveRun, RuleBasedStateMachine):
         """Heal all faults and check the end state."""
         try:
             if hasattr(self, "world") and not self._over:
-                self._see_that_all_is_well()
+                self._check_end()
         finally:
             super().teardown()
 
-    def _see_that_all_is_well(self) -> None:
-        setting = Setting(
-            app=type(self).app,
-            scenario=_nothing_more,
-            holds=tuple(self.holds),
-            always=tuple(self.always),
-            quiet=self.quiet,
-        )
+    def _check_end(self) -> None:
         findings: list[Finding] = []
-        self.call(self._converge, setting, findings)
-        found = judged(self.world, setting, findings).findings
+        self.call(self._converge, findings)
+        found = judged(self.world, self._setting, findings).findings
         assert not found, "\n".join([*map(str, found), "", *timeline(self.world.trace)])
 
-    async def _converge(self, setting: Setting, findings: list[Finding]) -> None:
+    async def _converge(self, findings: list[Finding]) -> None:
         try:
-            await end(self.world, setting, findings)
+            await end(self.world, self._setting, findings)
         except GivenUp as error:
             findings.append(Finding("converges", str(error)))
 

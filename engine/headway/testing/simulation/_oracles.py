@@ -14,8 +14,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from headway.resource import FINALIZERS, Key, Kind, pb, resource_id
-from headway.testing.simulation._faults import Fault
 from headway.testing.simulation._trace import Committed, Happened, Reconcile, Reconciled, Trace, named
+from headway.testing.simulation.faults import Fault
 
 _WORDS = re.compile(r"\w+|\W")
 Place = tuple[Kind, Key]

@@ -1,61 +1,61 @@
-"""Instruments an app: records what each reconcile sees at its start, what it reads, and how it ends."""
+"""An app whose reconciles are recorded in a trace: what each sees at its start, what it reads, and how it ends."""
 
 from __future__ import annotations
 
 import copy
 import dataclasses
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from contextvars import ContextVar
+from typing import Any
 
 import trio
 
 from headway.cache import Cache, Held
 from headway.controller import App, Definition, RequeueAfter, Runtime
 from headway.resource import Key, Kind, pb
-from headway.testing.simulation._link import RECONCILE
+from headway.testing.simulation._injector import Injector
 from headway.testing.simulation._trace import Reconcile, Reconciled
 
-if TYPE_CHECKING:
-    from headway.testing.simulation._process import Process
-    from headway.testing.simulation._world import World
+RECONCILE: ContextVar[Reconcile | None] = ContextVar("headway.simulation.reconcile", default=None)
+"""The reconcile that the current task works for, set around each reconcile and inherited by the tasks it starts."""
 
 
-def watched(app: App, world: World, process: Process) -> App:
-    """Return a copy of the app that records in the world's trace what its reconcilers do."""
-    noted = App(app.name)
-    noted.registry = app.registry
-    noted.controllers = {
-        name: dataclasses.replace(definition, reconcile=_Watched(definition, world, process))
+def traced_app(app: App, injector: Injector, process: str) -> App:
+    """Return a copy of the app that records what its reconcilers do in a process."""
+    traced = App(app.name)
+    traced.registry = app.registry
+    traced.controllers = {
+        name: dataclasses.replace(definition, reconcile=_TracedReconciler(definition, injector, process))
         for name, definition in app.controllers.items()
     }
-    return noted
+    return traced
 
 
-class _Watched:
+class _TracedReconciler:
     """A wrapper around a reconciler."""
 
-    def __init__(self, definition: Definition, world: World, process: Process) -> None:
+    def __init__(self, definition: Definition, injector: Injector, process: str) -> None:
         self._definition = definition
-        self._world = world
+        self._injector = injector
         self._process = process
 
     async def __call__(self, rt: Runtime, request: Any) -> Any:
-        definition, world = self._definition, self._world
+        definition, trace = self._definition, self._injector.trace
         reconcile = Reconcile(
             trio.current_time(),
-            self._process.name,
+            self._process,
             definition.name,
             request.id.type.unversioned,
             request.id.key,
             ", ".join(str(reason) for reason in request.reasons),
             rt.term,
             {str(type.name.kind): rt.cache.revision(type) for type in definition.types},
-            steps=len(world.trace.steps),
-            trace=world.trace.entries,
+            steps=len(trace.steps),
+            trace=trace.entries,
         )
-        world.begin_reconcile(reconcile)
+        self._injector.begin_reconcile(reconcile)
         seen = copy.copy(rt)
-        seen.cache = _traced(rt.cache)
+        seen.cache = _traced_cache(rt.cache)
         token = RECONCILE.set(reconcile)
         result = "canceled"
         try:
@@ -67,7 +67,7 @@ class _Watched:
             raise
         finally:
             RECONCILE.reset(token)
-            world.trace.add(Reconciled(trio.current_time(), reconcile, result))
+            trace.add(Reconciled(trio.current_time(), reconcile, result))
 
 
 class _TracedCache(Cache):
@@ -100,7 +100,7 @@ class _TracedHeld:
         return found
 
 
-def _traced(cache: Cache) -> Cache:
+def _traced_cache(cache: Cache) -> Cache:
     traced = _TracedCache.__new__(_TracedCache)
     traced.__dict__ = cache.__dict__
     return traced

@@ -1,12 +1,18 @@
-"""A report on an exploration: what was tried, what was not, and why. Pure."""
+"""What is printed: the report on an exploration that found nothing, and the story of a run that failed. Pure."""
 
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from headway.testing.simulation._faults import Fault, Plan
+from headway.testing.simulation._oracles import Finding, Result
+from headway.testing.simulation._trace import Committed, Delivered, Entry, Happened, Reconcile, Reconciled, Step, Trace
+from headway.testing.simulation.faults import Fault, Plan
+
+_LINES = 70
+_FINDINGS = 8
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -91,3 +97,65 @@ def _places(faults: Iterable[Fault]) -> dict[str, str]:
         name: _ranges([int(each) for each in found]) if all(map(str.isdecimal, found)) else " ".join(found)
         for name, found in places.items()
     }
+
+
+# --- the story of a failed run ---
+
+
+def story(plan: Plan, result: Result, findings: Sequence[Finding]) -> str:
+    """Return the story of a failed run."""
+    lines = [f"{each}" for each in findings[:_FINDINGS]]
+    if len(findings) > _FINDINGS:
+        lines.append(f"... and {len(findings) - _FINDINGS} more")
+    return "\n".join(
+        [
+            *lines,
+            "",
+            f"when: {_when(plan)}",
+            "",
+            *timeline(result.trace),
+            "",
+            f"again: {replay_line(plan)}",
+        ]
+    )
+
+
+def _when(plan: Plan) -> str:
+    if not len(plan):
+        return "no faults"
+    return "; then ".join(f"{fault} - {(type(fault).__doc__ or '').strip()}" for fault in plan)
+
+
+def replay_line(plan: Plan) -> str:
+    """Return the line that repeats the run."""
+    test = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0]
+    return f'HEADWAY_PLAN="{plan}" pytest {test}' if test else f"explore(..., plan={str(plan)!r})"
+
+
+def timeline(trace: Trace) -> list[str]:
+    """Return what happened around the faults and after them, one line each, with the store's revisions."""
+    entries = [each for each in trace.entries if _matters(each)]
+    struck = next((at for at, each in enumerate(entries) if isinstance(each, Happened) and each.fault), 0)
+    begin = max(0, struck - 12)
+    while begin and not isinstance(entries[begin], Reconcile | Committed):
+        begin -= 1
+    shown = entries[begin : begin + _LINES]
+    lines = [f"{each.at:9.3f}  {_line(each)}" for each in shown]
+    if begin:
+        lines.insert(0, f"           ({begin} lines before)")
+    if begin + _LINES < len(entries):
+        lines.append(f"           ({len(entries) - begin - _LINES} lines after)")
+    return lines
+
+
+def _matters(entry: Entry) -> bool:
+    if isinstance(entry, Delivered):
+        return entry.what != "a bookmark"
+    return True
+
+
+def _line(entry: Entry) -> str:
+    indent = "" if isinstance(entry, Committed | Happened) else "  " if isinstance(entry, Delivered) else "    "
+    if isinstance(entry, Step | Reconciled):
+        indent = "      "
+    return f"{indent}{entry}"
