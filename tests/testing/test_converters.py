@@ -18,7 +18,7 @@ from headway.controller import App
 from headway.errors import DeclarationError
 from headway.resource import Condition, Hooks, Resource, ResourceType, decode, encode, equal, field, message
 from headway.testing import check_converters
-from headway.testing._payloads import payloads
+from headway.testing._payloads import ALL_VALUES, payloads
 from tests.helpers.versions import Crew, Member, Roster, versions
 
 app = App("tests")
@@ -274,7 +274,7 @@ def test_payloads_have_every_field_and_can_be_stored(type: ResourceType[Any]) ->
     names = [*type.payload.__dataclass_fields__]
 
     @settings(max_examples=40, database=None, derandomize=True, deadline=None)
-    @given(payloads(type, {}))
+    @given(payloads(type, ALL_VALUES))
     def made(payload: Any) -> None:
         assert equal(decode(type.payload, encode(payload)), payload)
         empty = type.payload()

@@ -3,7 +3,15 @@
     def test_accounts() -> None:
         simulation.explore(app, scenario)
 
-Start with `_explore.py`, then read `_world.py`. Only `_machine.py` imports a test framework.
+Start with `_explore.py`, then read `_world.py`. A module imports only those before it:
+
+    faults, _trace               the faults of a plan; what happened in a run
+    _oracles, _plans, _always    pure: what is wrong with a run, and which faults to try
+    _injector                    when each fault strikes
+    _wire, _store, _server       what the processes are connected to
+    _link, _process, _streams    the processes, and the faults of their calls and streams
+    _world, _run                 all of it together; one run from its beginning to its end
+    _explore, _machine           many runs. Only `_machine.py` imports a test framework.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -37,22 +45,21 @@ from headway.testing.simulation.faults import Fault as Fault
 from headway.testing.simulation.faults import Plan as Plan
 
 if TYPE_CHECKING:
-    from headway.testing.simulation._desired import chains as chains
-    from headway.testing.simulation._desired import desired as desired
     from headway.testing.simulation._machine import Machine as Machine
+    from headway.testing.simulation._machine import chains as chains
+    from headway.testing.simulation._machine import desired as desired
 
-_LATER = {"Machine": "_machine", "chains": "_desired", "desired": "_desired"}
+_LATER = ("Machine", "chains", "desired")
 """The names that need Hypothesis. They are imported on first use."""
 
 
 def __getattr__(name: str) -> Any:
-    module = _LATER.get(name)
-    if module is None:
+    if name not in _LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
     try:
-        return getattr(import_module(f"{__name__}.{module}"), name)
+        return getattr(import_module(f"{__name__}._machine"), name)
     except ModuleNotFoundError as error:
         if error.name != "hypothesis":
             raise

@@ -1,4 +1,6 @@
-"""A Hypothesis state machine whose rules are the faults. A subclass adds rules for what users do.
+"""A Hypothesis state machine whose rules are the faults, and strategies for what users ask for.
+
+A subclass of the machine adds rules for what users do:
 
 class Accounts(simulation.Machine):
     app = app
@@ -13,7 +15,7 @@ TestAccounts = Accounts.TestCase
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import trio
 from hypothesis import strategies as st
@@ -21,14 +23,17 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from headway.controller import App
 from headway.errors import DeclarationError
-from headway.resource import Registry
+from headway.resource import Payload, Registry, ResourceType
 from headway.testing._live_run import LiveRun
+from headway.testing._payloads import FEW_VALUES, payloads
 from headway.testing.simulation import faults
 from headway.testing.simulation._always import Always
 from headway.testing.simulation._oracles import Finding
 from headway.testing.simulation._report import timeline
 from headway.testing.simulation._run import end, judged
 from headway.testing.simulation._world import GivenUp, Invariant, Setting, World
+
+T = TypeVar("T", bound=Payload)
 
 _STEP_FAULTS = (
     faults.CrashBefore,
@@ -154,3 +159,29 @@ class Machine(LiveRun, RuleBasedStateMachine):
 
 async def _nothing_more(_: World) -> None:
     """Do nothing: the rules have done what users do."""
+
+
+# --- strategies ---
+
+
+def desired(wanted: ResourceType[T], **fields: st.SearchStrategy[Any]) -> st.SearchStrategy[T]:
+    """Return a strategy for payloads of a type.
+
+    Payloads are small and often equal, so that a chain of them has much to undo. Only payloads that the type's
+    ``validate`` accepts are drawn.
+
+    Args:
+        fields: strategies for the fields of the message whose values have a meaning, such as names of existing
+            resources.
+
+    Raises:
+        DeclarationError: if the message has no such field.
+    """
+    return payloads(wanted, FEW_VALUES, fields=fields)
+
+
+def chains(
+    wanted: ResourceType[T], *, most: int = 4, **fields: st.SearchStrategy[Any]
+) -> st.SearchStrategy[list[T | None]]:
+    """Return a strategy for the successive desired states of one resource. None stands for its deletion."""
+    return st.lists(st.one_of(desired(wanted, **fields), st.none()), min_size=1, max_size=most)
