@@ -46,6 +46,12 @@ PURE = [
     "testing/history/_rules.py",
     "testing/history/_truth.py",
     "testing/history/_watches.py",
+    "testing/simulation/_always.py",
+    "testing/simulation/_compared.py",
+    "testing/simulation/_oracles.py",
+    "testing/simulation/_report.py",
+    "testing/simulation/_trace.py",
+    "testing/simulation/faults.py",
 ]
 
 ACYCLIC = ["access", "builtin", "cli", "manifest", "mapper", "observe", "queue", "service", "storage", "testing"]

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from headway.resource import Key, Kind, pb
 from headway.testing.simulation import Committed, Happened, Reconcile, Reconciled, Result, Trace
 from headway.testing.simulation import _oracles as oracles
+from headway.testing.simulation._compared import compared, differing
 
 TEAM, ACCOUNT = ("staff", "Team"), ("staff", "Account")
 CORE, ADA, GRACE = (("default", "default", name) for name in ("core", "ada", "grace"))
@@ -160,7 +161,7 @@ def _result(
 
 
 def _found(result: Result, *references: Result) -> list[str]:
-    return [str(each) for each in oracles.compared(result, references, counts=True)]
+    return [str(each) for each in compared(result, references, counts=True)]
 
 
 def test_different_end_state_is_found() -> None:
@@ -185,11 +186,11 @@ def test_only_missing_resources_are_found_if_faultless_runs_differ() -> None:
         "end state: Account ada is absent; without faults: one",
         "outside: the outside world is {'c': '', 'd': ''}; without faults: {'a': ''}",
     ]
-    assert oracles.differing([one, other]) == [
+    assert differing([one, other]) == [
         "Account ada is one, or two, without faults",
         "the outside world is {'a': ''}, or {'b': ''}, without faults",
     ]
-    assert oracles.differing([one, one]) == []
+    assert differing([one, one]) == []
 
 
 def test_common_content_is_compared_if_faultless_runs_differ() -> None:
@@ -225,15 +226,15 @@ def test_states_seen_by_waiting_users_are_accepted() -> None:
     """
     hasty = _result({GRACE: "one"}, outside=[])
     slow = _result({GRACE: "two"}, {(ADA, "created"): 1, (ADA, "deleted"): 1}, outside=["ada"])
-    assert oracles.compared(slow, [hasty], [slow], counts=True) == []
-    assert [each.oracle for each in oracles.compared(slow, [hasty], counts=True)] == [
+    assert compared(slow, [hasty], [slow], counts=True) == []
+    assert [each.oracle for each in compared(slow, [hasty], counts=True)] == [
         "end state",
         "counts",
         "counts",
         "outside",
     ]
     twice = _result({ADA: "one"}, {(ADA, "created"): 2, (ADA, "deleted"): 1}, outside=[])
-    assert [str(each) for each in oracles.compared(twice, [hasty], [slow], counts=True)] == [
+    assert [str(each) for each in compared(twice, [hasty], [slow], counts=True)] == [
         "end state: Account ada is one; without faults: absent",
         "end state: Account grace is absent; without faults: one",
         "counts: Account ada was created twice; without faults: once",

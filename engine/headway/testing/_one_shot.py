@@ -1,4 +1,4 @@
-"""A controller whose reconciler and mappers a test calls by hand.
+"""A controller whose reconciler and mappers a test calls by hand, and resources to call them with.
 
 The store, the service, the cache with its gate, the mapping and the fenced client are the ones of production. Only the
 workers are missing: nothing is reconciled except by `OneShot.reconcile`. So a reconcile sees exactly what it would see
@@ -8,7 +8,7 @@ in production, its own writes included.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from typing import Any, Literal, NamedTuple, TypeVar
 
@@ -22,7 +22,18 @@ from headway.errors import DeclarationError, InvalidArgument, InvalidResult
 from headway.events import MappingFailed, Report, RunEnded, RunStarted, hears_successes
 from headway.mapper import ask, ids_of
 from headway.observe import log_report
-from headway.resource import Payload, Resource, ResourceId, ResourceType, copy_message, did_you_mean, resource_id
+from headway.resource import (
+    DELETION_TIMESTAMP,
+    Condition,
+    Payload,
+    Resource,
+    ResourceId,
+    ResourceType,
+    copy_message,
+    did_you_mean,
+    pb,
+    resource_id,
+)
 from headway.rpc import Channel, Metadata
 from headway.storage import Backend
 
@@ -328,3 +339,35 @@ class _Recorder:
         self, path: str, request: object, *, metadata: Metadata | None = None
     ) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
         return self._inner.stream(path, request, metadata=metadata)
+
+
+def stored(
+    resource: Resource[T],
+    *,
+    version: int = 1,
+    uid: str = "",
+    generation: str = "",
+    conditions: Mapping[str, Sequence[Condition]] | None = None,
+    deleting: bool = False,
+) -> Resource[T]:
+    """Return a resource as if it had been written and read again: ``stored(TEAM.new("core", Team()), version=7)``.
+
+    Args:
+        version: the revision of its last change.
+        uid: the uid of its incarnation; by default made from its name.
+        generation: its current generation; by default made from ``version``.
+        conditions: its conditions by writer, for this generation.
+        deleting: if true, it is marked for deletion.
+    """
+    message = resource.message()
+    assert message.id is not None
+    message.id.uid = uid or f"uid-of-{resource.name}"
+    message.version = str(version)
+    message.generation = generation or f"{version:026d}"
+    if deleting:
+        message.metadata[DELETION_TIMESTAMP] = "2000-01-01T00:00:00Z"
+    message.status = {
+        key: pb.Status(observed_generation=message.generation, conditions=list(each))
+        for key, each in (conditions or {}).items()
+    }
+    return resource.type.view(message)

@@ -6,7 +6,8 @@
 Start with `_explore.py`, then read `_world.py`. A module imports only those before it:
 
     faults, _trace               the faults of a plan; what happened in a run
-    _oracles, _plans, _always    pure: what is wrong with a run, and which faults to try
+    _oracles, _compared          what is wrong with a run by itself, and compared with others
+    _plans, _always, _report     the faults to try; what must hold at all times; what is printed
     _injector                    when each fault strikes
     _wire, _store, _server       what the processes are connected to
     _link, _process, _streams    the processes, and the faults of their calls and streams

@@ -15,7 +15,8 @@ from headway.controller import App
 from headway.errors import DeclarationError
 from headway.resource import Registry
 from headway.testing.simulation._always import Always
-from headway.testing.simulation._oracles import Finding, Result, compared, differing
+from headway.testing.simulation._compared import compared, differing
+from headway.testing.simulation._oracles import Finding, Result
 from headway.testing.simulation._plans import pairs as pairs_of
 from headway.testing.simulation._plans import single_faults
 from headway.testing.simulation._report import Explored, replay_line, story
