@@ -14,14 +14,13 @@ from headway import events
 from headway._groups import story
 from headway._safe_text import error_text
 from headway.controller import App, ControllerStatus
-from headway.engine import Engine
+from headway.engine import Engine, open_workers
 from headway.errors import RemoteError
 from headway.testing.simulation._injector import Injector
 from headway.testing.simulation._link import Link
 from headway.testing.simulation._oracles import Scheduled
 from headway.testing.simulation._traced_app import RECONCILE, traced_app
 from headway.testing.simulation._wire import WireBroken
-from headway.workers import open_workers
 
 LEASE_TTL = 15.0
 _DOWN = 1.0
