@@ -83,10 +83,10 @@ def noted(*, watch: bool) -> headway.App:
     app = headway.App("staff")
     team, account = app.type("staff", "v1", "Team", Team), app.type("staff", "v1", "Account", Account)
 
-    def nobody(*_: object) -> list[headway.ResourceId]:
+    def nothing(*_: object) -> list[headway.ResourceId]:
         return []
 
-    @app.controller(manages=team, watches=[headway.watch(account, headway.mappers.owner() if watch else nobody)])
+    @app.controller(manages=team, watches=[headway.watch(account, headway.mappers.owner() if watch else nothing)])
     async def notes(rt: headway.Runtime, request: headway.Request[Team]) -> None:
         found = rt.resource(request)
         if found is not None:

@@ -17,7 +17,7 @@ CORE: Key = ("default", "default", "core")
 
 
 def program(reconcile: Callable[..., Any], **settings: Any) -> Callable[[simulation.Process], headway.App]:
-    """One of a reconciler that is given the process, too, and the type of accounts."""
+    """Return a program of one reconciler, which also gets the type of accounts and the process."""
 
     def make(process: simulation.Process) -> headway.App:
         app = headway.App("staff")
