@@ -38,7 +38,7 @@ from headway.resource import (
 from headway.rpc import Channel
 from headway.service import WATCH_LIST
 from headway.storage import Backend, Put, Remove
-from headway.testing import ChangesTold, Fact, History, RecordingChannel, WatchOpened
+from headway.testing import ChangesDelivered, Fact, History, RecordingChannel, WatchOpened
 from headway.testing.conformance import kind_of, putting, removing
 from tests.helpers.declared import Note, a_note
 
@@ -317,7 +317,7 @@ def delivered_changes(facts: Sequence[Fact]) -> set[tuple[Kind, Key, int]]:
     return {
         (kinds[fact.watch], each.key, each.revision)
         for fact in facts
-        if isinstance(fact, ChangesTold)
+        if isinstance(fact, ChangesDelivered)
         for each in fact.changes
     }
 

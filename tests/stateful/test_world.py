@@ -217,7 +217,7 @@ class WorldMachine(simulation.Machine):
     @rule(at=st.integers(0, 1))
     def end_a_run(self, at: int) -> None:
         """C10: one controller's crash restarts that controller alone."""
-        self.settle()
+        self.run_until_blocked()
         process = self.world.processes[at]
         alarm = ALARMS.get(process.name)
         if not process.life or alarm is None or process.link.paused:
@@ -228,7 +228,7 @@ class WorldMachine(simulation.Machine):
         assert before["accounts"] is not None
         struck = len(self.world.struck)
         alarm.set()
-        self.settle()
+        self.run_until_blocked()
         if len(self.world.struck) != struck:
             # A crash that was due at some checkpoint has come in between.
             return
@@ -304,7 +304,7 @@ def test_a_run_of_a_paused_process_does_not_end_before_it_goes_on() -> None:
             machine.open_the_world()
             machine.end_a_run(at=0)
             machine.harm_the_next_call(fault=faults.Pause)
-            machine.settle()
+            machine.run_until_blocked()
             machine.end_a_run(at=1)
             machine.the_contract_holds()
         finally:

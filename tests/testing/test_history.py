@@ -9,18 +9,18 @@ import pytest
 from headway.resource import Key, Kind
 from headway.testing import (
     HISTORY_RULES,
-    BookmarkTold,
+    BookmarkDelivered,
     CacheSeen,
-    ChangesTold,
+    ChangesDelivered,
     DeletionsMissed,
+    DeliveredResource,
     Fact,
     History,
     ReadAnswered,
     ReconcileDone,
+    SnapshotDelivered,
     SnapshotEnded,
-    SnapshotTold,
     TermHeld,
-    Told,
     WatchOpened,
     WriteAnswered,
     fact_line,
@@ -37,33 +37,33 @@ def key(name: str) -> Key:
     return ("default", "default", name)
 
 
-def up(revision: int, name: str = "a", more: bool = False) -> Told:
-    return Told(revision, key(name), f"uid-{name}", f"content-{revision}-{name}", more=more)
+def up(revision: int, name: str = "a", more: bool = False) -> DeliveredResource:
+    return DeliveredResource(revision, key(name), f"uid-{name}", f"content-{revision}-{name}", more=more)
 
 
-def gone(revision: int, name: str = "a", more: bool = False) -> Told:
-    return Told(revision, key(name), f"uid-{name}", "", deleted=True, more=more)
+def gone(revision: int, name: str = "a", more: bool = False) -> DeliveredResource:
+    return DeliveredResource(revision, key(name), f"uid-{name}", "", deleted=True, more=more)
 
 
 def opened(watch: str, after: int | None = None, kind: Kind = JOB) -> Fact:
     return WatchOpened(watch, kind, EVERYTHING, after)
 
 
-def changes(watch: str, *tolds: Told) -> Fact:
-    return ChangesTold(watch, tolds)
+def changes(watch: str, *tolds: DeliveredResource) -> Fact:
+    return ChangesDelivered(watch, tolds)
 
 
-def snapshot(watch: str, at: int, *tolds: Told, kind: Kind = JOB, store: str = "store") -> list[Fact]:
-    parts = [SnapshotTold(watch, tolds)] if tolds else []
+def snapshot(watch: str, at: int, *tolds: DeliveredResource, kind: Kind = JOB, store: str = "store") -> list[Fact]:
+    parts = [SnapshotDelivered(watch, tolds)] if tolds else []
     return [opened(watch, kind=kind), *parts, SnapshotEnded(watch, store, at)]
 
 
 def bookmark(watch: str, at: int, resumed: bool = False) -> Fact:
-    return BookmarkTold(watch, "store", at, resumed)
+    return BookmarkDelivered(watch, "store", at, resumed)
 
 
 def wrote(
-    told: Told,
+    told: DeliveredResource,
     *,
     who: str = "web-1",
     term: int = 0,
@@ -141,7 +141,7 @@ def swapped(old: Fact, *new: Fact) -> list[Fact]:
     return [*GOOD[:at], *new, *GOOD[at + 1 :]]
 
 
-LATE = next(each for each in GOOD if isinstance(each, ChangesTold) and each.watch == "late")
+LATE = next(each for each in GOOD if isinstance(each, ChangesDelivered) and each.watch == "late")
 
 BAD: dict[str, list[list[Fact]]] = {
     "ordered": [
@@ -178,8 +178,8 @@ BAD: dict[str, list[list[Fact]]] = {
         [*GOOD, opened("s"), bookmark("s", 3)],
         [*GOOD, opened("s"), changes("s", up(2))],
         [*GOOD, *snapshot("s", 2, up(2)), SnapshotEnded("s", "store", 2)],
-        [*GOOD, *snapshot("s", 2, up(2)), SnapshotTold("s", (up(3, "b"),))],
-        [*GOOD, *snapshot("s", 2, up(2)), SnapshotTold("s", ())],
+        [*GOOD, *snapshot("s", 2, up(2)), SnapshotDelivered("s", (up(3, "b"),))],
+        [*GOOD, *snapshot("s", 2, up(2)), SnapshotDelivered("s", ())],
     ],
     "gapless": [[*GOOD, *snapshot("g", 3, up(2), up(3, "b")), changes("g", gone(5, "b"))]],
     "agreed": [

@@ -89,7 +89,7 @@ class LiveRun:
         self._step_until(lambda: bool(answers))
         return answers[0].unwrap()
 
-    def settle(self) -> None:
+    def run_until_blocked(self) -> None:
         """Run every task until it waits for time or an event, and every thread to its end."""
         self.call(_quiet)
 

@@ -114,7 +114,7 @@ class ScriptedChannel:
         self._slow = trio.Event()
 
     async def run_late(self) -> list[Call]:
-        """Let the calls held back by `Fault.LATE` and its kin reach the store now. Returns them with their results."""
+        """Let the calls held back by the late faults reach the store now. Returns them with their results."""
         late, self._late = self._late, []
         calls: list[Call] = []
         for path, request, reply_type in late:
@@ -170,9 +170,7 @@ class ScriptedChannel:
         return not self.kind_script(type.kind).lied_up_to
 
     def heal(self) -> None:
-        """End all faults and deliver slow replies. Calls held back by `Fault.LATE` and its kin still wait for
-        `run_late`.
-        """
+        """End all faults and deliver slow replies. Calls held back by the late faults still wait for `run_late`."""
         self.answer_slow()
         for faults in self._faults.values():
             faults.clear()
@@ -192,13 +190,13 @@ class ScriptedChannel:
             return await self._inner.unary(path, request, reply_type, metadata=metadata)
         fault = faults.popleft() if faults else Fault.NONE
         try:
-            return await self._befall(fault, path, request, reply_type)
+            return await self._call_under(fault, path, request, reply_type)
         except BaseException as error:
-            if write and not (isinstance(error, GRPCError) and _says_not_done(error)):
+            if write and not (isinstance(error, GRPCError) and _is_rejection(error)):
                 self.unknown.append(getattr(request, "fence", None))
             raise
 
-    async def _befall(self, fault: Fault, path: str, request: Any, reply_type: type[Reply]) -> Reply:
+    async def _call_under(self, fault: Fault, path: str, request: Any, reply_type: type[Reply]) -> Reply:
         await trio.lowlevel.checkpoint()
         if fault is Fault.FAILED:
             raise GRPCError(Status.UNAVAILABLE, "the script fails this call")
@@ -241,7 +239,7 @@ def _method(path: str) -> str:
     return path.rpartition("/")[2]
 
 
-def _says_not_done(error: GRPCError) -> bool:
+def _is_rejection(error: GRPCError) -> bool:
     return error.status not in (Status.UNAVAILABLE, Status.DEADLINE_EXCEEDED, Status.UNKNOWN, Status.INTERNAL)
 
 

@@ -136,5 +136,5 @@ async def reading(
 
 
 def summary(changes: Sequence[Change]) -> list[tuple[int, str, bool]]:
-    """Return changes as (revision, name, deleted), sorted by revision and name."""
+    """Return changes as (revision, name, deleted), sorted by revision and name, for a comparison."""
     return sorted((change.revision, name_of(change.resource), change.deleted) for change in changes)

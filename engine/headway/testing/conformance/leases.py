@@ -17,7 +17,7 @@ SHORT = 0.05
 """A ttl, in seconds, short enough to wait for."""
 
 
-async def _take(backend: Backend, name: str = "c", holder: str = "a", ttl: float = LONG, attempt: str = "") -> int:
+async def _acquire(backend: Backend, name: str = "c", holder: str = "a", ttl: float = LONG, attempt: str = "") -> int:
     """Acquire a lease, which must be free, and return its term."""
     acquired = await backend.acquire_lease(name, holder, ttl, attempt)
     must(acquired.acquired, f"{holder} could not acquire {name}")
@@ -53,15 +53,15 @@ async def terms_only_grow(backend: Backend) -> None:
     """Whatever ends a term, including its holder's next request, the next term is higher. Raises of the fence count,
     too.
     """
-    terms = [(await backend.raise_fence("c", "", 0, 0)).fence.term, await _take(backend)]
-    terms.append(await _take(backend))
+    terms = [(await backend.raise_fence("c", "", 0, 0)).fence.term, await _acquire(backend)]
+    terms.append(await _acquire(backend))
     await backend.release_lease("c", "a", terms[-1])
-    terms.append(await _take(backend, holder="b", ttl=SHORT))
+    terms.append(await _acquire(backend, holder="b", ttl=SHORT))
     await backend.wait_lease_ended("c", terms[-1])
-    terms.append(await _take(backend, holder="b"))
+    terms.append(await _acquire(backend, holder="b"))
     await backend.release_lease("c", "b", terms[-1])
     terms.append((await backend.raise_fence("c", "", 0, 0)).fence.term)
-    terms.append(await _take(backend))
+    terms.append(await _acquire(backend))
     for earlier, later in pairwise(terms):
         must(earlier < later, f"term {later} came after term {earlier}")
 
@@ -70,7 +70,7 @@ async def a_held_lease_is_not_granted_again(backend: Backend) -> None:
     """While a lease is held, another request gets its holder, term and remaining time, and makes no revision. Other
     names are free.
     """
-    term = await _take(backend)
+    term = await _acquire(backend)
     here = backend.position
     for attempt in ("", "attempt"):
         other = await backend.acquire_lease("c", "b", LONG, attempt)
@@ -82,13 +82,13 @@ async def a_held_lease_is_not_granted_again(backend: Backend) -> None:
         must(0 < other.held.remaining <= LONG, "a held lease has no remaining time")
     must(backend.position == here, "a failed request made a revision")
     for name in ("c#m", "other"):
-        must(await _take(backend, name, "b") >= 1, "another lease could not be acquired")
+        must(await _acquire(backend, name, "b") >= 1, "another lease could not be acquired")
 
 
 async def a_repeated_request_has_a_term_of_its_own(backend: Backend) -> None:
     """No term is granted twice, so a late release or renewal of an earlier term neither ends nor extends the lease."""
-    first = await _take(backend, attempt="one")
-    second = await _take(backend, attempt="one")
+    first = await _acquire(backend, attempt="one")
+    second = await _acquire(backend, attempt="one")
     must(second > first, f"a repeated request got term {second} after term {first}")
     here = backend.position
     await backend.release_lease("c", "a", first)
@@ -100,13 +100,13 @@ async def a_repeated_request_has_a_term_of_its_own(backend: Backend) -> None:
     )
     must(backend.position == here, "late requests made a revision")
     await backend.release_lease("c", "a", second)
-    must(await _take(backend, attempt="one") > second, "a term that had ended was granted again")
+    must(await _acquire(backend, attempt="one") > second, "a term that had ended was granted again")
 
 
 async def a_late_request_does_not_end_a_term_in_use(backend: Backend) -> None:
     """After the first renewal or the first raise, a repetition of the request is rejected, and the term goes on."""
     for attempt in ("kept", "raised"):
-        term = await _take(backend, attempt=attempt)
+        term = await _acquire(backend, attempt=attempt)
         if attempt == "kept":
             await backend.keep_lease("c", "a", term)
         else:
@@ -120,10 +120,10 @@ async def a_late_request_does_not_end_a_term_in_use(backend: Backend) -> None:
         await put(backend, thing(attempt), fence=Fence("c", "", term, 1))
     for _ in range(2):
         # The first reply may have been lost: the new term is not in use, although the one before was.
-        later = await _take(backend, attempt="next")
+        later = await _acquire(backend, attempt="next")
         must(later > term, "the holder's next attempt has no higher term")
         term = later
-    must(await _take(backend) > term, "a request without an attempt has no higher term")
+    must(await _acquire(backend) > term, "a request without an attempt has no higher term")
 
 
 async def one_of_many_requests_gets_the_lease(backend: Backend) -> None:
@@ -139,11 +139,11 @@ async def one_of_many_requests_gets_the_lease(backend: Backend) -> None:
     must(
         sum(answer.acquired for answer in answers) == 1, "not exactly one of many concurrent requests got a free lease"
     )
-    told = {(answer.held.lease.holder, answer.held.lease.term) for answer in answers}
-    must(len(told) == 1, f"concurrent requests got several holders: {told}")
+    holders = {(answer.held.lease.holder, answer.held.lease.term) for answer in answers}
+    must(len(holders) == 1, f"concurrent requests got several holders: {holders}")
 
 
-async def _must_be_over(backend: Backend, term: int, how: str) -> None:
+async def _must_have_ended(backend: Backend, term: int, how: str) -> None:
     """Check that every write in this term of "c" is rejected."""
     before = await names(backend)
     for number in (0, 1, 7):
@@ -161,42 +161,42 @@ async def no_write_of_a_term_is_stored_after_another_holder_acquires(backend: Ba
     """After another holder acquires the lease, every write of the old term is rejected, even before the new one raises
     its fence.
     """
-    term = await _take(backend, ttl=SHORT)
+    term = await _acquire(backend, ttl=SHORT)
     await backend.raise_fence("c", "", term, 1)
     await backend.wait_lease_ended("c", term)
-    later = await _take(backend, holder="b")
-    await _must_be_over(backend, term, "was followed by another holder's")
+    later = await _acquire(backend, holder="b")
+    await _must_have_ended(backend, term, "was followed by another holder's")
     await put(backend, thing("in time"), fence=Fence("c", "", later, 0))
 
 
 async def no_write_of_a_term_is_stored_after_its_holder_acquires_again(backend: Backend) -> None:
     """After a holder acquires its own lease again, every write of its old term is rejected."""
-    term = await _take(backend)
+    term = await _acquire(backend)
     await backend.raise_fence("c", "", term, 1)
     await put(backend, thing("in time"), fence=Fence("c", "", term, 1))
-    await _take(backend)
-    await _must_be_over(backend, term, "its holder has replaced")
+    await _acquire(backend)
+    await _must_have_ended(backend, term, "its holder has replaced")
 
 
 async def no_write_of_a_term_is_stored_after_its_release(backend: Backend) -> None:
     """After a release, every write of the term is rejected, with or without a successor."""
-    term = await _take(backend)
+    term = await _acquire(backend)
     await backend.raise_fence("c", "", term, 1)
     before = backend.position
     await backend.release_lease("c", "a", term)
     must(backend.position.revision > before.revision, "a release made no revision")
     must(await _held(backend) == [], "a released lease is listed")
-    await _must_be_over(backend, term, "was released")
+    await _must_have_ended(backend, term, "was released")
 
 
 async def no_write_of_a_term_is_stored_after_it_expired(backend: Backend) -> None:
     """After a lease expires, every write of its term is rejected, with or without a successor. Other leases go on."""
-    other = await _take(backend, "d", "b")
-    term = await _take(backend, ttl=SHORT)
+    other = await _acquire(backend, "d", "b")
+    term = await _acquire(backend, ttl=SHORT)
     await backend.raise_fence("c", "", term, 1)
     await backend.wait_lease_ended("c", term)
     must(await _held(backend) == [("d", "b", other)], "the listed leases are not those that are held")
-    await _must_be_over(backend, term, "has expired")
+    await _must_have_ended(backend, term, "has expired")
     await put(backend, thing("in time"), fence=Fence("d", "", other, 0))
 
 
@@ -204,7 +204,7 @@ async def a_raise_is_in_the_term_of_its_lease(backend: Backend) -> None:
     """While a lease is held, a raise of its fence in any other term, including 0, is FenceLowered. Other fences are
     unaffected.
     """
-    term = await _take(backend)
+    term = await _acquire(backend)
     for wrong in (0, term - 1, term + 1, term + 100):
         await refused(
             FenceLowered, backend.raise_fence("c", "", wrong, 5), f"a raise in term {wrong} while term {term} is held"
@@ -221,7 +221,7 @@ async def a_raise_is_in_the_term_of_its_lease(backend: Backend) -> None:
 
 async def a_members_fence_is_governed_by_its_own_lease(backend: Backend) -> None:
     """The lease "c#m" governs the fence of controller c and member m, and "c" the fence of c without a member."""
-    whole, part = await _take(backend), await _take(backend, "c#m", "b")
+    whole, part = await _acquire(backend), await _acquire(backend, "c#m", "b")
     await refused(FenceLowered, backend.raise_fence("c", "m", 0, 0), "a raise in term 0 while a member's lease is held")
     await backend.raise_fence("c", "m", part, 1)
     await backend.release_lease("c", "a", whole)
@@ -232,7 +232,7 @@ async def a_members_fence_is_governed_by_its_own_lease(backend: Backend) -> None
 
 async def a_lease_is_renewed_by_its_holder_alone(backend: Backend) -> None:
     """A lease is renewed by its holder in its term, without a commit. Any other renewal is LeaseEnded."""
-    term = await _take(backend)
+    term = await _acquire(backend)
     here = backend.position
     await trio.sleep(0.01)
     before, _ = await backend.list_leases()
@@ -246,20 +246,20 @@ async def a_lease_is_renewed_by_its_holder_alone(backend: Backend) -> None:
         )
     must(await _held(backend) == [("c", "a", term)], "a renewed lease is not held")
     must(backend.position == here, "a renewal made a revision")
-    must(await _take(backend) > term, "the next term is not higher")
+    must(await _acquire(backend) > term, "the next term is not higher")
     await refused(LeaseEnded, backend.keep_lease("c", "a", term), "a renewal of an earlier term")
 
 
 async def an_ended_lease_cannot_be_renewed(backend: Backend) -> None:
     """A renewal does not acquire a lease that has expired or was released. A late release does not end a later term."""
-    ended = [await _take(backend, ttl=SHORT)]
+    ended = [await _acquire(backend, ttl=SHORT)]
     await backend.wait_lease_ended("c", ended[0])
     await refused(LeaseEnded, backend.keep_lease("c", "a", ended[0]), "a renewal of an expired lease")
-    ended.append(await _take(backend))
+    ended.append(await _acquire(backend))
     await backend.release_lease("c", "a", ended[1])
     await refused(LeaseEnded, backend.keep_lease("c", "a", ended[1]), "a renewal of a released lease")
     must(await _held(backend) == [], "a renewal acquired a lease")
-    term = await _take(backend, holder="b")
+    term = await _acquire(backend, holder="b")
     here = backend.position
     for late in ended:
         await backend.release_lease("c", "a", late)
@@ -272,7 +272,7 @@ async def an_ended_lease_cannot_be_renewed(backend: Backend) -> None:
 async def leases_are_listed_by_prefix(backend: Backend) -> None:
     """list_leases() returns the held leases with a prefix in order of name, at the store's position."""
     for name in ("c#2", "c", "members/d/x", "c#10", "d"):
-        await _take(backend, name, f"holder of {name}")
+        await _acquire(backend, name, f"holder of {name}")
     must([name for name, *_ in await _held(backend)] == ["c", "c#10", "c#2", "d", "members/d/x"], "leases are missing")
     must([name for name, *_ in await _held(backend, "c#")] == ["c#10", "c#2"], "a prefix was ignored")
     must(await _held(backend, "members/e/") == [], "a prefix that matches nothing found something")
@@ -284,26 +284,26 @@ async def leases_are_listed_by_prefix(backend: Backend) -> None:
 
 async def the_end_of_a_lease_wakes_waiting_tasks(backend: Backend) -> None:
     """A task that waits for the end of a term wakes when the lease is released, expires or is held in another term."""
-    delivered: list[int] = []
+    ended: list[int] = []
 
     async def wait(term: int) -> None:
         await backend.wait_lease_ended("c", term)
-        delivered.append(term)
+        ended.append(term)
 
-    first = await _take(backend)
+    first = await _acquire(backend)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(wait, first)
-        await _take(backend, "other")
-        must(delivered == [], "the end of a held lease was reported")
+        await _acquire(backend, "other")
+        must(ended == [], "the end of a held lease was reported")
         await backend.release_lease("c", "a", first)
-    second = await _take(backend, ttl=SHORT)
+    second = await _acquire(backend, ttl=SHORT)
     await wait(second)
-    third = await _take(backend)
+    third = await _acquire(backend)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(wait, third)
-        fourth = await _take(backend)
+        fourth = await _acquire(backend)
     await wait(second)
     must(
-        delivered == [first, second, third, second],
-        f"of the terms up to {fourth}, the ends of {delivered} were reported",
+        ended == [first, second, third, second],
+        f"of the terms up to {fourth}, the ends of {ended} were reported",
     )

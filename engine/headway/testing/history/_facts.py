@@ -15,7 +15,7 @@ Times = tuple[float, float]
 """The times at which a call was sent and answered, by a clock that all the processes share."""
 
 
-class Told(NamedTuple):
+class DeliveredResource(NamedTuple):
     """A resource, as delivered by a watch or a reply.
 
     Attributes:
@@ -46,11 +46,11 @@ class WatchOpened(NamedTuple):
     after: int | None
 
 
-class SnapshotTold(NamedTuple):
+class SnapshotDelivered(NamedTuple):
     """A part of a snapshot was delivered."""
 
     watch: str
-    resources: tuple[Told, ...]
+    resources: tuple[DeliveredResource, ...]
 
 
 class SnapshotEnded(NamedTuple):
@@ -61,14 +61,14 @@ class SnapshotEnded(NamedTuple):
     revision: int
 
 
-class ChangesTold(NamedTuple):
+class ChangesDelivered(NamedTuple):
     """Changes were delivered, in this order."""
 
     watch: str
-    changes: tuple[Told, ...]
+    changes: tuple[DeliveredResource, ...]
 
 
-class BookmarkTold(NamedTuple):
+class BookmarkDelivered(NamedTuple):
     """A bookmark was delivered: the watch has delivered everything up to this revision."""
 
     watch: str
@@ -98,7 +98,7 @@ class WriteAnswered(NamedTuple):
     outcome: str
     digest: str
     revision: int = 0
-    stored: Told | None = None
+    stored: DeliveredResource | None = None
     expected: int = 0
 
 
@@ -166,10 +166,10 @@ class DeletionsMissed(NamedTuple):
 
 Fact = (
     WatchOpened
-    | SnapshotTold
+    | SnapshotDelivered
     | SnapshotEnded
-    | ChangesTold
-    | BookmarkTold
+    | ChangesDelivered
+    | BookmarkDelivered
     | WriteAnswered
     | ReadAnswered
     | CacheSeen
@@ -197,12 +197,12 @@ def read_fact(line: str) -> Fact:
             f"{line[:80]!r} is not a fact of a history: its first value must be one of {', '.join(_FACTS)}"
         )
     fact = _FACTS[name](*map(_tuples, values))
-    if isinstance(fact, SnapshotTold):
-        return fact._replace(resources=tuple(Told(*each) for each in fact.resources))
-    if isinstance(fact, ChangesTold):
-        return fact._replace(changes=tuple(Told(*each) for each in fact.changes))
+    if isinstance(fact, SnapshotDelivered):
+        return fact._replace(resources=tuple(DeliveredResource(*each) for each in fact.resources))
+    if isinstance(fact, ChangesDelivered):
+        return fact._replace(changes=tuple(DeliveredResource(*each) for each in fact.changes))
     if isinstance(fact, WriteAnswered) and fact.stored is not None:
-        return fact._replace(stored=Told(*fact.stored))
+        return fact._replace(stored=DeliveredResource(*fact.stored))
     read: Fact = fact
     return read
 
@@ -219,15 +219,15 @@ def digest_of(resource: pb.Resource) -> str:
     return content.hexdigest()
 
 
-def told_of(resource: pb.Resource) -> Told:
-    """Return a stored resource as `Told`."""
+def delivered_resource(resource: pb.Resource) -> DeliveredResource:
+    """Return the form of a stored resource in a fact."""
     uid = resource.id.uid if resource.id is not None else ""
-    return Told(int(resource.version), resource_key(resource), uid, digest_of(resource))
+    return DeliveredResource(int(resource.version), resource_key(resource), uid, digest_of(resource))
 
 
-def told_of_change(change: Change) -> Told:
-    """Return a change delivered by a watch as `Told`."""
-    told = told_of(change.resource)
+def delivered_change(change: Change) -> DeliveredResource:
+    """Return the form of a change of a watch in a fact."""
+    delivered = delivered_resource(change.resource)._replace(more=change.more)
     if not change.deleted:
-        return told._replace(more=change.more)
-    return told._replace(revision=change.revision, digest="", deleted=True, more=change.more)
+        return delivered
+    return delivered._replace(revision=change.revision, digest="", deleted=True)

@@ -7,11 +7,11 @@ from types import MappingProxyType
 
 from headway.resource import Kind
 from headway.testing.history._facts import (
-    BookmarkTold,
-    ChangesTold,
+    BookmarkDelivered,
+    ChangesDelivered,
     Fact,
+    SnapshotDelivered,
     SnapshotEnded,
-    SnapshotTold,
     WatchOpened,
     read_fact,
 )
@@ -88,8 +88,8 @@ class History:
         for fact in self.facts:
             if isinstance(fact, WatchOpened):
                 judges[fact.watch] = WatchJudge(fact, blame)
-            elif isinstance(fact, SnapshotTold | SnapshotEnded | ChangesTold | BookmarkTold):
-                judges[fact.watch].hear(fact)
+            elif isinstance(fact, SnapshotDelivered | SnapshotEnded | ChangesDelivered | BookmarkDelivered):
+                judges[fact.watch].add(fact)
         for judge in judges.values():
             judge.compare(truth)
         if len(stores := {store_id for judge in judges.values() for store_id in judge.store_ids}) > 1:

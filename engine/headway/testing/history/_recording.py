@@ -15,17 +15,17 @@ from headway.errors import OutcomeUnknown
 from headway.resource import Bookmark, Changes, EndOfSnapshot, Key, Kind, SnapshotChunk, pb
 from headway.rpc import Channel, Metadata
 from headway.testing.history._facts import (
-    BookmarkTold,
-    ChangesTold,
+    BookmarkDelivered,
+    ChangesDelivered,
     Fact,
     ReadAnswered,
+    SnapshotDelivered,
     SnapshotEnded,
-    SnapshotTold,
     WatchOpened,
     WriteAnswered,
+    delivered_change,
+    delivered_resource,
     digest_of,
-    told_of,
-    told_of_change,
 )
 
 Reply = TypeVar("Reply")
@@ -107,7 +107,7 @@ class RecordingChannel:
         expected = int(named) if named.isdecimal() else 0
         write = WriteAnswered(self._who, kind, key, (sent, self._clock()), fence, outcome, digest, expected=expected)
         if reply is not None:
-            stored = None if reply.resource is None else told_of(reply.resource)
+            stored = None if reply.resource is None else delivered_resource(reply.resource)
             if stored is not None:
                 # Taken from the store, because the request may have left the tenancy to the server.
                 write = write._replace(key=stored.key)
@@ -159,13 +159,13 @@ class _RecordedStream:
         item = await self._items.__anext__()
         match item:
             case SnapshotChunk(resources):
-                self._record(SnapshotTold(self._watch, tuple(map(told_of, resources))))
+                self._record(SnapshotDelivered(self._watch, tuple(map(delivered_resource, resources))))
             case EndOfSnapshot(position):
                 self._record(SnapshotEnded(self._watch, position.store_id, position.revision))
             case Changes(changes):
-                self._record(ChangesTold(self._watch, tuple(map(told_of_change, changes))))
+                self._record(ChangesDelivered(self._watch, tuple(map(delivered_change, changes))))
             case Bookmark(position, resumed):
-                self._record(BookmarkTold(self._watch, position.store_id, position.revision, resumed))
+                self._record(BookmarkDelivered(self._watch, position.store_id, position.revision, resumed))
         return item
 
 

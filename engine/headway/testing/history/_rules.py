@@ -40,13 +40,13 @@ def judge_writes(facts: Sequence[Fact], truth: Truth, blame: Blame) -> None:
         if (
             write.expected not in (0, write.revision)
             and before is not None
-            and (before.told.deleted or before.told.revision != write.expected)
+            and (before.change.deleted or before.change.revision != write.expected)
         ):
             what = f"{write.who} wrote {place(write.kind, write.key)} at {write.revision} over {write.expected}"
-            blame("replaced", f"{what}, which {before.by} has replaced at {before.told.revision}")
+            blame("replaced", f"{what}, which {before.by} has replaced at {before.change.revision}")
     sent = Counter(write.digest for write in writes if write.digest)
     happened = {
-        (known.told.digest, key)
+        (known.change.digest, key)
         for kind in truth.kinds
         for key in truth.keys(kind)
         for known in truth.later(kind, key, 0)
@@ -85,7 +85,7 @@ def judge_times(facts: Sequence[Fact], truth: Truth, blame: Blame) -> None:
             if call.revision < highest:
                 blame("linearizable", f"{what} at {call.revision}, but sent after {highest} was acknowledged")
             latest = truth.latest(call.kind, call.key, call.revision)
-            there = 0 if latest is None or latest.told.deleted else latest.told.revision
+            there = 0 if latest is None or latest.change.deleted else latest.change.revision
             if there != call.version and (latest is not None or call.version):
                 blame("linearizable", f"{what} with version {call.version} at {call.revision}, where it was {there}")
 
@@ -120,12 +120,12 @@ def judge_caches(facts: Sequence[Fact], truth: Truth, blame: Blame) -> None:
 def _compare_cache(seen: CacheSeen, held: Mapping[Key, int], truth: Truth, blame: Blame) -> None:
     for key in {*held, *truth.keys(seen.kind)}:
         latest = truth.latest(seen.kind, key, seen.revision)
-        there = 0 if latest is None or latest.told.deleted else latest.told.revision
+        there = 0 if latest is None or latest.change.deleted else latest.change.revision
         version = held.get(key, 0)
         if version == there:
             continue
         ahead = truth.later(seen.kind, key, seen.revision)
-        if not any(each.told.deleted if not version else each.told.revision == version for each in ahead):
+        if not any(each.change.deleted if not version else each.change.revision == version for each in ahead):
             what = f"cache {seen.cache}, complete up to {seen.revision}, had {place(seen.kind, key)} at {version}"
             blame("one cut", f"{what}, but it was at {there} (0: absent)")
 
@@ -175,7 +175,7 @@ def judge_reconciles(facts: Sequence[Fact], truth: Truth, owes: Owes, blame: Bla
                 known = truth.at(kind, key, revision)
                 excused = (
                     known is not None
-                    and known.told.deleted
+                    and known.change.deleted
                     and any(
                         (each.controller, each.kind) == (controller, kind) and each.after < revision <= each.upto
                         for each in missed

@@ -7,7 +7,14 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from headway.resource import Key, Kind
-from headway.testing.history._facts import ChangesTold, Fact, SnapshotTold, Told, WatchOpened, WriteAnswered
+from headway.testing.history._facts import (
+    ChangesDelivered,
+    DeliveredResource,
+    Fact,
+    SnapshotDelivered,
+    WatchOpened,
+    WriteAnswered,
+)
 
 
 class Violation(NamedTuple):
@@ -24,7 +31,7 @@ Blame = Callable[[str, str], None]
 class Known(NamedTuple):
     """A change that has happened, and the source that reported it."""
 
-    told: Told
+    change: DeliveredResource
     by: str
 
 
@@ -48,9 +55,9 @@ class Truth:
             match fact:
                 case WatchOpened(watch, kind):
                     kinds[watch] = kind
-                case SnapshotTold(watch, tolds) | ChangesTold(watch, tolds):
-                    for told in tolds:
-                        self._add(kinds[watch], told, f"watch {watch}")
+                case SnapshotDelivered(watch, delivered) | ChangesDelivered(watch, delivered):
+                    for change in delivered:
+                        self._add(kinds[watch], change, f"watch {watch}")
         answers = [fact for fact in facts if isinstance(fact, WriteAnswered) and fact.outcome == "acknowledged"]
         for answer in answers:
             if answer.stored is not None:
@@ -62,12 +69,15 @@ class Truth:
                 self._deleted(answer)
         self._sort()
 
-    def _add(self, kind: Kind, told: Told, by: str) -> None:
-        told = told._replace(more=False)
-        known = self._keys.setdefault(kind, {}).setdefault(told.key, {}).setdefault(told.revision, Known(told, by))
-        if known.told != told:
+    def _add(self, kind: Kind, change: DeliveredResource, by: str) -> None:
+        change = change._replace(more=False)
+        known = (
+            self._keys.setdefault(kind, {}).setdefault(change.key, {}).setdefault(change.revision, Known(change, by))
+        )
+        if known.change != change:
             self._blame(
-                "agreed", f"{place(kind, told.key)} at {told.revision}: {known.by} says {known.told}, {by} says {told}"
+                "agreed",
+                f"{place(kind, change.key)} at {change.revision}: {known.by} says {known.change}, {by} says {change}",
             )
 
     def _deleted(self, answer: WriteAnswered) -> None:
@@ -76,17 +86,19 @@ class Truth:
         If the resource existed before the reply's revision, the write deleted it.
         """
         before = self.latest(answer.kind, answer.key, answer.revision)
-        if before is None or before.told.deleted:
-            if before is not None and before.told.revision == answer.revision:
+        if before is None or before.change.deleted:
+            if before is not None and before.change.revision == answer.revision:
                 self.acknowledged[answer.kind, answer.key, answer.revision] = answer.who
             return
-        if before.told.revision == answer.revision:
+        if before.change.revision == answer.revision:
             self._add(
-                answer.kind, Told(answer.revision, answer.key, "", "", deleted=True), f"the answer to {answer.who}"
+                answer.kind,
+                DeliveredResource(answer.revision, answer.key, "", "", deleted=True),
+                f"the answer to {answer.who}",
             )
             return
-        told = Told(answer.revision, answer.key, before.told.uid, "", deleted=True)
-        self._add(answer.kind, told, f"the answer to {answer.who}")
+        change = DeliveredResource(answer.revision, answer.key, before.change.uid, "", deleted=True)
+        self._add(answer.kind, change, f"the answer to {answer.who}")
         self.acknowledged[answer.kind, answer.key, answer.revision] = answer.who
         self._sorted[answer.kind][answer.key] = sorted(self._keys[answer.kind][answer.key])
 

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from headway.resource import Key, Kind
-from headway.testing.history._facts import BookmarkTold, ChangesTold, SnapshotEnded, SnapshotTold, Told, WatchOpened
+from headway.testing.history._facts import (
+    BookmarkDelivered,
+    ChangesDelivered,
+    DeliveredResource,
+    SnapshotDelivered,
+    SnapshotEnded,
+    WatchOpened,
+)
 from headway.testing.history._truth import Blame, Truth, place
 
-WatchFact = SnapshotTold | SnapshotEnded | ChangesTold | BookmarkTold
+WatchFact = SnapshotDelivered | SnapshotEnded | ChangesDelivered | BookmarkDelivered
 
 
 class WatchJudge:
@@ -29,67 +36,67 @@ class WatchJudge:
         self.store_ids: set[str] = set()
         self._begun_at: int | None = None
         self._snapshot_at: int | None = None
-        self._snapshot: dict[Key, Told] = {}
-        self._told: set[tuple[int, Key]] = set()
+        self._snapshot: dict[Key, DeliveredResource] = {}
+        self._delivered: set[tuple[int, Key]] = set()
         self._bookmark = 0
         self._open_commit = 0
         # The advances of the watch: (revision, "change" or "bookmark").
         self._steps: list[tuple[int, str]] = []
 
-    def hear(self, fact: WatchFact) -> None:
+    def add(self, fact: WatchFact) -> None:
         """Judge the next fact of the watch."""
         match fact:
-            case SnapshotTold(_, resources):
-                self._hear_snapshot(resources)
+            case SnapshotDelivered(_, resources):
+                self._add_snapshot(resources)
             case SnapshotEnded(_, store_id, revision):
                 self.store_ids.add(store_id)
                 if self.upto is not None:
                     self._blame("snapshot", f"{self._name} ended a snapshot at {revision}, but was already live")
                     return
                 self._begun_at = self._snapshot_at = self.upto = revision
-            case ChangesTold(_, changes):
-                for told in changes:
-                    self._hear_change(told)
-            case BookmarkTold(_, store_id, revision, resumed):
+            case ChangesDelivered(_, changes):
+                for change in changes:
+                    self._add_change(change)
+            case BookmarkDelivered(_, store_id, revision, resumed):
                 self.store_ids.add(store_id)
-                self._hear_bookmark(revision, resumed)
+                self._add_bookmark(revision, resumed)
 
     def covers(self, key: Key) -> bool:
         """Return True if the watch covers this key."""
         partition, namespace, prefix = self._within
         return _is(partition, key[0]) and _is(namespace, key[1]) and key[2].startswith(prefix)
 
-    def _hear_snapshot(self, resources: tuple[Told, ...]) -> None:
+    def _add_snapshot(self, resources: tuple[DeliveredResource, ...]) -> None:
         if self.upto is not None:
             self._blame("snapshot", f"{self._name} delivered a part of a snapshot, but was already live")
-        for told in resources:
-            if told.key in self._snapshot:
-                self._blame("unique", f"{self._name} delivered {place(self.kind, told.key)} twice in its snapshot")
-            self._snapshot[told.key] = told
+        for change in resources:
+            if change.key in self._snapshot:
+                self._blame("unique", f"{self._name} delivered {place(self.kind, change.key)} twice in its snapshot")
+            self._snapshot[change.key] = change
 
-    def _hear_change(self, told: Told) -> None:
-        where = f"{self._name} delivered {place(self.kind, told.key)} at {told.revision}"
+    def _add_change(self, change: DeliveredResource) -> None:
+        where = f"{self._name} delivered {place(self.kind, change.key)} at {change.revision}"
         if self.upto is None:
             self._blame("snapshot", f"{where} before the end of its snapshot")
             return
-        if (told.revision, told.key) in self._told:
+        if (change.revision, change.key) in self._delivered:
             self._blame("unique", f"{where} twice")
-        elif self._open_commit and told.revision != self._open_commit:
+        elif self._open_commit and change.revision != self._open_commit:
             self._blame("atomic", f"{where} in the middle of commit {self._open_commit}")
-        elif self._snapshot_at is None and told.revision <= (self._begun_at or 0):
+        elif self._snapshot_at is None and change.revision <= (self._begun_at or 0):
             self._blame("resumable", f"{where}, although it resumed after {self._begun_at}")
-        elif told.revision <= self._bookmark:
+        elif change.revision <= self._bookmark:
             self._blame("bookmarkable", f"{where} after its bookmark {self._bookmark}")
-        elif told.revision <= self.upto and not self._open_commit:
-            rule = "atomic" if told.revision == self.upto and self._steps else "ordered"
+        elif change.revision <= self.upto and not self._open_commit:
+            rule = "atomic" if change.revision == self.upto and self._steps else "ordered"
             self._blame(rule, f"{where} after everything up to {self.upto}")
-        self._told.add((told.revision, told.key))
-        self._open_commit = told.revision if told.more else 0
-        if not told.more and told.revision > self.upto:
-            self.upto = told.revision
-            self._steps.append((told.revision, "change"))
+        self._delivered.add((change.revision, change.key))
+        self._open_commit = change.revision if change.more else 0
+        if not change.more and change.revision > self.upto:
+            self.upto = change.revision
+            self._steps.append((change.revision, "change"))
 
-    def _hear_bookmark(self, revision: int, resumed: bool) -> None:
+    def _add_bookmark(self, revision: int, resumed: bool) -> None:
         if self.upto is None:
             if not resumed or self._after is None:
                 self._blame("snapshot", f"{self._name} delivered a bookmark before the end of its snapshot")
@@ -118,7 +125,7 @@ class WatchJudge:
         if self._begun_at is None or self.upto is None:
             return
         for revision, key in truth.changes(self.kind, self._begun_at, self.upto):
-            if (revision, key) not in self._told and self.covers(key):
+            if (revision, key) not in self._delivered and self.covers(key):
                 self._blame_missing(truth, revision, key)
 
     def _blame_missing(self, truth: Truth, revision: int, key: Key) -> None:
@@ -128,7 +135,7 @@ class WatchJudge:
         passed, by = next((step for step in self._steps if step[0] >= revision), (self.upto, "bookmark"))
         if (self.kind, key, revision) in truth.acknowledged and not known.by.startswith("watch"):
             rule = "durable"
-        elif any(told == revision for told, _ in self._told):
+        elif any(delivered == revision for delivered, _ in self._delivered):
             rule = "atomic"
         elif self._steps and (passed, by) == self._steps[0] and by == "change":
             rule = "gapless" if self._snapshot_at is not None else "resumable"
@@ -141,17 +148,18 @@ class WatchJudge:
             if not self.covers(key):
                 continue
             latest = truth.latest(self.kind, key, at)
-            there = 0 if latest is None or latest.told.deleted else latest.told.revision
-            told = self._snapshot.get(key)
-            if (told.revision if told is not None else 0) == there:
+            there = 0 if latest is None or latest.change.deleted else latest.change.revision
+            change = self._snapshot.get(key)
+            if (change.revision if change is not None else 0) == there:
                 continue
-            had = f"{place(self.kind, key)} at {told.revision}" if told is not None else f"no {place(self.kind, key)}"
+            had = (
+                f"{place(self.kind, key)} at {change.revision}" if change is not None else f"no {place(self.kind, key)}"
+            )
             rule, should = "snapshot", "which is later"
             if latest is not None:
-                should = (
-                    f"but {latest.by} has it {'deleted' if latest.told.deleted else 'stored'} at {latest.told.revision}"
-                )
-                if (self.kind, key, latest.told.revision) in truth.acknowledged:
+                last = latest.change
+                should = f"but {latest.by} has it {'deleted' if last.deleted else 'stored'} at {last.revision}"
+                if (self.kind, key, last.revision) in truth.acknowledged:
                     rule = "durable"
             self._blame(rule, f"the snapshot of {self._name} at {at} had {had}, {should}")
 

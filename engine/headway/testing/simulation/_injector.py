@@ -155,12 +155,12 @@ class Injector:
             try:
                 with self.doing(step):
                     await call()
-                became = "was done"
+                outcome = "was done"
             except GRPCError as error:
-                became = f"was rejected: {error.message}"
+                outcome = f"was rejected: {error.message}"
             except Exception as error:  # noqa: BLE001  # the outside world may raise anything; no caller is left
-                became = f"failed: {error}"
-            self.note(f"step {step.number} arrives late and {became}")
+                outcome = f"failed: {error}"
+            self.note(f"step {step.number} arrives late and {outcome}")
             self.end_pending()
 
         self.begin_pending()

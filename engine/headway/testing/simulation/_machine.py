@@ -132,7 +132,7 @@ class Machine(LiveRun, RuleBasedStateMachine):
     @rule()
     def run_on(self) -> None:
         """Run every task until it waits."""
-        self.settle()
+        self.run_until_blocked()
 
     # --- the end ---
 

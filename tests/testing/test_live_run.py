@@ -70,5 +70,5 @@ def test_waiting_until_idle_includes_threads(run: Run) -> None:
 
     began = run.clock.current_time()
     run.call(start)
-    run.settle()
+    run.run_until_blocked()
     assert ended == [began]
