@@ -102,10 +102,10 @@ def test_custom_invariant_is_checked() -> None:
     write(made, "ada")
     with pytest.raises(AssertionError) as caught:
         made.teardown()
-    told = str(caught.value).splitlines()
-    assert told[0] == "grace_is_there: there is no grace"
-    # With the story.
-    assert [line for line in told if "step 1: write Account ada: done" in line]
+    lines = str(caught.value).splitlines()
+    assert lines[0] == "grace_is_there: there is no grace"
+    # The story follows.
+    assert [line for line in lines if "step 1: write Account ada: done" in line]
 
 
 def test_periodic_writes_are_found() -> None:
@@ -121,7 +121,7 @@ def test_periodic_writes_are_found() -> None:
     made = machine(counts, quiet=None)
     write(made)
     made.run_until_blocked()
-    # Where it isn't asked to be quiet, it writes after a new start all the same.
+    # Without a quiet period it still writes after a restart.
     assert found(made).startswith("again: 1 writes after a restart")
 
 
@@ -272,6 +272,6 @@ def test_pending_faults_are_removed_at_the_end() -> None:
     made.crash(Drawn(0), 30)
     made.teardown()
     assert made.world.struck == []
-    # There were both a call and so many checkpoints: who has started again reads.
+    # There was a call, and enough checkpoints, because a restarted process reads.
     assert len(made.world.trace.steps) > 1
     assert made.world.processes[0].checkpoints > 60

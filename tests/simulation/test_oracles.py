@@ -44,10 +44,10 @@ def _committed(revision: int, *, there: bool) -> Committed:
     return Committed(0.0, revision, ACCOUNT, ADA, None, pb.Resource() if there else None, "", 0)
 
 
-def _reading(*told: int | Committed | Happened) -> list[str]:
+def _reading(*events: int | Committed | Happened) -> list[str]:
     """Return the findings for a controller that reads these versions of Ada (0: absent) between these changes."""
     trace = Trace()
-    for each in told:
+    for each in events:
         if isinstance(each, int):
             began = Reconcile(0.0, "p1", "accounts", TEAM, CORE, "", 1, {}, trace=trace.entries)
             began.saw(ACCOUNT, ADA, each, "read")
@@ -70,7 +70,7 @@ def test_resource_that_returns_after_its_deletion_is_found() -> None:
     assert _reading(made, 5, deleted, 0, 5) == [
         "reads: accounts in p1 reads Account ada at 5 after it has read that it was deleted at 7"
     ]
-    # Who has read the second one doesn't see the first one's end any more.
+    # A reader of the second resource cannot see the deletion of the first one.
     assert len(_reading(made, 5, deleted, again, 9, 0)) == 1
     assert _reading(made, 5, deleted, again, 0, 9) == []
 
@@ -197,7 +197,7 @@ def test_common_content_is_compared_if_faultless_runs_differ() -> None:
     one = _result({ADA: "key='k1', ready"}, outside={"db": (3, "k1")})
     other = _result({ADA: "key='k2', ready"}, outside={"db": (3, "k2")})
     assert _found(_result({ADA: "key='k3', ready"}, outside={"db": (3, "k3")}), one, other) == []
-    # What is shaped otherwise can't be told apart from what is another each time.
+    # A text of another form may be a value that is new in each run.
     assert _found(_result({ADA: "key='k-3', ready"}, outside={"db": (3, "k3")}), one, other) == []
     assert _found(_result({ADA: "key='k3', broken"}, outside={"db": (5, "k3")}), one, other) == [
         "end state: Account ada is key='k3', broken; without faults: key='k1', ready",

@@ -129,7 +129,7 @@ def test_contract_is_checked() -> None:
         world.trace.add(Reconciled(0.0, older, "done"))
         world.trace.add(began(2))
         world.trace.add(began(2))
-        # As if there had been nothing to do since: a write here is none of a new start.
+        # In place of any work: a write here does not count as one after a restart.
         for term in (2, 1):
             world.trace.commits.insert(0, Committed(0.0, 9, TEAM, CORE, None, None, "others", 3 - term))
         owner = pb.Id(uid="gone", name="gone", type=pb.Type(group="staff", group_version="v1", kind="Team"))
@@ -171,9 +171,9 @@ def test_description_contains_everything_that_users_see() -> None:
         generation="2",
         status={"accounts": pb.Status(observed_generation="1", conditions=[condition])},
     )
-    told = oracles.described(resource, "payload")
-    assert told.startswith("payload, owned by ")
-    assert "core" in told
-    assert "metadata {'finalizers': 'a b', 'note': 'x'}" in told
-    assert "Because" in told
-    assert "of an earlier generation" in told
+    text = oracles.described(resource, "payload")
+    assert text.startswith("payload, owned by ")
+    assert "core" in text
+    assert "metadata {'finalizers': 'a b', 'note': 'x'}" in text
+    assert "Because" in text
+    assert "of an earlier generation" in text

@@ -127,10 +127,10 @@ def test_server_restarted_twice_at_once_returns() -> None:
 def test_dead_process_receives_nothing() -> None:
     plan = simulation.Plan.parse("crash_after(2)")
     result = run(Setting(app=twice, scenario=in_haste, outside=Cloud), plan)
-    told = [str(entry) for entry in result.trace.entries]
-    at = told.index("** p1 is killed **")
-    heard = next(line for line in told[at:] if "p1 receives Team" in line)
-    assert heard.startswith("p1 receives Team: the end of a snapshot")
+    lines = [str(entry) for entry in result.trace.entries]
+    at = lines.index("** p1 is killed **")
+    received = next(line for line in lines[at:] if "p1 receives Team" in line)
+    assert received.startswith("p1 receives Team: the end of a snapshot")
 
 
 def test_killed_process_reaches_the_outside_world_by_no_plain_method() -> None:

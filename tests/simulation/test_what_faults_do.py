@@ -15,14 +15,14 @@ from tests.helpers.corpus.programs import ACCOUNT, TEAM, program, puts, result_o
 from tests.helpers.corpus.staff import Cloud, Team, members_change, one_team, two_changes_at_once
 
 
-def told(plan: str, *, scenario: Any = members_change, **settings: Any) -> Result:
+def run_under(plan: str, *, scenario: Any = members_change, **settings: Any) -> Result:
     result = result_of(right, plan, scenario=scenario, quiet=None, **settings)
     assert result.findings == ()
     assert [str(each) for each in result.struck] == plan.split("; ")
     return result
 
 
-def heard(result: Result, kind: Kind) -> list[Delivered]:
+def deliveries(result: Result, kind: Kind) -> list[Delivered]:
     """Return the events before the scenario's end: a restarted process reads its earlier state again."""
     over = next(at for at, each in enumerate(result.trace.entries) if str(each).startswith("the scenario is over"))
     return [each for each in result.trace.entries[:over] if isinstance(each, Delivered) and each.kind == kind]
@@ -35,29 +35,29 @@ def starts(result: Result) -> list[tuple[int, float]]:
 
 
 def test_late_answer_is_late() -> None:
-    first, second = told("answer_late(1, 5.0)").trace.steps[:2]
+    first, second = run_under("answer_late(1, 5.0)").trace.steps[:2]
     assert first.at == 0
     assert 5 <= second.at < 6
 
 
 def test_clock_jumps_before_the_call() -> None:
-    first, second = told("clock_jump(1, 600.0)").trace.steps[:2]
+    first, second = run_under("clock_jump(1, 600.0)").trace.steps[:2]
     assert first.at == 0
     assert 600 <= second.at < 601
 
 
 def test_lost_lease_ends_a_run() -> None:
-    result = told("lease_lost(2)")
+    result = run_under("lease_lost(2)")
     assert "fenced" in result.trace.steps[1].outcome
     assert [term for term, _ in starts(result)][:2] == [1, 3]
 
 
 def test_paused_process_continues_while_another_leads() -> None:
     """Its write is refused; its call of the outside world is not."""
-    result = told("pause(1, 40.0)", processes=2, scenario=one_team)
+    result = run_under("pause(1, 40.0)", processes=2, scenario=one_team)
     late, other = result.trace.steps[:2]
     assert late.by.process != other.by.process
-    # Nor does a renewal of its lease leave.
+    # A renewal of its lease is held back, too.
     assert (late.by.term, 15 <= other.at < 16) == (1, True)
     assert "fenced" in late.outcome
     delivered = [
@@ -84,7 +84,7 @@ def test_restarted_server_is_resumed_from() -> None:
     def look(world: simulation.World) -> None:
         opened.extend(resumed for _, resumed in world.processes[0].link.script.opened)
 
-    told("server_restart(2)", holds=[look])
+    run_under("server_restart(2)", holds=[look])
     assert opened == [False, False, True, True]
 
 
@@ -100,13 +100,13 @@ def test_link_of_a_dead_process_is_not_repaired() -> None:
         link.mend()
         up.append(link.up)
 
-    told("answer_lost(1)", holds=[look])
+    run_under("answer_lost(1)", holds=[look])
     assert up == [True, False]
 
 
 def test_second_of_two_stalls_ends_before_the_type_is_delivered() -> None:
-    result = told("stall('staff.Team', 8, 60.0); stall('staff.Team', 9, 90.0)", scenario=two_wishes_at_once)
-    assert [each.at >= 90 for each in heard(result, TEAM) if each.what == "core stored"] == [True, True]
+    result = run_under("stall('staff.Team', 8, 60.0); stall('staff.Team', 9, 90.0)", scenario=two_wishes_at_once)
+    assert [each.at >= 90 for each in deliveries(result, TEAM) if each.what == "core stored"] == [True, True]
 
 
 async def two_wishes_at_once(world: simulation.World) -> None:
@@ -132,7 +132,7 @@ def test_process_cut_off_twice_is_so_until_both_faults_have_ended() -> None:
 
 
 def test_starting_process_can_be_killed() -> None:
-    """There is no moment at which it would survive a crash."""
+    """A crash has an effect at every moment of a start."""
     lives: list[int] = []
 
     async def scenario(world: simulation.World) -> None:
@@ -147,7 +147,7 @@ def test_starting_process_can_be_killed() -> None:
 
 
 def test_restored_store_has_a_new_identity_and_the_old_content() -> None:
-    result = told("restore(2, 4)")
+    result = run_under("restore(2, 4)")
     assert result.trace.steps[1].outcome == "done, but the reply was lost"
     made = [each.revision for each in result.trace.commits if (each.key[2], each.what) == ("ada", "created")]
     assert len(made) == 2
@@ -156,31 +156,31 @@ def test_restored_store_has_a_new_identity_and_the_old_content() -> None:
 
 
 def test_user_repeats_a_request_lost_by_a_restored_store() -> None:
-    plain, struck = told("restore(4, 4)"), result_of(right, scenario=members_change, quiet=None)
+    plain, struck = run_under("restore(4, 4)"), result_of(right, scenario=members_change, quiet=None)
     assert plain.end == struck.end
     again = [each for each in plain.trace.commits if each.kind == TEAM and not each.by]
     assert [each.revision > 1000 for each in again] == [False, False, True]
 
 
 def test_stalled_stream_delivers_afterwards() -> None:
-    result = told("stall('staff.Team', 9, 60.0)")
-    assert [each.at >= 60 for each in heard(result, TEAM) if each.what == "core stored"] == [True]
+    result = run_under("stall('staff.Team', 9, 60.0)")
+    assert [each.at >= 60 for each in deliveries(result, TEAM) if each.what == "core stored"] == [True]
 
 
 def test_stall_of_a_stream_lasts_into_the_next_life() -> None:
-    result = told("crash_after(1); stall('staff.Account', 7, 60.0)", scenario=two_changes_at_once)
-    (grace,) = [each for each in heard(result, ACCOUNT) if each.what == "grace stored"]
+    result = run_under("crash_after(1); stall('staff.Account', 7, 60.0)", scenario=two_changes_at_once)
+    (grace,) = [each for each in deliveries(result, ACCOUNT) if each.what == "grace stored"]
     assert grace.at >= 60
 
 
 def test_hidden_change_is_delivered_to_no_process() -> None:
-    result = told("hide('staff.Team', 9, 10)")
-    assert not [each for each in heard(result, TEAM) if each.revision == 9 and each.what == "core stored"]
-    assert result.end == told("hide('staff.Team', 9, 99)").end
+    result = run_under("hide('staff.Team', 9, 10)")
+    assert not [each for each in deliveries(result, TEAM) if each.revision == 9 and each.what == "core stored"]
+    assert result.end == run_under("hide('staff.Team', 9, 99)").end
 
 
 def test_process_shown_a_past_state_starts_when_it_has_caught_up() -> None:
-    (_, _), (_, second) = starts(told("restart_behind(4, 7)"))[:2]
+    (_, _), (_, second) = starts(run_under("restart_behind(4, 7)"))[:2]
     assert second >= 61
 
 

@@ -106,7 +106,7 @@ class KeptMemory(MemoryBackend):
         same = stored is not None and uid_of(stored) == operation.uid
         if isinstance(operation, Require):
             if stored is None or not same or operation.expected not in ("", stored.version):
-                raise VersionConflict("it is not there as it was")
+                raise VersionConflict("it has changed since it was read")
             return None
         if stored is None or not same:
             return None

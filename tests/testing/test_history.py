@@ -111,7 +111,7 @@ GOOD: list[Fact] = [
     wrote(up(2), term=1),
     wrote(gone(5, "b"), term=1),
     wrote(up(8), who="web-2", term=2, expected=4),
-    # What it wanted was stored already.
+    # A write without effect: its content was already stored.
     wrote(up(8), who="web-2", term=2, sent=9.0, expected=8),
     wrote(up(7, "e"), outcome="refused"),
     wrote(up(8, "never"), outcome="unknown"),
@@ -146,7 +146,7 @@ LATE = next(each for each in GOOD if isinstance(each, ChangesDelivered) and each
 BAD: dict[str, list[list[Fact]]] = {
     "ordered": [
         swapped(LIVE[1], changes("w", up(4), up(3, "b"))),
-        # At or below the snapshot's own revision.
+        # A change at or below the snapshot's revision.
         swapped(LATE, changes("late", up(2)), LATE),
     ],
     "unique": [
@@ -189,12 +189,12 @@ BAD: dict[str, list[list[Fact]]] = {
     "one store": [[*GOOD, *snapshot("copy", 3, up(2), up(3, "b"), store="another store")]],
     "witnessed": [[*GOOD, wrote(up(11, "z"), sent=20.0)]],
     "durable": [
-        # Nobody was told of it.
+        # No watch delivers an acknowledged write.
         [*GOOD, wrote(up(7, "z"), sent=7.0)],
-        # Everybody was told of it, and then it is not there, nor is what it replaced.
+        # A snapshot lacks a delivered change, and in the second case has the state before it.
         [*GOOD, *snapshot("s", 9, up(6, "c"), up(6, "d"))],
         [*GOOD, *snapshot("s", 9, up(4), up(6, "c"), up(6, "d"))],
-        # A deletion that was acknowledged, and has not happened.
+        # An acknowledged deletion did not happen.
         [*snapshot("w", 1), changes("w", up(2)), bookmark("w", 9), wrote(gone(5)), *snapshot("s", 8, up(2))],
     ],
     "refused": [[*WITNESS, wrote(up(8), outcome="refused")]],
@@ -208,7 +208,7 @@ BAD: dict[str, list[list[Fact]]] = {
     "monotonic": [
         [*GOOD, cache(6, a=8, c=6, d=6)],
         [*WITNESS, cache(5, a=8), cache(5, a=4)],
-        # Its deletion was known, and it came back.
+        # A deleted resource comes back.
         [*WITNESS, cache(4, a=4, b=3), cache(4, a=4), cache(4, a=4, b=3)],
     ],
     "one cut": [
@@ -225,13 +225,13 @@ BAD: dict[str, list[list[Fact]]] = {
     "reconciled": [
         [each for each in GOOD if each != reconciled("a", 8)],
         swapped(reconciled("b", 5), reconciled("b", 4, who="web-3")),
-        # It began before its own write was answered.
+        # The reconcile began before the reply to its process's own write.
         swapped(reconciled("a", 8), reconciled("a", 7, who="web-2", began=8.5)),
     ],
 }
 
 
-# What the same histories break besides, as they must.
+# Other rules that the same histories necessarily break.
 ALSO = {
     "atomic": {"bookmarkable", "unique"},
     "resumable": {"bookmarkable"},

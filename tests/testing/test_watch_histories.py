@@ -73,7 +73,7 @@ async def keeps_every_rule_in_the_process(stores: list[Backend]) -> None:
     load = WatchLoad(SEED, stores[0], in_the_process(stores))
     await run(load)
     load.check()
-    # Else it was no such load.
+    # The load did what it is for.
     assert min(load.did[each] for each in ("left", "left in its snapshot", "resumed", "OUT_OF_RANGE")) > 0, load.did
 
 
