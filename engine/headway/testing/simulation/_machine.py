@@ -23,11 +23,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from headway.controller import App
 from headway.errors import DeclarationError
-from headway.resource import Payload, Registry, ResourceType
+from headway.resource import Payload, ResourceType
 from headway.testing._live_run import LiveRun
 from headway.testing._payloads import FEW_VALUES, payloads
 from headway.testing.simulation import faults
-from headway.testing.simulation._always import Always
+from headway.testing.simulation._always import RESERVED_KINDS, Always
 from headway.testing.simulation._oracles import Finding
 from headway.testing.simulation._report import timeline
 from headway.testing.simulation._run import end, judged
@@ -114,8 +114,7 @@ class Machine(LiveRun, RuleBasedStateMachine):
     @rule(fault=st.sampled_from([faults.Stall, faults.Drop, faults.Repeat, faults.HistoryLost]), data=st.data())
     def harm_a_stream(self, fault: type[faults.ChangeFault], data: st.DataObject) -> None:
         """Apply a fault to the streams of one type."""
-        reserved = {type.kind for type in Registry()}
-        kinds = sorted(each.kind for each in self.world.types if each.kind not in reserved)
+        kinds = sorted(each.kind for each in self.world.types if each.kind not in RESERVED_KINDS)
         kind = data.draw(st.sampled_from(kinds))
         self.world.harm_streams(fault(".".join(kind), self.world.store.position.revision))
 

@@ -13,9 +13,8 @@ import trio
 from headway import events
 from headway._safe_text import error_text
 from headway.errors import DeclarationError
-from headway.resource import Registry
 from headway.testing.simulation import _oracles as oracles
-from headway.testing.simulation._always import always_held, shown_as
+from headway.testing.simulation._always import RESERVED_KINDS, always_held, shown_as
 from headway.testing.simulation._injector import Injector
 from headway.testing.simulation._oracles import Finding, Result
 from headway.testing.simulation._world import GivenUp, Setting, World
@@ -134,8 +133,7 @@ def _none_since(world: World, count: int, findings: list[Finding], oracle: str, 
 
 def _result(world: World, findings: list[Finding]) -> Result:
     trace, store = world.trace, world.store
-    reserved = {type.kind for type in Registry()}
-    types = {type.kind: type for type in world.types if type.kind not in reserved}
+    types = {type.kind: type for type in world.types if type.kind not in RESERVED_KINDS}
     stored = {place: each for place, each in store.now.items() if place[0] in types}
     # Shown as the latest declared version, whichever version is stored.
     stored = {place: shown_as(types[place[0]], each, world.types) for place, each in stored.items()}
