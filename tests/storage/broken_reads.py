@@ -6,17 +6,16 @@ from collections.abc import Sequence
 
 import trio
 
-from headway.resource import Key, Kind, Position, copy_message, pb, resource_key
-from headway.storage import Within
-from headway.storage._log import Cursor
-from headway.storage._tail import LogWatch
+from headway.protobuf import copy_message
+from headway.resource import Key, Kind, Position, pb, resource_key
+from headway.storage import Cursor, LogWatch, Within
 from headway.testing.conformance import concurrency, grammar, watches
 from headway.testing.conformance import reads as claims
 from tests.storage.kept_memory import Applied, Broken, Found, KeptMemory
 from tests.storage.list_snapshot import ListSnapshot
 
 
-class ReadsAReplicaBehind(KeptMemory):
+class ReadsALaggingReplica(KeptMemory):
     """Reads and lists return the state before the last commit, at that commit's revision."""
 
     def __init__(self, *, max_changes: int = 100_000) -> None:
@@ -34,7 +33,7 @@ class ReadsAReplicaBehind(KeptMemory):
         return tables.get(kind, {}).get(key), at
 
 
-class ListsAReplicaBehind(ReadsAReplicaBehind):
+class ListsALaggingReplica(ReadsALaggingReplica):
     async def read(self, kind: Kind, key: Key) -> tuple[pb.Resource | None, Position]:
         return await KeptMemory.read(self, kind, key)
 
@@ -46,7 +45,7 @@ class ListsAReplicaBehind(ReadsAReplicaBehind):
         return [table[key] for key in (keys[:limit] if limit else keys)], at
 
 
-class ReadsWhateverTheTenancy(KeptMemory):
+class IgnoresTenancyInReads(KeptMemory):
     def read_nowait(self, kind: Kind, key: Key) -> tuple[pb.Resource | None, Position]:
         table = self.tables.get(kind, {})
         return next((table[each] for each in table if each[2] == key[2]), None), self.position
@@ -120,7 +119,7 @@ class OwnsByTheBeginningOfAUid(KeptMemory):
         return owned, self.position
 
 
-class ForgetsWhatAGoneOwnerOwned(KeptMemory):
+class ForgetsResourcesOfADeletedOwner(KeptMemory):
     def publish(self, applied: Sequence[Applied]) -> None:
         super().publish(applied)
         for _, _, old, new in applied:
@@ -135,7 +134,7 @@ class LosesOwnersByAnUpdate(KeptMemory):
         super().index(kind, key, old, new if old is None else None)
 
 
-class ReadsThenSaysWhereItStands(KeptMemory):
+class ReadsThenTakesItsPosition(KeptMemory):
     async def read(self, kind: Kind, key: Key) -> tuple[pb.Resource | None, Position]:
         found, _ = await super().read(kind, key)
         await trio.lowlevel.checkpoint()
@@ -215,17 +214,17 @@ class SharesCachedSnapshots(KeptMemory):
 
 
 BROKEN: Broken = {
-    ReadsAReplicaBehind: [
+    ReadsALaggingReplica: [
         claims.an_acknowledged_write_is_read,
         watches.a_delivered_change_is_read,
         concurrency.a_later_read_never_has_a_lower_position,
     ],
-    ListsAReplicaBehind: [
+    ListsALaggingReplica: [
         claims.an_acknowledged_write_is_read,
         concurrency.a_delivered_change_is_in_every_later_read,
         concurrency.a_later_read_never_has_a_lower_position,
     ],
-    ReadsWhateverTheTenancy: [claims.an_unknown_key_reads_as_absent],
+    IgnoresTenancyInReads: [claims.an_unknown_key_reads_as_absent],
     ListsInOrderOfWriting: [claims.a_list_is_filtered_and_sorted_by_key],
     TakesPrefixesForPatterns: [claims.a_list_is_filtered_and_sorted_by_key],
     BeginsAPageAtItsKey: [claims.a_list_continues_after_a_key_and_ends_at_its_limit],
@@ -235,12 +234,12 @@ BROKEN: Broken = {
     TailsOfAllNames: [claims.the_changes_after_a_snapshot_are_filtered],
     KeepsEmptyKinds: [claims.kinds_are_those_of_the_stored_resources],
     OwnsByTheBeginningOfAUid: [claims.owned_resources_are_found_by_the_owners_uid],
-    ForgetsWhatAGoneOwnerOwned: [claims.owned_resources_are_found_after_their_owner_is_deleted],
+    ForgetsResourcesOfADeletedOwner: [claims.owned_resources_are_found_after_their_owner_is_deleted],
     LosesOwnersByAnUpdate: [
         claims.owned_resources_are_found_after_their_owner_is_deleted,
         concurrency.lists_by_owner_agree_with_lists,
     ],
-    ReadsThenSaysWhereItStands: [concurrency.a_read_returns_the_state_at_its_position],
+    ReadsThenTakesItsPosition: [concurrency.a_read_returns_the_state_at_its_position],
     ListsOneKeyAfterTheOther: [
         concurrency.a_read_returns_the_state_at_its_position,
         concurrency.a_commit_is_never_seen_in_part,

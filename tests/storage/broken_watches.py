@@ -8,6 +8,7 @@ from typing import Any
 import trio
 
 from headway.errors import HistoryCompacted
+from headway.protobuf import copy_message
 from headway.resource import (
     Bookmark,
     Change,
@@ -18,19 +19,17 @@ from headway.resource import (
     Position,
     SnapshotChunk,
     StreamItem,
-    copy_message,
     resource_key,
 )
-from headway.storage import StorageError, Within
-from headway.storage._tail import LogWatch
+from headway.storage import LogWatch, StorageError, Within
 from headway.testing.conformance import concurrency, grammar, history
 from headway.testing.conformance import watches as claims
-from tests.storage.broken_commits import WritesOverWhatItHandedOut
+from tests.storage.broken_commits import ModifiesReturnedResources
 from tests.storage.kept_memory import Broken, KeptMemory, SpoilableWatch
 from tests.storage.list_snapshot import ListSnapshot
 
 
-class SaysAnEmptyPieceFirst(KeptMemory):
+class DeliversAnEmptyChunkFirst(KeptMemory):
     def tail(self, kind: Kind, within: Within, after: int, snapshot: ListSnapshot | None) -> LogWatch:
         made = super().tail(kind, within, after, snapshot)
         assert isinstance(made, SpoilableWatch)
@@ -39,7 +38,7 @@ class SaysAnEmptyPieceFirst(KeptMemory):
         return made
 
 
-class LeavesOutThePieceBeforeTheEnd(KeptMemory):
+class DropsTheLastChunk(KeptMemory):
     def spoil(self, item: StreamItem) -> StreamItem | None:
         return None if isinstance(item, SnapshotChunk) and len(item.resources) < 1000 else item
 
@@ -52,22 +51,22 @@ class LosesDeletions(KeptMemory):
         return Changes(kept) if kept else None
 
 
-class SaysChangesTwice(KeptMemory):
+class DeliversChangesTwice(KeptMemory):
     def spoil(self, item: StreamItem) -> StreamItem | None:
         return Changes([*item.changes, *item.changes[-1:]]) if isinstance(item, Changes) else item
 
 
-class SaysTheNewestFirst(KeptMemory):
+class DeliversTheNewestFirst(KeptMemory):
     def spoil(self, item: StreamItem) -> StreamItem | None:
         return Changes(item.changes[::-1]) if isinstance(item, Changes) else item
 
 
-class SaysCommitsInPieces(KeptMemory):
+class SplitsCommits(KeptMemory):
     def spoil(self, item: StreamItem) -> StreamItem | None:
         return Changes([each._replace(more=False) for each in item.changes]) if isinstance(item, Changes) else item
 
 
-class MarksBeforeItFilters(KeptMemory):
+class MarksCommitsBeforeFiltering(KeptMemory):
     def tail(self, kind: Kind, within: Within, after: int, snapshot: ListSnapshot | None) -> LogWatch:
         made = super().tail(kind, Within(), after, snapshot)
         assert isinstance(made, SpoilableWatch)
@@ -82,12 +81,12 @@ class MarksBeforeItFilters(KeptMemory):
         return made
 
 
-class SaysNothingOfCommitsElsewhere(KeptMemory):
+class BookmarksNoCommitsOfOtherKinds(KeptMemory):
     def spoil(self, item: StreamItem) -> StreamItem | None:
         return None if isinstance(item, Bookmark) and not item.resumed else item
 
 
-class SaysNothingOfCommitsThatItFilters(KeptMemory):
+class BookmarksNoFilteredCommits(KeptMemory):
     def tail(self, kind: Kind, within: Within, after: int, snapshot: ListSnapshot | None) -> LogWatch:
         made = super().tail(kind, within, after, snapshot)
         if not within.everything:
@@ -96,14 +95,14 @@ class SaysNothingOfCommitsThatItFilters(KeptMemory):
         return made
 
 
-class BookmarksWhereTheStoreWillStand(KeptMemory):
+class BookmarksAboveTheHead(KeptMemory):
     def spoil(self, item: StreamItem) -> StreamItem | None:
         if isinstance(item, Bookmark) and not item.resumed:
             return Bookmark(item.position._replace(revision=item.position.revision + 1))
         return item
 
 
-class SharesOutChangesAmongWatchers(KeptMemory):
+class DeliversEachChangeToOneWatcher(KeptMemory):
     def __init__(self, *, max_changes: int = 100_000) -> None:
         super().__init__(max_changes=max_changes)
         self._said: set[int] = set()
@@ -116,7 +115,7 @@ class SharesOutChangesAmongWatchers(KeptMemory):
         return Changes(kept) if kept else None
 
 
-class TakesBeforeItIsCancelled(KeptMemory):
+class TakesAnItemWhenCanceled(KeptMemory):
     def tail(self, kind: Kind, within: Within, after: int, snapshot: ListSnapshot | None) -> LogWatch:
         return _Hasty(self.spoil, self._log, self._pulse, self._at, self._log.cursor(kind, after), within, snapshot)
 
@@ -160,17 +159,17 @@ class EndsItsSnapshotTwice(KeptMemory):
         return made
 
 
-class ResumesWithoutSayingSo(KeptMemory):
+class ResumesWithoutABookmark(KeptMemory):
     def spoil(self, item: StreamItem) -> StreamItem | None:
         return None if isinstance(item, Bookmark) and item.resumed else item
 
 
-class SaysChangesWithoutStatus(KeptMemory):
+class DeliversChangesWithoutStatus(KeptMemory):
     def spoil(self, item: StreamItem) -> StreamItem | None:
         return _changed(item, lambda change: not change.deleted, status={})
 
 
-class SaysDeletionsByTheirIdsAlone(KeptMemory):
+class DeliversDeletionsWithIdsAlone(KeptMemory):
     def spoil(self, item: StreamItem) -> StreamItem | None:
         return _changed(item, lambda change: change.deleted, data=None, metadata={}, status={}, owner=None)
 
@@ -199,7 +198,7 @@ class DeletesAtTheDeletionsVersion(KeptMemory):
         return Changes(changes)
 
 
-class SaysOnlyHowEachKeyEnded(KeptMemory):
+class DeliversOnlyTheLastChangeOfAKey(KeptMemory):
     def spoil(self, item: StreamItem) -> StreamItem | None:
         if not isinstance(item, Changes):
             return item
@@ -210,7 +209,7 @@ class SaysOnlyHowEachKeyEnded(KeptMemory):
         return Changes(list(last.values()))
 
 
-class SaysNothingOfTheVersionThatIsLeft(KeptMemory):
+class DeliversNoDeletionOfTheFormerVersion(KeptMemory):
     def spoil(self, item: StreamItem) -> StreamItem | None:
         if not isinstance(item, Changes):
             return item
@@ -221,7 +220,7 @@ class SaysNothingOfTheVersionThatIsLeft(KeptMemory):
         return Changes([each for each in item.changes if each not in left])
 
 
-class BeginsAnewWithoutSayingSo(KeptMemory):
+class SendsASnapshotForCompactedHistory(KeptMemory):
     async def watch(self, kind: Kind, within: Within, resume_after: Position | None = None) -> LogWatch:
         try:
             return await super().watch(kind, within, resume_after)
@@ -267,7 +266,7 @@ class ResumesInAnyStore(KeptMemory):
         super().check_resumable(wanted._replace(store_id=self.position.store_id))
 
 
-class ResumesInAnyIncarnation(KeptMemory):
+class ResumesInAnySession(KeptMemory):
     def check_resumable(self, wanted: Position) -> None:
         super().check_resumable(wanted._replace(session=self.position.session))
 
@@ -282,7 +281,7 @@ class KeepsEverything(KeptMemory):
         super().__init__()
 
 
-class SkipsWhatIsGone(KeptMemory):
+class SkipsCompactedChanges(KeptMemory):
     def tail(self, kind: Kind, within: Within, after: int, snapshot: ListSnapshot | None) -> LogWatch:
         return _Skipping(self.spoil, self._log, self._pulse, self._at, self._log.cursor(kind, after), within, snapshot)
 
@@ -296,7 +295,7 @@ class _Skipping(SpoilableWatch):
             return await super().next()
 
 
-class ReadsSnapshotsWhenAskedForThem(KeptMemory):
+class ReadsSnapshotsLazily(KeptMemory):
     def tail(self, kind: Kind, within: Within, after: int, snapshot: ListSnapshot | None) -> LogWatch:
         if snapshot is not None:
             snapshot = _Late(self, kind, within)
@@ -320,40 +319,40 @@ class CutsOffLargeCommits(KeptMemory):
 
 
 BROKEN: Broken = {
-    SaysAnEmptyPieceFirst: [claims.a_watch_of_an_empty_store_ends_its_snapshot_at_once],
-    LeavesOutThePieceBeforeTheEnd: [claims.a_snapshot_of_any_size_has_an_end],
+    DeliversAnEmptyChunkFirst: [claims.a_watch_of_an_empty_store_ends_its_snapshot_at_once],
+    DropsTheLastChunk: [claims.a_snapshot_of_any_size_has_an_end],
     LosesDeletions: [
         claims.every_write_and_deletion_is_delivered_once_in_order,
         grammar.a_new_watch_has_no_deleted_resource,
     ],
-    SaysChangesTwice: [claims.every_write_and_deletion_is_delivered_once_in_order],
-    SaysTheNewestFirst: [claims.every_write_and_deletion_is_delivered_once_in_order],
-    SaysCommitsInPieces: [claims.a_commit_over_two_kinds_gives_each_watcher_its_part],
-    MarksBeforeItFilters: [claims.more_is_right_under_a_filter],
-    SaysNothingOfCommitsElsewhere: [
+    DeliversChangesTwice: [claims.every_write_and_deletion_is_delivered_once_in_order],
+    DeliversTheNewestFirst: [claims.every_write_and_deletion_is_delivered_once_in_order],
+    SplitsCommits: [claims.a_commit_over_two_kinds_gives_each_watcher_its_part],
+    MarksCommitsBeforeFiltering: [claims.more_is_right_under_a_filter],
+    BookmarksNoCommitsOfOtherKinds: [
         claims.a_commit_elsewhere_becomes_a_bookmark,
         claims.a_waiting_watch_is_woken_by_a_commit,
     ],
-    SaysNothingOfCommitsThatItFilters: [grammar.all_watches_reach_the_stores_position],
-    BookmarksWhereTheStoreWillStand: [
+    BookmarksNoFilteredCommits: [grammar.all_watches_reach_the_stores_position],
+    BookmarksAboveTheHead: [
         claims.a_bookmark_is_never_ahead_of_the_changes,
         claims.a_commit_elsewhere_becomes_a_bookmark,
     ],
-    SharesOutChangesAmongWatchers: [claims.all_watchers_receive_the_same],
-    TakesBeforeItIsCancelled: [claims.a_canceled_next_consumes_nothing],
-    WritesOverWhatItHandedOut: [claims.a_returned_resource_is_never_changed],
+    DeliversEachChangeToOneWatcher: [claims.all_watchers_receive_the_same],
+    TakesAnItemWhenCanceled: [claims.a_canceled_next_consumes_nothing],
+    ModifiesReturnedResources: [claims.a_returned_resource_is_never_changed],
     ClosesAllWithOne: [claims.a_watch_may_be_closed_twice, concurrency.a_closed_watch_affects_no_other],
     EndsItsSnapshotTwice: [grammar.a_watch_delivers_a_snapshot_its_end_and_then_changes],
-    ResumesWithoutSayingSo: [
+    ResumesWithoutABookmark: [
         grammar.a_watch_delivers_a_snapshot_its_end_and_then_changes,
         history.a_watch_resumes_after_every_position,
     ],
-    SaysChangesWithoutStatus: [grammar.a_watch_delivers_the_whole_resource],
-    SaysDeletionsByTheirIdsAlone: [grammar.a_watch_delivers_the_whole_resource],
+    DeliversChangesWithoutStatus: [grammar.a_watch_delivers_the_whole_resource],
+    DeliversDeletionsWithIdsAlone: [grammar.a_watch_delivers_the_whole_resource],
     DeletesAtTheDeletionsVersion: [grammar.a_deletion_has_a_revision_of_its_own],
-    SaysOnlyHowEachKeyEnded: [grammar.a_new_incarnation_is_delivered_after_the_old_ones_deletion],
-    SaysNothingOfTheVersionThatIsLeft: [grammar.another_group_version_is_a_deletion_and_a_write],
-    BeginsAnewWithoutSayingSo: [
+    DeliversOnlyTheLastChangeOfAKey: [grammar.a_new_incarnation_is_delivered_after_the_old_ones_deletion],
+    DeliversNoDeletionOfTheFormerVersion: [grammar.another_group_version_is_a_deletion_and_a_write],
+    SendsASnapshotForCompactedHistory: [
         grammar.a_watch_that_cannot_begin_fails_at_once,
         history.history_is_bounded,
     ],
@@ -366,10 +365,10 @@ BROKEN: Broken = {
     ResumesAfterResourcesAlone: [history.every_returned_position_can_be_resumed_after],
     ResumesInTheFuture: [history.a_position_above_the_head_is_refused],
     ResumesInAnyStore: [history.a_position_of_another_store_is_refused],
-    ResumesInAnyIncarnation: [history.a_position_of_another_store_is_refused],
+    ResumesInAnySession: [history.a_position_of_another_store_is_refused],
     KeepsAQuarter: [history.the_newest_history_is_kept, history.a_watcher_that_keeps_up_loses_nothing],
     KeepsEverything: [history.history_is_bounded],
-    SkipsWhatIsGone: [history.a_slow_watcher_blocks_no_writer_and_fails],
-    ReadsSnapshotsWhenAskedForThem: [history.a_watcher_that_begins_slowly_has_no_gap],
+    SkipsCompactedChanges: [history.a_slow_watcher_blocks_no_writer_and_fails],
+    ReadsSnapshotsLazily: [history.a_watcher_that_begins_slowly_has_no_gap],
     CutsOffLargeCommits: [history.a_commit_larger_than_history_is_delivered_whole],
 }

@@ -22,14 +22,13 @@ from headway.errors import DeclarationError, InvalidArgument, InvalidResult
 from headway.events import MappingFailed, Report, RunEnded, RunStarted, hears_successes
 from headway.mapper import ask, ids_of
 from headway.observe import log_report
+from headway.protobuf import Payload, copy_message
 from headway.resource import (
     DELETION_TIMESTAMP,
     Condition,
-    Payload,
     Resource,
     ResourceId,
     ResourceType,
-    copy_message,
     did_you_mean,
     pb,
     resource_id,

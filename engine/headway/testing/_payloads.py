@@ -10,14 +10,8 @@ from typing import Any
 from hypothesis import strategies as st
 
 from headway.errors import DeclarationError
-from headway.resource import (
-    FieldPlan,
-    ResourceType,
-    UnsupportedClassError,
-    Value,
-    did_you_mean,
-    plan_class,
-)
+from headway.protobuf import FieldPlan, UnsupportedClassError, Value, plan_class
+from headway.resource import ResourceType, did_you_mean
 
 Strategy = st.SearchStrategy[Any]
 Values = Mapping[type[Any], Strategy]

@@ -23,7 +23,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from headway.controller import App
 from headway.errors import DeclarationError
-from headway.resource import Payload, ResourceType
+from headway.protobuf import Payload
+from headway.resource import ResourceType
 from headway.testing._live_run import LiveRun
 from headway.testing._payloads import FEW_VALUES, payloads
 from headway.testing.simulation import faults

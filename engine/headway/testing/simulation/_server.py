@@ -14,7 +14,8 @@ from headway.client import Client
 from headway.controller import App
 from headway.engine import Engine, open_engine
 from headway.events import ignore
-from headway.resource import Key, Kind, Registry, copy_message, is_marked, pb, type_name
+from headway.protobuf import copy_message
+from headway.resource import Key, Kind, Registry, is_marked, pb, type_name
 from headway.rpc import Channel, InProcessChannel, Metadata
 from headway.service import LeaseService, ResourceService, TypesService
 from headway.storage import Backend, Fence, Put
