@@ -34,7 +34,7 @@ def starts(result: Result) -> list[tuple[int, float]]:
     return [(int(str(each).split("term ")[1].split(",")[0]), each.at) for each in notes]
 
 
-def test_late_answer_is_late() -> None:
+def test_late_reply_arrives_late() -> None:
     first, second = run_under("answer_late(1, 5.0)").trace.steps[:2]
     assert first.at == 0
     assert 5 <= second.at < 6
@@ -71,6 +71,20 @@ def test_paused_process_continues_while_another_leads() -> None:
     assert (late.outcome, other.outcome, result.findings) == ("done", "done", ())
 
 
+def test_call_of_the_outside_world_is_unreachable_while_its_process_is_cut_off() -> None:
+    failures: list[type[Exception]] = []
+
+    async def puts_and_notes(_: object, request: headway.Request[Team], __: object, process: Any) -> None:
+        try:
+            await process.outside.put(request.id.name)
+        except Exception as error:
+            failures.append(type(error))
+            raise
+
+    assert result_of(puts_and_notes, "cut_off(1, 40.0)", quiet=None).findings == ()
+    assert set(failures) == {simulation.OutsideUnreachable}
+
+
 def test_conflict_fault_does_not_affect_a_read() -> None:
     async def reads(rt: headway.Runtime, _: object, account: Any, __: object) -> None:
         await rt.client.get(account, "ada")
@@ -78,7 +92,7 @@ def test_conflict_fault_does_not_affect_a_read() -> None:
     assert "NOT_FOUND" in result_of(reads, "conflict(1)", quiet=None).trace.steps[0].outcome
 
 
-def test_restarted_server_is_resumed_from() -> None:
+def test_streams_resume_from_a_restarted_server() -> None:
     opened: list[bool] = []
 
     def look(world: simulation.World) -> None:
@@ -116,7 +130,7 @@ async def two_wishes_at_once(world: simulation.World) -> None:
     await world.wait_idle()
 
 
-def test_process_cut_off_twice_is_so_until_both_faults_have_ended() -> None:
+def test_process_cut_off_twice_stays_so_until_both_faults_end() -> None:
     up: list[bool] = []
 
     async def look(world: simulation.World) -> None:

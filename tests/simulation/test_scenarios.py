@@ -1,4 +1,4 @@
-"""Explorations that pass have tested something, and their failures are the reconciler's."""
+"""Scenarios: invalid and failing ones are reported, and a fault affects nothing but its target."""
 
 from __future__ import annotations
 
