@@ -24,7 +24,7 @@ from headway.protobuf import decode
 from headway.resource import Key, Kind, pb
 from headway.rpc import HealthCheckRequest, HealthCheckResponse, RemoteChannel, open_channel
 from headway.storage import MemoryBackend, StoreProblem, find_problem, open_sqlite
-from headway.testing._conformance_tools import EVERYTHING, KIND, names, put, thing
+from headway.testing.conformance import EVERYTHING, KIND, names, put, thing
 from tests.controller.test_store_rolled_back import rolled_back
 
 WATCH = "/grpc.health.v1.Health/Watch"

@@ -22,7 +22,7 @@ from headway.errors import InvalidArgument, LeaseLost, PermissionDenied, Unavail
 from headway.rpc import InProcessChannel, Metadata
 from headway.service import LeaseService
 from headway.storage import Fence, FenceLowered, MemoryBackend
-from headway.testing._conformance_tools import put, thing
+from headway.testing.conformance import put, thing
 
 NAME, TTL = "staff/reports", 15.0
 

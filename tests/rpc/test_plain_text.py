@@ -19,7 +19,7 @@ import headway
 from headway import rpc
 from headway.errors import InvalidArgument, StoreUnusable
 from headway.storage import EtcdBackend
-from headway.testing._conformance_tools import names
+from headway.testing.conformance import names
 from tests.helpers.fake_etcd import FakeEtcd, serving_etcd
 from tests.rpc.raw_kit import HEADERS, connected
 from tests.rpc.rpc_kit import COUNT, META, Certificates, Text, TextDecoder, app, certificates, served

@@ -16,7 +16,7 @@ from headway.rpc import InProcessChannel
 from headway.service import LeaseService
 from headway.storage import Backend, Fence, FenceLowered, MemoryBackend, SqliteBackend, scope_of
 from headway.testing import LiveRun
-from headway.testing._conformance_tools import put, thing
+from headway.testing.conformance import put, thing
 
 NAME, TTL = "staff/accounts#3", 10.0
 HOLDERS = ["ada", "grace", "mary"]

@@ -122,14 +122,14 @@ class ViewMachine(LiveRun, RuleBasedStateMachine):
         if bookmark:
             self.informer[side].feed(Bookmark(self.store.position(until)))
             self.told[side] = until
-        self.settle()
+        self.run_until_blocked()
 
     @rule(side=sides, back=st.sampled_from([0, 0, 1, 3]))
     def begin_anew(self, side: str, back: int) -> None:
         """Begin a new stream with the snapshot of a server that may lag."""
         revisions = self.store.revisions
         self._snapshot(side, revisions[max(0, len(revisions) - 1 - back)])
-        self.settle()
+        self.run_until_blocked()
 
     @rule(
         side=sides,
@@ -147,7 +147,7 @@ class ViewMachine(LiveRun, RuleBasedStateMachine):
         reply = self.store.reply(TYPES[side], name)
         if now:
             self.informer[side].reply(*reply)
-            self.settle()
+            self.run_until_blocked()
         else:
             self.replies.append((side, reply))
 
@@ -156,7 +156,7 @@ class ViewMachine(LiveRun, RuleBasedStateMachine):
     def deliver_reply(self, data: st.DataObject) -> None:
         side, reply = self.replies.pop(data.draw(st.integers(0, len(self.replies) - 1), label="which"))
         self.informer[side].reply(*reply)
-        self.settle()
+        self.run_until_blocked()
 
     # --- views ---
 
@@ -167,7 +167,7 @@ class ViewMachine(LiveRun, RuleBasedStateMachine):
         opened = OpenView(self.cache, [self.forms[name] for name in sorted(names)], known)
         self.views.append(opened)
         self.nursery.start_soon(opened.hold)
-        self.settle()
+        self.run_until_blocked()
 
     @precondition(lambda self: any(each.view for each in self.views))
     @rule(data=st.data())
@@ -178,7 +178,7 @@ class ViewMachine(LiveRun, RuleBasedStateMachine):
     def _close(self, opened: OpenView) -> None:
         self.views.remove(opened)
         opened.closing.set()
-        self.settle()
+        self.run_until_blocked()
 
     @invariant()
     def views_show_their_revision(self) -> None:

@@ -28,7 +28,7 @@ from headway.storage import (
     refuse_repeated_keys,
 )
 from headway.testing import BackendCheck
-from headway.testing._conformance_tools import uid_of, version_of
+from headway.testing.conformance import uid_of, version_of
 
 Applied = tuple[Kind, Key, pb.Resource | None, pb.Resource | None]
 """(kind, key, what was stored, what is stored now)."""
@@ -106,7 +106,7 @@ class KeptMemory(MemoryBackend):
         same = stored is not None and uid_of(stored) == operation.uid
         if isinstance(operation, Require):
             if stored is None or not same or operation.expected not in ("", stored.version):
-                raise VersionConflict("it is not there as it was")
+                raise VersionConflict("it has changed since it was read")
             return None
         if stored is None or not same:
             return None

@@ -88,7 +88,7 @@ async def test_missing_capability_skips_its_checks_with_a_reason(autojump_clock:
 
     assert lacks.pop("a_restored_store_is_another") == "restoring"
     assert autojump_clock.current_time() < 30
-    assert lacks.pop("positions_of_before_can_be_resumed_from") == "a history that is kept"
+    assert lacks.pop("earlier_positions_can_be_resumed_from") == "a history that is kept"
     assert set(lacks.values()) == {"durability"}
 
 
@@ -124,7 +124,7 @@ async def test_failed_check_gives_a_verdict_and_does_not_stop_the_suite(autojump
 async def check_backend_of(checks: list[BackendCheck]) -> None:
     """Run `check_backend` with a suite of these checks."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("headway.testing._conformance.BACKEND_CHECKS", checks)
+        patch.setattr("headway.testing.conformance._suite.BACKEND_CHECKS", checks)
         await check_backend(MEMORY)
 
 

@@ -24,7 +24,7 @@ from headway.storage import (
 from headway.storage._reads import list_within
 from headway.storage._tables import Applied, decide
 from headway.storage.etcd._layout import etcd_revision
-from headway.testing._conformance_tools import EVERYTHING, KIND, held, putting, removing, thing, uid_of
+from headway.testing.conformance import EVERYTHING, KIND, held, putting, removing, thing, uid_of
 from tests.storage.etcd_kit import followed, primed, rigged
 
 NAMES = [f"n{index}" for index in range(60)]

@@ -10,7 +10,7 @@ import trio.testing
 from headway.errors import InvalidArgument, StoreUnusable
 from headway.resource import EndOfSnapshot, Position, SnapshotChunk, pb, resource_key
 from headway.storage import SNAPSHOT_CHUNK, MemoryBackend, Put, SqliteBackend, Within, open_sqlite, open_store
-from headway.testing._conformance_tools import EVERYTHING, KIND, names, put, putting, reading, thing, told
+from headway.testing.conformance import EVERYTHING, KIND, names, put, putting, reading, summary, thing
 from tests.helpers.declared import NOTE, a_note
 from tests.storage.sqlite_kit import Gate, chunks_of, expect_unusable, hold_lists, hold_published
 
@@ -34,7 +34,7 @@ async def test_slowly_read_snapshot_keeps_its_tail(tmp_path: Path, monkeypatch: 
         (reader,) = watches
         await reader.until(facts[-1][0])
         assert reader.snapshot_at == first
-        assert told(reader.changes) == facts
+        assert summary(reader.changes) == facts
 
 
 async def test_snapshot_may_stand_at_an_unpublished_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,7 +54,7 @@ async def test_snapshot_may_stand_at_an_unpublished_commit(tmp_path: Path, monke
         last = await put(backend, thing("b"))
         for each in (reader, resumed):
             await each.until(last.revision)
-            assert told(each.changes) == [(2, "b", False)]
+            assert summary(each.changes) == [(2, "b", False)]
 
 
 async def test_large_store_can_be_read_during_writes(tmp_path: Path) -> None:
