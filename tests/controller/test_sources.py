@@ -34,7 +34,6 @@ class Sourced(Staff):
         run: Any = self.engine.controllers["look"].run
         for subscription in run._subscriptions.values():
             subscription.fail(headway.errors.StoreChanged("replaced"))
-            subscription.wake()
 
 
 async def test_what_is_sent_into_a_channel_reconciles_its_key(autojump_clock: MockClock) -> None:  # noqa: ARG001
