@@ -125,8 +125,8 @@ def _reason(error: GRPCError, target: Target) -> str:
     """Return why the server did not answer, with advice in terms of command-line options."""
     if isinstance(error, NotReached) and any(obstacle.remedy for _, obstacle in error.obstacles):
         return error.text(_REMEDIES)
-    said = error.message or ""
-    return said if target.tls else f"{said}; is it running there (`headway serve`), and without TLS?"
+    message = error.message or ""
+    return message if target.tls else f"{message}; is it running there (`headway serve`), and without TLS?"
 
 
 def connected(
