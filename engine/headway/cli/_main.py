@@ -33,8 +33,8 @@ _COMMANDS = {
     "token": ("_token", "token", "Create tokens for the file of `serve --access`."),
     "types": ("_schema", "types", "Show the types of the server, or the fields of one."),
     "wait": ("_resources", "wait", "Wait until a condition of a resource holds; the resource needn't exist yet."),
-    "work": ("_work", "work", "Run the controllers of APP (module:attribute) against a server that has the store."),
     "watch": ("_resources", "watch", "Show all resources of a type, and then every change, until interrupted."),
+    "work": ("_work", "work", "Run the controllers of APP (module:attribute) against a server that has the store."),
 }
 
 
