@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import re
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -21,13 +20,30 @@ from headway.cli._running import Exit, Usage, fail, run
 from headway.client import Client
 from headway.errors import InvalidArgument, PermissionDenied, Unavailable
 from headway.resource import Registry, rebuild, types_pb
-from headway.rpc import TOKEN_HEADER, Channel, addresses, client_tls, open_channel, plain_text_host, readable
+from headway.rpc import (
+    TOKEN_HEADER,
+    Channel,
+    NotReached,
+    Remedy,
+    addresses,
+    client_tls,
+    open_channel,
+    plain_text_host,
+    readable,
+)
 from headway.service import WATCH_LIST, WatchDecoder
 
 Given = ParamSpec("Given")
 
 NO_TOKEN = "you have no token; give one with --token-file, HEADWAY_TOKEN or --token"
 """The advice for a user who was denied access without a token."""
+
+_REMEDIES = {
+    Remedy.USE_TLS: "say --tls",
+    Remedy.LEAVE_OUT_TLS: "leave --tls out",
+    Remedy.NAME_AUTHORITY: "give the authority's file by --tls-authority",
+    Remedy.GIVE_CERTIFICATE: "if it asks for a client's certificate, give one by --tls-certificate",
+}
 
 _LIST = "/headway.types.v1.TypesService/List"
 
@@ -98,25 +114,19 @@ async def _described(channel: Channel, target: Target, metadata: dict[str, str])
             fail(Exit.REFUSED, f"Error: {target.server} rejected this token: {error.message}")
         if error.status is Status.UNIMPLEMENTED:
             fail(Exit.REFUSED, f"Error: {target.server} doesn't describe its types: it is not a Headway server")
-        raise Unavailable(f"no answer from {target.server}: {_reason(error.message or '', target)}") from error
+        raise Unavailable(f"no answer from {target.server}: {_reason(error, target)}") from error
     if not described.types:
         why = "this token has no permissions there" if target.token else NO_TOKEN
         fail(Exit.REFUSED, f"Error: {target.server} shows you no types: {why}")
     return described
 
 
-_OR_AN_OPTION = re.compile(r"tls=headway\.rpc\.client_tls\([^)]*\), or ")
-
-
-def _reason(said: str, target: Target) -> str:
-    """Return why the server did not answer. Advice by `headway.rpc` is reworded in terms of command-line options."""
-    in_options = said.replace("give tls=headway.rpc.client_tls(...)", "say --tls").replace(
-        "leave tls out", "leave --tls out"
-    )
-    in_options = _OR_AN_OPTION.sub("", in_options)
-    if in_options != said:
-        return in_options
-    return said if target.tls else f"{said}; is it running there (`headway serve`), and without TLS?"
+def _reason(error: GRPCError, target: Target) -> str:
+    """Return why the server did not answer, with advice in terms of command-line options."""
+    if isinstance(error, NotReached) and any(obstacle.remedy for _, obstacle in error.obstacles):
+        return error.text(_REMEDIES)
+    message = error.message or ""
+    return message if target.tls else f"{message}; is it running there (`headway serve`), and without TLS?"
 
 
 def connected(

@@ -14,22 +14,10 @@ _EXISTING = click.Path(exists=True, dir_okay=False)
 # The module of each command, its name there, and the first sentence of its docstring, for `--help`.
 _COMMANDS = {
     "apply": ("_apply", "apply", "Create or update the resources in manifests."),
-    "backup": (
-        "_store",
-        "backup",
-        "Back up the store at URL to FILE, even while a server uses it.",
-    ),
+    "backup": ("_store", "backup", "Back up the store at URL to FILE, even while a server uses it."),
     "completion": ("_completion", "completion", "Print a script that enables completion in a shell."),
-    "delete": (
-        "_resources",
-        "delete",
-        "Delete one resource.",
-    ),
-    "diff": (
-        "_apply",
-        "diff",
-        "Show what `apply` would change, without storing anything.",
-    ),
+    "delete": ("_resources", "delete", "Delete one resource."),
+    "diff": ("_apply", "diff", "Show what `apply` would change, without storing anything."),
     "get": ("_resources", "get", "Show one resource."),
     "graph": ("_graph", "graph", "Show what the controllers of APP (module:attribute) manage, watch, read and write."),
     "list": ("_resources", "list_", "Show all resources of a type."),
@@ -41,20 +29,12 @@ _COMMANDS = {
     ),
     "serve": ("_serve", "serve", "Run the controllers of APP (module:attribute), and serve its resources to clients."),
     "status": ("_resources", "status", "Show the conditions of a resource, by writer."),
-    "store": (
-        "_store",
-        "store",
-        "Check, copy or migrate a store, or test a store of your own.",
-    ),
+    "store": ("_store", "store", "Check, copy or migrate a store, or test a store of your own."),
     "token": ("_token", "token", "Create tokens for the file of `serve --access`."),
-    "types": (
-        "_schema",
-        "types",
-        "Show the types of the server, or the fields of one.",
-    ),
+    "types": ("_schema", "types", "Show the types of the server, or the fields of one."),
     "wait": ("_resources", "wait", "Wait until a condition of a resource holds; the resource needn't exist yet."),
-    "work": ("_work", "work", "Run the controllers of APP (module:attribute) against a server that has the store."),
     "watch": ("_resources", "watch", "Show all resources of a type, and then every change, until interrupted."),
+    "work": ("_work", "work", "Run the controllers of APP (module:attribute) against a server that has the store."),
 }
 
 

@@ -99,11 +99,12 @@ def place(resource: Resource[Any]) -> list[str]:
 
 
 def conditions(resource: Resource[Any]) -> str:
-    said = ["Deleting"] if resource.is_deleting else []
+    """Return the conditions of a resource in one line. One of an older generation has a question mark."""
+    states = ["Deleting"] if resource.is_deleting else []
     for _, status in sorted(resource.status.items()):
         stale = "?" if status.observed_generation != resource.generation else ""
-        said += [f"{each.type}={each.state.name or int(each.state)}{stale}" for each in status.conditions]
-    return " ".join(said)
+        states += [f"{each.type}={each.state.name or int(each.state)}{stale}" for each in status.conditions]
+    return " ".join(states)
 
 
 def as_object(resource: Resource[Any]) -> dict[str, Any]:

@@ -68,8 +68,8 @@ async def watch(connection: Connection, type: str, partition: str, namespace: st
 
 def _line(happened: str, resource: Resource[Any]) -> str:
     # Fixed columns that fit most names, since the widths of later lines are unknown.
-    where, said = "/".join(map(plain, place(resource))), plain(conditions(resource))
-    return f"{happened:8} {where:32} {resource.version:>8}  {said}".rstrip()
+    where, states = "/".join(map(plain, place(resource))), plain(conditions(resource))
+    return f"{happened:8} {where:32} {resource.version:>8}  {states}".rstrip()
 
 
 def _json(happened: str, resource: Resource[Any]) -> str:
@@ -143,7 +143,7 @@ class _Wanted:
             return "it does not exist"
         if not self.condition:
             return "it is marked for deletion" if resource.is_deleting else "it exists"
-        said = [
+        reported = [
             f"{key} says {each.type}={each.state.name or int(each.state)}"
             + ("" if status.observed_generation == resource.generation else " of an older generation")
             + (f" ({each.message})" if each.message else "")
@@ -151,7 +151,7 @@ class _Wanted:
             for each in status.conditions
             if each.type == self.condition and self.key in ("", key)
         ]
-        return ", ".join(said) or "it has not been reported yet"
+        return ", ".join(reported) or "it has not been reported yet"
 
 
 def _wanted(text: str) -> _Wanted:
@@ -187,10 +187,10 @@ async def status(connection: Connection, type: str, name: str, partition: str, n
 
 
 def _status_rows(resource: Resource[Any]) -> Iterator[tuple[str, ...]]:
-    for key, said in sorted(resource.status.items()):
-        seen = "current" if said.observed_generation == resource.generation else "older"
-        written = "" if said.updated_at is None else readable_time(said.updated_at)
-        for each in said.conditions:
+    for key, status in sorted(resource.status.items()):
+        seen = "current" if status.observed_generation == resource.generation else "older"
+        written = "" if status.updated_at is None else readable_time(status.updated_at)
+        for each in status.conditions:
             yield key, each.type, each.state.name or str(int(each.state)), seen, written, each.reason, each.message
 
 

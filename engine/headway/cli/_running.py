@@ -203,8 +203,10 @@ class _Lasting:
         return len(text)
 
     def _reports_loss(self) -> bool:
-        if self._lost and self._accepts(f"{self._lost} lines of output were lost, because nothing read them\n"):
-            self._lost = 0
+        if self._lost:
+            lines = "1 line of output was" if self._lost == 1 else f"{self._lost} lines of output were"
+            if self._accepts(f"{lines} lost, because nothing read the output\n"):
+                self._lost = 0
         return not self._lost
 
     def _accepts(self, text: str) -> bool:

@@ -23,7 +23,9 @@ from headway.rpc._channel import Metadata as Metadata
 from headway.rpc._channel import NotBegun as NotBegun
 from headway.rpc._channel import NotGrpc as NotGrpc
 from headway.rpc._channel import NotHttp2 as NotHttp2
+from headway.rpc._channel import NotReached as NotReached
 from headway.rpc._channel import NotServed as NotServed
+from headway.rpc._channel import Remedy as Remedy
 from headway.rpc._channel import TooLarge as TooLarge
 from headway.rpc._channel import WithMetadata as WithMetadata
 from headway.rpc._in_process import ANSWER as ANSWER

@@ -6,9 +6,10 @@ status may come from a proxy, or the reply may have been lost after the server h
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+import enum
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from grpclib import GRPCError
 from grpclib.const import Status
@@ -79,7 +80,50 @@ class ChannelClosed(NotBegun):
         super().__init__(Status.UNAVAILABLE, "the block that opened this channel has ended")
 
 
-class NotHttp2(NotBegun):
+class Remedy(enum.Enum):
+    """A change of a channel's options that may let it reach a server. The value is the advice to a program."""
+
+    USE_TLS = "give tls=headway.rpc.client_tls(...)"
+    LEAVE_OUT_TLS = "leave tls out"
+    NAME_AUTHORITY = "give the authority's file by tls=headway.rpc.client_tls('ca.pem'), or --tls-authority"
+    GIVE_CERTIFICATE = (
+        "if it asks for a client's certificate, give one by tls=headway.rpc.client_tls(certificate='client.pem'), "
+        "or --tls-certificate"
+    )
+
+
+class Obstacle(NamedTuple):
+    """The reason why a server cannot be reached, and the remedy if there is one."""
+
+    reason: str
+    remedy: Remedy | None = None
+
+
+class NotReached(NotBegun):
+    """No address of the channel can be reached.
+
+    Attributes:
+        obstacles: the obstacle at each address.
+    """
+
+    def __init__(self, obstacles: Sequence[tuple[str, Obstacle]]) -> None:
+        self.obstacles = obstacles
+        super().__init__(Status.UNAVAILABLE, self.text({each: each.value for each in Remedy}))
+
+    def __reduce__(self) -> tuple[type[NotReached], tuple[Sequence[tuple[str, Obstacle]]]]:
+        # An exception is copied from its args, which here hold the status and the text instead of the obstacles.
+        return type(self), (self.obstacles,)
+
+    def text(self, advice: Mapping[Remedy, str]) -> str:
+        """Return the message with this advice for each remedy."""
+        parts = [
+            f"{where}: {reason}" + ("" if remedy is None else f": {advice[remedy]}")
+            for where, (reason, remedy) in self.obstacles
+        ]
+        return f"no server can be reached ({'; '.join(parts)})"
+
+
+class NotHttp2(NotReached):
     """No address of the channel has ever answered as a gRPC server. Each speaks another protocol."""
 
 

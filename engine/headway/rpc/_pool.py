@@ -10,15 +10,14 @@ from typing import Any
 
 import trio
 from grpclib import GRPCError
-from grpclib.const import Status
 from grpclib.exceptions import StreamTerminatedError
 from grpclib.protocol import AbstractHandler
 from h2.errors import ErrorCodes
 
 from headway.rpc._addresses import Address
-from headway.rpc._channel import ChannelClosed, Lagging, NotBegun, NotHttp2, Report
+from headway.rpc._channel import ChannelClosed, Lagging, NotHttp2, NotReached, Obstacle, Report
 from headway.rpc._foreign import (
-    ASKS_FOR_A_CERTIFICATE,
+    ENDS_AFTER_HANDSHAKE,
     EXPECTS_TLS,
     FIRST_BYTES,
     certificate_refused,
@@ -76,8 +75,17 @@ class _Protocol(Http2Protocol):
         super().data_received(data)
 
 
-class _Foreign(Exception):
-    """The server at an address does not speak HTTP/2."""
+class _Failed(Exception):
+    """A server cannot be used.
+
+    Attributes:
+        foreign: True if it does not speak HTTP/2.
+    """
+
+    def __init__(self, obstacle: Obstacle, *, foreign: bool) -> None:
+        super().__init__(obstacle.reason)
+        self.obstacle = obstacle
+        self.foreign = foreign
 
 
 class _Endpoint:
@@ -155,8 +163,8 @@ class Pool:
         self._protocols: set[Http2Protocol] = set()
         self._connecting = trio.Lock()
         self._closed = False
-        # The message of the last attempt that reached no server. Each failure is a new object, compared by identity.
-        self._failure = ""
+        # The obstacles of the last attempt that reached no server. Each failure is a new list, compared by identity.
+        self._failure: list[tuple[str, Obstacle]] = []
         # `_foreign`: in that attempt, all servers spoke another protocol. `_reached`: a server has spoken HTTP/2
         # before. In that case a proxy may be answering for a server that is down.
         self._foreign = False
@@ -173,7 +181,7 @@ class Pool:
         """Open a call on a connection that has room for it.
 
         Raises:
-            NotBegun: no server can be reached. The status is UNAVAILABLE.
+            NotReached: no server can be reached.
         """
         if self._closed:
             raise ChannelClosed
@@ -228,7 +236,7 @@ class Pool:
                 # Another task has tried and failed. The waiting tasks share its failure instead of trying in turn.
                 raise self._unreachable()
             await self._wait_for_backoff()
-            errors: list[str] = []
+            obstacles: list[tuple[str, Obstacle]] = []
             foreign = 0
             now = trio.current_time()
             for endpoint in sorted(self._endpoints, key=lambda each: (each.not_before > now, self._avoided(each))):
@@ -238,9 +246,9 @@ class Pool:
                     return line
                 try:
                     protocol = await self._connect(endpoint.where)
-                except (OSError, TimeoutError, StreamTerminatedError, trio.TooSlowError, _Foreign) as error:
-                    foreign += isinstance(error, _Foreign)
-                    errors.append(f"{endpoint.where}: {_reason(error)}")
+                except (OSError, TimeoutError, StreamTerminatedError, trio.TooSlowError, _Failed) as error:
+                    foreign += isinstance(error, _Failed) and error.foreign
+                    obstacles.append((str(endpoint.where), _obstacle(error)))
                     endpoint.failed()
                     self._endpoints.sort(key=lambda each: each is endpoint)
                     continue
@@ -249,13 +257,12 @@ class Pool:
                 line = _Connection(protocol, endpoint)
                 self._connections.append(line)
                 return line
-            self._failure = f"no server can be reached ({'; '.join(errors)})"
-            self._foreign = foreign == len(errors)
+            self._failure = obstacles
+            self._foreign = foreign == len(obstacles)
         raise self._unreachable()
 
-    def _unreachable(self) -> NotBegun:
-        wrong = self._foreign and not self._reached
-        return (NotHttp2 if wrong else NotBegun)(Status.UNAVAILABLE, self._failure)
+    def _unreachable(self) -> NotReached:
+        return (NotHttp2 if self._foreign and not self._reached else NotReached)(self._failure)
 
     async def _wait_for_backoff(self) -> None:
         wait = min(endpoint.not_before for endpoint in self._endpoints) - trio.current_time()
@@ -267,7 +274,7 @@ class Pool:
         """Connect, and wait for the server's settings.
 
         Raises:
-            _Foreign: the server speaks another protocol.
+            _Failed: the server cannot be used.
         """
         loop = self._carrier.loop
         options: dict[str, Any] = {}
@@ -294,9 +301,9 @@ class Pool:
                 with trio.move_on_after(self._connect_timeout):
                     foreign = EXPECTS_TLS if await expects_tls(where) else None
             if foreign is not None:
-                raise _Foreign(foreign) from error
+                raise _Failed(foreign, foreign=True) from error
             if silent and options:
-                raise ConnectionResetError(ASKS_FOR_A_CERTIFICATE) from error
+                raise _Failed(ENDS_AFTER_HANDSHAKE, foreign=False) from error
             raise
         return protocol
 
@@ -335,7 +342,9 @@ class Pool:
         await self._carrier.loop.synchronize()
 
 
-def _reason(error: Exception) -> str:
+def _obstacle(error: Exception) -> Obstacle:
+    if isinstance(error, _Failed):
+        return error.obstacle
     if isinstance(error, trio.TooSlowError):
-        return "it does not answer"
-    return certificate_refused(error) or str(error) or type(error).__name__
+        return Obstacle("it does not answer")
+    return certificate_refused(error) or Obstacle(str(error) or type(error).__name__)
