@@ -8,7 +8,7 @@ import pytest
 from grpclib.const import Status
 
 from headway.resource import ResourceType, encode, pb
-from headway.service._list_reply import Kept
+from headway.service._pages import Kept
 from tests.helpers.calls import Calls, at, refused
 from tests.helpers.declared import (
     CHILD,

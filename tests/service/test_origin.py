@@ -22,8 +22,8 @@ from headway.resource import (
     message,
     pb,
 )
-from headway.service._list_reply import TURN
 from headway.service._origin import CAS_FAILED, NOT_FOUND, WRONG_UID
+from headway.service._pages import TURN
 from headway.storage import Backend, MemoryBackend, Put
 from tests.helpers.calls import PLACES, Calls, Interrupted, refused, take
 from tests.helpers.declared import CHILD, NOTE, ULID, a_note, a_status, a_type, an_id, id_of, registry, text_of, uid_of

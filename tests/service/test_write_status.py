@@ -113,7 +113,7 @@ async def test_generations_of_one_resource_only_grow(calls: Calls, monkeypatch: 
     A mark for deletion is a new generation, too.
     """
     first = await calls.stored(a_note(metadata={FINALIZERS: "a"}))
-    monkeypatch.setattr("headway.service._generation.ulid_now", lambda: ULID)
+    monkeypatch.setattr("headway.service._writing.ulid_now", lambda: ULID)
     grown = [first.generation]
     for _ in range(70):
         grown.append((await calls.stored(a_note())).generation)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from grpclib import GRPCError
 
@@ -19,9 +20,26 @@ from headway.resource import (
     resource_id,
 )
 from headway.rpc import HandlerFault
-from headway.service._ask import AUTHORIZER_FAILED, ask
 from headway.service._refusals import denied, invalid, not_found
 from headway.storage import Fence, Within, lease_of
+
+Answer = TypeVar("Answer")
+
+AUTHORIZER_FAILED = "the authorizer failed"
+
+
+def ask(question: Callable[..., Answer], *about: object, mark: str = "") -> Answer:
+    """Return the authorizer's answer. Raises HandlerFault, with ``mark`` before its message, if the authorizer raises.
+
+    A PayloadError passes through: it means that a payload that the authorizer looked at does not decode.
+    """
+    try:
+        return question(*about)
+    except (GRPCError, PayloadError):
+        raise
+    except Exception as error:
+        # The error's text may contain what only the program and its operator should know.
+        raise HandlerFault(mark + AUTHORIZER_FAILED, error) from error
 
 
 class Decision(enum.Enum):

@@ -19,15 +19,11 @@ from headway.resource import (
 from headway.service._access import Access
 from headway.service._admission import admit_fence, admit_id
 from headway.service._bounds import check_text
-from headway.service._fence import check_fence, check_store
-from headway.service._generation import generation_after
+from headway.service._deletion import check_done, removal_with, tombstone_of
 from headway.service._read import checked_version
 from headway.service._refusals import conflict
-from headway.service._removal import removal_with
-from headway.service._retry import attempt
-from headway.service._tenancy import check_deletable
-from headway.service._tombstone import check_done, tombstone_of
 from headway.service._versions import Versions
+from headway.service._writing import attempt, check_deletable, check_fence, check_store, generation_after
 from headway.storage import Backend, Fence, Put, Remove, Require, RequireOwnsNothing, StillOwns
 
 

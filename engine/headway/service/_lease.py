@@ -21,10 +21,8 @@ from grpclib.const import Handler
 
 from headway._gen.headway.lease import v1 as lease_pb
 from headway.resource import pb, quoted
-from headway.service._ask import ask
-from headway.service._fence import check_fence, check_granted, fence_of
-from headway.service._handlers import unary_handlers
-from headway.service._lease_bounds import (
+from headway.service._access import ask
+from headway.service._bounds import (
     MAX_NUMBER,
     MAX_TTL_MS,
     MAX_WAIT_MS,
@@ -35,7 +33,9 @@ from headway.service._lease_bounds import (
     check_scope,
     check_term,
 )
+from headway.service._handlers import unary_handlers
 from headway.service._refusals import STORE_ERRORS, denied, invalid, refusal
+from headway.service._writing import check_fence, check_granted, fence_of
 from headway.storage import Acquired, Backend, Fence, HeldLease, lease_of
 
 

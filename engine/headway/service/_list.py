@@ -1,8 +1,8 @@
-"""List and ListByOwner."""
+"""List and ListByOwner, and the metadata filter of a List."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from headway._turns import give_way
 from headway.resource import (
@@ -13,17 +13,16 @@ from headway.resource import (
     name_problem,
     pb,
     position,
+    quoted,
     resource_key,
     type_name,
     type_problem,
 )
 from headway.service._access import Access
 from headway.service._admission import admit_id, admit_within, resolve
-from headway.service._bounds import check_position, check_text
-from headway.service._known import check_known
-from headway.service._list_reply import TURN, Kept
-from headway.service._metadata_filter import metadata_terms
-from headway.service._page import Pages, check_page
+from headway.service._bounds import MAX_FILTER, MAX_TERMS, check_position, check_text
+from headway.service._pages import TURN, Kept, Pages, check_page
+from headway.service._position import check_known
 from headway.service._read import check_revision
 from headway.service._refusals import STORE_ERRORS, invalid, refusal
 from headway.service._versions import Versions, View
@@ -154,3 +153,34 @@ def _admit_owner(registry: Registry, access: Access, owner: pb.Id | None) -> Non
     if problem := name_problem("name", owner.name):
         # The type need not be registered: ownership goes by the uid.
         raise invalid(f"owner of {name}: {problem}")
+
+
+Term = Callable[[Mapping[str, str]], bool]
+
+_FORMS = "use key=value, key!=value, key or !key, with commas between"
+
+
+def metadata_terms(text: str) -> list[Term]:
+    """Return the terms of a filter, all of which must hold. An empty filter has no terms and matches everything.
+
+    A key contains none of the characters ``=!,`` and a value no comma. Blanks around them are ignored.
+    """
+    check_text("metadata_filter", text, MAX_FILTER)
+    if not text.strip():
+        return []
+    parts = text.split(",")
+    if len(parts) > MAX_TERMS:
+        raise invalid(f"metadata_filter has {len(parts)} terms: it must have at most {MAX_TERMS}")
+    return [_term(part.strip(), text) for part in parts]
+
+
+def _term(part: str, text: str) -> Term:
+    key, equals, value = (each.strip() for each in part.partition("="))
+    negated = key.endswith("!") if equals else key.startswith("!")
+    if negated:
+        key = (key[:-1] if equals else key[1:]).strip()
+    if not key or "!" in key:
+        raise invalid(f"metadata_filter {quoted(text)}: {quoted(part)} is not a valid term: {_FORMS}")
+    if equals:
+        return lambda metadata: (metadata.get(key) == value) is not negated
+    return lambda metadata: (key in metadata) is not negated

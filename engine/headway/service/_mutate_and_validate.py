@@ -5,10 +5,10 @@ from __future__ import annotations
 from headway.resource import Registry, is_marked, is_unconverted, pb, resource_id
 from headway.service._access import Access
 from headway.service._admission import admit_resource, check_payload_name
-from headway.service._marks import check_mark
+from headway.service._deletion import check_mark
 from headway.service._refusals import STORE_ERRORS, invalid, refusal
-from headway.service._tenancy import check_staying, check_units
 from headway.service._versions import Versions
+from headway.service._writing import check_staying, check_units
 from headway.storage import Backend
 
 

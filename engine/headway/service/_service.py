@@ -11,7 +11,7 @@ from headway.resource import Registry, pb
 from headway.service import _delete, _list, _mutate_and_validate, _read, _watch_list, _write, _write_status
 from headway.service._access import Access, Authorizer
 from headway.service._handlers import unary_handlers
-from headway.service._list_reply import MAX_REPLY, Kept
+from headway.service._pages import MAX_REPLY, Kept
 from headway.service._refusals import NOTHING_WRITTEN
 from headway.service._versions import Versions
 from headway.storage import Backend

@@ -28,9 +28,7 @@ from headway.rpc import HandlerFault
 from headway.service._access import Access
 from headway.service._admission import admit_resource, check_payload_name
 from headway.service._bounds import check_text
-from headway.service._fence import check_fence, check_store
-from headway.service._generation import generation_after
-from headway.service._marks import check_marks
+from headway.service._deletion import check_marks, removal_after
 from headway.service._read import checked_version
 from headway.service._refusals import (
     NOTHING_WRITTEN,
@@ -42,11 +40,19 @@ from headway.service._refusals import (
     refusal,
     taken,
 )
-from headway.service._removal import removal_after
-from headway.service._retry import attempt
 from headway.service._storage_version import StorageVersion
-from headway.service._tenancy import NO_UNITS, Units, check_staying, check_units, needs_units
 from headway.service._versions import Versions
+from headway.service._writing import (
+    NO_UNITS,
+    Units,
+    attempt,
+    check_fence,
+    check_staying,
+    check_store,
+    check_units,
+    generation_after,
+    needs_units,
+)
 from headway.storage import (
     Backend,
     Operation,

@@ -13,12 +13,10 @@ from headway.resource import Registry, ResourceType, copy_message, pb, resource_
 from headway.service._access import Access
 from headway.service._admission import admit_fence, admit_id, admit_reference
 from headway.service._bounds import check_status, check_text, room_problem
-from headway.service._fence import check_fence, check_store
 from headway.service._read import checked_version
 from headway.service._refusals import conflict, invalid, not_found, precondition
-from headway.service._retry import attempt
-from headway.service._tenancy import check_units
 from headway.service._versions import Versions
+from headway.service._writing import attempt, check_fence, check_store, check_units
 from headway.storage import Backend, Put
 
 _ULID = re.compile(r"[0-7][0-9A-HJKMNP-TV-Za-hjkmnp-tv-z]{25}\Z")

@@ -1,23 +1,32 @@
-"""Rules for marking a resource for deletion, and for writing to a marked one."""
+"""The rules of deletion: marks, writes to a marked resource, pending removals, and tombstones."""
 
 from __future__ import annotations
 
 import datetime
 from typing import Any
 
+from ulid_transform import ulid_now
+
 from headway.errors import PayloadError
 from headway.resource import (
     DELETION_TIMESTAMP,
     FINALIZERS,
+    TOMBSTONE,
+    AnyMessage,
+    Key,
     ResourceType,
+    Tombstone,
     decode,
+    encode,
     equal,
     finalizers,
     is_marked,
     pb,
     resource_id,
+    resource_key,
 )
-from headway.service._refusals import invalid
+from headway.service._refusals import invalid, precondition
+from headway.storage import Backend, Operation, Put, Remove
 
 
 def check_marks(type: ResourceType[Any], stored: pb.Resource, updated: pb.Resource) -> None:
@@ -96,3 +105,67 @@ def _is_timestamp(text: str) -> bool:
         return datetime.datetime.fromisoformat(text).tzinfo is not None
     except ValueError:
         return False
+
+
+def removal_after(updated: pb.Resource) -> tuple[Operation, ...]:
+    """Return the operations to add to a write: a pending removal if the resource is marked and has no finalizers.
+
+    A pending removal cannot exist already: a marked resource without finalizers can no longer be written.
+    """
+    if not is_marked(updated.metadata) or finalizers(updated.metadata):
+        return ()
+    assert updated.id is not None
+    removal = pb.Resource(
+        id=pb.Id(uid=ulid_now(), name=_name(updated.id), type=TOMBSTONE.message, tenancy=updated.id.tenancy),
+        generation=ulid_now(),
+        data=AnyMessage(type_url=TOMBSTONE.type_url, value=encode(Tombstone(owner=updated.id, awaits_removal=True))),
+    )
+    return (Put(TOMBSTONE.kind, resource_key(removal), removal, ""),)
+
+
+async def removal_with(backend: Backend, stored: pb.Resource) -> tuple[Operation, ...]:
+    """Return the operations to add to a resource's removal: they remove its pending removal, if it has one."""
+    if not is_marked(stored.metadata):
+        return ()
+    assert stored.id is not None
+    partition, namespace, _ = resource_key(stored)
+    key: Key = (partition, namespace, _name(stored.id))
+    removal, _ = await backend.read(TOMBSTONE.kind, key)
+    if removal is None or removal.id is None:
+        return ()
+    return (Remove(TOMBSTONE.kind, key, removal.id.uid, removal.version),)
+
+
+def _name(id: pb.Id) -> str:
+    # Named after the uid, so that any length of the resource's name will do.
+    return f"removal-{id.uid.lower()}"
+
+
+GENERATED_AT = "generated_at"
+
+
+def tombstone_of(stored: pb.Resource) -> Put:
+    """Return the operation that stores the tombstone of a resource, for the commit that removes the resource.
+
+    It is named after the uid, so that any length of the owner's name will do.
+    """
+    assert stored.id is not None
+    uid = stored.id.uid
+    tombstone = pb.Resource(
+        id=pb.Id(uid=ulid_now(), name=f"tombstone-{uid.lower()}", type=TOMBSTONE.message, tenancy=stored.id.tenancy),
+        generation=ulid_now(),
+        metadata={GENERATED_AT: datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")},
+        data=AnyMessage(type_url=TOMBSTONE.type_url, value=encode(Tombstone(owner=stored.id))),
+    )
+    return Put(TOMBSTONE.kind, resource_key(tombstone), tombstone, "")
+
+
+async def check_done(backend: Backend, tombstone: pb.Resource) -> None:
+    """Refuse to delete a tombstone while its owner's uid still owns anything: nothing else would ever look for that."""
+    owner = TOMBSTONE.view(tombstone).data.owner
+    owned, _ = await backend.list_by_owner("" if owner is None else owner.uid)
+    if owned:
+        raise precondition(
+            f"{tombstone.id.name if tombstone.id else ''} is the tombstone of an owner that still owns "
+            f"{len(owned)} resources; it is removed after them"
+        )
