@@ -13,11 +13,12 @@ from grpclib import GRPCError
 from grpclib.const import Status
 
 from headway import errors
+from headway._gen.headway.refusal.v1 import Refusal
 from headway.client import Acknowledged, Client, LeaseClient, client_error
 from headway.errors import Fenced, HeadwayError, OutcomeUnknown, StoreUnusable, Unavailable, UnknownTerm
-from headway.resource import Key, Position, Resource, ResourceId, ResourceType, pb
+from headway.resource import AnyMessage, Key, Position, Resource, ResourceId, ResourceType, encode, pb
 from headway.rpc import Metadata
-from headway.service import FENCED, UNKNOWN_TERM
+from headway.service import Reason
 from headway.storage import MemoryBackend
 from tests.helpers.calls import Calls
 from tests.helpers.declared import NOTE, REGION, Note, registry
@@ -142,16 +143,23 @@ def test_what_is_no_type_is_refused_by_name(way: str) -> None:
         trio.run(ask)
 
 
+def refused_for(reason: Reason, message: str) -> GRPCError:
+    """Return a refusal with a reason, as a service sends it."""
+    url = "type.googleapis.com/headway.refusal.v1.Refusal"
+    detail = AnyMessage(type_url=url, value=encode(Refusal(reason=reason)))
+    return GRPCError(Status.FAILED_PRECONDITION, message, [detail])
+
+
 def test_a_fenced_write_has_an_error_of_its_own() -> None:
-    """It looks like any failed precondition but for its words."""
-    error = client_error(GRPCError(Status.FAILED_PRECONDITION, f"{FENCED}by term 3"), write=True)
+    """It looks like any failed precondition but for its reason."""
+    error = client_error(refused_for(Reason.FENCED, "by term 3"), write=True)
     assert type(error) is Fenced
     assert str(error) == "by term 3"
 
 
 def test_a_write_of_a_term_that_was_never_granted_has_an_error_of_its_own() -> None:
     """A caller that knows superseded runs alone takes it for one."""
-    error = client_error(GRPCError(Status.FAILED_PRECONDITION, f"{UNKNOWN_TERM}term 3"), write=True)
+    error = client_error(refused_for(Reason.UNKNOWN_TERM, "term 3"), write=True)
     assert type(error) is UnknownTerm
     assert isinstance(error, Fenced)
     assert str(error) == "term 3"
@@ -282,7 +290,7 @@ async def test_a_write_answered_by_half_is_unknown(way: str) -> None:
 async def test_every_write_carries_the_fence_and_the_store(way: str) -> None:
     """So that the store can refuse it in its own transaction; a refusal is told with the fence that it was of."""
     fence = pb.Fence(controller="painter", term=3)
-    channel = Failing(GRPCError(Status.FAILED_PRECONDITION, f"{FENCED}x"))
+    channel = Failing(refused_for(Reason.FENCED, "x"))
     with pytest.raises(Fenced):
         await WRITES[way](Client(channel, registry(), heard := Heard(fence, "here")))
     assert (heard.refusals, heard.unknowns) == ([fence], [])

@@ -31,8 +31,10 @@ from headway.service import (
     Authorizer,
     LeaseService,
     OriginService,
+    Reason,
     ResourceService,
     WatchDecoder,
+    reason_of,
     watch_encoders,
 )
 from headway.storage import Acquired, Backend, Fence, HeldLease, Operation, Raised, Watch, Within
@@ -184,14 +186,18 @@ async def over_the_network(
         yield calls
 
 
-async def refused(call: Awaitable[object], status: Status, *said: str) -> str:
-    """Check that a call fails with this status and a message that contains all of ``said``; return the message."""
+async def refused(call: Awaitable[object], status: Status, *said: str, reason: Reason | None = None) -> str:
+    """Check that a call fails with this status and reason, and a message that contains all of ``said``.
+
+    Return the message.
+    """
     with pytest.raises(GRPCError) as caught:
         await call
     assert caught.value.status is status, caught.value
     message = caught.value.message or ""
     for part in said:
         assert part in message, message
+    assert reason_of(caught.value) is reason
     return message
 
 

@@ -22,6 +22,7 @@ from headway.resource import (
     message,
     pb,
 )
+from headway.service import Reason
 from headway.service._origin import CAS_FAILED, NOT_FOUND, WRONG_UID
 from headway.service._pages import TURN
 from headway.storage import Backend, MemoryBackend, Put
@@ -43,7 +44,8 @@ async def test_write_with_uid_of_a_deleted_incarnation_creates_a_new_one(anywher
     assert text_of((await anywhere.read(an_id("one"))).resource) == "again"
     assert uid_of(again) != uid_of(first)
     # The uid is that of a deleted incarnation still, and another one bears the name.
-    await refused(origin.write(a_note("one", uid=uid_of(first))), Status.FAILED_PRECONDITION, uid_of(again), WRONG_UID)
+    call = origin.write(a_note("one", uid=uid_of(first)))
+    await refused(call, Status.FAILED_PRECONDITION, uid_of(again), WRONG_UID, reason=Reason.WRONG_UID)
     # What can't be said of a new resource is refused here too.
     await origin.delete(an_id("one"))
     late = a_note("one", uid=uid_of(again), version=again.version)
@@ -80,9 +82,10 @@ async def test_refusal_contains_consuls_message_beside_ours(
 ) -> None:
     """Consul's clients look for it. Under Headway's own name the refusal has only Headway's message."""
     await calls.write(a_note("one"))
-    ours = await refused(call(calls), status, "Note")
+    reason = Reason.WRONG_UID if sentence == WRONG_UID else None
+    ours = await refused(call(calls), status, "Note", reason=reason)
     assert sentence not in ours
-    assert await refused(call(calls.as_origin()), status) == f"{ours} ({sentence})"
+    assert await refused(call(calls.as_origin()), status, reason=reason) == f"{ours} ({sentence})"
 
 
 async def test_other_refusals_are_the_same_under_both_names(calls: Calls) -> None:

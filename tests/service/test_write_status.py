@@ -10,6 +10,7 @@ import trio.testing
 from grpclib.const import Status
 
 from headway.resource import FINALIZERS, pb
+from headway.service import Reason
 from tests.helpers.calls import Calls, Interrupted, at, refused, take
 from tests.helpers.declared import (
     NOTE,
@@ -226,7 +227,7 @@ async def test_lower_fence_is_refused_even_if_nothing_would_change(calls: Calls)
     here = calls.revision
     for status in (a_status(stored.generation), a_status(stored.generation, "other")):
         call = calls.write_status(id_of(stored), status, fence=old)
-        await refused(call, Status.FAILED_PRECONDITION, "fenced: the fence of painter")
+        await refused(call, Status.FAILED_PRECONDITION, "the fence of painter", reason=Reason.FENCED)
     assert calls.revision == here
 
 

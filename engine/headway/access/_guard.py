@@ -17,8 +17,7 @@ from headway.access._tokens import REFUSED
 from headway.errors import PermissionDenied
 from headway.events import AuthenticationFailed, CallDenied, Report, ignore
 from headway.resource import Registry, ResourceId, Scope, TypeName
-from headway.rpc import HandlerFault
-from headway.service import AUTHORIZER_FAILED, NOTHING_WRITTEN, Decision
+from headway.service import Decision, authorizer_failed
 
 UNKNOWN = "unknown"
 """The name of a caller whose token does not exist."""
@@ -207,9 +206,7 @@ class Guarded:
             self._audit.failed(self._authorizer, path, stream)
             raise GRPCError(Status.UNAUTHENTICATED, str(error)) from None
         except Exception as error:
-            # The service has not been called yet.
-            mark = NOTHING_WRITTEN if path.rpartition("/")[2] in _DONE else ""
-            raise HandlerFault(mark + AUTHORIZER_FAILED, error) from error
+            raise authorizer_failed(error) from error
 
     def _identified(self, stream: Any) -> Identity:
         try:

@@ -6,7 +6,6 @@ A service owns the requests that are passed to it: it completes them in place an
 share objects with the store and must not be changed. In-process channels make copies for that reason.
 """
 
-from headway.service._access import AUTHORIZER_FAILED as AUTHORIZER_FAILED
 from headway.service._access import Authorizer as Authorizer
 from headway.service._access import Decision as Decision
 from headway.service._lease import LeaseAccess as LeaseAccess
@@ -20,11 +19,9 @@ from headway.service._migrate import MigrationService as MigrationService
 from headway.service._migrate import migrate as migrate
 from headway.service._origin import OriginService as OriginService
 from headway.service._origin import watch_encoders as watch_encoders
-from headway.service._refusals import FENCED as FENCED
-from headway.service._refusals import LEASE_LOST as LEASE_LOST
-from headway.service._refusals import NOTHING_WRITTEN as NOTHING_WRITTEN
-from headway.service._refusals import UNKNOWN_TERM as UNKNOWN_TERM
-from headway.service._refusals import WRITE_REJECTED as WRITE_REJECTED
+from headway.service._refusals import Reason as Reason
+from headway.service._refusals import authorizer_failed as authorizer_failed
+from headway.service._refusals import reason_of as reason_of
 from headway.service._service import WATCH_LIST as WATCH_LIST
 from headway.service._service import ResourceService as ResourceService
 from headway.service._types import DescribedPayloads as DescribedPayloads

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable
-from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from grpclib import GRPCError
@@ -20,16 +19,14 @@ from headway.resource import (
     resource_id,
 )
 from headway.rpc import HandlerFault
-from headway.service._refusals import denied, invalid, not_found
+from headway.service._refusals import authorizer_failed, denied, invalid, not_found
 from headway.storage import Fence, Within, lease_of
 
 Answer = TypeVar("Answer")
 
-AUTHORIZER_FAILED = "the authorizer failed"
 
-
-def ask(question: Callable[..., Answer], *about: object, mark: str = "") -> Answer:
-    """Return the authorizer's answer. Raises HandlerFault, with ``mark`` before its message, if the authorizer raises.
+def ask(question: Callable[..., Answer], *about: object) -> Answer:
+    """Return the authorizer's answer. A failing authorizer is the fault of the service and not of the caller.
 
     A PayloadError passes through: it means that a payload that the authorizer looked at does not decode.
     """
@@ -38,8 +35,7 @@ def ask(question: Callable[..., Answer], *about: object, mark: str = "") -> Answ
     except (GRPCError, PayloadError):
         raise
     except Exception as error:
-        # The error's text may contain what only the program and its operator should know.
-        raise HandlerFault(mark + AUTHORIZER_FAILED, error) from error
+        raise authorizer_failed(error) from error
 
 
 class Decision(enum.Enum):
@@ -97,15 +93,10 @@ class Authorizer(Protocol):
 
 
 class Access:
-    """The checks that a verb makes with the authorizer. Without an authorizer everything is allowed.
+    """The checks that a verb makes with the authorizer. Without an authorizer everything is allowed."""
 
-    Args:
-        mark: a prefix for the message of a failure. A verb that writes uses it to say that its commit was not made.
-    """
-
-    def __init__(self, authorizer: Authorizer | None, registry: Registry, mark: str = "") -> None:
+    def __init__(self, authorizer: Authorizer | None, registry: Registry) -> None:
         self._authorizer = authorizer
-        self._ask = partial(ask, mark=mark)
         self._registry = registry
         # False if no authorizer restricts the caller.
         self.restricted = authorizer is not None
@@ -117,13 +108,13 @@ class Access:
 
     def knows(self, type: TypeName) -> bool:
         """Return True if the caller may do anything with a type of this name."""
-        return self._authorizer is None or self._ask(self._authorizer.may_know, type)
+        return self._authorizer is None or ask(self._authorizer.may_know, type)
 
     def check_read(self, id: pb.Id) -> None:
         """Refuse a caller who may not read this id, whether or not the resource exists."""
         if self._authorizer is not None:
             name = resource_id(id)
-            if self._ask(self._authorizer.may_read, name, None) is Decision.DENIED:
+            if ask(self._authorizer.may_read, name, None) is Decision.DENIED:
                 raise denied(f"permission denied: you may not read {name}")
 
     def check_found(self, stored: pb.Resource, asked: str) -> None:
@@ -137,7 +128,7 @@ class Access:
             name = resource_id(id)
             view = None if resource is None else self._registry.resolve(name.type).view(resource)
             try:
-                allowed = self._ask(self._authorizer.may_write, name, view)
+                allowed = ask(self._authorizer.may_write, name, view)
             except PayloadError as error:
                 raise invalid(f"resource.data of {name}: {error}") from None
             if not allowed:
@@ -155,7 +146,7 @@ class Access:
 
     def may_delete(self, id: pb.Id) -> bool:
         """Return True if the caller may delete the resource with this id."""
-        return self._authorizer is None or self._ask(self._authorizer.may_delete, resource_id(id))
+        return self._authorizer is None or ask(self._authorizer.may_delete, resource_id(id))
 
     def check_delete(self, id: pb.Id) -> None:
         """Refuse a caller who may not delete this id, whether or not the resource exists."""
@@ -177,13 +168,13 @@ class Access:
         """
         if fence is not None and self._authorizer is not None:
             lease = lease_of(fence.controller, fence.member)
-            if not self._ask(self._authorizer.may_take_lease, lease):
+            if not ask(self._authorizer.may_take_lease, lease):
                 raise denied(f"permission denied: you may not acquire lease {lease}")
 
     def check_list(self, type: TypeName, within: Within) -> None:
         """Refuse a caller who may not list the type there."""
         authorizer = self._authorizer
-        if authorizer is not None and not self._ask(authorizer.may_list, type, within.partition, within.namespace):
+        if authorizer is not None and not ask(authorizer.may_list, type, within.partition, within.namespace):
             raise denied(f"permission denied: you may not list {type} there")
 
     def shows(self, resource: pb.Resource) -> bool:
@@ -191,10 +182,10 @@ class Access:
         if self._authorizer is None:
             return True
         name = resource_id(resource.id)
-        decision = self._ask(self._authorizer.may_read, name, None)
+        decision = ask(self._authorizer.may_read, name, None)
         if decision is Decision.NEEDS_RESOURCE and name.type in self._registry:
             try:
-                decision = self._ask(self._authorizer.may_read, name, self._registry.resolve(name.type).view(resource))
+                decision = ask(self._authorizer.may_read, name, self._registry.resolve(name.type).view(resource))
             except PayloadError:
                 # The stored payload does not decode, so the authorizer cannot decide whether this caller may read it.
                 return False
@@ -202,9 +193,7 @@ class Access:
 
     def may_read(self, id: pb.Id) -> bool:
         """Return True if the caller may read this id, whatever the resource contains."""
-        return (
-            self._authorizer is None or self._ask(self._authorizer.may_read, resource_id(id), None) is Decision.ALLOWED
-        )
+        return self._authorizer is None or ask(self._authorizer.may_read, resource_id(id), None) is Decision.ALLOWED
 
     def answered(self, stored: pb.Resource, own: pb.Resource) -> pb.Resource:
         """Return the part of a stored resource that a write's reply may contain.
@@ -216,9 +205,9 @@ class Access:
             if not self.restricted or self.shows(stored):
                 return stored
         except HandlerFault as fault:
-            # The write is stored, so its message must not begin with the mark: without it, the failure leaves the
+            # The write is stored, so the error must not say that nothing was written. Without details it leaves the
             # outcome open.
-            raise HandlerFault(AUTHORIZER_FAILED, fault.cause) from fault.cause
+            raise HandlerFault(fault.message or "", fault.cause) from fault.cause
         return pb.Resource(
             id=stored.id,
             owner=own.owner,

@@ -26,10 +26,9 @@ from headway.resource import (
     type_name,
     type_problem,
 )
-from headway.rpc import HandlerFault
 from headway.service._access import Access
 from headway.service._bounds import MAX_TEXT, check_metadata, check_payload, check_prefix, check_statuses, check_text
-from headway.service._refusals import invalid
+from headway.service._refusals import failed, invalid
 from headway.service._writing import fence_of
 from headway.storage import Fence, Within
 
@@ -166,7 +165,7 @@ def admit_resource(
         raise
     except Exception as error:
         # A hook may have left a value that the later checks fail on.
-        raise HandlerFault("Internal Server Error", error) from error
+        raise failed("Internal Server Error", error) from error
 
 
 def _admit_resource(
@@ -278,7 +277,7 @@ def mutated(type: Type, resource: pb.Resource) -> pb.Resource:
         raise
     except BaseException as error:
         # `SystemExit` in a hook must not end the server, which serves others too.
-        raise _failed("mutate", type, error) from error
+        raise failed(f"the mutate hook of {type.name} failed", error) from error
 
 
 def validate(type: Type, resource: pb.Resource) -> None:
@@ -299,15 +298,10 @@ def validate(type: Type, resource: pb.Resource) -> None:
         raise
     except BaseException as error:
         # `SystemExit` in a hook must not end the server, which serves others too.
-        raise _failed("validate", type, error) from error
+        raise failed(f"the validate hook of {type.name} failed", error) from error
 
 
 def _check_answer(answer: object) -> None:
     """Raise TypeError if the return value shows that the hook did not run (and so checked nothing)."""
     if answer is not None and (problem := answer_problem(answer)):
         raise TypeError(problem)
-
-
-def _failed(hook: str, type: Type, error: BaseException) -> HandlerFault:
-    # The error's text may contain what only the program and its operator should know.
-    return HandlerFault(f"the {hook} hook of {type.name} failed", error)

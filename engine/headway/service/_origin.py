@@ -18,7 +18,7 @@ from grpclib.const import Handler, Status
 
 from headway.resource import TOMBSTONE, AnyMessage, Changes, Registry, SnapshotChunk, pb
 from headway.service._access import Authorizer
-from headway.service._refusals import WrongIncarnation
+from headway.service._refusals import Reason, reason_of
 from headway.service._service import RESOURCE_SERVICE, WATCH_LIST, ResourceService
 from headway.service._versions import Versions
 from headway.service._watch_wire import ResourceEncodings, WatchEncoder
@@ -80,7 +80,7 @@ def _as_origin(function: Callable[[Any], Awaitable[None]]) -> Callable[[Any], Aw
 
 
 def _sentence_of(error: GRPCError) -> str | None:
-    if isinstance(error, WrongIncarnation):
+    if reason_of(error) is Reason.WRONG_UID:
         return WRONG_UID
     return {Status.ABORTED: CAS_FAILED, Status.NOT_FOUND: NOT_FOUND}.get(error.status)
 

@@ -12,7 +12,6 @@ from headway.service import _delete, _list, _mutate_and_validate, _read, _watch_
 from headway.service._access import Access, Authorizer
 from headway.service._handlers import unary_handlers
 from headway.service._pages import MAX_REPLY, Kept
-from headway.service._refusals import NOTHING_WRITTEN
 from headway.service._versions import Versions
 from headway.storage import Backend
 
@@ -48,7 +47,6 @@ class ResourceService:
         self._backend = backend
         self._registry = registry
         self._access = Access(authorizer, registry)
-        self._writing = self._access if authorizer is None else Access(authorizer, registry, NOTHING_WRITTEN)
         self._versions = versions or Versions(registry)
         self._recreates = recreates
         self._as_sent = as_sent
@@ -60,12 +58,12 @@ class ResourceService:
     def write(self, message: pb.WriteRequest) -> Coroutine[Any, Any, pb.WriteResponse]:
         """Create or update a resource and return it as stored."""
         return _write.write(
-            self._backend, self._registry, self._writing, self._versions, message, recreates=self._recreates
+            self._backend, self._registry, self._access, self._versions, message, recreates=self._recreates
         )
 
     async def write_status(self, message: pb.WriteStatusRequest) -> pb.WriteStatusResponse:
         """Replace one status of a resource."""
-        return await _write_status.write_status(self._backend, self._registry, self._writing, self._versions, message)
+        return await _write_status.write_status(self._backend, self._registry, self._access, self._versions, message)
 
     async def list(self, message: pb.ListRequest) -> pb.ListResponse:
         """Return the resources of a type, without a bound on the size of the reply (for in-process callers)."""
@@ -83,7 +81,7 @@ class ResourceService:
 
     async def delete(self, message: pb.DeleteRequest) -> pb.DeleteResponse:
         """Remove a resource, or mark it for deletion while it has finalizers."""
-        return await _delete.delete(self._backend, self._registry, self._writing, self._versions, message)
+        return await _delete.delete(self._backend, self._registry, self._access, self._versions, message)
 
     async def mutate_and_validate(self, message: pb.MutateAndValidateRequest) -> pb.MutateAndValidateResponse:
         """Run the hooks on a resource and return the result without storing it."""

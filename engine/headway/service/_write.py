@@ -24,16 +24,14 @@ from headway.resource import (
     type_name,
     uid_ending,
 )
-from headway.rpc import HandlerFault
 from headway.service._access import Access
 from headway.service._admission import admit_resource, check_payload_name
 from headway.service._bounds import check_text
 from headway.service._deletion import check_marks, removal_after
 from headway.service._read import checked_version
 from headway.service._refusals import (
-    NOTHING_WRITTEN,
     STORE_ERRORS,
-    WrongIncarnation,
+    Reason,
     conflict,
     invalid,
     precondition,
@@ -80,13 +78,7 @@ async def write(
     With ``recreates``, a write with the uid of a deleted incarnation creates a new one, as in Consul. The caller must
     have the right to read that name.
     """
-    try:
-        admitted = admit_resource(registry, access, request.resource, request.fence)
-    except HandlerFault as fault:
-        if fault.message is not None and fault.message.startswith(NOTHING_WRITTEN):
-            raise
-        # The store has not been asked yet. Without this prefix, INTERNAL leaves the outcome of a write open.
-        raise HandlerFault(f"{NOTHING_WRITTEN}{fault.message}", fault.cause) from fault.cause
+    admitted = admit_resource(registry, access, request.resource, request.fence)
     type, key, resource, given, fence, payload_name, undecodable = admitted
     named = resource.id
     assert named is not None
@@ -289,8 +281,9 @@ def _check_current(stored: pb.Resource, resource: pb.Resource) -> None:
     assert resource.id is not None
     assert stored.id is not None
     if resource.id.uid and resource.id.uid != stored.id.uid:
-        raise WrongIncarnation(
-            f"{_id(resource)} is stored with uid {stored.id.uid}, not {resource.id.uid}; read it again"
+        raise precondition(
+            f"{_id(resource)} is stored with uid {stored.id.uid}, not {resource.id.uid}; read it again",
+            Reason.WRONG_UID,
         )
     if resource.version and resource.version != stored.version:
         raise conflict(f"{_id(resource)} is stored at version {stored.version}, not {resource.version}; read it again")
