@@ -118,7 +118,7 @@ async def test_a_caller_who_may_not_watch_lists_all_the_same() -> None:
 
 async def test_a_list_that_one_reply_can_not_hold_says_what_to_ask_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Refused before it is built; by pages, and as a snapshot, all of it is there."""
-    monkeypatch.setattr("headway.service._service.MAX_REPLY", 64 << 10)
+    monkeypatch.setattr("headway.service._pages.MAX_REPLY", 64 << 10)
     rights = Rights()
     rights.denied = {"WatchList"}
     async with serving(rights) as (_, client):

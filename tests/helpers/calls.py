@@ -28,9 +28,9 @@ from headway.resource import (
 )
 from headway.rpc import Channel, InProcessChannel, Services, open_channel, open_server
 from headway.service import (
-    Authorizer,
     LeaseService,
     OriginService,
+    Permissions,
     Reason,
     ResourceService,
     WatchDecoder,
@@ -54,15 +54,15 @@ class Calls:
         self,
         backend: Backend,
         registry: Registry,
-        authorizer: Authorizer | None = None,
+        permissions: Permissions | None = None,
         *,
         channel: Channel | None = None,
     ) -> None:
         self.backend = backend
         self.unexpected: list[BaseException] = []
         self.channel: Channel = channel or InProcessChannel(
-            ResourceService(backend, registry, authorizer),
-            OriginService(backend, registry, authorizer),
+            ResourceService(backend, registry, permissions),
+            OriginService(backend, registry, permissions),
             LeaseService(backend),
             report=lambda _, error: self.unexpected.append(error),
         )
@@ -162,7 +162,7 @@ PLACES = [
 
 @asynccontextmanager
 async def over_the_network(
-    backend: Backend, registry: Registry, authorizer: Authorizer | None = None
+    backend: Backend, registry: Registry, permissions: Permissions | None = None
 ) -> AsyncIterator[Calls]:
     """Serve a store by gRPC on a port of its own, and yield a caller of it."""
     unexpected: list[BaseException] = []
@@ -171,8 +171,8 @@ async def over_the_network(
         unexpected.append(error)
 
     services = Services(
-        ResourceService(backend, registry, authorizer),
-        OriginService(backend, registry, authorizer),
+        ResourceService(backend, registry, permissions),
+        OriginService(backend, registry, permissions),
         LeaseService(backend),
         encoders=watch_encoders(),
     )

@@ -211,17 +211,35 @@ async def test_known_position_is_of_this_stores_history_or_refused(calls: Calls)
         await refused(calls.list_by_owner(nobody, lost), Status.DATA_LOSS, f"position {lost.revision}")
 
 
-async def test_size_of_a_reply_is_exact() -> None:
+class Sent:
+    """The stream of a call over a network, which keeps what is sent."""
+
+    encodes = True
+
+    def __init__(self) -> None:
+        self.message: Any = None
+
+    async def send_message(self, message: object) -> None:
+        self.message = message
+
+    def hold(self, size: int) -> None:
+        """Ignore the size."""
+
+
+async def test_size_of_a_reply_is_exact(monkeypatch: pytest.MonkeyPatch) -> None:
     """The size of a resource is estimated when it is kept, and exact once it is encoded."""
+    monkeypatch.setattr("headway.service._pages._AT_ONCE", 0)
     status = a_status(ULID, *["c"] * 30)
     for condition in status.conditions:
         condition.resource = pb.Reference(type=a_type(), name="other", section="part")
     resource = a_note("one", status={"mine": status})
     whole = len(encode(pb.ListResponse(resources=[resource])))
-    kept = Kept(whole, "ask for less")
+    monkeypatch.setattr("headway.service._pages.MAX_REPLY", whole)
+    kept = Kept(stream := Sent(), "ask for less")
     kept.add(resource)
-    reply = await kept.encoded(pb.ListResponse(resources=kept.resources))
-    assert sum(map(len, reply.pieces[1:])) == whole
-    kept = Kept(whole - 1, "ask for less")
+    await kept.send(pb.ListResponse())
+    assert sum(map(len, stream.message.pieces[1:])) == whole
+    monkeypatch.setattr("headway.service._pages.MAX_REPLY", whole - 1)
+    kept = Kept(Sent(), "ask for less")
     kept.add(resource)
-    await refused(kept.encoded(pb.ListResponse(resources=kept.resources)), Status.RESOURCE_EXHAUSTED, "ask for less")
+    await refused(kept.send(pb.ListResponse()), Status.RESOURCE_EXHAUSTED, "ask for less")

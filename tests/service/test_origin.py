@@ -185,7 +185,7 @@ async def test_consuls_namespaces_are_namespaces(backend: Backend, how: str) -> 
 
 async def test_lists_are_bounded_under_consuls_name(monkeypatch: pytest.MonkeyPatch) -> None:
     """A list that is too large is refused before it is built, as under Headway's own name."""
-    monkeypatch.setattr("headway.service._service.MAX_REPLY", 64 << 10)
+    monkeypatch.setattr("headway.service._pages.MAX_REPLY", 64 << 10)
     backend = MemoryBackend()
     id = an_id("big", partition="default", namespace="default", uid=ULID)
     big = pb.Resource(id=id, metadata={str(each): "x" * 200 for each in range(400)})

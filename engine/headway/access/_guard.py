@@ -170,8 +170,8 @@ class Guarded:
 
     def __mapping__(self) -> dict[str, Handler]:
         """Return the service's own handlers, wrapped by the guard."""
-        nobody = Caller(self._authorizer.identify({}), "", self._registry)
-        handlers: dict[str, Handler] = self._serve(nobody).__mapping__()
+        anonymous = Caller(self._authorizer.identify({}), "", self._registry)
+        handlers: dict[str, Handler] = self._serve(anonymous).__mapping__()
         return {path: handler._replace(func=self._guarded(path, handler)) for path, handler in handlers.items()}
 
     def _guarded(self, path: str, handler: Handler) -> Callable[[Any], Awaitable[None]]:
@@ -201,10 +201,10 @@ class Guarded:
 
     def _admitted(self, path: str, stream: Any) -> Identity:
         try:
-            return self._authorizer.identify(stream.metadata)
-        except PermissionDenied as error:
+            return self._identified(stream)
+        except GRPCError:
             self._audit.failed(self._authorizer, path, stream)
-            raise GRPCError(Status.UNAUTHENTICATED, str(error)) from None
+            raise
         except Exception as error:
             raise authorizer_failed(error) from error
 

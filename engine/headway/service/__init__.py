@@ -6,9 +6,9 @@ A service owns the requests that are passed to it: it completes them in place an
 share objects with the store and must not be changed. In-process channels make copies for that reason.
 """
 
-from headway.service._access import Authorizer as Authorizer
 from headway.service._access import Decision as Decision
-from headway.service._lease import LeaseAccess as LeaseAccess
+from headway.service._access import Permissions as Permissions
+from headway.service._lease import LeasePermissions as LeasePermissions
 from headway.service._lease import LeaseService as LeaseService
 from headway.service._lease import LeaseWaits as LeaseWaits
 from headway.service._list import metadata_terms as metadata_terms

@@ -47,7 +47,7 @@ class Decision(enum.Enum):
     """The answer depends on the content of the resource. The service asks again with the resource."""
 
 
-class Authorizer(Protocol):
+class Permissions(Protocol):
     """An interface that decides what the caller of the current request may do. It knows by itself who the caller is.
 
     The service calls it once the names in a request are found valid, and before any other work: before it checks
@@ -92,14 +92,18 @@ class Authorizer(Protocol):
         ...
 
 
-class Access:
-    """The checks that a verb makes with the authorizer. Without an authorizer everything is allowed."""
+class AccessChecks:
+    """The checks that a verb makes of its caller's permissions. Without permissions everything is allowed.
 
-    def __init__(self, authorizer: Authorizer | None, registry: Registry) -> None:
-        self._authorizer = authorizer
-        self._registry = registry
-        # False if no authorizer restricts the caller.
-        self.restricted = authorizer is not None
+    Attributes:
+        registry: the types of the service.
+        restricted: True if there are permissions, so that something may be denied.
+    """
+
+    def __init__(self, permissions: Permissions | None, registry: Registry) -> None:
+        self._permissions = permissions
+        self.registry = registry
+        self.restricted = permissions is not None
 
     def check_known(self, type: TypeName) -> None:
         """Refuse a caller who may do nothing with a type of this name, whether or not it is registered."""
@@ -108,13 +112,13 @@ class Access:
 
     def knows(self, type: TypeName) -> bool:
         """Return True if the caller may do anything with a type of this name."""
-        return self._authorizer is None or ask(self._authorizer.may_know, type)
+        return self._permissions is None or ask(self._permissions.may_know, type)
 
     def check_read(self, id: pb.Id) -> None:
         """Refuse a caller who may not read this id, whether or not the resource exists."""
-        if self._authorizer is not None:
+        if self._permissions is not None:
             name = resource_id(id)
-            if ask(self._authorizer.may_read, name, None) is Decision.DENIED:
+            if ask(self._permissions.may_read, name, None) is Decision.DENIED:
                 raise denied(f"permission denied: you may not read {name}")
 
     def check_found(self, stored: pb.Resource, asked: str) -> None:
@@ -124,11 +128,11 @@ class Access:
 
     def check_write(self, id: pb.Id, resource: pb.Resource | None) -> None:
         """Refuse a caller who may not write this id, whether or not the resource exists."""
-        if self._authorizer is not None:
+        if self._permissions is not None:
             name = resource_id(id)
-            view = None if resource is None else self._registry.resolve(name.type).view(resource)
+            view = None if resource is None else self.registry.resolve(name.type).view(resource)
             try:
-                allowed = ask(self._authorizer.may_write, name, view)
+                allowed = ask(self._permissions.may_write, name, view)
             except PayloadError as error:
                 raise invalid(f"resource.data of {name}: {error}") from None
             if not allowed:
@@ -136,17 +140,17 @@ class Access:
 
     def may_write(self, stored: pb.Resource) -> bool:
         """Return True if the caller may write this stored resource as it is."""
-        if self._authorizer is None:
+        if self._permissions is None:
             return True
         name = resource_id(stored.id)
         try:
-            return self._authorizer.may_write(name, self._registry.resolve(name.type).view(stored))
+            return self._permissions.may_write(name, self.registry.resolve(name.type).view(stored))
         except PayloadError:
             return False
 
     def may_delete(self, id: pb.Id) -> bool:
         """Return True if the caller may delete the resource with this id."""
-        return self._authorizer is None or ask(self._authorizer.may_delete, resource_id(id))
+        return self._permissions is None or ask(self._permissions.may_delete, resource_id(id))
 
     def check_delete(self, id: pb.Id) -> None:
         """Refuse a caller who may not delete this id, whether or not the resource exists."""
@@ -166,26 +170,26 @@ class Access:
 
         Otherwise the answer would reveal the state of the fence.
         """
-        if fence is not None and self._authorizer is not None:
+        if fence is not None and self._permissions is not None:
             lease = lease_of(fence.controller, fence.member)
-            if not ask(self._authorizer.may_take_lease, lease):
+            if not ask(self._permissions.may_take_lease, lease):
                 raise denied(f"permission denied: you may not acquire lease {lease}")
 
     def check_list(self, type: TypeName, within: Within) -> None:
         """Refuse a caller who may not list the type there."""
-        authorizer = self._authorizer
-        if authorizer is not None and not ask(authorizer.may_list, type, within.partition, within.namespace):
+        permissions = self._permissions
+        if permissions is not None and not ask(permissions.may_list, type, within.partition, within.namespace):
             raise denied(f"permission denied: you may not list {type} there")
 
     def shows(self, resource: pb.Resource) -> bool:
         """Return True if the caller may read this existing resource."""
-        if self._authorizer is None:
+        if self._permissions is None:
             return True
         name = resource_id(resource.id)
-        decision = ask(self._authorizer.may_read, name, None)
-        if decision is Decision.NEEDS_RESOURCE and name.type in self._registry:
+        decision = ask(self._permissions.may_read, name, None)
+        if decision is Decision.NEEDS_RESOURCE and name.type in self.registry:
             try:
-                decision = ask(self._authorizer.may_read, name, self._registry.resolve(name.type).view(resource))
+                decision = ask(self._permissions.may_read, name, self.registry.resolve(name.type).view(resource))
             except PayloadError:
                 # The stored payload does not decode, so the authorizer cannot decide whether this caller may read it.
                 return False
@@ -193,7 +197,7 @@ class Access:
 
     def may_read(self, id: pb.Id) -> bool:
         """Return True if the caller may read this id, whatever the resource contains."""
-        return self._authorizer is None or ask(self._authorizer.may_read, resource_id(id), None) is Decision.ALLOWED
+        return self._permissions is None or ask(self._permissions.may_read, resource_id(id), None) is Decision.ALLOWED
 
     def answered(self, stored: pb.Resource, own: pb.Resource) -> pb.Resource:
         """Return the part of a stored resource that a write's reply may contain.

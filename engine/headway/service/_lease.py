@@ -39,7 +39,7 @@ from headway.service._writing import check_fence, check_granted, fence_of
 from headway.storage import Acquired, Backend, Fence, HeldLease, lease_of
 
 
-class LeaseAccess(Protocol):
+class LeasePermissions(Protocol):
     """An interface that decides what the caller of the current request may do, before any look-up. It never blocks."""
 
     def may_take_lease(self, name: str) -> bool:
@@ -112,15 +112,15 @@ class LeaseService:
     """Leases and fences over a store. Its methods are grpclib handlers.
 
     Args:
-        authorizer: decides what each caller may do; without one, every caller may do everything.
+        permissions: what each caller may do; without them, every caller may do everything.
         waits: waits shared with other services, so that they can be ended together.
     """
 
     def __init__(
-        self, backend: Backend, authorizer: LeaseAccess | None = None, waits: LeaseWaits | None = None
+        self, backend: Backend, permissions: LeasePermissions | None = None, waits: LeaseWaits | None = None
     ) -> None:
         self._backend = backend
-        self._authorizer = authorizer
+        self._permissions = permissions
         self._waits = waits or LeaseWaits()
 
     async def acquire(self, message: lease_pb.AcquireRequest) -> lease_pb.AcquireResponse:
@@ -189,15 +189,15 @@ class LeaseService:
     async def list(self, message: lease_pb.ListRequest) -> lease_pb.ListResponse:
         """Return the leases that are held and that the caller may see."""
         check_printable("name_prefix", message.name_prefix)
-        authorizer = self._authorizer
-        if authorizer is not None and not ask(authorizer.may_list_leases, message.name_prefix):
+        permissions = self._permissions
+        if permissions is not None and not ask(permissions.may_list_leases, message.name_prefix):
             raise denied(f"permission denied: you may not list leases {message.name_prefix}*")
         try:
             leases, position = await self._backend.list_leases(message.name_prefix)
         except STORE_ERRORS as error:
             raise refusal(error) from error
-        if authorizer is not None:
-            leases = [each for each in leases if ask(authorizer.may_read_lease, each.lease.name)]
+        if permissions is not None:
+            leases = [each for each in leases if ask(permissions.may_read_lease, each.lease.name)]
         shown = [_lease(each) for each in leases]
         return lease_pb.ListResponse(leases=shown, position=position.message())
 
@@ -263,7 +263,7 @@ class LeaseService:
             )
 
     def _check_take(self, name: str) -> None:
-        if self._authorizer is not None and not ask(self._authorizer.may_take_lease, name):
+        if self._permissions is not None and not ask(self._permissions.may_take_lease, name):
             raise denied(f"permission denied: you may not acquire lease {name}")
 
 

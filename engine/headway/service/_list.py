@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from headway._turns import give_way
 from headway.resource import (
     EndOfSnapshot,
     Position,
-    Registry,
     SnapshotChunk,
     name_problem,
     pb,
@@ -18,26 +18,31 @@ from headway.resource import (
     type_name,
     type_problem,
 )
-from headway.service._access import Access
+from headway.service._access import AccessChecks
 from headway.service._admission import admit_id, admit_within, resolve
 from headway.service._bounds import MAX_FILTER, MAX_TERMS, check_position, check_text
+from headway.service._handlers import Context
 from headway.service._pages import TURN, Kept, Pages, check_page
 from headway.service._position import check_known
 from headway.service._read import check_revision
 from headway.service._refusals import STORE_ERRORS, invalid, refusal
-from headway.service._versions import Versions, View
+from headway.service._versions import View
 from headway.storage import Backend, Within, in_order
 
+_PAGES = "ask for pages (page_size), or for less by name_prefix (--prefix); or watch the type, which comes in pieces"
+_BY_TYPE = "list or watch the types that it owns, and look for its uid in their owners"
 
-async def list_type(
-    backend: Backend, registry: Registry, access: Access, versions: Versions, request: pb.ListRequest, kept: Kept
-) -> pb.ListResponse:
-    """Return the resources of a type within a tenancy, or one page of them, filtered by name and metadata.
+
+async def list_type(context: Context, stream: Any) -> None:
+    """Send the resources of a type within a tenancy, or one page of them, filtered by name and metadata.
 
     Resources stored as another version of the kind are converted, or left out if no converter exists. The result is a
     consistent snapshot of one revision.
     """
-    type = resolve(registry, access, request.type, "type")
+    backend, access, versions = context.backend, context.access, context.versions
+    request: pb.ListRequest = await stream.recv_message()
+    kept = Kept(stream, _PAGES, context.as_listed)
+    type = resolve(access, request.type, "type")
     if request.tenancy is None:
         raise invalid("tenancy is required; its units may be '*' for any")
     within = admit_within(type, request.tenancy, request.name_prefix, absent_is_any=False)
@@ -64,7 +69,7 @@ async def list_type(
     check_revision(here, request.min_revision)
     # A watch may resume after this position.
     at = here._replace(versions=versions.contained(type))
-    return pb.ListResponse(resources=kept.resources, position=at.message(), next_page_token=next_page)
+    await kept.send(pb.ListResponse(position=at.message(), next_page_token=next_page))
 
 
 async def _read_cut(backend: Backend, kind: tuple[str, str], within: Within, wanted: View, kept: Kept) -> Position:
@@ -92,31 +97,27 @@ async def _keep(resources: Sequence[pb.Resource], wanted: View, kept: Kept) -> N
             await give_way()
 
 
-async def list_by_owner(
-    backend: Backend,
-    registry: Registry,
-    access: Access,
-    versions: Versions,
-    request: pb.ListByOwnerRequest,
-    kept: Kept,
-) -> pb.ListByOwnerResponse:
-    """Return all resources of every type that this incarnation of an owner owns. The owner may be deleted already.
+async def list_by_owner(context: Context, stream: Any) -> None:
+    """Send all resources of every type that this incarnation of an owner owns. The owner may be deleted already.
 
     If a kind has converters, each resource is returned as its storage version, or as a version that the caller may
     read.
     """
-    _admit_owner(registry, access, request.owner)
-    assert request.owner is not None
-    access.check_read(request.owner)
-    if not request.owner.uid:
+    backend, access, versions = context.backend, context.access, context.versions
+    request: pb.ListByOwnerRequest = await stream.recv_message()
+    kept = Kept(stream, _BY_TYPE, context.as_listed)
+    asked = request.owner
+    _admit_owner(access, asked)
+    assert asked is not None
+    access.check_read(asked)
+    if not asked.uid:
         raise invalid("owner.uid is required: ownership is by incarnation; read the owner first")
     check_position(request.known, "known")
     try:
-        owned, here = await backend.list_by_owner(request.owner.uid)
+        owned, here = await backend.list_by_owner(asked.uid)
         await check_known(backend, ("", ""), position(request.known))
     except STORE_ERRORS as error:
         raise refusal(error) from error
-    asked = request.owner
 
     def wanted(resource: pb.Resource) -> pb.Resource | None:
         if not _names_owner(asked, resource.owner):
@@ -124,7 +125,7 @@ async def list_by_owner(
         return next((each for each in versions.views(resource) if access.shows(each)), None)
 
     await _keep(owned, wanted, kept)
-    return pb.ListByOwnerResponse(resources=kept.resources, position=here.message())
+    await kept.send(pb.ListByOwnerResponse(position=here.message()))
 
 
 def _names_owner(asked: pb.Id, stored: pb.Id | None) -> bool:
@@ -143,10 +144,10 @@ def _names_owner(asked: pb.Id, stored: pb.Id | None) -> bool:
     )
 
 
-def _admit_owner(registry: Registry, access: Access, owner: pb.Id | None) -> None:
+def _admit_owner(access: AccessChecks, owner: pb.Id | None) -> None:
     name = type_name(owner.type if owner is not None else None)
-    if owner is None or name in registry or type_problem(*name):
-        admit_id(registry, access, owner, "owner")
+    if owner is None or name in access.registry or type_problem(*name):
+        admit_id(access, owner, "owner")
         return
     access.check_known(name)
     check_text("owner.uid", owner.uid)

@@ -27,7 +27,7 @@ from headway.resource import (
     resource_key,
     type_name,
 )
-from headway.service._access import Access, Authorizer
+from headway.service._access import AccessChecks, Permissions
 from headway.service._admission import admit_within
 from headway.service._bounds import check_text
 from headway.service._handlers import unary_handlers
@@ -192,15 +192,15 @@ class MigrationService:
     Hooks are not called: what readers see of a resource stays the same, except for its version.
 
     Args:
-        authorizer: decides what the caller may migrate: types that they may list everywhere, and of these the resources
-            that they may read and write. Without one, every caller may migrate everything.
+        permissions: what the caller may migrate: types that they may list everywhere, and of these the resources that
+            they may read and write. Without them, every caller may migrate everything.
     """
 
-    def __init__(self, backend: Backend, registry: Registry, authorizer: Authorizer | None = None) -> None:
+    def __init__(self, backend: Backend, registry: Registry, permissions: Permissions | None = None) -> None:
         self._backend = backend
         self._registry = registry
-        self._authorizer = authorizer
-        self._access = Access(authorizer, registry)
+        self._permissions = permissions
+        self._access = AccessChecks(permissions, registry)
 
     async def migrate(self, message: migration_pb.MigrateRequest) -> migration_pb.MigrateResponse:
         """Rewrite one page. A repeated request with the same token continues with the rest of the page."""
@@ -234,7 +234,7 @@ class MigrationService:
         )
 
     def _may(self, stored: pb.Resource) -> bool:
-        return self._authorizer is None or (self._access.shows(stored) and self._access.may_write(stored))
+        return self._permissions is None or (self._access.shows(stored) and self._access.may_write(stored))
 
     def __mapping__(self) -> dict[str, Handler]:
         """Return the handlers by path."""

@@ -17,9 +17,10 @@ from grpclib import GRPCError
 from grpclib.const import Handler, Status
 
 from headway.resource import TOMBSTONE, AnyMessage, Changes, Registry, SnapshotChunk, pb
-from headway.service._access import Authorizer
+from headway.service._access import AccessChecks, Permissions
+from headway.service._handlers import Context
 from headway.service._refusals import Reason, reason_of
-from headway.service._service import RESOURCE_SERVICE, WATCH_LIST, ResourceService
+from headway.service._service import WATCH_LIST, verbs
 from headway.service._versions import Versions
 from headway.service._watch_wire import ResourceEncodings, WatchEncoder
 from headway.storage import Backend
@@ -42,19 +43,18 @@ class OriginService:
         self,
         backend: Backend,
         registry: Registry,
-        authorizer: Authorizer | None = None,
+        permissions: Permissions | None = None,
         *,
         versions: Versions | None = None,
     ) -> None:
-        self._service = ResourceService(
-            backend, registry, authorizer, recreates=True, versions=versions, as_sent=_listed
-        )
+        access = AccessChecks(permissions, registry)
+        self._context = Context(backend, access, versions or Versions(registry), recreates=True, as_listed=_listed)
 
     def __mapping__(self) -> dict[str, Handler]:
         """Return the handlers by path."""
         return {
-            path.replace(RESOURCE_SERVICE, ORIGIN_SERVICE): handler._replace(func=_as_origin(handler.func))
-            for path, handler in self._service.__mapping__().items()
+            path: handler._replace(func=_as_origin(handler.func))
+            for path, handler in verbs(ORIGIN_SERVICE, self._context).items()
         }
 
 

@@ -7,6 +7,7 @@ import binascii
 import hashlib
 import json
 from collections.abc import Callable
+from typing import Any
 
 from grpclib import GRPCError
 from grpclib.const import Status
@@ -41,28 +42,24 @@ class Kept:
     """The resources collected for a list so far.
 
     Args:
-        most: the maximum size of the reply in bytes; None in-process, where nothing is encoded.
+        stream: the call's. In process nothing is encoded, so the reply has no maximum size.
         instead: what to request instead when the reply would be too large.
-        as_sent: returns the form of a stored resource that the caller gets; None returns it as stored.
+        as_listed: as in `Context`.
     """
 
     def __init__(
-        self, most: int | None, instead: str, as_sent: Callable[[pb.Resource], pb.Resource] | None = None
+        self, stream: Any, instead: str, as_listed: Callable[[pb.Resource], pb.Resource] | None = None
     ) -> None:
         self.resources: list[pb.Resource] = []
-        self._most = most
+        self._stream = stream
+        self._most = MAX_REPLY if getattr(stream, "encodes", False) else None
         self._instead = instead
-        self._as_sent = as_sent
+        self._as_listed = as_listed
         self._size = 0
-
-    @property
-    def is_large(self) -> bool:
-        """True if the reply will be encoded, and is too large to encode without checkpoints."""
-        return self._most is not None and (len(self.resources) > TURN or self._size > _AT_ONCE)
 
     def add(self, resource: pb.Resource) -> None:
         """Add a resource. Raises RESOURCE_EXHAUSTED if the reply would be too large."""
-        self.resources.append(resource if self._as_sent is None else self._as_sent(resource))
+        self.resources.append(resource if self._as_listed is None else self._as_listed(resource))
         if self._most is not None:
             self._size += _least_size(resource)
             if self._size > self._most:
@@ -73,10 +70,13 @@ class Kept:
         # A resource takes at most half: it came in one message that the server accepted.
         return self._most is not None and self._size > self._most // 2
 
-    async def encoded(
-        self, reply: pb.ListResponse | pb.ListByOwnerResponse, hold: Callable[[int], None] = lambda _: None
-    ) -> Encoded:
-        """Return the encoded reply. ``hold`` is called with the total number of bytes as it grows."""
+    async def send(self, reply: pb.ListResponse | pb.ListByOwnerResponse) -> None:
+        """Send the reply with these resources. One that is too large to encode at once is encoded in pieces."""
+        reply.resources = self.resources
+        in_pieces = self._most is not None and (len(self.resources) > TURN or self._size > _AT_ONCE)
+        await self._stream.send_message(await self._encoded(reply) if in_pieces else reply)
+
+    async def _encoded(self, reply: pb.ListResponse | pb.ListByOwnerResponse) -> Encoded:
         pieces: list[bytes] = []
         held: list[bytes] = []
         size = total = 0
@@ -91,7 +91,8 @@ class Kept:
             if size >= PIECE:
                 pieces.append(b"".join(held))
                 held, size = [], 0
-                hold(total)
+                # The size counts toward the memory that unread replies may take.
+                self._stream.hold(total)
                 await give_way()
             elif index % TURN == 0:
                 await give_way()

@@ -5,23 +5,20 @@ from __future__ import annotations
 from grpclib import GRPCError
 from grpclib.const import Status
 
-from headway.resource import Position, Registry, pb, resource_id, type_name
-from headway.service._access import Access
+from headway.resource import Position, pb, resource_id, type_name
 from headway.service._admission import admit_id
+from headway.service._handlers import Context
 from headway.service._refusals import STORE_ERRORS, invalid, not_found, refusal
-from headway.service._versions import Versions
-from headway.storage import Backend
 
 
-async def read(
-    backend: Backend, registry: Registry, access: Access, versions: Versions, request: pb.ReadRequest
-) -> pb.ReadResponse:
+async def read(context: Context, request: pb.ReadRequest) -> pb.ReadResponse:
     """Return the resource as the requested version, or NOT_FOUND. A request with a uid finds only that incarnation."""
-    type, key = admit_id(registry, access, request.id, "id")
+    access = context.access
+    type, key = admit_id(access, request.id, "id")
     assert request.id is not None
     access.check_read(request.id)
     try:
-        stored, position = await backend.read(type.kind, key)
+        stored, position = await context.backend.read(type.kind, key)
     except STORE_ERRORS as error:
         raise refusal(error) from error
     check_revision(position, request.min_revision)
@@ -29,7 +26,7 @@ async def read(
     nothing = f"{resource_id(request.id)}{with_uid} not found"
     if stored is None or (request.id.uid and stored.id is not None and stored.id.uid != request.id.uid):
         raise not_found(nothing)
-    seen = versions.view(type)(stored)
+    seen = context.versions.view(type)(stored)
     access.check_found(stored if seen is None else seen, nothing)
     return pb.ReadResponse(resource=checked_version(stored, seen, type.name.version), position=position.message())
 

@@ -16,30 +16,29 @@ from headway.resource import (
     Changes,
     EndOfSnapshot,
     Position,
-    Registry,
     SnapshotChunk,
     StreamItem,
     pb,
     position,
     resource_key,
 )
-from headway.service._access import Access
 from headway.service._admission import admit_within, resolve
 from headway.service._bounds import check_position
+from headway.service._handlers import Context
 from headway.service._position import check_known, check_versions
 from headway.service._refusals import STORE_ERRORS, invalid, refusal
-from headway.service._versions import Versions, View
-from headway.storage import Backend
+from headway.service._versions import View
 
 
-async def watch_list(backend: Backend, registry: Registry, access: Access, versions: Versions, stream: Any) -> None:
+async def watch_list(context: Context, stream: Any) -> None:
     """Serve WatchList as a grpclib handler. It sends `StreamItem`s; a stream that serializes turns them into
     WatchEvents.
 
     It sends outside any cancel scope or nursery of its own, so that an in-process channel may drive it.
     """
+    backend, access, versions = context.backend, context.access, context.versions
     request: pb.WatchListRequest = await stream.recv_message()
-    type = resolve(registry, access, request.type, "type")
+    type = resolve(access, request.type, "type")
     within = admit_within(type, request.tenancy, request.name_prefix, absent_is_any=True)
     access.check_list(type.name, within)
     interval = bookmark_interval(request.bookmark_interval_ms)
