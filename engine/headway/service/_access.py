@@ -110,6 +110,11 @@ class AccessChecks:
         if not self.knows(type):
             raise denied(f"permission denied: none of your rules covers type {type}")
 
+    def check_any_known(self) -> None:
+        """Refuse a caller who may do nothing with any type of this server."""
+        if self.restricted and not any(self.knows(type.name) for type in self.registry):
+            raise denied("permission denied: none of your rules covers a type of this server")
+
     def knows(self, type: TypeName) -> bool:
         """Return True if the caller may do anything with a type of this name."""
         return self._permissions is None or ask(self._permissions.may_know, type)

@@ -20,9 +20,9 @@ from headway.resource import (
 )
 from headway.service._access import AccessChecks
 from headway.service._admission import admit_id, admit_within, resolve
-from headway.service._bounds import MAX_FILTER, MAX_TERMS, check_position, check_text
+from headway.service._bounds import MAX_FILTER, MAX_PAGE, MAX_TERMS, check_position, check_text
 from headway.service._handlers import Context
-from headway.service._pages import TURN, Kept, Pages, check_page
+from headway.service._pages import TURN, Kept, Pages
 from headway.service._position import check_known
 from headway.service._read import check_revision
 from headway.service._refusals import STORE_ERRORS, invalid, refusal
@@ -48,7 +48,8 @@ async def list_type(context: Context, stream: Any) -> None:
     within = admit_within(type, request.tenancy, request.name_prefix, absent_is_any=False)
     access.check_list(type.name, within)
     terms = metadata_terms(request.metadata_filter)
-    check_page(request.page_size, request.page_token)
+    if not 0 <= request.page_size <= MAX_PAGE:
+        raise invalid(f"page_size {request.page_size} must be from 1 to {MAX_PAGE}, or 0 for everything at once")
     view = versions.view(type)
 
     def wanted(resource: pb.Resource) -> pb.Resource | None:

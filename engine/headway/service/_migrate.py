@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from grpclib.const import Handler
 
@@ -29,8 +27,8 @@ from headway.resource import (
 )
 from headway.service._access import AccessChecks, Permissions
 from headway.service._admission import admit_within
-from headway.service._bounds import check_text
 from headway.service._handlers import unary_handlers
+from headway.service._pages import PageTokens
 from headway.service._refusals import STORE_ERRORS, invalid, refusal
 from headway.service._storage_version import in_storage_version
 from headway.storage import Backend, Put, VersionConflict, Within, WrongUid, version_of
@@ -198,28 +196,34 @@ class MigrationService:
 
     def __init__(self, backend: Backend, registry: Registry, permissions: Permissions | None = None) -> None:
         self._backend = backend
-        self._registry = registry
-        self._permissions = permissions
         self._access = AccessChecks(permissions, registry)
 
     async def migrate(self, message: migration_pb.MigrateRequest) -> migration_pb.MigrateResponse:
         """Rewrite one page. A repeated request with the same token continues with the rest of the page."""
-        chains = list(self._registry.chains)
-        place, after = _place(message.page_token, chains)
-        done = Migrated(self._backend.position)
+        # The reply tells the position of the store.
+        self._access.check_any_known()
+        chains = list(self._access.registry.chains)
+        kinds = " ".join(str(chain.storage.name) for chain in chains)
+        tokens = PageTokens(self._backend, f"Migrate {kinds}", "the types of this server are others: begin without one")
+        # The index of the kind, and the key after which the page begins.
+        number, *key = tokens.place(message.page_token, 1, 4) or ("0",)
         if not chains:
-            return migration_pb.MigrateResponse(position=done.position.message())
-        chain = chains[place]
+            return migration_pb.MigrateResponse(position=self._backend.position.message())
+        if number not in map(str, range(len(chains))):
+            raise invalid(f"page_token {quoted(message.page_token)} is invalid: begin without one")
+        index, after = int(number), (key[0], key[1], key[2]) if key else None
+        chain = chains[index]
         within = admit_within(chain.storage, pb.Tenancy(partition="*", namespace="*"), "", absent_is_any=True)
         self._access.check_list(chain.storage.name, within)
+        done = Migrated(self._backend.position)
         try:
             after = await migrate_page(self._backend, chain, done, after, self._may)
         except STORE_ERRORS as error:
             raise refusal(error, write=True) from error
         if after is not None:
-            token = json.dumps([place, *after])
+            token = tokens.token(number, *after)
         else:
-            token = json.dumps([place + 1]) if place + 1 < len(chains) else ""
+            token = tokens.token(str(index + 1)) if index + 1 < len(chains) else ""
         group, kind = chain.storage.kind
         return migration_pb.MigrateResponse(
             group=group,
@@ -234,26 +238,10 @@ class MigrationService:
         )
 
     def _may(self, stored: pb.Resource) -> bool:
-        return self._permissions is None or (self._access.shows(stored) and self._access.may_write(stored))
+        return self._access.shows(stored) and self._access.may_write(stored)
 
     def __mapping__(self) -> dict[str, Handler]:
         """Return the handlers by path."""
         return unary_handlers(
             MIGRATION_SERVICE, Migrate=(self.migrate, migration_pb.MigrateRequest, migration_pb.MigrateResponse)
         )
-
-
-def _place(token: str, chains: list[VersionChain]) -> tuple[int, Key | None]:
-    """Return the index of the page's kind, and the key after which the page begins."""
-    if not token:
-        return 0, None
-    check_text("page_token", token)
-    try:
-        place, *key = json.loads(token)
-    except (ValueError, TypeError):
-        place, key = None, []
-    right: Any = type(place) is int and 0 <= place < len(chains)
-    # Names are ASCII, and not every store can look up a lone surrogate.
-    if not right or len(key) not in (0, 3) or not all(isinstance(each, str) and each.isascii() for each in key):
-        raise invalid(f"page_token {quoted(token)} is not valid for this server: begin without one")
-    return place, (key[0], key[1], key[2]) if key else None

@@ -6,7 +6,7 @@ import base64
 import binascii
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from grpclib import GRPCError
@@ -15,7 +15,7 @@ from grpclib.const import Status
 from headway._turns import give_way
 from headway.resource import Key, Kind, Position, encode, pb, quoted, resource_key
 from headway.rpc import PIECE, Encoded
-from headway.service._bounds import MAX_PAGE, MAX_TOKEN, check_text
+from headway.service._bounds import MAX_TOKEN, check_text
 from headway.service._refusals import invalid
 from headway.service._versions import View
 from headway.storage import Backend, Within
@@ -144,15 +144,49 @@ _LEAST_READ = 256
 _MOST_READ = 5000
 """The maximum number of resources per read, however large the page: a store may have to decode them."""
 
-# The store's id, the query's digest, and the key.
-_PARTS = 5
 
+class PageTokens:
+    """The tokens that connect the pages of one query. A token of another query, or of another store, is refused.
 
-def check_page(size: int, token: str) -> None:
-    """Refuse an invalid page size or page token."""
-    if not 0 <= size <= MAX_PAGE:
-        raise invalid(f"page_size {size} must be from 1 to {MAX_PAGE}, or 0 for everything at once")
-    check_text("page_token", token, MAX_TOKEN)
+    Args:
+        query: the query as a text.
+        same: the advice for a token of another query.
+    """
+
+    def __init__(self, backend: Backend, query: str, same: str) -> None:
+        self._backend = backend
+        self._query = hashlib.sha256(query.encode()).hexdigest()[:16]
+        self._same = same
+
+    def token(self, *place: str) -> str:
+        """Return the token for the page that begins after this place."""
+        parts = [self._backend.position.store_id, self._query, *place]
+        return base64.urlsafe_b64encode(json.dumps(parts).encode()).decode()
+
+    def place(self, token: str, *sizes: int) -> Sequence[str]:
+        """Return the place of a token, which must have one of these sizes; nothing for an empty token."""
+        if not token:
+            return ()
+        check_text("page_token", token, MAX_TOKEN)
+        try:
+            parts = json.loads(base64.urlsafe_b64decode(token))
+        except (binascii.Error, ValueError, RecursionError):
+            parts = None
+        # Names are ASCII, and not every store can look up a lone surrogate.
+        if (
+            not isinstance(parts, list)
+            or len(parts) - 2 not in sizes
+            or not all(isinstance(part, str) and part.isascii() for part in parts)
+        ):
+            raise invalid(f"page_token {quoted(token)} is invalid: send the next_page_token of the previous page")
+        store_id, query, *place = parts
+        if query != self._query:
+            raise invalid(f"page_token belongs to another query: {self._same}")
+        if store_id != (here := self._backend.position.store_id):
+            raise invalid(
+                f"page_token belongs to store {store_id}, but this is {here}: begin again with the first page"
+            )
+        return place
 
 
 class Pages:
@@ -162,14 +196,14 @@ class Pages:
     meantime may be on one page or none: each page is read when it is requested.
 
     Args:
-        query: the query as a text; a token of another query, or of another store, is refused.
+        query: the query as a text.
     """
 
     def __init__(self, backend: Backend, kind: Kind, within: Within, query: str) -> None:
         self._backend = backend
         self._kind = kind
         self._within = within
-        self._query = hashlib.sha256(query.encode()).hexdigest()[:16]
+        self._tokens = PageTokens(backend, query, "send the same type, tenancy, prefix and filter with it")
 
     async def read(self, size: int, token: str, wanted: View, kept: Kept) -> tuple[str, Position]:
         """Keep the next ``size`` wanted resources (0: all). Return the next page's token and the position of the first
@@ -177,7 +211,8 @@ class Pages:
 
         A page ends early if the reply would become too large.
         """
-        after = self._after(token)
+        place = self._tokens.place(token, 3)
+        after: Key | None = (place[0], place[1], place[2]) if place else None
         read_at_once = min(max(size + 1, _LEAST_READ), _MOST_READ) if size else 0
         page = kept.resources
         position: Position | None = None
@@ -189,34 +224,8 @@ class Pages:
                     await give_way()
                 if (seen := wanted(resource)) is not None:
                     if size and page and (len(page) == size or kept.is_full()):
-                        return self._token(resource_key(page[-1]), position), position
+                        return self._tokens.token(*resource_key(page[-1])), position
                     kept.add(seen)
             if not read_at_once or len(stored) < read_at_once:
                 return "", position
             after = resource_key(stored[-1])
-
-    def _token(self, last: Key, position: Position) -> str:
-        return base64.urlsafe_b64encode(json.dumps([position.store_id, self._query, *last]).encode()).decode()
-
-    def _after(self, token: str) -> Key | None:
-        if not token:
-            return None
-        try:
-            parts = json.loads(base64.urlsafe_b64decode(token))
-        except (binascii.Error, ValueError, RecursionError):
-            parts = None
-        # Names are ASCII, and not every store can look up a lone surrogate.
-        if (
-            not isinstance(parts, list)
-            or len(parts) != _PARTS
-            or not all(isinstance(part, str) and part.isascii() for part in parts)
-        ):
-            raise invalid(f"page_token {quoted(token)} is invalid: send the next_page_token of the previous page")
-        store_id, query, partition, namespace, name = parts
-        if query != self._query:
-            raise invalid("page_token belongs to another query: send the same type, tenancy, prefix and filter with it")
-        if store_id != (here := self._backend.position.store_id):
-            raise invalid(
-                f"page_token belongs to store {store_id}, but this is {here}: begin again with the first page"
-            )
-        return (partition, namespace, name)
