@@ -46,7 +46,6 @@ from headway.client import hold_lease as hold_lease
 from headway.client import until as until
 from headway.client import until_condition as until_condition
 from headway.client import until_gone as until_gone
-from headway.connection import connect as connect
 from headway.controller import App as App
 from headway.controller import Conditions as Conditions
 from headway.controller import ControllerStatus as ControllerStatus
@@ -66,7 +65,9 @@ from headway.controller import requeue_after as requeue_after
 from headway.controller import requeue_now as requeue_now
 from headway.controller import sharded as sharded
 from headway.engine import Engine as Engine
+from headway.engine import connect as connect
 from headway.engine import open_engine as open_engine
+from headway.engine import open_workers as open_workers
 from headway.errors import Conflict as Conflict
 from headway.errors import HeadwayError as HeadwayError
 from headway.errors import NotFound as NotFound
@@ -88,4 +89,3 @@ from headway.resource import Scope as Scope
 from headway.resource import Status as Status
 from headway.resource import field as field
 from headway.resource import message as message
-from headway.workers import open_workers as open_workers

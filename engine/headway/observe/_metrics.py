@@ -15,8 +15,7 @@ from headway._safe_report import safe_report
 from headway.access import ANONYMOUS
 from headway.controller import ControllerStatus
 from headway.errors import DeclarationError
-from headway.observe._aliases import OUTCOMES, aliases
-from headway.observe._gauges import gauges
+from headway.observe._gauges import OUTCOMES, aliases, gauges
 
 if TYPE_CHECKING:
     from prometheus_client import Metric

@@ -18,8 +18,8 @@ from typing import NoReturn
 
 import trio
 
-from headway._shutdown import stack_of
 from headway.controller import CONTROLLER, MAPPING, RECONCILING
+from headway.engine._shutdown import stack_of
 from headway.events import LoopBlocked, Report
 from headway.resource import Key
 
