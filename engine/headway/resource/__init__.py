@@ -65,6 +65,7 @@ from headway.resource._rebuild import rebuild as rebuild
 from headway.resource._registry import Registry as Registry
 from headway.resource._resource import Resource as Resource
 from headway.resource._schema_compare import compare_schemas as compare_schemas
+from headway.resource._schema_compare import scope_problem as scope_problem
 from headway.resource._schema_merge import merge_schemas as merge_schemas
 from headway.resource._schema_merge import schema_digest as schema_digest
 from headway.resource._stored import Stored as Stored

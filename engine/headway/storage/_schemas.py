@@ -29,6 +29,7 @@ from headway.resource import (
     pb,
     resource_key,
     schema_digest,
+    scope_problem,
     type_name,
     types_pb,
 )
@@ -157,16 +158,7 @@ async def _scope_problems(
     found, _ = await backend.list(type.kind, Within(), limit=1)
     if not found or (was := _scope_of(found[0])) is type.scope:
         return []
-    return [
-        SchemaProblem(
-            str(type.name),
-            "",
-            0,
-            f"expected the scope {was.name} as stored, got {type.scope.name}",
-            # Equal to the text of `compare_schemas`, so that the same problem is not listed twice.
-            f"keep Scope.{was.name}, or delete all resources of the type with the older program first",
-        )
-    ]
+    return [scope_problem(str(type.name), was.name, type.scope.name)]
 
 
 def _scope_in(record: types_pb.SchemaRecord) -> types_pb.Scope | None:
