@@ -33,6 +33,7 @@ from headway.service import (
     Permissions,
     Reason,
     ResourceService,
+    StoreService,
     WatchDecoder,
     reason_of,
     watch_encoders,
@@ -64,6 +65,7 @@ class Calls:
             ResourceService(backend, registry, permissions),
             OriginService(backend, registry, permissions),
             LeaseService(backend),
+            StoreService(backend, registry),
             report=lambda _, error: self.unexpected.append(error),
         )
         self.metadata: dict[str, str] = {}
@@ -174,6 +176,7 @@ async def over_the_network(
         ResourceService(backend, registry, permissions),
         OriginService(backend, registry, permissions),
         LeaseService(backend),
+        StoreService(backend, registry),
         encoders=watch_encoders(),
     )
     decoders = {f"{service}WatchList": WatchDecoder for service in (RESOURCES, ORIGINS)}

@@ -27,6 +27,7 @@ from headway.service import (
     LeaseService,
     OriginService,
     ResourceService,
+    StoreService,
     WatchDecoder,
     watch_encoders,
 )
@@ -112,6 +113,7 @@ class Setting:
             ResourceService(backend, registry),
             OriginService(backend, registry),
             LeaseService(backend),
+            StoreService(backend, registry),
             encoders=watch_encoders(),
             interceptors=self.interceptors,
         )

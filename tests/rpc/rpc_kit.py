@@ -23,6 +23,7 @@ from headway.service import (
     OriginService,
     ResourceEncodings,
     ResourceService,
+    StoreService,
     WatchDecoder,
     watch_encoders,
 )
@@ -170,6 +171,7 @@ async def served(listen: Iterable[str] = ("127.0.0.1:0",), **options: Any) -> As
             ResourceService(backend, registry),
             OriginService(backend, registry),
             LeaseService(backend),
+            StoreService(backend, registry),
             echo,
             health,
             encoders=watch_encoders(encodings),

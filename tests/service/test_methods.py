@@ -11,7 +11,7 @@ from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
 from headway.resource import Registry
 from headway.rpc import DescribedFiles, Health, Reflection, Services
-from headway.service import LeaseService, MigrationService, OriginService, ResourceService, TypesService
+from headway.service import LeaseService, MigrationService, OriginService, ResourceService, StoreService, TypesService
 from headway.storage import MemoryBackend
 
 SERVICES: dict[str, Callable[[], Any]] = {
@@ -19,6 +19,7 @@ SERVICES: dict[str, Callable[[], Any]] = {
     "hashicorp.consul.resource.ResourceService": lambda: OriginService(MemoryBackend(), Registry()),
     "headway.lease.v1.LeaseService": lambda: LeaseService(MemoryBackend()),
     "headway.migration.v1.MigrationService": lambda: MigrationService(MemoryBackend(), Registry()),
+    "headway.store.v1.StoreService": lambda: StoreService(MemoryBackend(), Registry()),
     "headway.types.v1.TypesService": lambda: TypesService(Registry()),
     "grpc.health.v1.Health": Health,
     "grpc.reflection.v1.ServerReflection": lambda: Reflection(Services(), DescribedFiles(())),

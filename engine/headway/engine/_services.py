@@ -17,6 +17,7 @@ from headway.service import (
     MigrationService,
     OriginService,
     ResourceService,
+    StoreService,
     TypesService,
     Versions,
     watch_encoders,
@@ -35,6 +36,7 @@ class EngineServices:
             partial(ResourceService, backend, registry, versions=versions),
             partial(OriginService, backend, registry, versions=versions),
             partial(LeaseService, backend, waits=self._waits),
+            partial(StoreService, backend, registry),
         ]
         self._migration = partial(MigrationService, backend, registry)
         self._own = Services(*(service() for service in self._shared), encoders=watch_encoders())

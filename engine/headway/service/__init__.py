@@ -19,6 +19,8 @@ from headway.service._migrate import MigrationService as MigrationService
 from headway.service._migrate import migrate as migrate
 from headway.service._origin import OriginService as OriginService
 from headway.service._origin import watch_encoders as watch_encoders
+from headway.service._position import POSITION as POSITION
+from headway.service._position import StoreService as StoreService
 from headway.service._refusals import Reason as Reason
 from headway.service._refusals import authorizer_failed as authorizer_failed
 from headway.service._refusals import reason_of as reason_of

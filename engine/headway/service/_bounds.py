@@ -142,14 +142,6 @@ def room_problem(stored: Mapping[str, pb.Status], key: str, status: pb.Status) -
     return None
 
 
-def check_position(message: pb.Position | None, field: str) -> None:
-    """Refuse a position with ids longer than any store has."""
-    if message is not None:
-        check_text(f"{field}.store_id", message.store_id)
-        check_text(f"{field}.incarnation", message.incarnation)
-        check_text(f"{field}.versions", message.versions)
-
-
 MIN_TTL_MS, MAX_TTL_MS = 1_000, 3_600_000
 MAX_WAIT_MS = 20_000
 MAX_NUMBER = 2**63 - 1

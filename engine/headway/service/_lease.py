@@ -34,6 +34,7 @@ from headway.service._bounds import (
     check_term,
 )
 from headway.service._handlers import unary_handlers
+from headway.service._position import current_position
 from headway.service._refusals import STORE_ERRORS, denied, invalid, refusal
 from headway.service._writing import check_fence, check_granted, fence_of
 from headway.storage import Acquired, Backend, Fence, HeldLease, lease_of
@@ -253,8 +254,7 @@ class LeaseService:
         """Refuse a checkpoint above the store's revision: the next run would miss the changes up to it."""
         here = self._backend.position
         if revision > here.revision:
-            # On a shared store, other engines' commits arrive with a delay. A read returns the current position.
-            _, here = await self._backend.list_leases()
+            here = await current_position(self._backend)
         if not 0 <= revision <= here.revision:
             # A superseded run gets that error instead.
             await check_fence(self._backend, fence)

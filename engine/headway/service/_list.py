@@ -20,11 +20,10 @@ from headway.resource import (
 )
 from headway.service._access import AccessChecks
 from headway.service._admission import admit_id, admit_within, resolve
-from headway.service._bounds import MAX_FILTER, MAX_PAGE, MAX_TERMS, check_position, check_text
+from headway.service._bounds import MAX_FILTER, MAX_PAGE, MAX_TERMS, check_text
 from headway.service._handlers import Context
 from headway.service._pages import TURN, Kept, Pages
-from headway.service._position import check_known
-from headway.service._read import check_revision
+from headway.service._position import check_known, check_position, check_revision
 from headway.service._refusals import STORE_ERRORS, invalid, refusal
 from headway.service._versions import View
 from headway.storage import Backend, Within, in_order

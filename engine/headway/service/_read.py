@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from grpclib import GRPCError
-from grpclib.const import Status
-
-from headway.resource import Position, pb, resource_id, type_name
+from headway.resource import pb, resource_id, type_name
 from headway.service._admission import admit_id
 from headway.service._handlers import Context
+from headway.service._position import check_revision
 from headway.service._refusals import STORE_ERRORS, invalid, not_found, refusal
 
 
@@ -29,14 +27,6 @@ async def read(context: Context, request: pb.ReadRequest) -> pb.ReadResponse:
     seen = context.versions.view(type)(stored)
     access.check_found(stored if seen is None else seen, nothing)
     return pb.ReadResponse(resource=checked_version(stored, seen, type.name.version), position=position.message())
-
-
-def check_revision(position: Position, min_revision: int) -> None:
-    """Refuse to answer from a state below the revision that the caller already knows."""
-    if position.revision < min_revision:
-        raise GRPCError(
-            Status.UNAVAILABLE, f"this store is at revision {position.revision}, below min_revision {min_revision}"
-        )
 
 
 def checked_version(stored: pb.Resource, seen: pb.Resource | None, wanted: str) -> pb.Resource:

@@ -23,9 +23,8 @@ from headway.resource import (
     resource_key,
 )
 from headway.service._admission import admit_within, resolve
-from headway.service._bounds import check_position
 from headway.service._handlers import Context
-from headway.service._position import check_known, check_versions
+from headway.service._position import check_known, check_position, check_versions
 from headway.service._refusals import STORE_ERRORS, invalid, refusal
 from headway.service._versions import View
 

@@ -11,7 +11,7 @@ from grpclib.const import Status
 
 from headway.resource import Registry
 from headway.rpc import InProcessChannel, Metadata
-from headway.service import LeaseService, ResourceService, TypesService
+from headway.service import LeaseService, ResourceService, StoreService, TypesService
 from headway.storage import Backend
 
 if TYPE_CHECKING:
@@ -42,7 +42,10 @@ class OwnServices:
             # The world may have replaced its store with a backup.
             self._store = store
             self._channel = InProcessChannel(
-                ResourceService(store, self._registry), LeaseService(store), TypesService(self._registry)
+                ResourceService(store, self._registry),
+                LeaseService(store),
+                StoreService(store, self._registry),
+                TypesService(self._registry),
             )
         return self._channel
 
