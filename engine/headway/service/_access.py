@@ -19,7 +19,7 @@ from headway.resource import (
     resource_id,
 )
 from headway.rpc import HandlerFault
-from headway.service._refusals import authorizer_failed, denied, invalid, not_found
+from headway.service._refusals import authorizer_failed, denied, invalid
 from headway.storage import Fence, Within, lease_of
 
 Answer = TypeVar("Answer")
@@ -125,11 +125,6 @@ class AccessChecks:
             name = resource_id(id)
             if ask(self._permissions.may_read, name, None) is Decision.DENIED:
                 raise denied(f"permission denied: you may not read {name}")
-
-    def check_found(self, stored: pb.Resource, asked: str) -> None:
-        """Refuse a resource whose content the caller may not read, in the same words as for a missing one."""
-        if not self.shows(stored):
-            raise not_found(asked)
 
     def check_write(self, id: pb.Id, resource: pb.Resource | None) -> None:
         """Refuse a caller who may not write this id, whether or not the resource exists."""

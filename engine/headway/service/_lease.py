@@ -35,7 +35,7 @@ from headway.service._bounds import (
 )
 from headway.service._handlers import unary_handlers
 from headway.service._position import current_position
-from headway.service._refusals import STORE_ERRORS, denied, invalid, refusal
+from headway.service._refusals import denied, invalid, store_errors_refused
 from headway.service._writing import check_fence, check_granted, fence_of
 from headway.storage import Acquired, Backend, Fence, HeldLease, lease_of
 
@@ -146,7 +146,7 @@ class LeaseService:
         while True:
             # Check again after each wait: the caller may have lost the right.
             self._check_take(message.name)
-            try:
+            with store_errors_refused():
                 acquired = await self._backend.acquire_lease(
                     message.name, message.holder, message.ttl_ms / 1000, message.attempt
                 )
@@ -160,8 +160,6 @@ class LeaseService:
                     return acquired
                 with self._waits.wait(left):
                     await self._backend.wait_lease_ended(message.name, lease.term)
-            except STORE_ERRORS as error:
-                raise refusal(error) from error
             if asked.superseded:
                 return acquired
 
@@ -170,10 +168,8 @@ class LeaseService:
         check_lease(message.name, message.holder)
         check_term(message.term)
         self._check_take(message.name)
-        try:
+        with store_errors_refused():
             await self._backend.keep_lease(message.name, message.holder, message.term)
-        except STORE_ERRORS as error:
-            raise refusal(error) from error
         return lease_pb.KeepAliveResponse()
 
     async def release(self, message: lease_pb.ReleaseRequest) -> lease_pb.ReleaseResponse:
@@ -181,10 +177,8 @@ class LeaseService:
         check_lease(message.name, message.holder)
         check_term(message.term)
         self._check_take(message.name)
-        try:
+        with store_errors_refused():
             await self._backend.release_lease(message.name, message.holder, message.term)
-        except STORE_ERRORS as error:
-            raise refusal(error) from error
         return lease_pb.ReleaseResponse()
 
     async def list(self, message: lease_pb.ListRequest) -> lease_pb.ListResponse:
@@ -193,10 +187,8 @@ class LeaseService:
         permissions = self._permissions
         if permissions is not None and not ask(permissions.may_list_leases, message.name_prefix):
             raise denied(f"permission denied: you may not list leases {message.name_prefix}*")
-        try:
+        with store_errors_refused():
             leases, position = await self._backend.list_leases(message.name_prefix)
-        except STORE_ERRORS as error:
-            raise refusal(error) from error
         if permissions is not None:
             leases = [each for each in leases if ask(permissions.may_read_lease, each.lease.name)]
         shown = [_lease(each) for each in leases]
@@ -212,11 +204,9 @@ class LeaseService:
         check_range("term", message.term, 0, MAX_NUMBER)
         check_range("number", message.number, 0, MAX_NUMBER)
         self._check_take(lease_of(message.controller, message.member))
-        try:
+        with store_errors_refused():
             await check_granted(self._backend, message.controller, message.member, message.term)
             raised = await self._backend.raise_fence(message.controller, message.member, message.term, message.number)
-        except STORE_ERRORS as error:
-            raise refusal(error) from error
         fence = raised.fence
         return lease_pb.RaiseResponse(
             fence=pb.Fence(controller=fence.controller, member=fence.member, term=fence.term, number=fence.number),
@@ -230,12 +220,10 @@ class LeaseService:
         if fence is None:
             raise invalid("fence is required")
         self._check_take(lease_of(fence.controller, fence.member))
-        try:
+        with store_errors_refused():
             await self._check_reached(fence, message.revision)
             await check_granted(self._backend, fence.controller, fence.member, fence.term)
             await self._backend.record_checkpoint(fence, message.revision)
-        except STORE_ERRORS as error:
-            raise refusal(error) from error
         return lease_pb.RecordSettledResponse()
 
     def __mapping__(self) -> dict[str, Handler]:

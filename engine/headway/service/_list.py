@@ -22,9 +22,9 @@ from headway.service._access import AccessChecks
 from headway.service._admission import admit_id, admit_within, resolve
 from headway.service._bounds import MAX_FILTER, MAX_PAGE, MAX_TERMS, check_text
 from headway.service._handlers import Context
-from headway.service._pages import TURN, Kept, Pages
+from headway.service._pages import TURN, Kept, PageTokens, read_page
 from headway.service._position import check_known, check_position, check_revision
-from headway.service._refusals import STORE_ERRORS, invalid, refusal
+from headway.service._refusals import invalid, store_errors_refused
 from headway.service._versions import View
 from headway.storage import Backend, Within, in_order
 
@@ -58,14 +58,13 @@ async def list_type(context: Context, stream: Any) -> None:
         return seen if seen is not None and access.shows(seen) else None
 
     next_page = ""
-    try:
+    with store_errors_refused():
         if request.page_size or request.page_token:
-            pages = Pages(backend, type.kind, within, f"{type.name} {within} {request.metadata_filter}")
-            next_page, here = await pages.read(request.page_size, request.page_token, wanted, kept)
+            query = f"{type.name} {within} {request.metadata_filter}"
+            tokens = PageTokens(backend, query, "send the same type, tenancy, prefix and filter with it")
+            next_page, here = await read_page(backend, type.kind, within, tokens, request, wanted, kept)
         else:
             here = await _read_cut(backend, type.kind, within, wanted, kept)
-    except STORE_ERRORS as error:
-        raise refusal(error) from error
     check_revision(here, request.min_revision)
     # A watch may resume after this position.
     at = here._replace(versions=versions.contained(type))
@@ -113,11 +112,9 @@ async def list_by_owner(context: Context, stream: Any) -> None:
     if not asked.uid:
         raise invalid("owner.uid is required: ownership is by incarnation; read the owner first")
     check_position(request.known, "known")
-    try:
+    with store_errors_refused():
         owned, here = await backend.list_by_owner(asked.uid)
         await check_known(backend, ("", ""), position(request.known))
-    except STORE_ERRORS as error:
-        raise refusal(error) from error
 
     def wanted(resource: pb.Resource) -> pb.Resource | None:
         if not _names_owner(asked, resource.owner):

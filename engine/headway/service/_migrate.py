@@ -29,7 +29,7 @@ from headway.service._access import AccessChecks, Permissions
 from headway.service._admission import admit_within
 from headway.service._handlers import unary_handlers
 from headway.service._pages import PageTokens
-from headway.service._refusals import STORE_ERRORS, invalid, refusal
+from headway.service._refusals import invalid, store_errors_refused
 from headway.service._storage_version import in_storage_version
 from headway.storage import Backend, Put, VersionConflict, Within, WrongUid, version_of
 
@@ -216,10 +216,8 @@ class MigrationService:
         within = admit_within(chain.storage, pb.Tenancy(partition="*", namespace="*"), "", absent_is_any=True)
         self._access.check_list(chain.storage.name, within)
         done = Migrated(self._backend.position)
-        try:
+        with store_errors_refused(write=True):
             after = await migrate_page(self._backend, chain, done, after, self._may)
-        except STORE_ERRORS as error:
-            raise refusal(error, write=True) from error
         if after is not None:
             token = tokens.token(number, *after)
         else:

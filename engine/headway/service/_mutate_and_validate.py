@@ -6,7 +6,7 @@ from headway.resource import is_marked, is_unconverted, pb, resource_id
 from headway.service._admission import admit_resource, check_payload_name
 from headway.service._deletion import check_mark
 from headway.service._handlers import Context
-from headway.service._refusals import STORE_ERRORS, invalid, refusal
+from headway.service._refusals import invalid, store_errors_refused
 from headway.service._writing import check_staying, check_units
 
 
@@ -22,7 +22,7 @@ async def mutate_and_validate(context: Context, request: pb.MutateAndValidateReq
         raise invalid(f"resource.data of {resource_id(resource.id)} could not be converted, so it cannot be validated")
     marks = is_marked(resource.metadata)
     may_mark = not marks or access.may_delete(resource.id)
-    try:
+    with store_errors_refused():
         units = await check_units(backend.read, key)
         if admitted.payload_name or not may_mark:
             stored, _ = await backend.read(type.kind, key)
@@ -32,7 +32,5 @@ async def mutate_and_validate(context: Context, request: pb.MutateAndValidateReq
                 access.check_marking(resource.id, seen)
         if marks:
             check_mark(resource)
-    except STORE_ERRORS as error:
-        raise refusal(error) from error
     check_staying(units, resource.id)
     return pb.MutateAndValidateResponse(resource=access.answered(resource, admitted.given))

@@ -18,6 +18,7 @@ from headway.rpc import PIECE, Encoded
 from headway.service._bounds import MAX_TOKEN, check_text
 from headway.service._refusals import invalid
 from headway.service._versions import View
+from headway.service._watch_wire import varint
 from headway.storage import Backend, Within
 
 MAX_REPLY = 64 << 20
@@ -35,7 +36,6 @@ _LEAST = 40
 # The same for an entry of a map.
 _ENTRY = 4
 _RESOURCES = b"\x0a"
-_SHORT = 0x80
 
 
 class Kept:
@@ -82,7 +82,7 @@ class Kept:
         size = total = 0
         for index, resource in enumerate(reply.resources, 1):
             body = encode(resource)
-            head = _RESOURCES + _varint(len(body))
+            head = _RESOURCES + varint(len(body))
             held += (head, body)
             size += len(head) + len(body)
             total += len(head) + len(body)
@@ -127,15 +127,6 @@ def _id_size(id: pb.Id | None) -> int:
     type, tenancy = id.type, id.tenancy
     units = len(tenancy.partition) + len(tenancy.namespace)
     return len(id.uid) + len(id.name) + len(type.group) + len(type.group_version) + len(type.kind) + units
-
-
-def _varint(value: int) -> bytes:
-    out = bytearray()
-    while value >= _SHORT:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
 
 
 _LEAST_READ = 256
@@ -189,43 +180,31 @@ class PageTokens:
         return place
 
 
-class Pages:
-    """The pages of one query, ordered by key.
+async def read_page(
+    backend: Backend, kind: Kind, within: Within, tokens: PageTokens, request: pb.ListRequest, wanted: View, kept: Kept
+) -> tuple[str, Position]:
+    """Keep the resources of one page (size 0: all). Return the next page's token and the position of the first read.
 
-    A resource that exists all the time is on exactly one page, once. A resource that is created or deleted in the
-    meantime may be on one page or none: each page is read when it is requested.
+    Pages are ordered by key. A resource that exists all the time is on exactly one page, once. A resource that is
+    created or deleted in the meantime may be on one page or none: each page is read when it is requested.
 
-    Args:
-        query: the query as a text.
+    A page ends early if the reply would become too large.
     """
-
-    def __init__(self, backend: Backend, kind: Kind, within: Within, query: str) -> None:
-        self._backend = backend
-        self._kind = kind
-        self._within = within
-        self._tokens = PageTokens(backend, query, "send the same type, tenancy, prefix and filter with it")
-
-    async def read(self, size: int, token: str, wanted: View, kept: Kept) -> tuple[str, Position]:
-        """Keep the next ``size`` wanted resources (0: all). Return the next page's token and the position of the first
-        read.
-
-        A page ends early if the reply would become too large.
-        """
-        place = self._tokens.place(token, 3)
-        after: Key | None = (place[0], place[1], place[2]) if place else None
-        read_at_once = min(max(size + 1, _LEAST_READ), _MOST_READ) if size else 0
-        page = kept.resources
-        position: Position | None = None
-        while True:
-            stored, here = await self._backend.list(self._kind, self._within, after=after, limit=read_at_once)
-            position = position or here
-            for index, resource in enumerate(stored, 1):
-                if index % TURN == 0:
-                    await give_way()
-                if (seen := wanted(resource)) is not None:
-                    if size and page and (len(page) == size or kept.is_full()):
-                        return self._tokens.token(*resource_key(page[-1])), position
-                    kept.add(seen)
-            if not read_at_once or len(stored) < read_at_once:
-                return "", position
-            after = resource_key(stored[-1])
+    place = tokens.place(request.page_token, 3)
+    after: Key | None = (place[0], place[1], place[2]) if place else None
+    size, page = request.page_size, kept.resources
+    read_at_once = min(max(size + 1, _LEAST_READ), _MOST_READ) if size else 0
+    position: Position | None = None
+    while True:
+        stored, here = await backend.list(kind, within, after=after, limit=read_at_once)
+        position = position or here
+        for index, resource in enumerate(stored, 1):
+            if index % TURN == 0:
+                await give_way()
+            if (seen := wanted(resource)) is not None:
+                if size and page and (len(page) == size or kept.is_full()):
+                    return tokens.token(*resource_key(page[-1])), position
+                kept.add(seen)
+        if not read_at_once or len(stored) < read_at_once:
+            return "", position
+        after = resource_key(stored[-1])

@@ -12,7 +12,7 @@ from headway.service._access import AccessChecks, Permissions
 from headway.service._admission import resolve
 from headway.service._bounds import check_text
 from headway.service._handlers import unary_handlers
-from headway.service._refusals import STORE_ERRORS, refusal
+from headway.service._refusals import store_errors_refused
 from headway.storage import Backend, Within
 
 _SERVICE = "headway.store.v1.StoreService"
@@ -34,11 +34,9 @@ class StoreService:
         """Return the position of the store to a caller who may do anything with the type of the request."""
         type = resolve(self._access, request.type, "type")
         check_position(request.known, "known")
-        try:
+        with store_errors_refused():
             here = await current_position(self._backend)
             await check_known(self._backend, type.kind, position(request.known))
-        except STORE_ERRORS as error:
-            raise refusal(error) from error
         return store_pb.PositionResponse(position=here.message())
 
     def __mapping__(self) -> dict[str, Handler]:

@@ -6,7 +6,7 @@ from headway.resource import pb, resource_id, type_name
 from headway.service._admission import admit_id
 from headway.service._handlers import Context
 from headway.service._position import check_revision
-from headway.service._refusals import STORE_ERRORS, invalid, not_found, refusal
+from headway.service._refusals import invalid, not_found, store_errors_refused
 
 
 async def read(context: Context, request: pb.ReadRequest) -> pb.ReadResponse:
@@ -15,17 +15,17 @@ async def read(context: Context, request: pb.ReadRequest) -> pb.ReadResponse:
     type, key = admit_id(access, request.id, "id")
     assert request.id is not None
     access.check_read(request.id)
-    try:
+    with store_errors_refused():
         stored, position = await context.backend.read(type.kind, key)
-    except STORE_ERRORS as error:
-        raise refusal(error) from error
     check_revision(position, request.min_revision)
     with_uid = f" with uid {request.id.uid}" if request.id.uid else ""
     nothing = f"{resource_id(request.id)}{with_uid} not found"
     if stored is None or (request.id.uid and stored.id is not None and stored.id.uid != request.id.uid):
         raise not_found(nothing)
     seen = context.versions.view(type)(stored)
-    access.check_found(stored if seen is None else seen, nothing)
+    # A resource whose content the caller may not read is refused in the same words as a missing one.
+    if not access.shows(stored if seen is None else seen):
+        raise not_found(nothing)
     return pb.ReadResponse(resource=checked_version(stored, seen, type.name.version), position=position.message())
 
 

@@ -6,7 +6,8 @@ same in process and over a network, where a client that does not know it still h
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from grpclib import GRPCError
 from grpclib.const import Status
@@ -114,6 +115,15 @@ def refusal(error: Exception, *, write: bool = False) -> GRPCError:
     if write and status is Status.UNAVAILABLE and reason is None:
         reason = Reason.NOTHING_WRITTEN
     return GRPCError(status, str(error), _details(reason))
+
+
+@contextmanager
+def store_errors_refused(*, write: bool = False) -> Iterator[None]:
+    """Raise the wire form of a store error that leaves the block. ``write`` is as in `refusal`."""
+    try:
+        yield
+    except STORE_ERRORS as error:
+        raise refusal(error, write=write) from error
 
 
 def _details(reason: Reason | None) -> Sequence[AnyMessage] | None:

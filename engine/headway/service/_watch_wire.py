@@ -144,7 +144,7 @@ class WatchEncoder:
 
     def _change(self, change: Change) -> bytes:
         body = self._of(change.resource)
-        tail = _REVISION + _varint(change.revision) if change.revision else b""
+        tail = _REVISION + varint(change.revision) if change.revision else b""
         if change.more:
             tail += _MORE
         return _head(_DELETE if change.deleted else _UPSERT, len(body), len(tail)) + body + tail
@@ -156,9 +156,9 @@ def _head(arm: bytes, size: int, tail: int) -> bytes:
 
     Resources of one type have only a few different lengths, so this is mostly a cache hit.
     """
-    length = _varint(size)
+    length = varint(size)
     inner = _RESOURCE + length
-    outer = _varint(len(inner) + size)
+    outer = varint(len(inner) + size)
     total = len(arm) + len(outer) + len(inner) + size + tail
     return total.to_bytes(5, "big") + arm + outer + inner
 
@@ -177,7 +177,8 @@ def _pieces(messages: Iterable[bytes]) -> Iterator[bytes]:
         yield b"".join(held)
 
 
-def _varint(value: int) -> bytes:
+def varint(value: int) -> bytes:
+    """Return a number as a varint of protobuf."""
     if value < _SHORT:
         return value.to_bytes(1, "big")
     out = bytearray()
