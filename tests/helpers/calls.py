@@ -28,8 +28,8 @@ from headway.resource import (
 )
 from headway.rpc import Channel, InProcessChannel, Services, open_channel, open_server
 from headway.service import (
+    ConsulService,
     LeaseService,
-    OriginService,
     Permissions,
     Reason,
     ResourceService,
@@ -42,7 +42,7 @@ from headway.storage import Acquired, Backend, Fence, HeldLease, Operation, Rais
 from tests.helpers.declared import a_type, an_id, uid_of
 
 RESOURCES = "/headway.resource.v1.ResourceService/"
-ORIGINS = "/hashicorp.consul.resource.ResourceService/"
+CONSUL_RESOURCES = "/hashicorp.consul.resource.ResourceService/"
 LEASES = "/headway.lease.v1.LeaseService/"
 
 Reply = Any
@@ -63,7 +63,7 @@ class Calls:
         self.unexpected: list[BaseException] = []
         self.channel: Channel = channel or InProcessChannel(
             ResourceService(backend, registry, permissions),
-            OriginService(backend, registry, permissions),
+            ConsulService(backend, registry, permissions),
             LeaseService(backend),
             StoreService(backend, registry),
             report=lambda _, error: self.unexpected.append(error),
@@ -71,10 +71,10 @@ class Calls:
         self.metadata: dict[str, str] = {}
         self.service = RESOURCES
 
-    def as_origin(self) -> Calls:
+    def as_consul(self) -> Calls:
         """Return the same caller, which calls under the name of Consul's API."""
         other = copy.copy(self)
-        other.service = ORIGINS
+        other.service = CONSUL_RESOURCES
         return other
 
     async def read(self, id: pb.Id | None, **rest: Any) -> pb.ReadResponse:
@@ -174,12 +174,12 @@ async def over_the_network(
 
     services = Services(
         ResourceService(backend, registry, permissions),
-        OriginService(backend, registry, permissions),
+        ConsulService(backend, registry, permissions),
         LeaseService(backend),
         StoreService(backend, registry),
         encoders=watch_encoders(),
     )
-    decoders = {f"{service}WatchList": WatchDecoder for service in (RESOURCES, ORIGINS)}
+    decoders = {f"{service}WatchList": WatchDecoder for service in (RESOURCES, CONSUL_RESOURCES)}
     async with (
         open_server(services, ["127.0.0.1:0"], report=report) as server,
         open_channel(server.addresses[0], decoders=decoders, report=report) as channel,

@@ -19,8 +19,8 @@ from headway import rpc
 from headway.resource import decode, field, message
 from headway.service import (
     WATCH_LIST,
+    ConsulService,
     LeaseService,
-    OriginService,
     ResourceEncodings,
     ResourceService,
     StoreService,
@@ -169,7 +169,7 @@ async def served(listen: Iterable[str] = ("127.0.0.1:0",), **options: Any) -> As
     async with open_store("memory:") as backend:
         services = rpc.Services(
             ResourceService(backend, registry),
-            OriginService(backend, registry),
+            ConsulService(backend, registry),
             LeaseService(backend),
             StoreService(backend, registry),
             echo,

@@ -17,7 +17,7 @@ from headway.client import Client
 from headway.events import StreamLagging
 from headway.resource import Position, position
 from headway.rpc import InProcessChannel, Lagging, Services
-from headway.service import POSITION, WATCH_LIST, OriginService, ResourceService, StoreService, watch_encoders
+from headway.service import POSITION, WATCH_LIST, ConsulService, ResourceService, StoreService, watch_encoders
 from headway.storage import MemoryBackend
 from headway.testing import ScriptedChannel
 from tests.rpc.rpc_kit import COUNT, DECODERS, TEXTS, THING, Served, Text, app, served
@@ -55,7 +55,7 @@ async def two_servers(lagging: Freeze, well: Freeze) -> AsyncIterator[tuple[Serv
     async with served(interceptors=[lagging]) as it:
         offered = Services(
             ResourceService(it.backend, app.registry),
-            OriginService(it.backend, app.registry),
+            ConsulService(it.backend, app.registry),
             StoreService(it.backend, app.registry),
             encoders=watch_encoders(),
             interceptors=[well],

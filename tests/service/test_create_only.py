@@ -29,7 +29,7 @@ async def test_taken_name_is_refused(anywhere: Calls) -> None:
     at = anywhere.revision
     for again in (a_note("one", "a"), a_note("one", "b"), a_note("one", "", NOTE_V2)):
         await refused(create(anywhere, again), Status.ALREADY_EXISTS, "Note one already exists")
-        await refused(create(anywhere.as_origin(), again), Status.ALREADY_EXISTS, "Note one already exists")
+        await refused(create(anywhere.as_consul(), again), Status.ALREADY_EXISTS, "Note one already exists")
     assert anywhere.revision == at
     assert (await anywhere.read(id_of(first))).resource == first
     await anywhere.delete(id_of(first))

@@ -197,7 +197,7 @@ async def test_uid_owns_nothing_under_another_name_or_in_another_tenancy(anywher
         an_id("boss", uid=ULID),
     ):
         assert (await calls.list_by_owner(owner)).resources == [], owner
-        assert (await calls.as_origin().list_by_owner(owner)).resources == [], owner
+        assert (await calls.as_consul().list_by_owner(owner)).resources == [], owner
     for owner in (id_of(boss), an_id("boss", uid=uid), an_id("boss", NOTE_V2, uid=uid)):
         assert (await calls.list_by_owner(owner)).resources == [child], owner
 

@@ -198,7 +198,7 @@ async def test_exception_in_a_hook_is_reported_but_not_sent(how: str, hook: str)
     known = registry()
     known.register(broken)
     async with reached(how, MemoryBackend(), types=known) as calls:
-        for call in (calls.write, calls.mutate_and_validate, calls.as_origin().write):
+        for call in (calls.write, calls.mutate_and_validate, calls.as_consul().write):
             # The reason tells a client that the outcome of a write is known.
             said = await refused(call(a_note(type=broken)), Status.INTERNAL, reason=Reason.NOTHING_WRITTEN)
             assert said == f"the {hook} hook of tests.v1.Broken failed"

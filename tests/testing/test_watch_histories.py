@@ -17,8 +17,8 @@ from trio.testing import MockClock
 from headway.rpc import Channel, InProcessChannel, Services, open_channel, open_server
 from headway.service import (
     WATCH_LIST,
+    ConsulService,
     LeaseService,
-    OriginService,
     ResourceService,
     StoreService,
     WatchDecoder,
@@ -115,7 +115,7 @@ async def test_watches_over_tcp_keep_every_rule(stores: list[Backend]) -> None:
         for store in stores:
             services = Services(
                 ResourceService(store, load_registry()),
-                OriginService(store, load_registry()),
+                ConsulService(store, load_registry()),
                 LeaseService(store),
                 StoreService(store, load_registry()),
                 encoders=watch_encoders(),

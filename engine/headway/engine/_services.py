@@ -12,10 +12,10 @@ from headway.events import HandlerFailed, Report
 from headway.resource import Registry
 from headway.rpc import InProcessChannel, Services
 from headway.service import (
+    ConsulService,
     LeaseService,
     LeaseWaits,
     MigrationService,
-    OriginService,
     ResourceService,
     StoreService,
     TypesService,
@@ -34,7 +34,7 @@ class EngineServices:
         versions = Versions(registry, report)
         self._shared: list[Callable[..., Any]] = [
             partial(ResourceService, backend, registry, versions=versions),
-            partial(OriginService, backend, registry, versions=versions),
+            partial(ConsulService, backend, registry, versions=versions),
             partial(LeaseService, backend, waits=self._waits),
             partial(StoreService, backend, registry),
         ]

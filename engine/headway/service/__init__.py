@@ -8,6 +8,8 @@ share objects with the store and must not be changed. In-process channels make c
 
 from headway.service._access import Decision as Decision
 from headway.service._access import Permissions as Permissions
+from headway.service._consul import ConsulService as ConsulService
+from headway.service._consul import watch_encoders as watch_encoders
 from headway.service._lease import LeasePermissions as LeasePermissions
 from headway.service._lease import LeaseService as LeaseService
 from headway.service._lease import LeaseWaits as LeaseWaits
@@ -17,8 +19,6 @@ from headway.service._migrate import Migrated as Migrated
 from headway.service._migrate import MigrationProgress as MigrationProgress
 from headway.service._migrate import MigrationService as MigrationService
 from headway.service._migrate import migrate as migrate
-from headway.service._origin import OriginService as OriginService
-from headway.service._origin import watch_encoders as watch_encoders
 from headway.service._position import POSITION as POSITION
 from headway.service._position import StoreService as StoreService
 from headway.service._refusals import Reason as Reason

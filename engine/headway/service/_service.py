@@ -1,6 +1,6 @@
 """The resource service: the verbs of each path. The file of a verb has its handler.
 
-`headway.resource.v1.ResourceService` and Consul's name for it (`_origin.py`) have the same verbs in another context.
+`headway.resource.v1.ResourceService` and Consul's name for it (`_consul.py`) have the same verbs in another context.
 """
 
 from __future__ import annotations

@@ -25,8 +25,8 @@ from headway.service._versions import Versions
 from headway.service._watch_wire import ResourceEncodings, WatchEncoder
 from headway.storage import Backend
 
-ORIGIN_SERVICE = "hashicorp.consul.resource.ResourceService"
-ORIGIN_WATCH_LIST = f"/{ORIGIN_SERVICE}/WatchList"
+CONSUL_SERVICE = "hashicorp.consul.resource.ResourceService"
+CONSUL_WATCH_LIST = f"/{CONSUL_SERVICE}/WatchList"
 
 TOMBSTONE_URL = "type.googleapis.com/hashicorp.consul.resource.Tombstone"
 """The type URL of a tombstone's payload in Consul."""
@@ -36,7 +36,7 @@ WRONG_UID = "write failed because the given uid doesn't match what is stored"
 NOT_FOUND = "resource not found"
 
 
-class OriginService:
+class ConsulService:
     """The eight verbs as Consul's clients expect them. It takes the arguments of `ResourceService`."""
 
     def __init__(
@@ -53,21 +53,21 @@ class OriginService:
     def __mapping__(self) -> dict[str, Handler]:
         """Return the handlers by path."""
         return {
-            path: handler._replace(func=_as_origin(handler.func))
-            for path, handler in verbs(ORIGIN_SERVICE, self._context).items()
+            path: handler._replace(func=_as_consul(handler.func))
+            for path, handler in verbs(CONSUL_SERVICE, self._context).items()
         }
 
 
 def watch_encoders(encodings: ResourceEncodings | None = None) -> dict[str, WatchEncoder]:
     """Return the encoder of WatchList's events, by its path under both names of the service."""
     encoder = WatchEncoder(encodings)
-    return {WATCH_LIST: encoder, ORIGIN_WATCH_LIST: encoder}
+    return {WATCH_LIST: encoder, CONSUL_WATCH_LIST: encoder}
 
 
-def _as_origin(function: Callable[[Any], Awaitable[None]]) -> Callable[[Any], Awaitable[None]]:
+def _as_consul(function: Callable[[Any], Awaitable[None]]) -> Callable[[Any], Awaitable[None]]:
     async def serve(stream: Any) -> None:
         try:
-            await function(_OriginStream(stream))
+            await function(_ConsulStream(stream))
         except GRPCError as error:
             sentence = _sentence_of(error)
             if sentence is None:
@@ -85,7 +85,7 @@ def _sentence_of(error: GRPCError) -> str | None:
     return {Status.ABORTED: CAS_FAILED, Status.NOT_FOUND: NOT_FOUND}.get(error.status)
 
 
-class _OriginStream:
+class _ConsulStream:
     """The stream of a call. It sends tombstones as Consul does."""
 
     __slots__ = ("_stream",)

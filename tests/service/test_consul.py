@@ -23,7 +23,7 @@ from headway.resource import (
     pb,
 )
 from headway.service import Reason
-from headway.service._origin import CAS_FAILED, NOT_FOUND, WRONG_UID
+from headway.service._consul import CAS_FAILED, NOT_FOUND, WRONG_UID
 from headway.service._pages import TURN
 from headway.storage import Backend, MemoryBackend, Put
 from tests.helpers.calls import PLACES, Calls, Interrupted, refused, take
@@ -36,22 +36,22 @@ THEIRS = "type.googleapis.com/hashicorp.consul.resource.Tombstone"
 
 async def test_write_with_uid_of_a_deleted_incarnation_creates_a_new_one(anywhere: Calls) -> None:
     """A client made for Consul writes back the resource that it has read, and livelocks if that is refused."""
-    origin = anywhere.as_origin()
+    consul = anywhere.as_consul()
     first = await anywhere.stored(a_note("one", "first"))
     await anywhere.delete(an_id("one"))
     await refused(anywhere.write(a_note("one", uid=uid_of(first))), Status.FAILED_PRECONDITION, "leave id.uid empty")
-    again = await origin.stored(a_note("one", "again", uid=uid_of(first)))
+    again = await consul.stored(a_note("one", "again", uid=uid_of(first)))
     assert text_of((await anywhere.read(an_id("one"))).resource) == "again"
     assert uid_of(again) != uid_of(first)
     # The uid is that of a deleted incarnation still, and another one bears the name.
-    call = origin.write(a_note("one", uid=uid_of(first)))
+    call = consul.write(a_note("one", uid=uid_of(first)))
     await refused(call, Status.FAILED_PRECONDITION, uid_of(again), WRONG_UID, reason=Reason.WRONG_UID)
     # What can't be said of a new resource is refused here too.
-    await origin.delete(an_id("one"))
+    await consul.delete(an_id("one"))
     late = a_note("one", uid=uid_of(again), version=again.version)
-    await refused(origin.write(late), Status.ABORTED, "does not exist", CAS_FAILED)
+    await refused(consul.write(late), Status.ABORTED, "does not exist", CAS_FAILED)
     with_status = a_note("one", uid=uid_of(again), status={"mine": a_status()})
-    await refused(origin.write(with_status), Status.INVALID_ARGUMENT, "status must be empty on creation")
+    await refused(consul.write(with_status), Status.INVALID_ARGUMENT, "status must be empty on creation")
 
 
 async def test_incarnation_deleted_before_the_commit_is_created_anew(
@@ -60,7 +60,7 @@ async def test_incarnation_deleted_before_the_commit_is_created_anew(
     """The second attempt finds nothing, as if the write had come after the deletion."""
     first = await calls.stored(a_note("one", "first"))
     interrupted.before_commit = [lambda: calls.delete(an_id("one"))]
-    again = await racing.as_origin().stored(a_note("one", "again", uid=uid_of(first)))
+    again = await racing.as_consul().stored(a_note("one", "again", uid=uid_of(first)))
     assert uid_of(again) != uid_of(first)
     assert autojump_clock.current_time() < 10
 
@@ -85,7 +85,7 @@ async def test_refusal_contains_consuls_message_beside_ours(
     reason = Reason.WRONG_UID if sentence == WRONG_UID else None
     ours = await refused(call(calls), status, "Note", reason=reason)
     assert sentence not in ours
-    assert await refused(call(calls.as_origin()), status, reason=reason) == f"{ours} ({sentence})"
+    assert await refused(call(calls.as_consul()), status, reason=reason) == f"{ours} ({sentence})"
 
 
 async def test_other_refusals_are_the_same_under_both_names(calls: Calls) -> None:
@@ -98,7 +98,7 @@ async def test_other_refusals_are_the_same_under_both_names(calls: Calls) -> Non
     ]
     for call in alike:
         said = []
-        for it in (calls, calls.as_origin()):
+        for it in (calls, calls.as_consul()):
             with pytest.raises(GRPCError) as caught:
                 await call(it)
             said.append((caught.value.status, caught.value.message))
@@ -124,7 +124,7 @@ async def test_tombstones_decode_in_consuls_clients(anywhere: Calls) -> None:
     everywhere = pb.Tenancy(partition="*", namespace="*")
     stored = await _tombstone(anywhere)
     status = a_status(stored.generation)
-    for calls, url in ((anywhere, OURS), (anywhere.as_origin(), THEIRS)):
+    for calls, url in ((anywhere, OURS), (anywhere.as_consul(), THEIRS)):
         async with calls.watch(a_type(TOMBSTONE), bookmarks=False) as items:
             (chunk, _) = await take(items, 2)
             assert isinstance(chunk, SnapshotChunk)
@@ -146,7 +146,7 @@ async def test_tombstones_decode_in_consuls_clients(anywhere: Calls) -> None:
         )
         assert TOMBSTONE.view(read).data.owner == TOMBSTONE.view(stored).data.owner
         assert read.status.keys() == written.status.keys()
-    note = await anywhere.as_origin().stored(a_note("plain"))
+    note = await anywhere.as_consul().stored(a_note("plain"))
     assert _urls([note]) == [NOTE.type_url]
 
 
@@ -164,20 +164,20 @@ async def test_consuls_namespaces_are_namespaces(backend: Backend, how: str) -> 
     types = registry()
     types.register(CONSULS)
     async with reached(how, backend, types=types) as calls:
-        origin = calls.as_origin()
-        await refused(origin.write(a_note("one", namespace="up")), Status.INVALID_ARGUMENT, "namespace 'up' not found")
-        bare = await origin.stored(pb.Resource(id=an_id("up", CONSULS)))
+        consul = calls.as_consul()
+        await refused(consul.write(a_note("one", namespace="up")), Status.INVALID_ARGUMENT, "namespace 'up' not found")
+        bare = await consul.stored(pb.Resource(id=an_id("up", CONSULS)))
         assert bare.data == AnyMessage(type_url="type.googleapis.com/hashicorp.consul.tenancy.v2beta1.Namespace")
         assert bare.metadata == {FINALIZERS: EMPTIED_FINALIZER}
-        assert (await origin.read(an_id("up", CONSULS))).resource == bare
-        assert await origin.names(CONSULS) == ["up"]
-        await origin.write(a_note("one", namespace="up"))
-        marked = (await origin.delete(an_id("up", CONSULS))).resource
+        assert (await consul.read(an_id("up", CONSULS))).resource == bare
+        assert await consul.names(CONSULS) == ["up"]
+        await consul.write(a_note("one", namespace="up"))
+        marked = (await consul.delete(an_id("up", CONSULS))).resource
         assert marked is not None
-        await refused(origin.write(a_note("two", namespace="up")), Status.INVALID_ARGUMENT, "marked for deletion")
+        await refused(consul.write(a_note("two", namespace="up")), Status.INVALID_ARGUMENT, "marked for deletion")
         for refusal in (
-            origin.write(pb.Resource(id=an_id("default", CONSULS))),
-            origin.delete(an_id("default", CONSULS)),
+            consul.write(pb.Resource(id=an_id("default", CONSULS))),
+            consul.delete(an_id("default", CONSULS)),
         ):
             await refused(refusal, Status.INVALID_ARGUMENT, "the namespace 'default' always exists")
         assert calls.unexpected == []
@@ -191,7 +191,7 @@ async def test_lists_are_bounded_under_consuls_name(monkeypatch: pytest.MonkeyPa
     big = pb.Resource(id=id, metadata={str(each): "x" * 200 for each in range(400)})
     await backend.commit([Put(NOTE.kind, ("default", "default", "big"), big, "")])
     async with reached("network", backend) as calls:
-        for it in (calls, calls.as_origin()):
+        for it in (calls, calls.as_consul()):
             await refused(it.list_type(a_type(), pb.Tenancy()), Status.RESOURCE_EXHAUSTED, "page_size")
 
 
@@ -207,6 +207,6 @@ async def test_tombstones_decode_in_a_large_list() -> None:
             id = pb.Id(uid=ULID, name=name, type=TOMBSTONE.message, tenancy=stored.id.tenancy)  # type: ignore[union-attr]
             others.append(Put(TOMBSTONE.kind, ("default", "default", name), pb.Resource(id=id, data=stored.data), ""))
         await backend.commit(others)
-        for it, url in ((calls, OURS), (calls.as_origin(), THEIRS)):
+        for it, url in ((calls, OURS), (calls.as_consul(), THEIRS)):
             listed = await it.list_type(a_type(TOMBSTONE), pb.Tenancy(partition="*", namespace="*"))
             assert _urls(listed.resources) == [url] * (count + 1)
