@@ -16,7 +16,8 @@ import headway
 from headway.access import Access, Authorizer
 from headway.engine import ComparedChannel
 from headway.errors import OutcomeUnknown, PermissionDenied, Unavailable
-from headway.resource import ResourceType, describe, field, message, types_pb
+from headway.protobuf import field, message
+from headway.resource import ResourceType, describe, types_pb
 from headway.rpc import Services, open_server
 from headway.service import ConsulService, ResourceService
 from headway.storage import MemoryBackend

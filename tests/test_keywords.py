@@ -11,7 +11,7 @@ import pytest
 import headway
 from headway import indexes, mappers, predicates, sources
 from headway.errors import DeclarationError
-from headway.resource import field, message
+from headway.protobuf import field, message
 
 
 @message

@@ -20,7 +20,8 @@ from headway import events, field
 from headway.engine import _store_health
 from headway.errors import StoreUnusable, Unavailable, WriteRejected
 from headway.observe import Pages, open_pages
-from headway.resource import Key, Kind, decode, pb
+from headway.protobuf import decode
+from headway.resource import Key, Kind, pb
 from headway.rpc import RemoteChannel, open_channel
 from headway.rpc._health import HealthCheckRequest, HealthCheckResponse
 from headway.storage import MemoryBackend, StoreProblem, find_problem, open_sqlite

@@ -16,7 +16,16 @@ from headway import errors
 from headway._gen.headway.refusal.v1 import Refusal
 from headway.client import Acknowledged, Client, LeaseClient, client_error
 from headway.errors import Fenced, HeadwayError, OutcomeUnknown, StoreUnusable, Unavailable, UnknownTerm
-from headway.resource import AnyMessage, Key, Position, Resource, ResourceId, ResourceType, encode, pb
+from headway.protobuf import encode
+from headway.resource import (
+    AnyMessage,
+    Key,
+    Position,
+    Resource,
+    ResourceId,
+    ResourceType,
+    pb,
+)
 from headway.rpc import Metadata
 from headway.service import Reason
 from headway.storage import MemoryBackend

@@ -15,7 +15,15 @@ from grpclib.const import Status
 from headway._gen.headway.migration import v1 as migration_pb
 from headway.access import Access, Authorizer, Guarded, Policy, new_token
 from headway.client import Client
-from headway.resource import FINALIZERS, AnyMessage, Registry, ResourceType, encode, pb, resource_key
+from headway.protobuf import encode
+from headway.resource import (
+    FINALIZERS,
+    AnyMessage,
+    Registry,
+    ResourceType,
+    pb,
+    resource_key,
+)
 from headway.rpc import InProcessChannel
 from headway.service import MigrationService, _migrate, migrate
 from headway.storage import Backend, MemoryBackend, Put, Within, version_of

@@ -11,7 +11,7 @@ from headway._gen.etcdserverpb import ResponseHeader, TxnResponse
 from headway.errors import OutcomeUnknown, Unavailable
 from headway.resource import resource_key
 from headway.storage import Require, RequireOwnsNothing
-from headway.storage._etcd._batcher import (
+from headway.storage.etcd._batcher import (
     LONGEST_WAIT,
     MOST_BYTES,
     MOST_OPERATIONS,
@@ -19,11 +19,11 @@ from headway.storage._etcd._batcher import (
     Made,
     Together,
 )
-from headway.storage._etcd._layout import Layout
-from headway.storage._etcd._mirror import Mirror
-from headway.storage._etcd._records import Head, Timeline, revision_of
-from headway.storage._etcd._transaction import Draft
-from headway.storage._etcd._transaction import putting as putting_key
+from headway.storage.etcd._layout import Layout
+from headway.storage.etcd._mirror import Mirror
+from headway.storage.etcd._records import Head, Timeline, revision_of
+from headway.storage.etcd._transaction import Draft
+from headway.storage.etcd._transaction import putting as putting_key
 from headway.testing._conformance_tools import kind_of, putting, thing
 
 LAYOUT = Layout("/p")

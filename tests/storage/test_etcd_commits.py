@@ -19,7 +19,7 @@ from headway.storage import (
     StillOwns,
     VersionConflict,
 )
-from headway.storage._etcd import _snapshot
+from headway.storage.etcd import _snapshot
 from headway.testing._conformance_tools import names, put, putting, refused, removing, stored, thing, uid_of
 from tests.helpers.etcd_server import need_etcd, single_member
 from tests.storage.etcd_kit import failing, is_write, lagging, primed, rigged

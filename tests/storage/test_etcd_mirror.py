@@ -5,11 +5,12 @@ from collections import Counter
 import pytest
 
 from headway._gen.mvccpb import Event, EventEventType, KeyValue
-from headway.resource import Position, encode
-from headway.storage._etcd import _records
-from headway.storage._etcd._layout import Layout, lease_name_from, place_of, scope_from
-from headway.storage._etcd._mirror import Lost, Mirror, OtherHistory
-from headway.storage._etcd._records import (
+from headway.protobuf import encode
+from headway.resource import Position
+from headway.storage.etcd import _records
+from headway.storage.etcd._layout import Layout, lease_name_from, place_of, scope_from
+from headway.storage.etcd._mirror import Lost, Mirror, OtherHistory
+from headway.storage.etcd._records import (
     PLACES,
     Head,
     StoredFence,
@@ -23,7 +24,7 @@ from headway.storage._etcd._records import (
     revision_of,
     timeline_from,
 )
-from headway.storage._etcd._rejoin import check_same_history, check_standing
+from headway.storage.etcd._rejoin import check_same_history, check_standing
 from headway.testing._conformance_tools import KIND, thing
 
 LAYOUT = Layout("/p")

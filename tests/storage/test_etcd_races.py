@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from headway.storage._etcd import _follow
-from headway.storage._etcd._opened import Opened
-from headway.storage._etcd._records import etcd_revision
-from headway.storage._etcd._snapshot import load_mirror, read_standing
+from headway.storage.etcd import _follow
+from headway.storage.etcd._opened import Opened
+from headway.storage.etcd._records import etcd_revision
+from headway.storage.etcd._snapshot import load_mirror, read_standing
 from headway.testing._conformance_tools import put, thing
 from tests.storage.etcd_kit import Rig, followed, primed, rigged, until
 

@@ -19,7 +19,7 @@ from headway.storage import (
     StorageError,
     VersionConflict,
 )
-from headway.storage._etcd._records import etcd_revision
+from headway.storage.etcd._records import etcd_revision
 from headway.testing._conformance_tools import (
     EVERYTHING,
     kind_of,

@@ -8,7 +8,7 @@ import pytest
 
 from headway.errors import StoreRolledBack
 from headway.storage import EtcdBackend
-from headway.storage._etcd import _records
+from headway.storage.etcd import _records
 from tests.helpers.fake_etcd import serving_etcd
 from tests.helpers.worker_rig import Rig
 from tests.storage.etcd_kit import PREFIX

@@ -32,8 +32,9 @@ from headway.controller._runtime import Runtime
 from headway.controller._timers import Timers
 from headway.errors import DeclarationError
 from headway.mapper import Watch, When, predicate
+from headway.protobuf import Payload
 from headway.queue import Backoff
-from headway.resource import Columns, Hooks, Payload, Registry, Resource, ResourceType, Scope, name_problem
+from headway.resource import Columns, Hooks, Registry, Resource, ResourceType, Scope, name_problem
 
 T = TypeVar("T", bound=Payload)
 N = TypeVar("N", bound=Payload)

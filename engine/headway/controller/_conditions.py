@@ -8,7 +8,8 @@ from typing import Generic, TypeVar
 from headway._safe_text import error_text
 from headway.client import Client
 from headway.errors import HeadwayError, InvalidArgument, NotFound
-from headway.resource import Condition, ConditionState, Payload, Resource, ResourceId, pb
+from headway.protobuf import Payload
+from headway.resource import Condition, ConditionState, Resource, ResourceId, pb
 
 T = TypeVar("T", bound=Payload)
 

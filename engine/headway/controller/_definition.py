@@ -11,8 +11,9 @@ from headway.cache import OWNER_INDEX, CachedType, Index, Query, by_owner
 from headway.controller._placement import Placement
 from headway.controller._request import Request, Result
 from headway.mapper import Predicate, Watch
+from headway.protobuf import Payload
 from headway.queue import Backoff
-from headway.resource import Payload, ResourceId, ResourceType
+from headway.resource import ResourceId, ResourceType
 
 if TYPE_CHECKING:
     from headway.controller._runtime import Runtime

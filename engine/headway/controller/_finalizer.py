@@ -7,7 +7,8 @@ from typing import Generic, TypeVar
 
 from headway.client import Client
 from headway.errors import Conflict, NotFound
-from headway.resource import Payload, Resource
+from headway.protobuf import Payload
+from headway.resource import Resource
 
 T = TypeVar("T", bound=Payload)
 

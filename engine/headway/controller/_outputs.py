@@ -8,7 +8,8 @@ from typing import Any, Generic, TypeVar
 
 from headway.cache import Cache
 from headway.client import Client
-from headway.resource import Key, Payload, Resource, ResourceType, tenancy_within
+from headway.protobuf import Payload
+from headway.resource import Key, Resource, ResourceType, tenancy_within
 
 T = TypeVar("T", bound=Payload)
 

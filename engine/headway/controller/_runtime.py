@@ -19,7 +19,8 @@ from headway.controller._request import Request
 from headway.controller._strong import StrongReads
 from headway.errors import NotWatched
 from headway.events import Report
-from headway.resource import Payload, Resource, ResourceType
+from headway.protobuf import Payload
+from headway.resource import Resource, ResourceType
 
 T = TypeVar("T", bound=Payload)
 

@@ -7,7 +7,8 @@ from typing import TypeVar
 
 from headway.cache import Cache
 from headway.client import Client
-from headway.resource import Payload, Resource, ResourceId, ResourceType
+from headway.protobuf import Payload
+from headway.resource import Resource, ResourceId, ResourceType
 
 T = TypeVar("T", bound=Payload)
 

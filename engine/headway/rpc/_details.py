@@ -14,7 +14,8 @@ from grpclib.encoding.base import StatusDetailsCodecBase
 from grpclib.metadata import decode_bin_value
 
 from headway.errors import PayloadError
-from headway.resource import AnyMessage, decode, encode, field, message
+from headway.protobuf import decode, encode, field, message
+from headway.resource import AnyMessage
 
 TRAILER = "grpc-status-details-bin"
 

@@ -9,6 +9,7 @@ from grpclib import GRPCError
 from headway._functions import answer_problem
 from headway._safe_text import error_text, repr_text
 from headway.errors import HeadwayError
+from headway.protobuf import payload_problem
 from headway.resource import (
     MAX_NAME,
     Key,
@@ -17,7 +18,6 @@ from headway.resource import (
     Scope,
     is_unconverted,
     name_problem,
-    payload_problem,
     pb,
     quoted,
     resource_id,

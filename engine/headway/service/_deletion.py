@@ -8,6 +8,7 @@ from typing import Any
 from ulid_transform import ulid_now
 
 from headway.errors import PayloadError
+from headway.protobuf import decode, encode, equal
 from headway.resource import (
     DELETION_TIMESTAMP,
     FINALIZERS,
@@ -16,9 +17,6 @@ from headway.resource import (
     Key,
     ResourceType,
     Tombstone,
-    decode,
-    encode,
-    equal,
     finalizers,
     is_marked,
     pb,

@@ -13,12 +13,19 @@ from grpclib import GRPCError
 from grpclib.const import Status
 
 from headway._turns import give_way
-from headway.resource import Key, Kind, Position, encode, pb, quoted, resource_key
+from headway.protobuf import encode, varint
+from headway.resource import (
+    Key,
+    Kind,
+    Position,
+    pb,
+    quoted,
+    resource_key,
+)
 from headway.rpc import PIECE, Encoded
 from headway.service._bounds import MAX_TOKEN, check_text
 from headway.service._refusals import invalid
 from headway.service._versions import View
-from headway.service._watch_wire import varint
 from headway.storage import Backend, Within
 
 MAX_REPLY = 64 << 20

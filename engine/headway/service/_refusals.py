@@ -23,7 +23,8 @@ from headway.errors import (
     Unavailable,
     WriteRejected,
 )
-from headway.resource import AnyMessage, decode, encode
+from headway.protobuf import decode, encode
+from headway.resource import AnyMessage
 from headway.rpc import HandlerFault
 from headway.storage import FenceLowered, LeaseEnded, StoreMismatch, UnknownTerm, VersionConflict, WrongUid
 

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING
 from grpclib.const import Handler
 
 from headway._gen.headway.types import v1 as types_pb
-from headway.resource import Registry, TypeName, describe, payload_files, type_name
+from headway.protobuf import payload_files
+from headway.resource import (
+    Registry,
+    TypeName,
+    describe,
+    type_name,
+)
 from headway.service._handlers import unary_handlers
 from headway.storage import Backend, Within
 

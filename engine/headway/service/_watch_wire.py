@@ -11,21 +11,8 @@ from functools import lru_cache
 from typing import Any
 
 from headway.errors import PayloadError
-from headway.resource import (
-    Bookmark,
-    Change,
-    Changes,
-    EndOfSnapshot,
-    Position,
-    SnapshotChunk,
-    StreamItem,
-    copy_message,
-    decode,
-    decoder_of,
-    encode,
-    pb,
-    position,
-)
+from headway.protobuf import copy_message, decode, decoder_of, encode, varint
+from headway.resource import Bookmark, Change, Changes, EndOfSnapshot, Position, SnapshotChunk, StreamItem, pb, position
 from headway.rpc import PIECE, framed
 
 _UPSERT, _DELETE, _RESOURCE = b"\x0a", b"\x12", b"\x0a"
@@ -175,18 +162,6 @@ def _pieces(messages: Iterable[bytes]) -> Iterator[bytes]:
             held, size = [], 0
     if held:
         yield b"".join(held)
-
-
-def varint(value: int) -> bytes:
-    """Return a number as a varint of protobuf."""
-    if value < _SHORT:
-        return value.to_bytes(1, "big")
-    out = bytearray()
-    while value >= _SHORT:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
 
 
 def _mark(item: EndOfSnapshot | Bookmark) -> pb.WatchEvent:

@@ -8,6 +8,7 @@ from typing import Any
 from grpclib import GRPCError
 from ulid_transform import ulid_now
 
+from headway.protobuf import copy_message
 from headway.resource import (
     DELETION_TIMESTAMP,
     FINALIZERS,
@@ -15,7 +16,6 @@ from headway.resource import (
     Kind,
     ResourceId,
     ResourceType,
-    copy_message,
     is_marked,
     pb,
     resource_id,
