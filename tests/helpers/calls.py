@@ -38,7 +38,7 @@ from headway.service import (
     reason_of,
     watch_encoders,
 )
-from headway.storage import Acquired, Backend, Fence, HeldLease, Operation, Raised, Watch, Within
+from headway.storage import Acquired, Backend, CurrentLease, Fence, Operation, Raised, Watch, Within
 from tests.helpers.declared import a_type, an_id, uid_of
 
 RESOURCES = "/headway.resource.v1.ResourceService/"
@@ -271,7 +271,7 @@ class Interrupted:
     async def release_lease(self, name: str, holder: str, term: int) -> None:
         await self._inner.release_lease(name, holder, term)
 
-    async def list_leases(self, name_prefix: str = "") -> tuple[Sequence[HeldLease], Position]:
+    async def list_leases(self, name_prefix: str = "") -> tuple[Sequence[CurrentLease], Position]:
         return await self._inner.list_leases(name_prefix)
 
     async def wait_lease_ended(self, name: str, term: int) -> None:

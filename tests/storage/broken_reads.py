@@ -13,7 +13,7 @@ from headway.testing import _conformance_concurrency as concurrency
 from headway.testing import _conformance_grammar as grammar
 from headway.testing import _conformance_reads as claims
 from headway.testing import _conformance_watches as watches
-from tests.storage.kept_memory import Applied, Broken, Found, KeptMemory
+from tests.storage.kept_memory import Broken, Effect, Found, KeptMemory
 from tests.storage.list_snapshot import ListSnapshot
 
 
@@ -24,7 +24,7 @@ class ReadsALaggingReplica(KeptMemory):
         super().__init__(max_changes=max_changes)
         self._behind: tuple[dict[Kind, dict[Key, pb.Resource]], Position] = ({}, self.position)
 
-    def publish(self, applied: Sequence[Applied]) -> None:
+    def publish(self, applied: Sequence[Effect]) -> None:
         tables = {kind: dict(table) for kind, table in self.tables.items()}
         self._behind = (tables, self.position)
         super().publish(applied)
@@ -122,7 +122,7 @@ class OwnsByTheBeginningOfAUid(KeptMemory):
 
 
 class ForgetsResourcesOfADeletedOwner(KeptMemory):
-    def publish(self, applied: Sequence[Applied]) -> None:
+    def publish(self, applied: Sequence[Effect]) -> None:
         super().publish(applied)
         for _, _, old, new in applied:
             if old is not None and new is None and old.id is not None:

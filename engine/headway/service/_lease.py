@@ -37,7 +37,7 @@ from headway.service._handlers import unary_handlers
 from headway.service._position import current_position
 from headway.service._refusals import denied, invalid, store_errors_refused
 from headway.service._writing import check_fence, check_granted, fence_of
-from headway.storage import Acquired, Backend, Fence, HeldLease, lease_of
+from headway.storage import Acquired, Backend, CurrentLease, Fence, lease_of
 
 
 class LeasePermissions(Protocol):
@@ -261,7 +261,7 @@ def milliseconds(seconds: float) -> int:
     return max(0, math.ceil(round(seconds * 1000, 6)))
 
 
-def _lease(held: HeldLease) -> lease_pb.Lease:
+def _lease(held: CurrentLease) -> lease_pb.Lease:
     lease = held.lease
     return lease_pb.Lease(
         name=lease.name,

@@ -26,14 +26,14 @@ from headway.errors import (
 from headway.protobuf import decode, encode
 from headway.resource import AnyMessage
 from headway.rpc import HandlerFault
-from headway.storage import FenceLowered, LeaseEnded, StoreMismatch, UnknownTerm, VersionConflict, WrongUid
+from headway.storage import FenceLowered, StoreMismatch, TermEnded, UnknownTerm, VersionConflict, WrongUid
 
 _WIRE: dict[type[Exception], tuple[Status, Reason | None]] = {
     VersionConflict: (Status.ABORTED, None),
     WrongUid: (Status.FAILED_PRECONDITION, Reason.WRONG_UID),
     FenceLowered: (Status.FAILED_PRECONDITION, Reason.FENCED),
     UnknownTerm: (Status.FAILED_PRECONDITION, Reason.UNKNOWN_TERM),
-    LeaseEnded: (Status.FAILED_PRECONDITION, Reason.LEASE_LOST),
+    TermEnded: (Status.FAILED_PRECONDITION, Reason.LEASE_LOST),
     StoreMismatch: (Status.DATA_LOSS, None),
     HistoryCompacted: (Status.OUT_OF_RANGE, None),
     OutcomeUnknown: (Status.INTERNAL, None),

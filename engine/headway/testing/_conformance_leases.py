@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import trio
 
-from headway.storage import Acquired, Backend, Fence, FenceLowered, LeaseEnded
+from headway.storage import Acquired, Backend, Fence, FenceLowered, TermEnded
 from headway.testing._conformance_tools import must, names, put, reading, refused, thing
 
 LONG = 600.0
@@ -93,7 +93,7 @@ async def a_repeated_request_has_a_term_of_its_own(backend: Backend) -> None:
     await backend.release_lease("c", "a", first)
     must(await _held(backend) == [("c", "a", second)], "a late release ended the term of a later request")
     must(not (await backend.acquire_lease("c", "b", LONG)).acquired, "a late release freed a lease that is held")
-    await refused(LeaseEnded, backend.keep_lease("c", "a", first), "a late renewal")
+    await refused(TermEnded, backend.keep_lease("c", "a", first), "a late renewal")
     must(
         not (await backend.acquire_lease("c", "b", LONG, "one")).acquired, "another holder's attempt acquired the lease"
     )
@@ -230,7 +230,7 @@ async def a_members_fence_is_governed_by_its_own_lease(backend: Backend) -> None
 
 
 async def a_lease_is_kept_alive_by_its_holder_alone(backend: Backend) -> None:
-    """A lease is renewed by its holder in its term, without a commit. Any other renewal is LeaseEnded."""
+    """A lease is renewed by its holder in its term, without a commit. Any other renewal is TermEnded."""
     term = await _take(backend)
     here = backend.position
     await trio.sleep(0.01)
@@ -241,22 +241,22 @@ async def a_lease_is_kept_alive_by_its_holder_alone(backend: Backend) -> None:
     must(after[0].remaining > before[0].remaining, "a renewed lease has no more time than before")
     for holder, wrong in (("b", term), ("a", term + 1), ("a", term - 1)):
         await refused(
-            LeaseEnded, backend.keep_lease("c", holder, wrong), "a renewal by another holder or in another term"
+            TermEnded, backend.keep_lease("c", holder, wrong), "a renewal by another holder or in another term"
         )
     must(await _held(backend) == [("c", "a", term)], "a renewed lease is not held")
     must(backend.position == here, "a renewal made a revision")
     must(await _take(backend) > term, "the next term is not higher")
-    await refused(LeaseEnded, backend.keep_lease("c", "a", term), "a renewal of an earlier term")
+    await refused(TermEnded, backend.keep_lease("c", "a", term), "a renewal of an earlier term")
 
 
 async def a_lease_that_has_ended_is_not_kept_alive(backend: Backend) -> None:
     """A renewal does not acquire a lease that has expired or was released. A late release does not end a later term."""
     ended = [await _take(backend, ttl=SHORT)]
     await backend.wait_lease_ended("c", ended[0])
-    await refused(LeaseEnded, backend.keep_lease("c", "a", ended[0]), "a renewal of an expired lease")
+    await refused(TermEnded, backend.keep_lease("c", "a", ended[0]), "a renewal of an expired lease")
     ended.append(await _take(backend))
     await backend.release_lease("c", "a", ended[1])
-    await refused(LeaseEnded, backend.keep_lease("c", "a", ended[1]), "a renewal of a released lease")
+    await refused(TermEnded, backend.keep_lease("c", "a", ended[1]), "a renewal of a released lease")
     must(await _held(backend) == [], "a renewal acquired a lease")
     term = await _take(backend, holder="b")
     here = backend.position
