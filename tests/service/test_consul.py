@@ -22,8 +22,6 @@ from headway.resource import (
     pb,
 )
 from headway.service import Reason
-from headway.service._consul import CAS_FAILED, NOT_FOUND, WRONG_UID
-from headway.service._pages import TURN
 from headway.storage import Backend, MemoryBackend, Put
 from tests.helpers.calls import PLACES, Calls, Interrupted, refused, take
 from tests.helpers.declared import CHILD, NOTE, ULID, a_note, a_status, a_type, an_id, id_of, registry, text_of, uid_of
@@ -31,6 +29,11 @@ from tests.service.conftest import reached
 
 OURS = "type.googleapis.com/headway.resource.v1.Tombstone"
 THEIRS = "type.googleapis.com/hashicorp.consul.resource.Tombstone"
+
+# The sentences by which Consul's clients recognize an error.
+CAS_FAILED = "CAS operation failed because the given version doesn't match what is stored"
+WRONG_UID = "write failed because the given uid doesn't match what is stored"
+NOT_FOUND = "resource not found"
 
 
 async def test_write_with_uid_of_a_deleted_incarnation_creates_a_new_one(anywhere: Calls) -> None:
@@ -196,7 +199,7 @@ async def test_lists_are_bounded_under_consuls_name(monkeypatch: pytest.MonkeyPa
 
 async def test_tombstones_decode_in_a_large_list() -> None:
     """A large list is encoded in several turns before it is sent."""
-    count = 2 * TURN
+    count = 600
     backend = MemoryBackend()
     async with reached("network", backend) as calls:
         stored = await _tombstone(calls)

@@ -9,7 +9,7 @@ from grpclib.const import Status
 
 from headway.protobuf import encode
 from headway.resource import ResourceType, pb
-from headway.service._pages import Kept
+from headway.storage import MemoryBackend
 from tests.helpers.calls import Calls, at, refused
 from tests.helpers.declared import (
     CHILD,
@@ -26,6 +26,7 @@ from tests.helpers.declared import (
     id_of,
     uid_of,
 )
+from tests.service.conftest import reached
 
 EVERYWHERE = pb.Tenancy(partition="*", namespace="*")
 
@@ -212,35 +213,18 @@ async def test_known_position_is_of_this_stores_history_or_refused(calls: Calls)
         await refused(calls.list_by_owner(nobody, lost), Status.DATA_LOSS, f"position {lost.revision}")
 
 
-class Sent:
-    """The stream of a call over a network, which keeps what is sent."""
-
-    encodes = True
-
-    def __init__(self) -> None:
-        self.message: Any = None
-
-    async def send_message(self, message: object) -> None:
-        self.message = message
-
-    def hold(self, size: int) -> None:
-        """Ignore the size."""
-
-
 async def test_size_of_a_reply_is_exact(monkeypatch: pytest.MonkeyPatch) -> None:
     """The size of a resource is estimated when it is kept, and exact once it is encoded."""
     monkeypatch.setattr("headway.service._pages._AT_ONCE", 0)
-    status = a_status(ULID, *["c"] * 30)
-    for condition in status.conditions:
-        condition.resource = pb.Reference(type=a_type(), name="other", section="part")
-    resource = a_note("one", status={"mine": status})
-    whole = len(encode(pb.ListResponse(resources=[resource])))
-    monkeypatch.setattr("headway.service._pages.MAX_REPLY", whole)
-    kept = Kept(stream := Sent(), "ask for less")
-    kept.add(resource)
-    await kept.send(pb.ListResponse())
-    assert sum(map(len, stream.message.pieces[1:])) == whole
-    monkeypatch.setattr("headway.service._pages.MAX_REPLY", whole - 1)
-    kept = Kept(Sent(), "ask for less")
-    kept.add(resource)
-    await refused(kept.send(pb.ListResponse()), Status.RESOURCE_EXHAUSTED, "ask for less")
+    async with reached("network", MemoryBackend()) as calls:
+        stored = await calls.stored(a_note())
+        status = a_status(stored.generation, *["c"] * 30)
+        for condition in status.conditions:
+            condition.resource = pb.Reference(type=a_type(), name="other", section="part")
+        await calls.write_status(id_of(stored), status)
+        everything = (await calls.list_type(a_type(), pb.Tenancy())).resources
+        whole = len(encode(pb.ListResponse(resources=everything)))
+        monkeypatch.setattr("headway.service._pages.MAX_REPLY", whole)
+        assert (await calls.list_type(a_type(), pb.Tenancy())).resources == everything
+        monkeypatch.setattr("headway.service._pages.MAX_REPLY", whole - 1)
+        await refused(calls.list_type(a_type(), pb.Tenancy()), Status.RESOURCE_EXHAUSTED, "ask for pages")
