@@ -101,7 +101,7 @@ class TokenSet:
         unknown, wrong, expired, revoked or valid. Raises the same PermissionDenied for every text that is not valid.
         """
         presented = text if len(text) == _TEXT_LENGTH else ""
-        token = self._by_accessor.get(accessor_of(presented), _NOBODY)
+        token = self._by_accessor.get(accessor_of(presented), _ABSENT)
         is_right = hmac.compare_digest(hash_of(presented), token.hash)
         if not (is_right & token.holds(now)):
             raise PermissionDenied(REFUSED)
@@ -188,7 +188,7 @@ TOKEN_CHECKS: dict[str, Check] = {
 }
 
 # Replaces a token that does not exist, so that the work is the same. No text has this hash.
-_NOBODY = Token(accessor="0" * 2 * ACCESSOR_BYTES, hash="sha256:" + "0" * 64, policies=(), revoked=True)
+_ABSENT = Token(accessor="0" * 2 * ACCESSOR_BYTES, hash="sha256:" + "0" * 64, policies=(), revoked=True)
 
 
 def new_token(

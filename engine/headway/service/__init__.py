@@ -1,4 +1,4 @@
-"""The resource, lease and types services, over any store.
+"""The services over a store: of resources, leases, migration, types and the store itself.
 
 Each verb has a file. Nothing here knows how a request arrived or who reads the answer. Open `_service.py` first.
 

@@ -172,7 +172,7 @@ def _admit_resource(access: AccessChecks, resource: pb.Resource | None, fence: p
     assert resource.id is not None
     if access.restricted:
         access.check_write(resource.id, resource)
-    borne = None if fence is None else admit_fence(access, fence)
+    checked_fence = None if fence is None else admit_fence(access, fence)
     if resource.owner is not None:
         admit_id(access, resource.owner, "resource.owner", key[:2])
         # The answer reveals whether the owner exists.
@@ -188,7 +188,7 @@ def _admit_resource(access: AccessChecks, resource: pb.Resource | None, fence: p
         chain = access.registry.chain(type.kind)
         if is_unconverted(resource) and chain is not None and type.name.version in chain:
             # The writer could not read the payload, which stays as it is stored. Hooks could not read it either.
-            return Admitted(type, key, resource, resource, borne, "", None)
+            return Admitted(type, key, resource, resource, checked_fence, "", None)
         name = _short(resource.data.type_url)
         if name not in (_short(type.type_url), type.former_name):
             payload_name = name
@@ -201,7 +201,7 @@ def _admit_resource(access: AccessChecks, resource: pb.Resource | None, fence: p
             # The same payload may already be stored, put there by another writer. Then its finalizers and metadata can
             # still be changed. Hooks cannot judge it.
             undecodable = f"resource.data of {resource_id(resource.id)}: {problem}"
-            return Admitted(type, key, resource, resource, borne, payload_name, undecodable)
+            return Admitted(type, key, resource, resource, checked_fence, payload_name, undecodable)
     given = resource
     if type.hooks.mutate is not None or type.hooks.validate is not None:
         resource = mutated(type, given)
@@ -211,7 +211,7 @@ def _admit_resource(access: AccessChecks, resource: pb.Resource | None, fence: p
             access.check_write(resource.id, resource)
             check_metadata(resource.metadata)
         validate(type, resource)
-    return Admitted(type, key, resource, given, borne, payload_name, None)
+    return Admitted(type, key, resource, given, checked_fence, payload_name, None)
 
 
 def check_payload_name(access: AccessChecks, type: Type, payload_name: str, stored: pb.Resource | None) -> None:

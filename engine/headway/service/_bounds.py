@@ -187,9 +187,9 @@ def check_term(term: int) -> None:
 def check_scope(controller: str, member: str, message: str = "") -> None:
     """Refuse an invalid controller or member of a fence; ``message`` is the prefix of the field names."""
     if len(controller) > MAX_TEXT or not _CONTROLLER.match(controller):
-        field, text, rest = "controller", controller, "beginning with a letter or digit"
+        field, text, rule = "controller", controller, "beginning with a letter or digit"
     elif member and (len(controller) + 1 + len(member) > MAX_TEXT or not _MEMBER.match(member)):
-        field, text, rest = "member", member, "its controller and a # included"
+        field, text, rule = "member", member, "its controller and a # included"
     else:
         return
-    raise invalid(f"{message}{field} {quoted(text)} must be up to {MAX_TEXT} letters, digits and - . _ / :, {rest}")
+    raise invalid(f"{message}{field} {quoted(text)} must be up to {MAX_TEXT} letters, digits and - . _ / :, {rule}")

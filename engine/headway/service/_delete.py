@@ -117,11 +117,11 @@ async def _removed(backend: Backend, removal: Remove, stored: pb.Resource, fence
     """
     # Removing a missing resource succeeds. With this requirement, a successful commit has removed it.
     there = Require(removal.kind, removal.key, removal.uid, removal.expected)
-    besides = await removal_with(backend, stored)
+    pending = await removal_with(backend, stored)
     try:
-        return await backend.commit((there, removal, *besides, RequireOwnsNothing(removal.uid)), fence)
+        return await backend.commit((there, removal, *pending, RequireOwnsNothing(removal.uid)), fence)
     except StillOwns:
-        return await backend.commit((there, removal, *besides, tombstone_of(stored)), fence)
+        return await backend.commit((there, removal, *pending, tombstone_of(stored)), fence)
 
 
 def _marked(stored: pb.Resource) -> pb.Resource:

@@ -22,7 +22,7 @@ from headway.service._access import AccessChecks
 from headway.service._admission import admit_id, admit_within, resolve
 from headway.service._bounds import MAX_FILTER, MAX_PAGE, MAX_TERMS, check_text
 from headway.service._handlers import Context
-from headway.service._pages import TURN, Kept, PageTokens, read_page
+from headway.service._pages import TURN, ListReply, PageTokens, read_page
 from headway.service._position import check_known, check_position, check_revision
 from headway.service._refusals import invalid, store_errors_refused
 from headway.service._versions import View
@@ -40,7 +40,7 @@ async def list_type(context: Context, stream: Any) -> None:
     """
     backend, access, versions = context.backend, context.access, context.versions
     request: pb.ListRequest = await stream.recv_message()
-    kept = Kept(stream, _PAGES, context.as_listed)
+    collected = ListReply(stream, _PAGES, context.as_listed)
     type = resolve(access, request.type, "type")
     if request.tenancy is None:
         raise invalid("tenancy is required; its units may be '*' for any")
@@ -62,16 +62,18 @@ async def list_type(context: Context, stream: Any) -> None:
         if request.page_size or request.page_token:
             query = f"{type.name} {within} {request.metadata_filter}"
             tokens = PageTokens(backend, query, "send the same type, tenancy, prefix and filter with it")
-            next_page, here = await read_page(backend, type.kind, within, tokens, request, wanted, kept)
+            next_page, here = await read_page(backend, type.kind, within, tokens, request, wanted, collected)
         else:
-            here = await _read_cut(backend, type.kind, within, wanted, kept)
+            here = await _read_cut(backend, type.kind, within, wanted, collected)
     check_revision(here, request.min_revision)
     # A watch may resume after this position.
     at = here._replace(versions=versions.contained(type))
-    await kept.send(pb.ListResponse(position=at.message(), next_page_token=next_page))
+    await collected.send(pb.ListResponse(position=at.message(), next_page_token=next_page))
 
 
-async def _read_cut(backend: Backend, kind: tuple[str, str], within: Within, wanted: View, kept: Kept) -> Position:
+async def _read_cut(
+    backend: Backend, kind: tuple[str, str], within: Within, wanted: View, collected: ListReply
+) -> Position:
     """Keep all wanted resources of one revision, ordered by key, and return its position."""
     # The start of a watch is a consistent snapshot in chunks, so unwanted resources need not be held in memory.
     watch = await backend.watch(kind, within)
@@ -79,19 +81,19 @@ async def _read_cut(backend: Backend, kind: tuple[str, str], within: Within, wan
         while True:
             item = await watch.next()
             if isinstance(item, SnapshotChunk):
-                await _keep(item.resources, wanted, kept)
+                await _collect(item.resources, wanted, collected)
             elif isinstance(item, EndOfSnapshot):
                 break
     finally:
         watch.close()
-    kept.resources = await in_order(kept.resources, resource_key)
+    collected.resources = await in_order(collected.resources, resource_key)
     return item.position
 
 
-async def _keep(resources: Sequence[pb.Resource], wanted: View, kept: Kept) -> None:
+async def _collect(resources: Sequence[pb.Resource], wanted: View, collected: ListReply) -> None:
     for index, resource in enumerate(resources, 1):
         if (seen := wanted(resource)) is not None:
-            kept.add(seen)
+            collected.add(seen)
         if index % TURN == 0:
             await give_way()
 
@@ -104,7 +106,7 @@ async def list_by_owner(context: Context, stream: Any) -> None:
     """
     backend, access, versions = context.backend, context.access, context.versions
     request: pb.ListByOwnerRequest = await stream.recv_message()
-    kept = Kept(stream, _BY_TYPE, context.as_listed)
+    collected = ListReply(stream, _BY_TYPE, context.as_listed)
     asked = request.owner
     _admit_owner(access, asked)
     assert asked is not None
@@ -121,8 +123,8 @@ async def list_by_owner(context: Context, stream: Any) -> None:
             return None
         return next((each for each in versions.views(resource) if access.shows(each)), None)
 
-    await _keep(owned, wanted, kept)
-    await kept.send(pb.ListByOwnerResponse(position=here.message()))
+    await _collect(owned, wanted, collected)
+    await collected.send(pb.ListByOwnerResponse(position=here.message()))
 
 
 def _names_owner(asked: pb.Id, stored: pb.Id | None) -> bool:

@@ -45,7 +45,7 @@ _ENTRY = 4
 _RESOURCES = b"\x0a"
 
 
-class Kept:
+class ListReply:
     """The resources collected for a list so far.
 
     Args:
@@ -188,7 +188,13 @@ class PageTokens:
 
 
 async def read_page(
-    backend: Backend, kind: Kind, within: Within, tokens: PageTokens, request: pb.ListRequest, wanted: View, kept: Kept
+    backend: Backend,
+    kind: Kind,
+    within: Within,
+    tokens: PageTokens,
+    request: pb.ListRequest,
+    wanted: View,
+    collected: ListReply,
 ) -> tuple[str, Position]:
     """Keep the resources of one page (size 0: all). Return the next page's token and the position of the first read.
 
@@ -199,7 +205,7 @@ async def read_page(
     """
     place = tokens.place(request.page_token, 3)
     after: Key | None = (place[0], place[1], place[2]) if place else None
-    size, page = request.page_size, kept.resources
+    size, page = request.page_size, collected.resources
     read_at_once = min(max(size + 1, _LEAST_READ), _MOST_READ) if size else 0
     position: Position | None = None
     while True:
@@ -209,9 +215,9 @@ async def read_page(
             if index % TURN == 0:
                 await give_way()
             if (seen := wanted(resource)) is not None:
-                if size and page and (len(page) == size or kept.is_full()):
+                if size and page and (len(page) == size or collected.is_full()):
                     return tokens.token(*resource_key(page[-1])), position
-                kept.add(seen)
+                collected.add(seen)
         if not read_at_once or len(stored) < read_at_once:
             return "", position
         after = resource_key(stored[-1])

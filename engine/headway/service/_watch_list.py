@@ -58,27 +58,27 @@ async def watch_list(context: Context, stream: Any) -> None:
         behind: list[StreamItem] = []
         here = Position("", "", 0)
 
-        def told(item: StreamItem) -> list[StreamItem]:
+        def visible(item: StreamItem) -> list[StreamItem]:
             nonlocal here
             if isinstance(item, EndOfSnapshot | Bookmark):
                 here = item.position
                 if contained:
                     here = here._replace(versions=contained)
                     item = replace(item, position=here)
-            items = told_of(item, view, access.shows, here)
+            items = visible_items(item, view, access.shows, here)
             return items if bookmarks else [each for each in items if not isinstance(each, Bookmark)]
 
-        async def next_told() -> StreamItem:
+        async def next_visible() -> StreamItem:
             while not behind:
-                behind[:] = reversed(told(await watch.next()))
+                behind[:] = reversed(visible(await watch.next()))
             return behind.pop()
 
         # A caller who sees everything and asks for no interval reads the watch directly: another coroutine would slow
         # down every event.
         directly = not access.restricted and not interval
-        upcoming = watch.next if directly else next_told
+        upcoming = watch.next if directly else next_visible
         if interval:
-            upcoming = SpacedBookmarks(next_told, interval).next
+            upcoming = SpacedBookmarks(next_visible, interval).next
         snapshot_only, send_message = request.snapshot_only, stream.send_message
         try:
             while True:
@@ -86,7 +86,7 @@ async def watch_list(context: Context, stream: Any) -> None:
                 if not directly or is_of_version(item, version):
                     await send_message(item)
                 else:
-                    for each in told(item):
+                    for each in visible(item):
                         await send_message(each)
                 if snapshot_only and isinstance(item, EndOfSnapshot):
                     break
@@ -122,7 +122,7 @@ class SpacedBookmarks:
         self._seconds = seconds
         self._held: Bookmark | None = None
         self._due = -float("inf")
-        self._incarnation = ""
+        self._session = ""
 
     async def next(self) -> StreamItem:
         """Return the next item that is due. No cancel scope is open when it returns."""
@@ -132,19 +132,19 @@ class SpacedBookmarks:
                 item = await self._upcoming()
             if item is None:
                 assert self._held is not None
-                return self._told(self._held)
-            told = self._incarnation
+                return self._send(self._held)
+            before = self._session
             if isinstance(item, Bookmark | EndOfSnapshot):
-                self._incarnation = item.position.session
-            if not isinstance(item, Bookmark) or item.resumed or self._incarnation != told:
+                self._session = item.position.session
+            if not isinstance(item, Bookmark) or item.resumed or self._session != before:
                 # It supersedes the held bookmark, because it comes after it.
                 self._held = None
                 return item
             if trio.current_time() >= self._due:
-                return self._told(item)
+                return self._send(item)
             self._held = item
 
-    def _told(self, bookmark: Bookmark) -> Bookmark:
+    def _send(self, bookmark: Bookmark) -> Bookmark:
         self._held = None
         self._due = trio.current_time() + self._seconds
         return bookmark
@@ -168,7 +168,9 @@ def is_of_version(item: StreamItem, version: str) -> bool:
     return False
 
 
-def told_of(item: StreamItem, view: View, shows: Callable[[pb.Resource], bool], here: Position) -> list[StreamItem]:
+def visible_items(
+    item: StreamItem, view: View, shows: Callable[[pb.Resource], bool], here: Position
+) -> list[StreamItem]:
     """Return the items to send to a watcher of one version. Commits stay whole as far as their changes are sent.
 
     A resource that was stored as another version of its kind, and is visible as both, counts as updated: its deletion

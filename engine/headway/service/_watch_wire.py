@@ -94,10 +94,10 @@ class ResourceEncodings:
         else:
             self._refused += 1
             if self._refused > _SCANS * len(self._scanned):
-                self._look()
+                self._drop_unused()
         return body
 
-    def _look(self) -> None:
+    def _drop_unused(self) -> None:
         """Drop the snapshot entries if they are no longer requested: they were deleted, or another type is read."""
         if self._found < len(self._scanned):
             self._scanned, self._used[1] = {}, 0
@@ -122,10 +122,10 @@ class WatchEncoder:
         if isinstance(item, Changes):
             return _pieces(map(self._change, item.changes))
         if isinstance(item, SnapshotChunk):
-            return _pieces(map(self._there, item.resources))
+            return _pieces(map(self._upsert, item.resources))
         return (framed(encode(_mark(item))),)
 
-    def _there(self, resource: pb.Resource) -> bytes:
+    def _upsert(self, resource: pb.Resource) -> bytes:
         body = self._of_scanned(resource)
         return _head(_UPSERT, len(body), 0) + body
 
@@ -269,10 +269,10 @@ def _slow(event: pb.WatchEvent) -> Change | EndOfSnapshot | Bookmark | None:
     return None
 
 
-def copied(said: Any) -> Any:
+def copied(sent: Any) -> Any:
     """Return a copy of a message or a StreamItem that shares no mutable state with the original."""
-    if isinstance(said, SnapshotChunk):
-        return SnapshotChunk([copy_message(resource) for resource in said.resources])
-    if isinstance(said, Changes):
-        return Changes([change._replace(resource=copy_message(change.resource)) for change in said.changes])
-    return said if isinstance(said, EndOfSnapshot | Bookmark) else copy_message(said)
+    if isinstance(sent, SnapshotChunk):
+        return SnapshotChunk([copy_message(resource) for resource in sent.resources])
+    if isinstance(sent, Changes):
+        return Changes([change._replace(resource=copy_message(change.resource)) for change in sent.changes])
+    return sent if isinstance(sent, EndOfSnapshot | Bookmark) else copy_message(sent)
