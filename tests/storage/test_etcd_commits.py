@@ -293,8 +293,8 @@ async def test_closing_the_store_wakes_all_waiters_with_an_error() -> None:
             nursery.start_soon(hear)
             nursery.start_soon(wait)
             await trio.testing.wait_all_tasks_blocked()
-            assert store._opened is not None
-            store._opened.stop(lambda: StoreUnusable("closed"))
+            assert store._session is not None
+            store._session.stop(lambda: StoreUnusable("closed"))
         await refused(StoreUnusable, names(store), "a read of a closed store")
 
 

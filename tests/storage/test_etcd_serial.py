@@ -23,7 +23,7 @@ from headway.storage import (
 )
 from headway.storage._reads import list_within
 from headway.storage._tables import Effect, decide
-from headway.storage.etcd._records import etcd_revision
+from headway.storage.etcd._layout import etcd_revision
 from headway.testing._conformance_tools import EVERYTHING, KIND, held, putting, removing, thing, uid_of
 from tests.storage.etcd_kit import followed, primed, rigged
 

@@ -24,7 +24,7 @@ from headway.storage.etcd._client import open_client
 from headway.storage.etcd._follow import Follower
 from headway.storage.etcd._founding import begin_session
 from headway.storage.etcd._layout import Layout
-from headway.storage.etcd._opened import Opened, closed
+from headway.storage.etcd._session import Session, closed
 
 MAX_CHANGES, MAX_AGE = 100_000, 3600.0
 MAX_TXN_OPS = 128
@@ -71,8 +71,8 @@ class EtcdBackend:
         self._max_txn_ops = max_txn_ops or address.max_txn_ops or MAX_TXN_OPS
         self._counts: Counter[str] = Counter()
         # Set while the store is open.
-        self._opening: AbstractAsyncContextManager[Opened] | None = None
-        self._opened: Opened | None = None
+        self._opening: AbstractAsyncContextManager[Session] | None = None
+        self._session: Session | None = None
 
     @property
     def counts(self) -> Mapping[str, int]:
@@ -82,11 +82,11 @@ class EtcdBackend:
     async def __aenter__(self) -> Self:
         if self._opening is not None:
             raise StoreUnusable(f"the store at {self._address} is already open: an EtcdBackend cannot be entered twice")
-        self._opening = _opened(
+        self._opening = _session(
             self._address, self._tls, self._counts, self._max_changes, self._max_age, self._max_txn_ops
         )
         try:
-            self._opened = await self._opening.__aenter__()
+            self._session = await self._opening.__aenter__()
         except BaseException:
             self._opening = None
             raise
@@ -99,13 +99,13 @@ class EtcdBackend:
         traceback: TracebackType | None,
     ) -> None:
         assert self._opening is not None, "exited without being entered"
-        opening, self._opening, self._opened = self._opening, None, None
+        opening, self._opening, self._session = self._opening, None, None
         await opening.__aexit__(kind, error, traceback)
 
-    def _use(self) -> Opened:
-        if self._opened is None:
+    def _use(self) -> Session:
+        if self._session is None:
             raise closed(str(self._address))()
-        return self._opened.use()
+        return self._session.use()
 
     @property
     def position(self) -> Position:
@@ -114,9 +114,9 @@ class EtcdBackend:
 
     async def read(self, kind: Kind, key: Key) -> tuple[pb.Resource | None, Position]:
         """Return the stored resource, or None, and a position."""
-        opened = self._use()
-        await opened.confirm()
-        return opened.mirror.tables.get(kind, key), opened.mirror.position
+        session = self._use()
+        await session.confirm()
+        return session.mirror.tables.get(kind, key), session.mirror.position
 
     async def read_believed(self, kind: Kind, key: Key) -> tuple[pb.Resource | None, Position]:
         """Return the resource in the mirror, or None, and a position. Makes no request to etcd."""
@@ -127,25 +127,25 @@ class EtcdBackend:
         self, kind: Kind, within: Within, *, after: Key | None = None, limit: int = 0
     ) -> tuple[Sequence[pb.Resource], Position]:
         """Return the matching resources of a kind, in order of key, and a position."""
-        opened = self._use()
-        await opened.confirm()
-        mirror = opened.mirror
+        session = self._use()
+        await session.confirm()
+        mirror = session.mirror
         here = mirror.position
         return await list_within(mirror.tables, kind, within, after, limit), here
 
     async def list_by_owner(self, owner_uid: str) -> tuple[Sequence[pb.Resource], Position]:
         """Return the resources that a uid owns, and a position."""
-        opened = self._use()
-        await opened.confirm()
-        mirror = opened.mirror
+        session = self._use()
+        await session.confirm()
+        mirror = session.mirror
         here = mirror.position
         return await list_owned(mirror.tables, owner_uid), here
 
     async def kinds(self) -> Sequence[Kind]:
         """Return the kinds that have stored resources, in order."""
-        opened = self._use()
-        await opened.confirm()
-        return opened.mirror.tables.kinds()
+        session = self._use()
+        await session.confirm()
+        return session.mirror.tables.kinds()
 
     async def commit(self, operations: Sequence[Operation], fence: Fence | None = None) -> Position:
         """Apply all operations in one commit and return its position.
@@ -157,25 +157,25 @@ class EtcdBackend:
             VersionConflict, WrongUid, StillOwns, FenceLowered, UnknownTerm, ValueError: as in `Backend.commit`.
         """
         refuse_repeated_keys(operations)
-        opened = self._use()
+        session = self._use()
         # The code below always waits. A full checkpoint here would cost every write another turn of the loop.
         await trio.lowlevel.checkpoint_if_cancelled()
-        with _commit.whole(opened):
-            return await _commit.commit(opened, operations, fence)
+        with _commit.whole(session):
+            return await _commit.commit(session, operations, fence)
 
     async def raise_fence(self, controller: str, member: str, term: int, number: int) -> Raised:
         """Raise a fence by a commit."""
-        opened = self._use()
+        session = self._use()
         await trio.lowlevel.checkpoint()
-        with _commit.whole(opened):
-            return await _commit.raise_fence(opened, controller, member, term, number)
+        with _commit.whole(session):
+            return await _commit.raise_fence(session, controller, member, term, number)
 
     async def record_checkpoint(self, fence: Fence, revision: int) -> None:
         """Record that the fence's controller owes nothing up to a revision."""
-        opened = self._use()
+        session = self._use()
         await trio.lowlevel.checkpoint()
-        with _commit.whole(opened):
-            await _commit.record_checkpoint(opened, fence, revision)
+        with _commit.whole(session):
+            await _commit.record_checkpoint(session, fence, revision)
 
     async def probe(self) -> None:
         """Raise an error if etcd cannot be read or written now."""
@@ -183,9 +183,9 @@ class EtcdBackend:
 
     async def list_fences(self) -> Sequence[Fence]:
         """Return every fence, in order of controller and member."""
-        opened = self._use()
-        await opened.confirm()
-        return opened.mirror.fences()
+        session = self._use()
+        await session.confirm()
+        return session.mirror.fences()
 
     async def acquire_lease(self, name: str, holder: str, ttl: float, attempt: str = "") -> Acquired:
         """Acquire a lease for ``ttl`` seconds, unless another holder has it.
@@ -201,9 +201,9 @@ class EtcdBackend:
 
     async def release_lease(self, name: str, holder: str, term: int) -> None:
         """End a term early."""
-        opened = self._use()
+        session = self._use()
         await trio.lowlevel.checkpoint()
-        await _lease.release(opened, name, holder, term)
+        await _lease.release(session, name, holder, term)
 
     async def list_leases(self, name_prefix: str = "") -> tuple[Sequence[CurrentLease], Position]:
         """Return the held leases whose names begin with the prefix, and a position."""
@@ -215,41 +215,41 @@ class EtcdBackend:
 
     async def watch(self, kind: Kind, within: Within, resume_after: Position | None = None) -> LogWatch:
         """Watch a kind, from a snapshot or after a position. Its only request to etcd is for the store's revision."""
-        opened = self._use()
-        await opened.confirm()
-        mirror = opened.mirror
+        session = self._use()
+        await session.confirm()
+        mirror = session.mirror
         if resume_after is None:
             cursor = mirror.log.cursor(kind, mirror.log.head)
             snapshot = CutSnapshot(mirror.tables.cut(kind, within), within)
-            return LogWatch(mirror.log, opened.pulse, mirror.at, cursor, within, snapshot)
+            return LogWatch(mirror.log, session.pulse, mirror.at, cursor, within, snapshot)
         check_resumable(resume_after, mirror.position, mirror.timeline.lefts(), mirror.timeline.oldest)
         cursor = mirror.log.cursor(kind, resume_after.revision)
-        return LogWatch(mirror.log, opened.pulse, mirror.at, cursor, within, None)
+        return LogWatch(mirror.log, session.pulse, mirror.at, cursor, within, None)
 
 
 @asynccontextmanager
-async def _opened(
+async def _session(
     address: EtcdAddress,
     tls: ssl.SSLContext | None,
     counts: Counter[str],
     max_changes: int,
     max_age: float,
     max_txn_ops: int,
-) -> AsyncIterator[Opened]:
+) -> AsyncIterator[Session]:
     layout = Layout(address.prefix)
     try:
         async with open_client(address, tls) as client, trio.open_nursery() as nursery:
             follower = Follower(client, layout, counts, max_changes=max_changes, max_age=max_age)
             await begin_session(client, layout)
             mirror, revision = await follower.begin()
-            opened = Opened(nursery, client, layout, mirror, counts, follower.suspect, max_txn_ops)
-            nursery.start_soon(follower.run, opened, revision + 1, name="etcd: follow the store")
+            session = Session(nursery, client, layout, mirror, counts, follower.suspect, max_txn_ops)
+            nursery.start_soon(follower.run, session, revision + 1, name="etcd: follow the store")
             try:
-                yield opened
+                yield session
             finally:
-                opened.stop(closed(str(address)))
+                session.stop(closed(str(address)))
                 with trio.CancelScope(shield=True):
-                    await opened.wait_idle()
+                    await session.wait_idle()
                 nursery.cancel_scope.cancel()
     except BaseExceptionGroup as group:
         # Raise the error of the caller's block itself, not in a group.

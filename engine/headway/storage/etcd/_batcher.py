@@ -25,7 +25,7 @@ import trio
 from headway._gen.etcdserverpb import TxnResponse
 from headway.errors import HeadwayError, InvalidArgument, OutcomeUnknown, Unavailable
 from headway.storage.etcd._client import CALL_TIMEOUT
-from headway.storage.etcd._records import PLACES, revision_of
+from headway.storage.etcd._layout import PLACES, revision_of
 from headway.storage.etcd._transaction import Draft
 
 MOST_UNDER_WAY = 2
@@ -41,7 +41,7 @@ LONGEST_WAIT = CALL_TIMEOUT
 """The maximum wait of a commit in seconds. It fails if etcd does not answer, or not as fast as commits arrive."""
 
 
-class Made(NamedTuple):
+class Committed(NamedTuple):
     """A commit that was made.
 
     Attributes:
@@ -53,7 +53,7 @@ class Made(NamedTuple):
 
 
 class _Waiting:
-    __slots__ = ("alone", "done", "draft", "error", "made", "since", "turn")
+    __slots__ = ("alone", "committed", "done", "draft", "error", "since", "turn")
 
     def __init__(self, draft: Draft) -> None:
         self.draft = draft
@@ -61,7 +61,7 @@ class _Waiting:
         # Set when the commit is done, or when its writer becomes the leader.
         self.turn = trio.Event()
         self.done = False
-        self.made: Made | None = None
+        self.committed: Committed | None = None
         self.error: HeadwayError | None = None
         # True if it must be sent alone: it does not fit into the batch, or the batch failed, perhaps because of others.
         self.alone = False
@@ -72,7 +72,7 @@ class _Waiting:
         self.turn.set()
 
 
-class Together:
+class Batcher:
     """The batches of commits to one store.
 
     Args:
@@ -90,12 +90,12 @@ class Together:
         self._writing: list[set[bytes]] = []
 
     @trio.lowlevel.enable_ki_protection
-    async def submit(self, draft: Draft) -> Made | None:
+    async def submit(self, draft: Draft) -> Committed | None:
         """Make a commit. Return None if one of its comparisons fails. Then nothing was changed.
 
         Call this in a shielded cancel scope, because it must not be canceled.
         """
-        late = not all(each.isdisjoint(draft.believed) for each in self._writing)
+        late = not all(each.isdisjoint(draft.compared) for each in self._writing)
         if draft.alone or late or draft.size > MOST_BYTES // 4:
             return await self._alone(draft)
         mine = _Waiting(draft)
@@ -115,9 +115,9 @@ class Together:
             return await self._alone(draft)
         if mine.error is not None:
             raise mine.error
-        return mine.made
+        return mine.committed
 
-    async def _alone(self, draft: Draft) -> Made | None:
+    async def _alone(self, draft: Draft) -> Committed | None:
         return _made(await self._sent([draft]), 0)
 
     async def _sent(self, drafts: Sequence[Draft]) -> TxnResponse:
@@ -140,8 +140,8 @@ class Together:
         try:
             reply = await self._sent([each.draft for each in batch])
             for place, each in enumerate(batch):
-                each.made = _made(reply, place)
-                each.alone = len(batch) > 1 and each.made is None
+                each.committed = _made(reply, place)
+                each.alone = len(batch) > 1 and each.committed is None
         except HeadwayError as error:
             for each in batch:
                 # The batch may be too large, even if no commit is.
@@ -172,21 +172,21 @@ class Together:
     def _taken(self) -> list[_Waiting]:
         """Take the first waiting commit, and those that fit with the earlier ones, until the batch is full."""
         batch: list[_Waiting] = []
-        believed: dict[bytes, int] = {}
+        compared: dict[bytes, int] = {}
         places = set[bytes]().union(*self._writing)
         operations = size = 0
         for each in self._waiting:
             draft = each.draft
             operations, size = operations + draft.operations, size + draft.size
-            most = max(operations, len(believed) + len(draft.believed))
+            most = max(operations, len(compared) + len(draft.compared))
             if batch and (most > MOST_OPERATIONS or size > MOST_BYTES or len(batch) == PLACES):
                 break
             batch.append(each)
-            each.alone = len(batch) > 1 and not draft.fits_with(believed, places)
+            each.alone = len(batch) > 1 and not draft.fits_with(compared, places)
             if each.alone:
                 each.finish()
             else:
-                believed |= draft.believed
+                compared |= draft.compared
                 places |= draft.places
         self._waiting = self._waiting[len(batch) :]
         return [each for each in batch if not each.alone]
@@ -197,5 +197,5 @@ class Together:
             self._waiting[0].turn.set()
 
 
-def _made(reply: TxnResponse, place: int) -> Made | None:
-    return Made(reply, revision_of(reply.header.revision, place)) if reply.succeeded else None  # type: ignore[union-attr]  # every reply has one
+def _made(reply: TxnResponse, place: int) -> Committed | None:
+    return Committed(reply, revision_of(reply.header.revision, place)) if reply.succeeded else None  # type: ignore[union-attr]  # every reply has one

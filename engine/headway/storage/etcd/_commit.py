@@ -20,8 +20,8 @@ from headway.storage._leases import lease_of, raised_fence
 from headway.storage._operations import Fence, Operation, Raised, StorageError
 from headway.storage._tables import decide
 from headway.storage.etcd._client import CALL_TIMEOUT
-from headway.storage.etcd._opened import Opened
-from headway.storage.etcd._records import checkpoint_from, checkpoint_value, fence_value
+from headway.storage.etcd._layout import checkpoint_from, checkpoint_value, fence_value
+from headway.storage.etcd._session import Session
 from headway.storage.etcd._transaction import Draft, putting
 
 HIGHEST = 2**63 - 1
@@ -33,18 +33,18 @@ Result = TypeVar("Result")
 
 
 @contextmanager
-def whole(opened: Opened) -> Iterator[None]:
+def whole(session: Session) -> Iterator[None]:
     """Shield the block from cancellation. Each of its steps takes a bounded time."""
-    opened.begin()
+    session.begin()
     try:
         with trio.CancelScope(shield=True):
             yield
     finally:
-        opened.end()
+        session.end()
 
 
 async def decided(
-    opened: Opened,
+    session: Session,
     propose: Callable[[], Draft | None],
     done: Callable[[TxnResponse, int], Result],
     nothing: Callable[[], Result],
@@ -52,7 +52,7 @@ async def decided(
     """Make a commit and return its result.
 
     Args:
-        opened: the session.
+        session: the session.
         propose: builds the commit from the mirror's state. It raises a StorageError to reject the commit, or returns
             None if there is nothing to commit. It may be called several times.
         done: makes the result from etcd's reply and the revision of the commit.
@@ -64,7 +64,7 @@ async def decided(
     confirmed = False
     gives_up_at = trio.current_time() + _GIVING_UP
     while True:
-        mirror = opened.mirror
+        mirror = session.mirror
         try:
             draft = propose()
         except StorageError:
@@ -72,32 +72,32 @@ async def decided(
                 raise
         else:
             if draft is not None:
-                if (made := await opened.submit(draft)) is not None:
-                    return done(*made)
+                if (committed := await session.submit(draft)) is not None:
+                    return done(*committed)
                 if trio.current_time() > gives_up_at:
                     raise Unavailable(
                         f"commits of others kept conflicting with this one for {_GIVING_UP} s; nothing was written"
                     )
             elif confirmed:
                 return nothing()
-        await opened.wait_newer(mirror)
+        await session.wait_newer(mirror)
         confirmed = True
 
 
-async def commit(opened: Opened, operations: Sequence[Operation], fence: Fence | None) -> Position:
+async def commit(session: Session, operations: Sequence[Operation], fence: Fence | None) -> Position:
     """Apply all operations in one commit and return its position."""
 
     def propose() -> Draft | None:
-        mirror = opened.mirror
+        mirror = session.mirror
         stored = mirror.check_fence(fence) if fence is not None else None
         applied = [entry for operation in operations if (entry := decide(mirror.tables, operation)) is not None]
         proposed[:] = [new for *_, new in applied if new is not None]
         if not applied:
             return None
-        draft = opened.draft()
+        draft = session.draft()
         if fence is not None and stored is not None:
-            draft.believe_fence(fence.controller, fence.member, stored)
-        draft.believe(operations)
+            draft.compare_fence(fence.controller, fence.member, stored)
+        draft.compare(operations)
         draft.apply(applied)
         return draft
 
@@ -105,53 +105,53 @@ async def commit(opened: Opened, operations: Sequence[Operation], fence: Fence |
         version = str(revision)
         for resource in proposed:
             resource.version = version
-        return opened.at(revision)
+        return session.at(revision)
 
     proposed: list[pb.Resource] = []
-    return await decided(opened, propose, done, lambda: opened.at(opened.mirror.head.revision))
+    return await decided(session, propose, done, lambda: session.at(session.mirror.head.revision))
 
 
-async def raise_fence(opened: Opened, controller: str, member: str, term: int, number: int) -> Raised:
+async def raise_fence(session: Session, controller: str, member: str, term: int, number: int) -> Raised:
     """Raise a fence by a commit."""
     fence = requested = Fence(controller, member, term, number)
     since = 0
 
     def propose() -> Draft:
         nonlocal fence, since
-        mirror = opened.mirror
+        mirror = session.mirror
         stored = mirror.fence(controller, member)
         held = mirror.leases.get(lease_of(controller, member))
         fence, since = raised_fence(requested, (stored.term, stored.number), held and held.lease.term), stored.since
         if max(fence[2:]) > HIGHEST:
             raise InvalidArgument(f"the fence {fence[2:]} of {controller} is above {HIGHEST}, the maximum")
-        draft = opened.draft()
-        draft.believe_fence(controller, member, stored)
-        key = opened.layout.fence(controller, member)
+        draft = session.draft()
+        draft.compare_fence(controller, member, stored)
+        key = session.layout.fence(controller, member)
         draft.write(putting(key, fence_value(*fence[2:], leased=stored.leased and fence.term == stored.term)))
-        draft.read(opened.layout.checkpoint(controller, member))
+        draft.read(session.layout.checkpoint(controller, member))
         return draft
 
     def done(reply: TxnResponse, revision: int) -> Raised:
         noted = reply.responses[-1].response_range
         checkpoint = checkpoint_from(noted.kvs[0]) if noted is not None and noted.kvs else since or revision
-        return Raised(fence, opened.at(revision), checkpoint)
+        return Raised(fence, session.at(revision), checkpoint)
 
-    return await decided(opened, propose, done, _never)
+    return await decided(session, propose, done, _never)
 
 
-async def record_checkpoint(opened: Opened, fence: Fence, revision: int) -> None:
+async def record_checkpoint(session: Session, fence: Fence, revision: int) -> None:
     """Record that the fence's controller owes nothing up to a revision."""
     if not 0 <= revision <= HIGHEST:
         raise InvalidArgument(f"the revision must be between 0 and {HIGHEST}, got {revision}")
 
     def propose() -> Draft:
-        stored = opened.mirror.check_fence(fence)
-        draft = opened.draft()
-        draft.believe_fence(fence.controller, fence.member, stored)
-        draft.note(opened.layout.checkpoint(fence.controller, fence.member), checkpoint_value(revision))
+        stored = session.mirror.check_fence(fence)
+        draft = session.draft()
+        draft.compare_fence(fence.controller, fence.member, stored)
+        draft.note(session.layout.checkpoint(fence.controller, fence.member), checkpoint_value(revision))
         return draft
 
-    await decided(opened, propose, lambda *_: None, _never)
+    await decided(session, propose, lambda *_: None, _never)
 
 
 def _never() -> NoReturn:

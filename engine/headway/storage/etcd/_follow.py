@@ -13,15 +13,19 @@ from headway._gen.mvccpb import KeyValue
 from headway.errors import EngineBug, HeadwayError, HistoryCompacted, StoreUnusable
 from headway.rpc import Duplex, Lagging
 from headway.storage._operations import StoreMismatch
-from headway.storage.etcd._client import EtcdClient
-from headway.storage.etcd._failures import Unreadable, understood
+from headway.storage.etcd._client import EtcdClient, Unreadable, understood
 from headway.storage.etcd._founding import begin_session
-from headway.storage.etcd._layout import LEASE, Layout
+from headway.storage.etcd._layout import LEASE, Layout, etcd_revision
 from headway.storage.etcd._mirror import Lost, Mirror, OtherHistory
-from headway.storage.etcd._opened import Opened
-from headway.storage.etcd._records import etcd_revision
-from headway.storage.etcd._rejoin import check_same_history, check_standing
-from headway.storage.etcd._snapshot import earliest, load_mirror, read_pages, read_standing
+from headway.storage.etcd._session import Session
+from headway.storage.etcd._snapshot import (
+    check_same_history,
+    check_standing,
+    earliest,
+    load_mirror,
+    read_pages,
+    read_standing,
+)
 
 SILENCE = 5.0
 """The seconds to wait for a response before the task asks the watch for progress and the store for its revision."""
@@ -110,12 +114,12 @@ class Follower:
         async with self._client.watch(self._watch(start)) as stream:
             responses = aiter(stream)
             while mirror.head.revision < head:
-                together: list[WatchResponse] = await anext(responses, [])
-                if not together or any(response.canceled for response in together):
+                batcher: list[WatchResponse] = await anext(responses, [])
+                if not batcher or any(response.canceled for response in batcher):
                     raise Ended("etcd has ended the watch")
                 with understood(self._client.where):
-                    for response in together:
-                        mirror.hear(response.events, trio.current_time())
+                    for response in batcher:
+                        mirror.receive(response.events, trio.current_time())
         mirror.interrupted()
 
     def suspect(self, why: str) -> None:
@@ -123,20 +127,20 @@ class Follower:
         self._suspicion = why
         self._stream.cancel()
 
-    async def run(self, opened: Opened, start: int) -> None:
+    async def run(self, session: Session, start: int) -> None:
         """Follow the store from etcd's revision ``start`` on, until canceled."""
         todo = _Next.FOLLOW
         while True:
             try:
                 match todo:
                     case _Next.FOLLOW:
-                        await self._follow(opened, start)
+                        await self._follow(session, start)
                     case _Next.REJOIN:
-                        start = await self._rejoin(opened)
+                        start = await self._rejoin(session)
                     case _Next.SNAPSHOT:
-                        start = await self._take_snapshot(opened)
+                        start = await self._take_snapshot(session)
                     case _Next.BEGIN_ANEW:
-                        start = await self._begin_anew(opened)
+                        start = await self._begin_anew(session)
                 todo = _Next.FOLLOW
                 continue
             except OtherHistory as error:
@@ -146,28 +150,28 @@ class Follower:
                 self._suspicion, todo = str(error), _Next.SNAPSHOT
             except Unreadable as error:
                 text = str(error)
-                opened.stop(lambda text=text: StoreUnusable(text))  # type: ignore[misc]  # a lambda with a default
+                session.stop(lambda text=text: StoreUnusable(text))  # type: ignore[misc]  # a lambda with a default
                 return
             except (Ended, Lagging, HeadwayError):
                 todo = _Next.REJOIN if todo is _Next.FOLLOW else todo
             except Exception as error:  # a store without this task must not seem to work
                 text = f"the task that follows the store at {self._client.where} has failed: {error!r}"
-                opened.stop(lambda text=text: EngineBug(text))  # type: ignore[misc]  # as above
+                session.stop(lambda text=text: EngineBug(text))  # type: ignore[misc]  # as above
                 raise
-            opened.mirror.interrupted()
+            session.mirror.interrupted()
             await trio.sleep(self._wait)
             self._wait = min(self._wait * 2, _LONGEST_WAIT)
 
     # --- Continuing after the end of a watch ---------------------------------
 
-    async def _rejoin(self, opened: Opened) -> int:
+    async def _rejoin(self, session: Session) -> int:
         """Compare etcd with the mirror. Return the first etcd revision of the next watch."""
         # Taken before the read, because a commit made during the read may be answered before it.
-        seen = (opened.position, opened.mirror.position)
+        seen = (session.position, session.mirror.position)
         standing = await read_standing(self._client, self._layout)
         for position in seen:
             check_same_history(position, standing.store_id, standing.timeline, standing.head)
-        mirror = opened.mirror
+        mirror = session.mirror
         if standing.head is None or not check_standing(mirror, standing.head):
             # Begin with the last known commit. If the watch delivers it unchanged, this is the same history.
             mirror.rejoining = True
@@ -177,38 +181,38 @@ class Follower:
         await read_pages(self._client, self._layout.under(LEASE), standing.revision, leases.extend)
         with understood(self._client.where):
             mirror.load_leases(leases)
-        opened.heard.beat()
+        session.changed.beat()
         return standing.revision + 1
 
-    async def _take_snapshot(self, opened: Opened) -> int:
+    async def _take_snapshot(self, session: Session) -> int:
         """Begin with a new mirror of the same history."""
         # Taken before the read, as in `_rejoin`.
-        seen = (opened.position, opened.mirror.position)
-        mirror, revision = await self.load(opened.mirror)
+        seen = (session.position, session.mirror.position)
+        mirror, revision = await self.load(session.mirror)
         for position in seen:
             check_same_history(position, mirror.store_id, mirror.timeline, mirror.head)
         self._counts["snapshots"] += 1
         why = self._suspicion
         gone = f"the store was read again at revision {mirror.head.revision}: {why}"
-        opened.replace(mirror, lambda: HistoryCompacted(gone), same_history=True)
+        session.replace(mirror, lambda: HistoryCompacted(gone), same_history=True)
         return revision + 1
 
-    async def _begin_anew(self, opened: Opened) -> int:
+    async def _begin_anew(self, session: Session) -> int:
         """Replace the mirror by one of the other store or history that etcd has now."""
         await begin_session(self._client, self._layout)
         mirror, revision = await self.load()
         text = f"etcd at {self._client.where} now has another history: {self._suspicion}"
-        opened.replace(mirror, lambda: StoreMismatch(text), same_history=False)
+        session.replace(mirror, lambda: StoreMismatch(text), same_history=False)
         return revision + 1
 
     # --- One watch -----------------------------------------------------------
 
-    async def _follow(self, opened: Opened, start: int) -> None:
+    async def _follow(self, session: Session, start: int) -> None:
         """Follow one watch until it ends. It always ends with an error."""
         self._suspicion = ""
         with trio.CancelScope() as self._stream:
             async with self._client.watch(self._watch(start)) as stream:
-                await self._listen(opened, stream)
+                await self._listen(session, stream)
         raise Ended(self._suspicion)
 
     def _watch(self, start: int) -> WatchCreateRequest:
@@ -221,28 +225,28 @@ class Follower:
             fragment=True,
         )
 
-    async def _listen(self, opened: Opened, stream: Duplex) -> None:
+    async def _listen(self, session: Session, stream: Duplex) -> None:
         responses = aiter(stream)
         missing = 0
         while True:
-            together: list[WatchResponse] | None = None
+            batcher: list[WatchResponse] | None = None
             with trio.move_on_after(SILENCE):
-                together = await anext(responses, None)
-                if together is None:
+                batcher = await anext(responses, None)
+                if batcher is None:
                     raise Ended("etcd has ended the watch")
-            if together is None:
-                missing = await self._ask(opened, stream, missing)
+            if batcher is None:
+                missing = await self._ask(session, stream, missing)
                 continue
-            before = opened.mirror.version
+            before = session.mirror.version
             try:
-                for response in together:
-                    self._hear(opened, response)
+                for response in batcher:
+                    self._receive(session, response)
             finally:
-                if opened.mirror.version != before:
-                    opened.pulse.beat()
-                    opened.heard.beat()
+                if session.mirror.version != before:
+                    session.pulse.beat()
+                    session.changed.beat()
 
-    def _hear(self, opened: Opened, response: WatchResponse) -> None:
+    def _receive(self, session: Session, response: WatchResponse) -> None:
         if response.canceled:
             if response.compact_revision:
                 raise Compacted(f"etcd was compacted up to revision {response.compact_revision}")
@@ -251,27 +255,27 @@ class Follower:
             raise Lagging(response.cancel_reason)
         if response.events:
             with understood(self._client.where):
-                opened.mirror.hear(response.events, trio.current_time())
+                session.mirror.receive(response.events, trio.current_time())
             self._wait = _FIRST_WAIT
         elif not response.created:
-            self._hear_progress(opened, response)
+            self._check_progress(session, response)
 
-    def _hear_progress(self, opened: Opened, response: WatchResponse) -> None:
+    def _check_progress(self, session: Session, response: WatchResponse) -> None:
         """Check a progress notification. It never moves the mirror, but it can show that the watch has lost changes."""
         claimed = response.header.revision if response.header is not None else 0
-        if claimed >= etcd_revision(opened.position.revision) > etcd_revision(opened.mirror.head.revision):
+        if claimed >= etcd_revision(session.position.revision) > etcd_revision(session.mirror.head.revision):
             self._counts["false progress"] += 1
             raise Lagging(f"the watch claims to have delivered everything up to {claimed}")
 
-    async def _ask(self, opened: Opened, stream: Duplex, missing: int) -> int:
+    async def _ask(self, session: Session, stream: Duplex, missing: int) -> int:
         """Check after a silence that the watch is alive. Return the store's revision, which the watch must reach.
 
         ``missing`` is the result of the last call. Raise Lagging if the watch still has not reached it.
         """
-        if missing > opened.mirror.head.revision:
+        if missing > session.mirror.head.revision:
             self._counts["watches stalled"] += 1
             raise Lagging(f"the watch has not delivered the commits up to {missing} for {SILENCE} s")
         with trio.move_on_after(SILENCE):
             await stream.send(WatchRequest(progress_request=WatchProgressRequest()))
-            return await opened.read_head()
+            return await session.read_head()
         return missing

@@ -16,29 +16,29 @@ from headway._gen.etcdserverpb import TxnResponse
 from headway.resource import Position
 from headway.storage._leases import Acquired, CurrentLease, Lease, TermEnded, is_late, not_held, scope_of
 from headway.storage.etcd._commit import decided, whole
-from headway.storage.etcd._opened import Kept, Opened
-from headway.storage.etcd._records import StoredLease, fence_value, lease_value
+from headway.storage.etcd._layout import StoredLease, fence_value, lease_value
+from headway.storage.etcd._session import Kept, Session
 from headway.storage.etcd._transaction import Draft, putting
 
 
-async def acquire(opened: Opened, name: str, holder: str, ttl: float, attempt: str) -> Acquired:
+async def acquire(session: Session, name: str, holder: str, ttl: float, attempt: str) -> Acquired:
     """Acquire a lease, unless another holder has it."""
     wanted = Lease(name, holder, 0, ttl, attempt, time.time())
-    await opened.confirm()
-    held = _holds_off(opened, wanted)
+    await session.confirm()
+    held = _holds_off(session, wanted)
     if held is not None:
-        return Acquired(False, _shown(opened, held), opened.position)
-    with whole(opened):
-        return await _taken(opened, wanted)
+        return Acquired(False, _shown(session, held), session.position)
+    with whole(session):
+        return await _taken(session, wanted)
 
 
-def _holds_off(opened: Opened, wanted: Lease) -> StoredLease | None:
+def _holds_off(session: Session, wanted: Lease) -> StoredLease | None:
     """Return the lease if it is held and this request must not begin a new term. Return None otherwise."""
-    held = opened.mirror.leases.get(wanted.name)
+    held = session.mirror.leases.get(wanted.name)
     if held is None:
         return None
-    lease, fence = held.lease, opened.mirror.fence(*scope_of(wanted.name))
-    kept = opened.kept.get(lease.name)
+    lease, fence = held.lease, session.mirror.fence(*scope_of(wanted.name))
+    kept = session.kept.get(lease.name)
     in_use = (fence.term == lease.term and fence.number > 0) or (
         # Only renewals by this engine are known here.
         kept is not None and kept.term == lease.term and kept.renewed
@@ -48,21 +48,21 @@ def _holds_off(opened: Opened, wanted: Lease) -> StoredLease | None:
     return held
 
 
-async def _taken(opened: Opened, wanted: Lease) -> Acquired:
+async def _taken(session: Session, wanted: Lease) -> Acquired:
     """Acquire the lease, unless another holder has acquired it first."""
     began = trio.current_time()
-    id = (await opened.client.grant(max(1, math.ceil(wanted.ttl)))).id
-    name, scope, layout = wanted.name, scope_of(wanted.name), opened.layout
+    id = (await session.client.grant(max(1, math.ceil(wanted.ttl)))).id
+    name, scope, layout = wanted.name, scope_of(wanted.name), session.layout
     taken = wanted
 
     def propose() -> Draft | None:
         nonlocal taken
-        if _holds_off(opened, wanted) is not None:
+        if _holds_off(session, wanted) is not None:
             return None
-        stored = opened.mirror.fence(*scope)
+        stored = session.mirror.fence(*scope)
         taken = wanted._replace(term=stored.term + 1)
-        draft = opened.draft()
-        draft.believe_fence(*scope, stored)
+        draft = session.draft()
+        draft.compare_fence(*scope, stored)
         draft.write(
             putting(layout.fence(*scope), fence_value(taken.term, 0, leased=True)),
             putting(layout.lease(name), lease_value(taken), id),
@@ -70,89 +70,89 @@ async def _taken(opened: Opened, wanted: Lease) -> Acquired:
         return draft
 
     def done(_: TxnResponse, revision: int) -> Acquired:
-        opened.kept[name] = Kept(taken.term, began + taken.ttl, renewed=False)
-        return Acquired(True, CurrentLease(taken, taken.ttl), opened.at(revision))
+        session.kept[name] = Kept(taken.term, began + taken.ttl, renewed=False)
+        return Acquired(True, CurrentLease(taken, taken.ttl), session.at(revision))
 
     def lost() -> Acquired:
-        return Acquired(False, _shown(opened, opened.mirror.leases[name]), opened.position)
+        return Acquired(False, _shown(session, session.mirror.leases[name]), session.position)
 
     acquired: Acquired | None = None
     try:
-        acquired = await decided(opened, propose, done, lost)
+        acquired = await decided(session, propose, done, lost)
         return acquired
     finally:
         if acquired is None or not acquired.acquired:
             # If the outcome of the commit is unknown, this releases the lease that it may have acquired.
-            await opened.client.revoke(id)
+            await session.client.revoke(id)
 
 
-async def keep(opened: Opened, name: str, holder: str, term: int) -> None:
+async def keep(session: Session, name: str, holder: str, term: int) -> None:
     """Renew a lease for a whole ttl. Raise TermEnded if the term has ended."""
-    await opened.confirm()
-    held = opened.mirror.leases.get(name)
+    await session.confirm()
+    held = session.mirror.leases.get(name)
     if held is None:
         raise TermEnded(f"term {term} of {name} has ended, and the lease is not held now")
     if (held.lease.holder, held.lease.term) != (holder, term):
         raise not_held(name, holder, term, held.lease.holder, held.lease.term)
-    if not await _renew(opened, held):
-        await _gone(opened, name, held)
+    if not await _renew(session, held):
+        await _gone(session, name, held)
         raise TermEnded(f"term {term} of {name} has ended, and the lease is not held now")
 
 
-async def release(opened: Opened, name: str, holder: str, term: int) -> None:
+async def release(session: Session, name: str, holder: str, term: int) -> None:
     """End a term early. Do nothing if it has already ended."""
     scope = scope_of(name)
 
     def propose() -> Draft | None:
-        held = opened.mirror.leases.get(name)
+        held = session.mirror.leases.get(name)
         if held is None or (held.lease.holder, held.lease.term) != (holder, term):
             return None
-        stored = opened.mirror.fence(*scope)
-        draft = opened.draft()
-        draft.believe_fence(*scope, stored)
+        stored = session.mirror.fence(*scope)
+        draft = session.draft()
+        draft.compare_fence(*scope, stored)
         if stored.term == term:
-            draft.write(putting(opened.layout.fence(*scope), fence_value(term + 1, 0, leased=False)))
+            draft.write(putting(session.layout.fence(*scope), fence_value(term + 1, 0, leased=False)))
         draft.end_lease(name)
         return draft
 
-    with whole(opened):
-        await decided(opened, propose, lambda _, revision: opened.at(revision), lambda: None)
+    with whole(session):
+        await decided(session, propose, lambda _, revision: session.at(revision), lambda: None)
 
 
-async def listed(opened: Opened, name_prefix: str) -> tuple[Sequence[CurrentLease], Position]:
+async def listed(session: Session, name_prefix: str) -> tuple[Sequence[CurrentLease], Position]:
     """Return the held leases whose names begin with the prefix, in order of name, and a position."""
-    await opened.confirm()
-    leases = opened.mirror.leases
+    await session.confirm()
+    leases = session.mirror.leases
     names = sorted(name for name in leases if name.startswith(name_prefix))
-    return [_shown(opened, leases[name]) for name in names], opened.position
+    return [_shown(session, leases[name]) for name in names], session.position
 
 
-async def wait_ended(opened: Opened, name: str, term: int) -> None:
+async def wait_ended(session: Session, name: str, term: int) -> None:
     """Wait until the lease is not held in this term."""
-    await opened.confirm()
-    while (held := opened.mirror.leases.get(name)) is not None and held.lease.term == term:
-        await opened.heard.wait()
+    await session.confirm()
+    while (held := session.mirror.leases.get(name)) is not None and held.lease.term == term:
+        await session.changed.wait()
 
 
-async def _renew(opened: Opened, held: StoredLease) -> bool:
+async def _renew(session: Session, held: StoredLease) -> bool:
     """Renew the etcd lease. Return False if it has already expired."""
     began = trio.current_time()
-    if await opened.client.keep_alive(held.id) <= 0:
+    if await session.client.keep_alive(held.id) <= 0:
         return False
-    opened.kept[held.lease.name] = Kept(held.lease.term, began + held.lease.ttl, renewed=True)
+    session.kept[held.lease.name] = Kept(held.lease.term, began + held.lease.ttl, renewed=True)
     return True
 
 
-async def _gone(opened: Opened, name: str, held: StoredLease) -> None:
+async def _gone(session: Session, name: str, held: StoredLease) -> None:
     """Wait until the watch delivers the deletion of the key. etcd may delete it some time after the lease expires."""
-    while opened.mirror.leases.get(name) == held:
-        await opened.heard.wait()
+    while session.mirror.leases.get(name) == held:
+        await session.changed.wait()
 
 
-def _shown(opened: Opened, held: StoredLease) -> CurrentLease:
+def _shown(session: Session, held: StoredLease) -> CurrentLease:
     """Return the lease with its remaining time. If another engine renews it, that is unknown: return the whole ttl."""
     lease = held.lease
-    kept = opened.kept.get(lease.name)
+    kept = session.kept.get(lease.name)
     if kept is None or kept.term != lease.term:
         return CurrentLease(lease, lease.ttl)
     # Even after the time that its holder knows, the lease is held until etcd ends it.

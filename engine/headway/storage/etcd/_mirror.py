@@ -29,17 +29,12 @@ from headway.storage.etcd._layout import (
     FENCE,
     HEAD,
     LEASE,
+    NO_FENCE,
     OWNED,
     RESOURCE,
     STORE,
-    Layout,
-    lease_name_from,
-    place_of,
-    scope_from,
-)
-from headway.storage.etcd._records import (
-    NO_FENCE,
     Head,
+    Layout,
     StoredFence,
     StoredLease,
     Timeline,
@@ -47,8 +42,11 @@ from headway.storage.etcd._records import (
     fence_from,
     head_from,
     lease_from,
+    lease_name_from,
+    place_of,
     placed_body,
     revision_of,
+    scope_from,
     timeline_from,
 )
 
@@ -168,7 +166,7 @@ class Mirror:
 
     # --- A watch -------------------------------------------------------------
 
-    def hear(self, events: Iterable[Event], now: float) -> None:
+    def receive(self, events: Iterable[Event], now: float) -> None:
         """Apply the events of a watch.
 
         Raises:
@@ -180,7 +178,7 @@ class Mirror:
             assert kv is not None
             segment, rest = self._layout.split(kv.key)
             if segment == HEAD:
-                self._hear_head(event, kv, now)
+                self._receive_head(event, kv, now)
             elif segment == LEASE and event.type == EventEventType.DELETE:
                 self._end_lease(rest, revision_of(kv.mod_revision))
             elif segment in _COMMITTED:
@@ -203,7 +201,7 @@ class Mirror:
             raise Lost(f"an event of etcd's revision {revision} arrived before the end of the last commit")
         self._gathered.append((segment, rest, event))
 
-    def _hear_head(self, event: Event, kv: KeyValue, now: float) -> None:
+    def _receive_head(self, event: Event, kv: KeyValue, now: float) -> None:
         revision, stands = kv.mod_revision, etcd_revision(self.head.revision)
         if revision < stands or (revision == stands and not self.rejoining):
             self._counts["stale commits"] += 1

@@ -24,9 +24,8 @@ from headway.resource import pb
 from headway.storage._leases import lease_of
 from headway.storage._operations import Operation, RequireOwnsNothing
 from headway.storage._tables import Effect
-from headway.storage.etcd._layout import KeyRange, Layout
+from headway.storage.etcd._layout import KeyRange, Layout, StoredFence, etcd_revision, head_value, resource_value
 from headway.storage.etcd._mirror import Mirror
-from headway.storage.etcd._records import StoredFence, etcd_revision, head_value, resource_value
 
 _EQUAL, _MOD, _CREATE = CompareCompareResult.EQUAL, CompareCompareTarget.MOD, CompareCompareTarget.CREATE
 
@@ -59,9 +58,9 @@ class Draft:
         mirror: the state that the commit is based on.
 
     Attributes:
-        believed: the compared keys, with etcd's revision of each, or 0 if the key must not exist.
+        compared: the compared keys, with etcd's revision of each, or 0 if the key must not exist.
         given: the written resources, by their keys.
-        places: the keys of the written and deleted resources. Invariant: each is also in `believed`.
+        places: the keys of the written and deleted resources. Invariant: each is also in `compared`.
         alone: True if the commit cannot share a transaction with others.
     """
 
@@ -69,7 +68,7 @@ class Draft:
         self._layout = layout
         self._mirror = mirror
         # Every commit compares the anchor, so that its position has the session that was current when it was made.
-        self.believed = {layout.anchor: etcd_revision(mirror.timeline.eras[-1][0])}
+        self.compared = {layout.anchor: etcd_revision(mirror.timeline.eras[-1][0])}
         self.given: dict[bytes, pb.Resource] = {}
         self.places: set[bytes] = set()
         self.alone = False
@@ -94,7 +93,7 @@ class Draft:
     def needs(self) -> int:
         """The size of a transaction with only this commit, as etcd counts: its writes or its comparisons."""
         written = len(self._written) + len(self._read) + 1  # one for the head
-        return max(written, len(self.believed) + len(self._empty))
+        return max(written, len(self.compared) + len(self._empty))
 
     def write(self, *written: RequestOp) -> None:
         """Add writes. Watches see them, and other commits may compare their keys."""
@@ -106,17 +105,17 @@ class Draft:
         self.write(deleting(self._layout.lease(name)))
         self._uncounted += 1
 
-    def believe_fence(self, controller: str, member: str, stored: StoredFence) -> None:
+    def compare_fence(self, controller: str, member: str, stored: StoredFence) -> None:
         """Compare a fence and the lease that governs it."""
-        self.believed[self._layout.fence(controller, member)] = etcd_revision(stored.revision)
-        self.believe_lease(lease_of(controller, member))
+        self.compared[self._layout.fence(controller, member)] = etcd_revision(stored.revision)
+        self.compare_lease(lease_of(controller, member))
 
-    def believe_lease(self, name: str) -> None:
+    def compare_lease(self, name: str) -> None:
         """Compare the holder of a lease."""
         held = self._mirror.leases.get(name)
-        self.believed[self._layout.lease(name)] = etcd_revision(held.revision) if held is not None else 0
+        self.compared[self._layout.lease(name)] = etcd_revision(held.revision) if held is not None else 0
 
-    def believe(self, operations: Iterable[Operation]) -> None:
+    def compare(self, operations: Iterable[Operation]) -> None:
         """Compare the state that each operation was based on."""
         for operation in operations:
             if isinstance(operation, RequireOwnsNothing):
@@ -125,7 +124,7 @@ class Draft:
             else:
                 stored = self._mirror.tables.get(operation.kind, operation.key)
                 key = self._layout.resource(operation.kind, operation.key)
-                self.believed[key] = etcd_revision(int(stored.version)) if stored is not None else 0
+                self.compared[key] = etcd_revision(int(stored.version)) if stored is not None else 0
 
     def apply(self, applied: Sequence[Effect]) -> None:
         """Add the writes for the changes of the operations."""
@@ -156,7 +155,7 @@ class Draft:
         held = Compare(result=CompareCompareResult.GREATER, target=CompareCompareTarget.VALUE, key=key, value=value)
         self._notes.append(RequestOp(request_txn=TxnRequest(compare=[held], failure=[putting(key, value)])))
 
-    def fits_with(self, believed: Mapping[bytes, int], places: Set[bytes]) -> bool:
+    def fits_with(self, compared: Mapping[bytes, int], places: Set[bytes]) -> bool:
         """Return True if this commit may follow commits with these comparisons and writes in one transaction.
 
         etcd makes all comparisons before all writes. So no commit may compare a key that another one writes. Each
@@ -164,9 +163,9 @@ class Draft:
         """
         return (
             not self.alone
-            and places.isdisjoint(self.believed)
-            and self.places.isdisjoint(believed)
-            and all(believed.get(key, revision) == revision for key, revision in self.believed.items())
+            and places.isdisjoint(self.compared)
+            and self.places.isdisjoint(compared)
+            and all(compared.get(key, revision) == revision for key, revision in self.compared.items())
         )
 
     def requests(self, place: int) -> list[RequestOp]:
@@ -187,10 +186,10 @@ def transaction(layout: Layout, drafts: Sequence[Draft], nonce: bytes) -> TxnReq
 
     The transaction writes the head last, so that a watch sees the head after all other changes.
     """
-    believed: dict[bytes, int] = {}
+    expected: dict[bytes, int] = {}
     for draft in drafts:
-        believed |= draft.believed
-    compared = [unchanged(key, revision) for key, revision in believed.items()]
+        expected |= draft.compared
+    compared = [unchanged(key, revision) for key, revision in expected.items()]
     first = drafts[0]
     compared += [empty(keys) for keys in first._empty]
     if first._notes:

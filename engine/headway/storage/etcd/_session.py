@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple
 
 import trio
@@ -13,14 +13,72 @@ from headway._gen.etcdserverpb import RangeRequest, TxnRequest, TxnResponse
 from headway.errors import HeadwayError, StoreUnusable, Unavailable
 from headway.resource import Position
 from headway.storage._watch import Pulse
-from headway.storage.etcd._batcher import Made, Together
-from headway.storage.etcd._client import CALL_TIMEOUT, EtcdClient
-from headway.storage.etcd._failures import too_many_operations
-from headway.storage.etcd._layout import Layout
+from headway.storage.etcd._batcher import Batcher, Committed
+from headway.storage.etcd._client import CALL_TIMEOUT, EtcdClient, too_many_operations
+from headway.storage.etcd._layout import Layout, etcd_revision, revision_of
 from headway.storage.etcd._mirror import Mirror
-from headway.storage.etcd._read_index import Confirmations
-from headway.storage.etcd._records import etcd_revision, revision_of
 from headway.storage.etcd._transaction import Draft, putting, transaction, unchanged
+
+
+class _Batch:
+    """The tasks that share one request."""
+
+    __slots__ = ("done", "failure")
+
+    def __init__(self) -> None:
+        self.done = trio.Event()
+        self.failure: HeadwayError | None = None
+
+
+class Confirmations:
+    """Shared requests. Each task waits for a request that begins after the task asked for it.
+
+    One request is under way at a time. All tasks that ask during it share the next one. So etcd gets few requests, even
+    from many tasks.
+
+    Args:
+        nursery: the nursery of the task that makes the requests.
+        question: makes the request. All tasks that share it raise its HeadwayErrors.
+    """
+
+    def __init__(self, nursery: trio.Nursery, question: Callable[[], Awaitable[None]]) -> None:
+        self._nursery = nursery
+        self._question = question
+        self._next: _Batch | None = None
+        self._asking = False
+
+    async def ask(self) -> None:
+        """Wait for the answer to a request that begins after this call."""
+        batch = self._next
+        if batch is None:
+            batch = self._next = _Batch()
+            if not self._asking:
+                self._asking = True
+                self._nursery.start_soon(self._run, name="etcd: read the revision")
+        await batch.done.wait()
+        if batch.failure is not None:
+            # Each task raises its own error object, because raising adds a traceback to it.
+            raise type(batch.failure)(*batch.failure.args) from batch.failure
+
+    async def _run(self) -> None:
+        batch: _Batch | None = None
+        try:
+            while self._next is not None:
+                batch, self._next = self._next, None
+                try:
+                    await self._question()
+                except HeadwayError as error:
+                    batch.failure = error
+                batch.done.set()
+        finally:
+            # Wake all waiting tasks, even after a cancellation.
+            self._asking = False
+            for left in (batch, self._next):
+                if left is not None and not left.done.is_set():
+                    left.failure = Unavailable("the store is being closed")
+                    left.done.set()
+            self._next = None
+
 
 CATCH_UP = CALL_TIMEOUT
 """The seconds that a reader waits for the watch to deliver changes that are known to be committed."""
@@ -41,13 +99,13 @@ class Kept(NamedTuple):
     renewed: bool
 
 
-class Opened:
+class Session:
     """One session of a store.
 
     Attributes:
         mirror: the current mirror. It is replaced when the store had to be read again.
         pulse: wakes the watchers of the current mirror at each of its changes. A new mirror has a new pulse.
-        heard: wakes waiting tasks at each change of any mirror.
+        changed: wakes waiting tasks at each change of any mirror.
         counts: the number of rejected answers and of repeated reads, by reason.
         failing: True if the last transaction failed.
     """
@@ -66,7 +124,7 @@ class Opened:
         self.layout = layout
         self.mirror = mirror
         self.pulse = Pulse()
-        self.heard = Pulse()
+        self.changed = Pulse()
         self.counts = counts
         # The leases that were acquired or renewed through this engine.
         self.kept: dict[str, Kept] = {}
@@ -74,7 +132,7 @@ class Opened:
         self._suspect = suspect
         self._max_txn_ops = max_txn_ops
         self._confirmations = Confirmations(nursery, self._catch_up)
-        self._together = Together(self._write)
+        self._batcher = Batcher(self._write)
         # Invariant: no revision of this history above this one and the mirror's has been returned to a caller.
         self._seen = mirror.head.revision
         self._stopped: Callable[[], HeadwayError] | None = None
@@ -103,14 +161,14 @@ class Opened:
 
     async def _catch_up(self) -> None:
         """Read the store's revision, and wait until the mirror has reached it."""
-        mirror, heard = self.mirror, self.mirror.head.revision
+        mirror, delivered = self.mirror, self.mirror.head.revision
         revision = await self.read_head()
-        if etcd_revision(revision) < etcd_revision(heard):
-            self._suspect(f"a linearizable read returned revision {revision} after the watch had delivered {heard}")
+        if etcd_revision(revision) < etcd_revision(delivered):
+            self._suspect(f"a linearizable read returned revision {revision} after the watch had delivered {delivered}")
             raise Unavailable(f"etcd at {self.client.where} answered with an older state than before")
         with trio.move_on_after(CATCH_UP):
             while self.mirror.head.revision < revision:
-                await self.heard.wait()
+                await self.changed.wait()
                 if self.mirror.store_id != mirror.store_id:
                     raise Unavailable(f"the store at {self.client.where} was replaced during the read")
             return
@@ -134,7 +192,7 @@ class Opened:
         """Return an empty commit that is based on the mirror's state."""
         return Draft(self.layout, self.mirror)
 
-    async def submit(self, draft: Draft) -> Made | None:
+    async def submit(self, draft: Draft) -> Committed | None:
         """Make a commit. Return None if one of its comparisons fails. Then nothing was changed.
 
         Call this in a shielded cancel scope, because it must not be canceled.
@@ -145,7 +203,7 @@ class Opened:
         """
         if draft.needs > self._max_txn_ops:
             raise too_many_operations(draft.needs, self._max_txn_ops, self.client.where)
-        return await self._together.submit(draft)
+        return await self._batcher.submit(draft)
 
     async def _write(self, drafts: Sequence[Draft]) -> TxnResponse:
         """Make several commits in one transaction: all of them or none."""
@@ -178,7 +236,7 @@ class Opened:
         if self.mirror is mirror and mirror.head is head and len(mirror.leases) == leases:
             # The end of a lease is not a commit, so there may be no revision to wait for.
             with trio.move_on_after(_AGAIN):
-                await self.heard.wait()
+                await self.changed.wait()
 
     # --- The beginning and the end -------------------------------------------
 
@@ -190,9 +248,9 @@ class Opened:
         pulse, self.pulse = self.pulse, Pulse()
         self.mirror = mirror
         pulse.stop(why)
-        self.heard.beat()
+        self.changed.beat()
 
-    def use(self) -> Opened:
+    def use(self) -> Session:
         """Return self. Raise the error of a stopped session."""
         if self._stopped is not None:
             raise self._stopped()
@@ -212,7 +270,7 @@ class Opened:
         """Let all waiting tasks and all later calls raise the error that ``why`` returns."""
         self._stopped = self._stopped or why
         self.pulse.stop(self._stopped)
-        self.heard.stop(self._stopped)
+        self.changed.stop(self._stopped)
 
     async def wait_idle(self) -> None:
         """Wait until the commits under way have ended. Each ends in bounded time."""
