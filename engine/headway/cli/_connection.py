@@ -70,26 +70,25 @@ class Connection:
 async def open_connection(target: Target) -> AsyncIterator[Connection]:
     """Connect to the server and get its types. Raises Unavailable if it cannot be reached."""
     try:
-        tls = target.context()
-        if target.token and not target.insecure and (host := plain_text_host(addresses(target.server), tls)):
-            raise Usage(f"--server {readable('a token', host, 'say --tls, or --insecure')}")
-        opened = open_channel(
-            target.server,
-            tls=tls,
-            decoders={WATCH_LIST: WatchDecoder},
-            timeout=target.timeout,
-            insecure=target.insecure,
-        )
-        async with opened as channel:
-            metadata = {"x-consul-token": target.token} if target.token else {}
-            description = await _described(channel, target, metadata)
-            registry = rebuild(description)
-            client = Client(channel, registry, token=target.token)
-            yield Connection(registry, client, description, channel, metadata)
+        where = addresses(target.server)
     except InvalidArgument as error:
-        if "is not an address" in str(error):
-            raise Usage(f"--server: {error}") from error
-        raise
+        raise Usage(f"--server: {error}") from error
+    tls = target.context()
+    if target.token and not target.insecure and (host := plain_text_host(where, tls)):
+        raise Usage(f"--server {readable('a token', host, 'say --tls, or --insecure')}")
+    opened = open_channel(
+        target.server,
+        tls=tls,
+        decoders={WATCH_LIST: WatchDecoder},
+        timeout=target.timeout,
+        insecure=target.insecure,
+    )
+    async with opened as channel:
+        metadata = {"x-consul-token": target.token} if target.token else {}
+        description = await _described(channel, target, metadata)
+        registry = rebuild(description)
+        client = Client(channel, registry, token=target.token)
+        yield Connection(registry, client, description, channel, metadata)
 
 
 async def _described(channel: Channel, target: Target, metadata: dict[str, str]) -> types_pb.ListResponse:
