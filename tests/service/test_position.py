@@ -46,7 +46,7 @@ async def test_position_includes_every_acknowledged_commit(anywhere: Calls) -> N
 
 
 async def test_known_position_of_another_history_is_refused(anywhere: Calls) -> None:
-    """So a store that was rolled back and has been written to since can be told apart."""
+    """A store that was rolled back and has been written to since does not know the position."""
     here = anywhere.backend.position
     assert at((await asked(anywhere.channel, a_type(), here)).position) == here
     lost = here._replace(session="lost")
@@ -77,7 +77,7 @@ async def test_position_needs_a_right_to_the_type() -> None:
 
 
 async def test_server_without_positions_is_named_as_too_old() -> None:
-    """The reader is told what to do about it."""
+    """The error says what to do about it."""
     channel = InProcessChannel(ResourceService(MemoryBackend(), registry()))
     with pytest.raises(Unavailable, match=r"does not serve the position of its store \(.*\): update the server"):
         await read_by_cache(channel, NOTE)

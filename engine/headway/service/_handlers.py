@@ -1,4 +1,4 @@
-"""What the handlers of the services share: how they are found by path, and what the verbs of a resource service use."""
+"""The table of a service's handlers by path, and the context of the verbs of a resource service."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Method = tuple[Callable[[Any], Awaitable[Any]], type[Any], type[Any]]
 
 
 class Context(NamedTuple):
-    """What the verbs of one resource service use.
+    """The context of the verbs of one resource service.
 
     Attributes:
         access: the types, and the checks of the caller's rights.

@@ -200,7 +200,7 @@ class MigrationService:
 
     async def migrate(self, message: migration_pb.MigrateRequest) -> migration_pb.MigrateResponse:
         """Rewrite one page. A repeated request with the same token continues with the rest of the page."""
-        # The reply tells the position of the store.
+        # The reply has the position of the store.
         self._access.check_any_known()
         chains = list(self._access.registry.chains)
         kinds = " ".join(str(chain.storage.name) for chain in chains)

@@ -1,4 +1,4 @@
-"""What the writing verbs share: attempts, fences, the tenancy units that must exist, and generations."""
+"""The parts of a write that all writing verbs need: attempts, fences, tenancy units and generations."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ async def check_granted(backend: Backend, controller: str, member: str, term: in
     """Refuse a term that the store never granted to this controller and member. Term 0 asks for the next one.
 
     The store grants terms in increasing order. A caller who could raise a fence to an arbitrary term could use up all
-    terms, and then nobody could ever acquire the lease again.
+    terms, so that the lease could never be acquired again.
     """
     if not term:
         return
