@@ -19,7 +19,7 @@ from headway.errors import OutcomeUnknown, PermissionDenied, Unavailable
 from headway.protobuf import field, message
 from headway.resource import ResourceType, describe, types_pb
 from headway.rpc import Services, open_server
-from headway.service import OriginService, ResourceService
+from headway.service import ConsulService, ResourceService
 from headway.storage import MemoryBackend
 
 
@@ -156,7 +156,7 @@ async def test_mismatch_found_by_another_call_ends_the_wait(nursery: trio.Nurser
 async def test_server_without_a_description_is_accepted() -> None:
     """Consul has none, and neither has an earlier version of Headway."""
     registry = program(TEAM).registry
-    services = Services(ResourceService(MemoryBackend(), registry), OriginService(MemoryBackend(), registry))
+    services = Services(ResourceService(MemoryBackend(), registry), ConsulService(MemoryBackend(), registry))
     async with (
         open_server(services, ["127.0.0.1:0"]) as server,
         headway.connect(server.addresses[0], program(WRONG)) as client,

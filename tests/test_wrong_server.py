@@ -16,7 +16,7 @@ import trio.testing
 import headway
 from headway import events, rpc
 from headway.errors import NotHeadway, Unavailable
-from headway.service import OriginService, ResourceService, watch_encoders
+from headway.service import ConsulService, ResourceService, watch_encoders
 from headway.storage import MemoryBackend
 from tests.helpers.declared import NOTE, registry
 from tests.rpc.rpc_kit import certificates
@@ -91,7 +91,7 @@ async def another_grpc_server() -> AsyncIterator[str]:
 
 
 @asynccontextmanager
-async def offering(*services: type[ResourceService | OriginService], listen: str = "127.0.0.1:0") -> AsyncIterator[str]:
+async def offering(*services: type[ResourceService | ConsulService], listen: str = "127.0.0.1:0") -> AsyncIterator[str]:
     """A server of ours that has these services over a store, and no other."""
     offered = rpc.Services(*(each(MemoryBackend(), registry()) for each in services), encoders=watch_encoders())
     async with rpc.open_server(offered, [listen]) as server:
@@ -103,7 +103,7 @@ WRONG: dict[str, tuple[Callable[[], Served], str]] = {
     "echo": (echoing, "its answer is not HTTP/2 (b'PRI * HTTP/2.0"),
     "TLS alert": (lambda: saying(b"\x15\x03\x03\x00\x02\x02\x46"), "it expects TLS: give tls="),
     "another gRPC server": (another_grpc_server, "is not a Headway engine"),
-    "Consul's API alone": (lambda: offering(OriginService), "is not a Headway engine"),
+    "Consul's API alone": (lambda: offering(ConsulService), "is not a Headway engine"),
 }
 
 
@@ -346,7 +346,7 @@ async def test_standby_worker_survives_a_wrong_server_in_the_place_of_its_engine
                     await awaited.wait()
                     serving.cancel()
                     await stopped.wait()
-                    async with offering(OriginService, listen=where):
+                    async with offering(ConsulService, listen=where):
                         await ended.wait()
                         # Enough for the error to end the block, if it did.
                         await trio.testing.wait_all_tasks_blocked()

@@ -170,7 +170,7 @@ async def test_changed_policy_reports_the_callers_whose_rights_change() -> None:
 def test_change_of_many_tokens_is_one_event_of_bounded_length() -> None:
     heard: list[AccessChanged] = []
     access = Authorizer(Access())
-    access.hear(heard.append)  # type: ignore[arg-type]  # it reports nothing else
+    access.subscribe(heard.append)  # type: ignore[arg-type]  # it reports nothing else
     access.replace(Access([], [new_token([])[1] for _ in range(100)]))
     (event,) = heard
     assert (len(event.callers), event.callers[-1]) == (21, "and 80 more")

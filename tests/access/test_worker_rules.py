@@ -213,8 +213,8 @@ async def test_errors_name_no_type_without_a_rule_for_the_caller() -> None:
             await other.leases.acquire("staff/teams", "me", 5.0)
 
 
-async def test_worker_without_permission_to_read_the_revision_names_the_rule() -> None:
-    """Its rule for reading is narrow. It works anyway; wait_idle fails as denied, and works once the rule exists."""
+async def test_worker_with_a_narrow_rule_for_reading_knows_the_position_of_the_store() -> None:
+    """Any right to the type is enough to read the position, which wait_idle needs."""
     text, token = new_token(["workers"])
     lease = Rule(verbs=["write"], type="internal.v1.Lease", partition="", namespace="", name_prefix="staff/")
     narrow = Rule(verbs=["read"], type="staff.v1.Team", partition="default", namespace="default", name_prefix="core")
@@ -222,15 +222,6 @@ async def test_worker_without_permission_to_read_the_revision_names_the_rule() -
     access = Authorizer(Access([Policy("workers", rules)], [token]))
     async with headway.open_engine("memory:", server, listen=["127.0.0.1:0"], access=access) as engine:
         await engine.client.apply(TEAM.new("core", Team()))
-        async with headway.open_workers(engine.addresses, app, process="web-1", token=text) as workers:
-            with trio.fail_after(20), pytest.raises(headway.errors.PermissionDenied) as caught:
-                await workers.wait_idle()
-            assert "the store's position" in str(caught.value)
-            hint = HINT.search(str(caught.value))
-            assert hint is not None
-            lacking = Rule(**yaml.safe_load(hint[1]))
-            assert lacking.name_prefix == "nobody"
-        access.replace(Access([Policy("workers", [*rules, lacking])], [token]))
         async with headway.open_workers(engine.addresses, app, process="web-1", token=text) as workers:
             with trio.fail_after(20):
                 await workers.wait_idle()

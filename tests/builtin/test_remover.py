@@ -65,7 +65,7 @@ async def test_resource_with_a_finalizer_or_without_a_mark_stays(autojump_clock:
 async def test_second_delete_succeeds(autojump_clock: MockClock) -> None:
     """It succeeds before and after the removal. The same commit deletes the pending removal."""
     store = MemoryBackend()
-    consul = Calls(store, registry()).as_origin()
+    consul = Calls(store, registry()).as_consul()
     async with engine_on(autojump_clock, store) as engine:
         for wait in (0.0, 0.5, 10.0):
             left = await release(engine.client, await held(engine.client))

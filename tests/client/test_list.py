@@ -118,7 +118,7 @@ async def test_list_falls_back_to_the_call_list_without_the_right_to_watch() -> 
 
 async def test_list_too_large_for_one_reply_is_refused_with_a_hint(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is refused before it is built. Pages and a snapshot return all of it."""
-    monkeypatch.setattr("headway.service._service.MAX_REPLY", 64 << 10)
+    monkeypatch.setattr("headway.service._pages.MAX_REPLY", 64 << 10)
     rights = Rights()
     rights.denied = {"WatchList"}
     async with serving(rights) as (_, client):

@@ -13,11 +13,13 @@ from grpclib import GRPCError
 from grpclib.const import Status
 
 from headway import errors
+from headway._gen.headway.refusal.v1 import Refusal
 from headway.client import Acknowledged, Client, LeaseClient, client_error
 from headway.errors import Fenced, HeadwayError, OutcomeUnknown, StoreUnusable, Unavailable, UnknownTerm
-from headway.resource import Key, Position, Resource, ResourceId, ResourceType, pb
+from headway.protobuf import encode
+from headway.resource import AnyMessage, Key, Position, Resource, ResourceId, ResourceType, pb
 from headway.rpc import Metadata
-from headway.service import FENCED, UNKNOWN_TERM
+from headway.service import Reason
 from headway.storage import MemoryBackend
 from tests.helpers.calls import Calls
 from tests.helpers.declared import NOTE, REGION, Note, registry
@@ -142,16 +144,23 @@ def test_argument_that_is_not_a_type_is_named(way: str) -> None:
         trio.run(ask)
 
 
+def refused_for(reason: Reason, message: str) -> GRPCError:
+    """Return a refusal with a reason, as a service sends it."""
+    url = "type.googleapis.com/headway.refusal.v1.Refusal"
+    detail = AnyMessage(type_url=url, value=encode(Refusal(reason=reason)))
+    return GRPCError(Status.FAILED_PRECONDITION, message, [detail])
+
+
 def test_fenced_write_raises_fenced() -> None:
-    """Only the words of the status distinguish it from other failed preconditions."""
-    error = client_error(GRPCError(Status.FAILED_PRECONDITION, f"{FENCED}by term 3"), write=True)
+    """Only the reason in its details distinguishes it from other failed preconditions."""
+    error = client_error(refused_for(Reason.FENCED, "by term 3"), write=True)
     assert type(error) is Fenced
     assert str(error) == "by term 3"
 
 
 def test_write_of_an_unknown_term_raises_unknown_term() -> None:
     """It is also a Fenced for callers that only know superseded runs."""
-    error = client_error(GRPCError(Status.FAILED_PRECONDITION, f"{UNKNOWN_TERM}term 3"), write=True)
+    error = client_error(refused_for(Reason.UNKNOWN_TERM, "term 3"), write=True)
     assert type(error) is UnknownTerm
     assert isinstance(error, Fenced)
     assert str(error) == "term 3"
@@ -282,7 +291,7 @@ async def test_write_with_an_incomplete_reply_is_unknown(way: str) -> None:
 async def test_every_write_carries_the_fence_and_the_store_id(way: str) -> None:
     """The store checks both in its transaction. A rejection is reported together with its fence."""
     fence = pb.Fence(controller="painter", term=3)
-    channel = Failing(GRPCError(Status.FAILED_PRECONDITION, f"{FENCED}x"))
+    channel = Failing(refused_for(Reason.FENCED, "x"))
     with pytest.raises(Fenced):
         await WRITES[way](Client(channel, registry(), heard := Heard(fence, "here")))
     assert (heard.refusals, heard.unknowns) == ([fence], [])

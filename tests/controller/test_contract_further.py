@@ -17,7 +17,7 @@ from trio.testing import MockClock
 import headway
 from headway.errors import OutcomeUnknown, Unavailable
 from headway.events import RunEnded, RunStarted
-from headway.service import FENCED
+from headway.service import Reason, reason_of
 from headway.storage import SqliteBackend, open_store
 from headway.testing import Fault
 from tests.helpers.pools import Member, Pool, PoolsApp
@@ -47,7 +47,7 @@ async def test_c8_late_write_of_a_superseded_run_is_refused(autojump_clock: Mock
         # The end of a term and the beginning of the next one are a commit each.
         assert rig.witness.reconciles[-1].term == 5
         assert late.error is not None
-        assert (late.error.message or "").startswith(FENCED)
+        assert reason_of(late.error) is Reason.FENCED
         assert await rig.summaries() == {}
 
 

@@ -6,7 +6,7 @@ import trio
 from trio.testing import MockClock
 
 import headway
-from headway.service import FENCED
+from headway.service import Reason, reason_of
 from headway.testing import Fault
 from tests.helpers.pools import Member
 from tests.helpers.rig import Rig
@@ -38,7 +38,7 @@ async def test_c3_late_write_of_an_initialiser_is_refused_in_a_later_run(
         (late,) = await channel.run_late()
 
     assert late.error is not None
-    assert (late.error.message or "").startswith(FENCED)
+    assert reason_of(late.error) is Reason.FENCED
     assert set(seen) == {(3, "3")}
 
 
@@ -86,4 +86,4 @@ async def test_c3_late_write_of_the_previous_run_is_refused(autojump_clock: Mock
         (late,) = await rig.channel.run_late()
 
         assert late.error is not None
-        assert (late.error.message or "").startswith(FENCED)
+        assert reason_of(late.error) is Reason.FENCED

@@ -12,7 +12,7 @@ from trio.testing import MockClock
 
 import headway
 from headway.events import WriteResolved, WriteUnknown
-from headway.service import FENCED
+from headway.service import Reason, reason_of
 from headway.testing import Fault
 from tests.helpers.pools import Member, Summary
 from tests.helpers.rig import Rig
@@ -62,7 +62,7 @@ async def test_c5_unknown_write_is_resolved_before_any_key_is_reconciled(
         if lands == "after":
             [late] = await rig.channel.run_late()
             assert late.error is not None
-            assert (late.error.message or "").startswith(FENCED)
+            assert reason_of(late.error) is Reason.FENCED
             assert await rig.summaries() == {"a": ["m"], "b": ["n"]}
         assert len(rig.witness.heard(WriteUnknown)) == len(rig.witness.heard(WriteResolved)) == 1
 
@@ -152,7 +152,7 @@ async def test_c5_late_write_is_refused_once_it_is_resolved(autojump_clock: Mock
         (late,) = await rig.channel.run_late()
 
         assert late.error is not None
-        assert (late.error.message or "").startswith(FENCED)
+        assert reason_of(late.error) is Reason.FENCED
         assert await rig.summaries() == {"a": ["m"]}
 
 
@@ -209,7 +209,7 @@ async def test_c5_write_lost_during_a_resolution_is_resolved_too(autojump_clock:
             assert len(rig.names) == before
             await trio.sleep(0.01)
         late = await channel.run_late()
-        assert [(call.error.message or "").startswith(FENCED) for call in late if call.error] == [True, True]
+        assert [reason_of(call.error) is Reason.FENCED for call in late if call.error] == [True, True]
         await rig.settle()
         assert await rig.summaries() == {"a": ["m"], "b": ["n"]}
 
@@ -321,6 +321,6 @@ async def test_c5_write_left_unknown_by_a_network_is_resolved(
             server.release.set()
             await server.landed.wait()
             assert server.refusal is not None
-            assert (server.refusal.message or "").startswith(FENCED)
+            assert reason_of(server.refusal) is Reason.FENCED
         assert await rig.summaries() == {"a": ["m"]}
         assert len(rig.witness.heard(WriteUnknown)) == len(rig.witness.heard(WriteResolved)) == 1

@@ -14,7 +14,7 @@ from headway import events
 from headway.client import Client
 from headway.errors import StoreChanged
 from headway.rpc import Channel, InProcessChannel, Metadata
-from headway.service import LeaseService, ResourceService
+from headway.service import LeaseService, ResourceService, StoreService
 from headway.storage import MemoryBackend
 from headway.testing import ScriptedChannel
 from tests.helpers.pools import Pool
@@ -57,7 +57,9 @@ async def test_another_store_ends_the_runs_by_name_and_they_begin_anew(
         seen.append([each.name for each in rt.cache.list(pool)])
 
     other = MemoryBackend()
-    elsewhere = InProcessChannel(ResourceService(other, app.registry), LeaseService(other))
+    elsewhere = InProcessChannel(
+        ResourceService(other, app.registry), LeaseService(other), StoreService(other, app.registry)
+    )
     await Client(elsewhere, app.registry).write(pool.new("theirs"))
     script = ScriptedChannel()
     switches: list[Switch] = []

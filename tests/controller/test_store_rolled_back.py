@@ -15,7 +15,7 @@ from headway import events
 from headway.client import Client
 from headway.errors import StoreChanged, StoreRolledBack
 from headway.rpc import Channel, InProcessChannel
-from headway.service import LeaseService, ResourceService
+from headway.service import LeaseService, ResourceService, StoreService
 from headway.storage import MemoryBackend
 from headway.testing import ScriptedChannel
 from tests.controller.test_store_replaced import Switch
@@ -57,7 +57,9 @@ async def rolled_back() -> AsyncIterator[RolledBack]:
     store, copy = MemoryBackend(), MemoryBackend()
     # A copy from before has the same id, and was opened anew.
     _give_id(copy, store.position.store_id)
-    elsewhere = InProcessChannel(ResourceService(copy, app.registry), LeaseService(copy))
+    elsewhere = InProcessChannel(
+        ResourceService(copy, app.registry), LeaseService(copy), StoreService(copy, app.registry)
+    )
     at_copy = Client(elsewhere, app.registry)
     await at_copy.write(pool.new("old"))
     script = ScriptedChannel()

@@ -21,10 +21,10 @@ OK, FOUND, EMPTY, GONE, LEFT = "ok", "found", "empty", "gone", "left"
 
 @dataclass(frozen=True)
 class Here:
-    """A deliberate difference: Headway's answer, Consul's ``origin``, and the reason."""
+    """A deliberate difference: the answers of Headway and of Consul, and the reason."""
 
     answer: str
-    origin: str
+    consul: str
     why: str
 
 
@@ -35,7 +35,7 @@ def answer_here(cell: Cell) -> str:
     """Return the answer that Headway must give. A `Here` must differ from Consul and have a reason."""
     if isinstance(cell, str):
         return cell
-    assert cell.answer != cell.origin
+    assert cell.answer != cell.consul
     assert cell.why
     return cell.answer
 

@@ -28,18 +28,21 @@ from headway.resource import (
 )
 from headway.rpc import Channel, InProcessChannel, Services, open_channel, open_server
 from headway.service import (
-    Authorizer,
+    ConsulService,
     LeaseService,
-    OriginService,
+    Permissions,
+    Reason,
     ResourceService,
+    StoreService,
     WatchDecoder,
+    reason_of,
     watch_encoders,
 )
-from headway.storage import Acquired, Backend, Fence, HeldLease, Operation, Raised, Watch, Within
+from headway.storage import Acquired, Backend, CurrentLease, Fence, Operation, Raised, Watch, Within
 from tests.helpers.declared import a_type, an_id, uid_of
 
 RESOURCES = "/headway.resource.v1.ResourceService/"
-ORIGINS = "/hashicorp.consul.resource.ResourceService/"
+CONSUL_RESOURCES = "/hashicorp.consul.resource.ResourceService/"
 LEASES = "/headway.lease.v1.LeaseService/"
 
 Reply = Any
@@ -52,25 +55,26 @@ class Calls:
         self,
         backend: Backend,
         registry: Registry,
-        authorizer: Authorizer | None = None,
+        permissions: Permissions | None = None,
         *,
         channel: Channel | None = None,
     ) -> None:
         self.backend = backend
         self.unexpected: list[BaseException] = []
         self.channel: Channel = channel or InProcessChannel(
-            ResourceService(backend, registry, authorizer),
-            OriginService(backend, registry, authorizer),
+            ResourceService(backend, registry, permissions),
+            ConsulService(backend, registry, permissions),
             LeaseService(backend),
+            StoreService(backend, registry),
             report=lambda _, error: self.unexpected.append(error),
         )
         self.metadata: dict[str, str] = {}
         self.service = RESOURCES
 
-    def as_origin(self) -> Calls:
+    def as_consul(self) -> Calls:
         """Return the same caller, which calls under the name of Consul's API."""
         other = copy.copy(self)
-        other.service = ORIGINS
+        other.service = CONSUL_RESOURCES
         return other
 
     async def read(self, id: pb.Id | None, **rest: Any) -> pb.ReadResponse:
@@ -160,7 +164,7 @@ PLACES = [
 
 @asynccontextmanager
 async def over_the_network(
-    backend: Backend, registry: Registry, authorizer: Authorizer | None = None
+    backend: Backend, registry: Registry, permissions: Permissions | None = None
 ) -> AsyncIterator[Calls]:
     """Serve a store by gRPC on a port of its own, and yield a caller of it."""
     unexpected: list[BaseException] = []
@@ -169,12 +173,13 @@ async def over_the_network(
         unexpected.append(error)
 
     services = Services(
-        ResourceService(backend, registry, authorizer),
-        OriginService(backend, registry, authorizer),
+        ResourceService(backend, registry, permissions),
+        ConsulService(backend, registry, permissions),
         LeaseService(backend),
+        StoreService(backend, registry),
         encoders=watch_encoders(),
     )
-    decoders = {f"{service}WatchList": WatchDecoder for service in (RESOURCES, ORIGINS)}
+    decoders = {f"{service}WatchList": WatchDecoder for service in (RESOURCES, CONSUL_RESOURCES)}
     async with (
         open_server(services, ["127.0.0.1:0"], report=report) as server,
         open_channel(server.addresses[0], decoders=decoders, report=report) as channel,
@@ -184,14 +189,18 @@ async def over_the_network(
         yield calls
 
 
-async def refused(call: Awaitable[object], status: Status, *said: str) -> str:
-    """Check that a call fails with this status and a message that contains all of ``said``; return the message."""
+async def refused(call: Awaitable[object], status: Status, *said: str, reason: Reason | None = None) -> str:
+    """Check that a call fails with this status and reason, and a message that contains all of ``said``.
+
+    Return the message.
+    """
     with pytest.raises(GRPCError) as caught:
         await call
     assert caught.value.status is status, caught.value
     message = caught.value.message or ""
     for part in said:
         assert part in message, message
+    assert reason_of(caught.value) is reason
     return message
 
 
@@ -262,7 +271,7 @@ class Interrupted:
     async def release_lease(self, name: str, holder: str, term: int) -> None:
         await self._inner.release_lease(name, holder, term)
 
-    async def list_leases(self, name_prefix: str = "") -> tuple[Sequence[HeldLease], Position]:
+    async def list_leases(self, name_prefix: str = "") -> tuple[Sequence[CurrentLease], Position]:
         return await self._inner.list_leases(name_prefix)
 
     async def wait_lease_ended(self, name: str, term: int) -> None:

@@ -14,7 +14,7 @@ from headway import field
 from headway.client import Client, LeaseClient
 from headway.engine import combine_apps
 from headway.rpc import Channel, InProcessChannel, Metadata
-from headway.service import LeaseService, ResourceService
+from headway.service import LeaseService, ResourceService, StoreService
 from headway.testing import ScriptedChannel
 from headway.testing.simulation import _wire as wire
 from tests.helpers.truth import RecordingBackend
@@ -114,7 +114,11 @@ class Cluster:
         self.store = RecordingBackend()
         app = self.app("server")
         self.registry, _ = combine_apps([app])
-        self.channel = InProcessChannel(ResourceService(self.store, self.registry), LeaseService(self.store))
+        self.channel = InProcessChannel(
+            ResourceService(self.store, self.registry),
+            LeaseService(self.store),
+            StoreService(self.store, self.registry),
+        )
         self.client = Client(self.channel, self.registry)
         self.leases = LeaseClient(self.channel)
         self.reconciled: list[tuple[float, str, str, int]] = []

@@ -24,7 +24,7 @@ from headway.client import Client
 from headway.engine import combine_apps
 from headway.resource import Key, Position
 from headway.rpc import InProcessChannel
-from headway.service import LeaseService, ResourceService
+from headway.service import LeaseService, ResourceService, StoreService
 from headway.storage import Backend, open_store
 from headway.testing import CacheSeen, DeletionsMissed, Fact, ReconcileDone, RecordingChannel, TermHeld, fact_line
 
@@ -185,7 +185,9 @@ async def recorded(
     """Open a store. Yields it with a client whose calls and watches are recorded."""
     registry, _ = combine_apps([app])
     async with open_store(store) as backend:
-        services = InProcessChannel(ResourceService(backend, registry), LeaseService(backend))
+        services = InProcessChannel(
+            ResourceService(backend, registry), LeaseService(backend), StoreService(backend, registry)
+        )
         yield backend, Client(RecordingChannel(f"{who} client", record).over(services), registry)
 
 

@@ -24,9 +24,10 @@ from headway.resource import Registry
 from headway.rpc import Channel, Server, Services, open_channel, open_server
 from headway.service import (
     WATCH_LIST,
+    ConsulService,
     LeaseService,
-    OriginService,
     ResourceService,
+    StoreService,
     WatchDecoder,
     watch_encoders,
 )
@@ -110,8 +111,9 @@ class Setting:
                 registry.register(type)
         services = Services(
             ResourceService(backend, registry),
-            OriginService(backend, registry),
+            ConsulService(backend, registry),
             LeaseService(backend),
+            StoreService(backend, registry),
             encoders=watch_encoders(),
             interceptors=self.interceptors,
         )

@@ -19,10 +19,11 @@ from headway import rpc
 from headway.protobuf import decode, field, message
 from headway.service import (
     WATCH_LIST,
+    ConsulService,
     LeaseService,
-    OriginService,
     ResourceEncodings,
     ResourceService,
+    StoreService,
     WatchDecoder,
     watch_encoders,
 )
@@ -168,8 +169,9 @@ async def served(listen: Iterable[str] = ("127.0.0.1:0",), **options: Any) -> As
     async with open_store("memory:") as backend:
         services = rpc.Services(
             ResourceService(backend, registry),
-            OriginService(backend, registry),
+            ConsulService(backend, registry),
             LeaseService(backend),
+            StoreService(backend, registry),
             echo,
             health,
             encoders=watch_encoders(encodings),

@@ -11,17 +11,17 @@ import trio
 from trio.testing import MockClock
 
 from headway import rpc
+from headway._gen.headway.store import v1 as store_pb
 from headway.cache import Follower, Informer
 from headway.client import Client
 from headway.events import StreamLagging
-from headway.resource import Position, pb, position
+from headway.resource import Position, position
 from headway.rpc import InProcessChannel, Lagging, Services
-from headway.service import WATCH_LIST, OriginService, ResourceService, watch_encoders
+from headway.service import POSITION, WATCH_LIST, ConsulService, ResourceService, StoreService, watch_encoders
 from headway.storage import MemoryBackend
 from headway.testing import ScriptedChannel
 from tests.rpc.rpc_kit import COUNT, DECODERS, TEXTS, THING, Served, Text, app, served
 
-LIST_BY_OWNER = "/headway.resource.v1.ResourceService/ListByOwner"
 LAG_LIMIT = 0.3
 
 
@@ -42,8 +42,8 @@ class Freeze:
 
 
 async def _linearizable(channel: rpc.Channel) -> Position:
-    request = pb.ListByOwnerRequest(owner=pb.Id(type=THING.name.message(), name="nobody", uid="none"))
-    reply = await channel.unary(LIST_BY_OWNER, request, pb.ListByOwnerResponse)
+    request = store_pb.PositionRequest(type=THING.name.message())
+    reply = await channel.unary(POSITION, request, store_pb.PositionResponse)
     at = position(reply.position)
     assert at is not None
     return at
@@ -55,7 +55,8 @@ async def two_servers(lagging: Freeze, well: Freeze) -> AsyncIterator[tuple[Serv
     async with served(interceptors=[lagging]) as it:
         offered = Services(
             ResourceService(it.backend, app.registry),
-            OriginService(it.backend, app.registry),
+            ConsulService(it.backend, app.registry),
+            StoreService(it.backend, app.registry),
             encoders=watch_encoders(),
             interceptors=[well],
         )
@@ -159,7 +160,7 @@ async def test_lag_hint_passes_through_wrapping_channels(
                     raise
 
     backend = MemoryBackend()
-    inner = Recording(ResourceService(backend, app.registry))
+    inner = Recording(ResourceService(backend, app.registry), StoreService(backend, app.registry))
     script = ScriptedChannel()
     channel = rpc.CopyingChannel(script.over(inner), lambda item: item)
     client = Client(inner, app.registry)

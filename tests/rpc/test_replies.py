@@ -18,7 +18,7 @@ from headway.client import Client
 from headway.protobuf import decode, encode, field, message
 from headway.resource import pb
 from headway.rpc import InProcessChannel, Limits, Services
-from headway.service import _list_reply
+from headway.service import _pages
 from tests.rpc.hostile_bytes import REQUEST
 from tests.rpc.raw_kit import tcp
 from tests.rpc.rpc_kit import ECHO, THING, Text, app, served
@@ -153,19 +153,19 @@ async def test_large_reply_is_encoded_once(monkeypatch: pytest.MonkeyPatch) -> N
         return encode(message)
 
     every = pb.ListRequest(type=THING.name.message(), tenancy=pb.Tenancy(partition="*", namespace="*"))
-    monkeypatch.setattr(_list_reply, "encode", piece)
+    monkeypatch.setattr(_pages, "encode", piece)
     async with served() as it, rpc.open_channel(it.where) as channel:
         it.services.codec = Counted()
         assert len((await channel.unary(ECHO, Text(text="x" * 500_000), Text)).text) == 500_000
         assert by_codec == ["Text"]
         local = Client(InProcessChannel(it.services), app.registry)
-        for number in range(_list_reply.TURN + 1):
+        for number in range(_pages.TURN + 1):
             await local.write(THING.new(f"n{number}", Text(text="x" * 400)))
             if number == 99:
                 some = await channel.unary(LIST, every, pb.ListResponse)
         assert len(some.resources) == 100
         assert by_codec == ["Text", "ListResponse"]
         everything = await channel.unary(LIST, every, pb.ListResponse)
-        assert len(everything.resources) == _list_reply.TURN + 1
+        assert len(everything.resources) == _pages.TURN + 1
         assert by_codec == ["Text", "ListResponse"]
-        assert Counter(in_pieces) == {"Resource": _list_reply.TURN + 1, "ListResponse": 1}
+        assert Counter(in_pieces) == {"Resource": _pages.TURN + 1, "ListResponse": 1}

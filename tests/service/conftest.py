@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from headway.resource import Registry
-from headway.service import Authorizer
+from headway.service import Permissions
 from headway.storage import Backend, MemoryBackend, open_store
 from tests.helpers.calls import PLACES, Calls, Interrupted, over_the_network
 from tests.helpers.declared import registry
@@ -43,15 +43,15 @@ async def anywhere(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncItera
 
 @asynccontextmanager
 async def reached(
-    how: str, backend: Backend, authorizer: Authorizer | None = None, *, types: Registry | None = None
+    how: str, backend: Backend, permissions: Permissions | None = None, *, types: Registry | None = None
 ) -> AsyncIterator[Calls]:
     """Return a service over a store, called inside the process or over the network."""
     known = types or registry()
     if how == "network":
-        async with over_the_network(backend, known, authorizer) as calls:
+        async with over_the_network(backend, known, permissions) as calls:
             yield calls
     else:
-        yield Calls(backend, known, authorizer)
+        yield Calls(backend, known, permissions)
 
 
 @pytest.fixture

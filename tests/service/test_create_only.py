@@ -10,7 +10,7 @@ from grpclib.const import Status
 from ulid_transform import ulid_now
 
 from headway.resource import pb
-from headway.service import FENCED
+from headway.service import Reason
 from headway.storage import MemoryBackend
 from tests.helpers.calls import Calls, Interrupted, refused
 from tests.helpers.declared import CHILD, NOTE_V2, a_note, an_id, id_of, text_of, uid_of
@@ -29,7 +29,7 @@ async def test_taken_name_is_refused(anywhere: Calls) -> None:
     at = anywhere.revision
     for again in (a_note("one", "a"), a_note("one", "b"), a_note("one", "", NOTE_V2)):
         await refused(create(anywhere, again), Status.ALREADY_EXISTS, "Note one already exists")
-        await refused(create(anywhere.as_origin(), again), Status.ALREADY_EXISTS, "Note one already exists")
+        await refused(create(anywhere.as_consul(), again), Status.ALREADY_EXISTS, "Note one already exists")
     assert anywhere.revision == at
     assert (await anywhere.read(id_of(first))).resource == first
     await anywhere.delete(id_of(first))
@@ -97,7 +97,7 @@ async def test_superseded_run_is_fenced_even_if_the_name_is_taken(calls: Calls) 
     old = pb.Fence(controller="app/c", member="", term=1, number=0)
     for _ in range(2):
         await calls.raise_fence("app/c")
-    await refused(create(calls, a_note("one"), "token", fence=old), Status.FAILED_PRECONDITION, FENCED)
+    await refused(create(calls, a_note("one"), "token", fence=old), Status.FAILED_PRECONDITION, reason=Reason.FENCED)
 
 
 @pytest.mark.parametrize("how", ["in process", "network"])

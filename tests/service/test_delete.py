@@ -12,6 +12,7 @@ from grpclib.const import Status
 
 from headway.errors import StoreUnusable
 from headway.resource import DELETION_TIMESTAMP, FINALIZERS, Key, Kind, Position, pb
+from headway.service import Reason
 from headway.storage import Backend, Fence, Operation
 from tests.helpers.calls import Calls, Interrupted, at, refused
 from tests.helpers.declared import (
@@ -146,7 +147,9 @@ async def test_lower_fence_is_refused_even_if_nothing_would_change(calls: Calls)
     await calls.raise_fence()
     here = calls.revision
     for id in (an_id("plain"), an_id("held"), an_id("marked"), an_id("plain", uid=ULID), an_id("missing")):
-        await refused(calls.delete(id, fence=old), Status.FAILED_PRECONDITION, "fenced: the fence of painter")
+        await refused(
+            calls.delete(id, fence=old), Status.FAILED_PRECONDITION, "the fence of painter", reason=Reason.FENCED
+        )
     assert calls.revision == here
 
 
@@ -279,5 +282,5 @@ async def test_lost_race_with_an_unreadable_store_writes_nothing(calls: Calls) -
     await calls.write(a_note())
     store = AfterCommit(calls.backend, lambda: None)
     store.before_commit = [lambda: calls.delete(an_id())]
-    said = "nothing written: the disk is gone"
-    await refused(Calls(store, registry()).delete(an_id()), Status.UNAVAILABLE, said)
+    call = Calls(store, registry()).delete(an_id())
+    await refused(call, Status.UNAVAILABLE, "the disk is gone", reason=Reason.NOTHING_WRITTEN)

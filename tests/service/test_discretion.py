@@ -180,7 +180,7 @@ async def test_uid_does_not_reveal_a_taken_name_under_consuls_name(calls: Calls,
     await a_secret(calls)
     for name in ("one", "free"):
         said = f"{name} with uid {ULID} no longer exists"
-        await refused(blind.as_origin().write(a_note(name, uid=ULID)), Status.FAILED_PRECONDITION, said)
+        await refused(blind.as_consul().write(a_note(name, uid=ULID)), Status.FAILED_PRECONDITION, said)
 
 
 def owned(**metadata: str) -> pb.Resource:
@@ -255,7 +255,7 @@ async def outcome(call: Awaitable[object]) -> tuple[object, ...]:
 @pytest.mark.parametrize("name", ["Headway's", "Consul's"])
 async def test_guess_is_answered_alike_whether_or_not_the_name_is_taken(calls: Calls, blind: Calls, name: str) -> None:
     """A guess changes nothing, so a caller without read permission does not learn from it that a resource exists."""
-    asking = blind.as_origin() if name == "Consul's" else blind
+    asking = blind.as_consul() if name == "Consul's" else blind
     # Under Consul's name a write with another uid creates the resource where there is none.
     guesses = {what: guess for what, guess in GUESSES.items() if asking is blind or what != "a write with another uid"}
     absent = {what: await outcome(guess(asking)) for what, guess in guesses.items()}

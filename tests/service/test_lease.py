@@ -9,6 +9,7 @@ import pytest
 from grpclib.const import Status
 
 from headway.resource import pb
+from headway.service import Reason
 from headway.service._lease import milliseconds
 from tests.helpers.calls import Calls, at, refused, take
 from tests.helpers.declared import a_note, a_type
@@ -48,7 +49,7 @@ async def test_terms_and_numbers_only_rise(calls: Calls) -> None:
     here = calls.revision
     for term, number in ((5, 3), (5, 2), (4, 9)):
         call = calls.raise_fence(term=term, number=number)
-        await refused(call, Status.FAILED_PRECONDITION, "fenced: the fence of painter is at (5, 3)")
+        await refused(call, Status.FAILED_PRECONDITION, "the fence of painter is at (5, 3)", reason=Reason.FENCED)
     assert calls.revision == here
     assert (await calls.raise_fence(term=5, number=4)).fence == pb.Fence(controller="painter", term=5, number=4)
     assert (await calls.raise_fence(number=0)).fence == pb.Fence(controller="painter", term=6)
@@ -78,7 +79,7 @@ async def test_next_run_gets_the_checkpoint(calls: Calls) -> None:
     assert calls.revision == here
     assert (await calls.raise_fence()).settled_revision == 7
     call = calls.record_checkpoint(first.fence, 9)
-    await refused(call, Status.FAILED_PRECONDITION, "fenced: the fence of painter")
+    await refused(call, Status.FAILED_PRECONDITION, "the fence of painter", reason=Reason.FENCED)
     assert (await calls.raise_fence()).settled_revision == 7
 
 
@@ -97,10 +98,12 @@ async def test_term_that_was_never_granted_is_refused(calls: Calls) -> None:
     term = fence.term
     here = calls.revision
     for wrong in (term + 1, term + 2**32, HIGHEST):
-        said = f"fenced: unknown term: term {wrong} of painter was never granted; the highest granted term is {term}"
-        await refused(calls.raise_fence(term=wrong, number=1), Status.FAILED_PRECONDITION, f"{said}: raise in the term")
+        said = f"term {wrong} of painter was never granted; the highest granted term is {term}"
+        call = calls.raise_fence(term=wrong, number=1)
+        await refused(call, Status.FAILED_PRECONDITION, f"{said}: raise in the term", reason=Reason.UNKNOWN_TERM)
         unknown = pb.Fence(controller="painter", term=wrong)
-        await refused(calls.record_checkpoint(unknown, 1), Status.FAILED_PRECONDITION, said)
+        checkpoint = calls.record_checkpoint(unknown, 1)
+        await refused(checkpoint, Status.FAILED_PRECONDITION, said, reason=Reason.UNKNOWN_TERM)
     assert calls.revision == here
     highest = pb.Fence(controller="painter", term=term, number=HIGHEST)
     assert (await calls.raise_fence(term=term, number=HIGHEST)).fence == highest

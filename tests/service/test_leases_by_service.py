@@ -12,7 +12,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from headway._gen.headway.lease import v1 as lease_pb
 from headway.resource import pb
 from headway.rpc import InProcessChannel
-from headway.service import LeaseService, LeaseWaits
+from headway.service import LeaseService, LeaseWaits, Reason
 from headway.storage import Backend, MemoryBackend
 from tests.helpers.calls import LEASES, Calls, at, refused
 
@@ -64,9 +64,11 @@ async def test_lease_is_acquired_kept_listed_and_released(leases: Leases, backen
         await leases.call("Release", name="staff/accounts", holder="ada", term=1)
     assert (await leases.call("List")).leases == []
     said = await refused(
-        leases.call("KeepAlive", name="staff/accounts", holder="ada", term=1), Status.FAILED_PRECONDITION
+        leases.call("KeepAlive", name="staff/accounts", holder="ada", term=1),
+        Status.FAILED_PRECONDITION,
+        reason=Reason.LEASE_LOST,
     )
-    assert said.startswith("lease lost: term 1 of staff/accounts has ended")
+    assert said.startswith("term 1 of staff/accounts has ended")
     assert (await leases.acquire("grace")).term > 1
 
 
@@ -80,9 +82,11 @@ async def test_loss_to_a_holder_of_the_same_name_explains_the_remedy(leases: Lea
         Status.FAILED_PRECONDITION,
         "web-1 no longer holds staff/accounts in term 1: web-1 holds it in term 2",
         "another process is also named 'web-1': give each process its own name",
+        reason=Reason.LEASE_LOST,
     )
     another = leases.call("KeepAlive", name="staff/accounts", holder="web-2", term=1)
-    assert "its own name" not in await refused(another, Status.FAILED_PRECONDITION, "web-1 holds it in term 2")
+    said = await refused(another, Status.FAILED_PRECONDITION, "web-1 holds it in term 2", reason=Reason.LEASE_LOST)
+    assert "its own name" not in said
 
 
 @pytest.mark.parametrize(
@@ -265,8 +269,8 @@ async def test_fence_is_raised_in_the_term_of_its_lease(calls: Calls) -> None:
     leases = Leases(calls.backend)
     for term in (1, 2):
         assert (await leases.acquire(name="painter#here")).term == term
-        said = f"fenced: the lease of painter is held in term {term}"
-        await refused(calls.raise_fence("painter", "here"), Status.FAILED_PRECONDITION, said)
+        said = f"the lease of painter is held in term {term}"
+        await refused(calls.raise_fence("painter", "here"), Status.FAILED_PRECONDITION, said, reason=Reason.FENCED)
         reply = await calls.raise_fence("painter", "here", term=term, number=1)
         assert reply.fence == pb.Fence(controller="painter", member="here", term=term, number=1)
     await calls.raise_fence("painter", "elsewhere")

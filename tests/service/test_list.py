@@ -9,7 +9,7 @@ from grpclib.const import Status
 
 from headway.protobuf import encode
 from headway.resource import ResourceType, pb
-from headway.service._list_reply import Kept
+from headway.storage import MemoryBackend
 from tests.helpers.calls import Calls, at, refused
 from tests.helpers.declared import (
     CHILD,
@@ -26,6 +26,7 @@ from tests.helpers.declared import (
     id_of,
     uid_of,
 )
+from tests.service.conftest import reached
 
 EVERYWHERE = pb.Tenancy(partition="*", namespace="*")
 
@@ -198,7 +199,7 @@ async def test_uid_owns_nothing_under_another_name_or_in_another_tenancy(anywher
         an_id("boss", uid=ULID),
     ):
         assert (await calls.list_by_owner(owner)).resources == [], owner
-        assert (await calls.as_origin().list_by_owner(owner)).resources == [], owner
+        assert (await calls.as_consul().list_by_owner(owner)).resources == [], owner
     for owner in (id_of(boss), an_id("boss", uid=uid), an_id("boss", NOTE_V2, uid=uid)):
         assert (await calls.list_by_owner(owner)).resources == [child], owner
 
@@ -212,17 +213,18 @@ async def test_known_position_is_of_this_stores_history_or_refused(calls: Calls)
         await refused(calls.list_by_owner(nobody, lost), Status.DATA_LOSS, f"position {lost.revision}")
 
 
-async def test_size_of_a_reply_is_exact() -> None:
+async def test_size_of_a_reply_is_exact(monkeypatch: pytest.MonkeyPatch) -> None:
     """The size of a resource is estimated when it is kept, and exact once it is encoded."""
-    status = a_status(ULID, *["c"] * 30)
-    for condition in status.conditions:
-        condition.resource = pb.Reference(type=a_type(), name="other", section="part")
-    resource = a_note("one", status={"mine": status})
-    whole = len(encode(pb.ListResponse(resources=[resource])))
-    kept = Kept(whole, "ask for less")
-    kept.add(resource)
-    reply = await kept.encoded(pb.ListResponse(resources=kept.resources))
-    assert sum(map(len, reply.pieces[1:])) == whole
-    kept = Kept(whole - 1, "ask for less")
-    kept.add(resource)
-    await refused(kept.encoded(pb.ListResponse(resources=kept.resources)), Status.RESOURCE_EXHAUSTED, "ask for less")
+    monkeypatch.setattr("headway.service._pages._AT_ONCE", 0)
+    async with reached("network", MemoryBackend()) as calls:
+        stored = await calls.stored(a_note())
+        status = a_status(stored.generation, *["c"] * 30)
+        for condition in status.conditions:
+            condition.resource = pb.Reference(type=a_type(), name="other", section="part")
+        await calls.write_status(id_of(stored), status)
+        everything = (await calls.list_type(a_type(), pb.Tenancy())).resources
+        whole = len(encode(pb.ListResponse(resources=everything)))
+        monkeypatch.setattr("headway.service._pages.MAX_REPLY", whole)
+        assert (await calls.list_type(a_type(), pb.Tenancy())).resources == everything
+        monkeypatch.setattr("headway.service._pages.MAX_REPLY", whole - 1)
+        await refused(calls.list_type(a_type(), pb.Tenancy()), Status.RESOURCE_EXHAUSTED, "ask for pages")

@@ -11,14 +11,15 @@ from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
 from headway.resource import Registry
 from headway.rpc import DescribedFiles, Health, Reflection, Services
-from headway.service import LeaseService, MigrationService, OriginService, ResourceService, TypesService
+from headway.service import ConsulService, LeaseService, MigrationService, ResourceService, StoreService, TypesService
 from headway.storage import MemoryBackend
 
 SERVICES: dict[str, Callable[[], Any]] = {
     "headway.resource.v1.ResourceService": lambda: ResourceService(MemoryBackend(), Registry()),
-    "hashicorp.consul.resource.ResourceService": lambda: OriginService(MemoryBackend(), Registry()),
+    "hashicorp.consul.resource.ResourceService": lambda: ConsulService(MemoryBackend(), Registry()),
     "headway.lease.v1.LeaseService": lambda: LeaseService(MemoryBackend()),
     "headway.migration.v1.MigrationService": lambda: MigrationService(MemoryBackend(), Registry()),
+    "headway.store.v1.StoreService": lambda: StoreService(MemoryBackend(), Registry()),
     "headway.types.v1.TypesService": lambda: TypesService(Registry()),
     "grpc.health.v1.Health": Health,
     "grpc.reflection.v1.ServerReflection": lambda: Reflection(Services(), DescribedFiles(())),

@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
+import base64
+import json
+from functools import partial
 from typing import Any
 
 import pytest
 import trio
+from grpclib import GRPCError
+from grpclib.const import Status
 
+from headway._gen.headway.migration import v1 as migration_pb
+from headway.access import Access, Authorizer, Guarded, Policy, new_token
 from headway.client import Client
 from headway.protobuf import encode
-from headway.resource import FINALIZERS, AnyMessage, Registry, ResourceType, pb, resource_key
-from headway.service import _migrate, migrate
-from headway.storage import Backend, Within, version_of
+from headway.resource import (
+    FINALIZERS,
+    AnyMessage,
+    Registry,
+    ResourceType,
+    pb,
+    resource_key,
+)
+from headway.rpc import InProcessChannel
+from headway.service import MigrationService, _migrate, migrate
+from headway.storage import Backend, MemoryBackend, Put, Within, version_of
 from tests.helpers.calls import Calls, Interrupted
 from tests.helpers.declared import a_note, a_status, a_type, an_id, uid_of
 from tests.helpers.versions import ALONE, V1, V2, V3, Band, a_team, crew, roster, said, versions, without_converters
@@ -184,3 +199,40 @@ async def test_client_that_knows_one_version_lists_owned_resources(backend: Back
 def a_type_view(known: Registry, owner: pb.Resource) -> Any:
     assert owner.id is not None
     return next(type for type in known if type.message == owner.id.type).view(owner)
+
+
+def a_token(*parts: object) -> str:
+    return base64.urlsafe_b64encode(json.dumps(parts).encode()).decode()
+
+
+async def test_a_page_token_of_another_server_is_refused() -> None:
+    store = MemoryBackend()
+    service, other = MigrationService(store, versions()), MigrationService(MemoryBackend(), versions())
+    for number in range(600):
+        id = pb.Id(name=f"n{number:03}", type=V1.name.message(), tenancy=V1.tenancy, uid="u")
+        await store.commit([Put(V1.kind, ("default", "default", id.name), pb.Resource(id=id), "")])
+    page = await service.migrate(migration_pb.MigrateRequest())
+    store_id, query, number, *key = json.loads(base64.urlsafe_b64decode(page.next_page_token))
+    assert (number, key) == ("0", ["default", "default", "n499"])
+    await service.migrate(migration_pb.MigrateRequest(page_token=page.next_page_token))
+    bad = ["[1]", "x", a_token(), a_token(store_id, query, "1"), a_token(store_id, query, "x"), "a" * 3000]
+    bad += [a_token(store_id, query, "0", "a"), a_token(store_id, query, 0), a_token(store_id, "other", number, *key)]
+    bad += [a_token(store_id, query, "0", "\ud800", "a", "b"), a_token("other", query, number, *key)]
+    for asked, token in [*((service, each) for each in bad), (other, page.next_page_token)]:
+        with pytest.raises(GRPCError) as caught:
+            await asked.migrate(migration_pb.MigrateRequest(page_token=token))
+        assert caught.value.status is Status.INVALID_ARGUMENT
+
+
+@pytest.mark.parametrize("types", [Registry(), versions()], ids=["without converters", "with converters"])
+async def test_a_caller_without_any_rights_learns_no_position(types: Registry) -> None:
+    """The rights are checked before the store is looked at, even if no type has a converter."""
+    text, token = new_token(["nothing"])
+    access = Authorizer(Access([Policy("nothing", [])], [token]))
+    guarded = Guarded(partial(MigrationService, MemoryBackend(), types), access, types)
+    channel, path = InProcessChannel(guarded), "/headway.migration.v1.MigrationService/Migrate"
+    with pytest.raises(GRPCError) as caught:
+        await channel.unary(
+            path, migration_pb.MigrateRequest(), migration_pb.MigrateResponse, metadata={"x-consul-token": text}
+        )
+    assert caught.value.status is Status.PERMISSION_DENIED

@@ -53,7 +53,6 @@ async def test_failed_write_reports_whether_anything_was_written(
         with pytest.raises(HeadwayError, match=str(error)) as caught:
             await VERBS[verb](client, one)
         assert type(caught.value) is expected
-        assert "nothing written: " not in str(caught.value), "a mark of the wire came out"
 
 
 class Heard(PlainWrites):
@@ -88,7 +87,6 @@ async def test_failing_hook_leaves_no_unknown_outcome(how: str, hooks: Hooks[Not
         for call in (client.write, client.create, client.apply, client.validate):
             with pytest.raises(Unavailable, match=r"^INTERNAL: ") as caught:
                 await call(broken.new("one"))
-            assert "nothing written: " not in str(caught.value), "a mark of the wire came out"
             assert "mistake" not in str(caught.value), "the exception's text is for the operator"
         assert (heard.unknowns, calls.revision, len(calls.unexpected)) == (0, 0, 4)
 

@@ -90,7 +90,7 @@ async def test_pages_add_up_to_the_list(calls: Calls) -> None:
 
 async def test_reads_for_a_page_are_bounded(calls: Calls, monkeypatch: pytest.MonkeyPatch) -> None:
     """A selective filter takes several reads and misses nothing between them."""
-    monkeypatch.setattr("headway.service._page._LEAST_READ", 2)
+    monkeypatch.setattr("headway.service._pages._LEAST_READ", 2)
     for index in range(9):
         await calls.write(a_note(f"n{index}", metadata={"third": str(index % 3)}))
     assert await paged(calls, 2, metadata_filter="third=0") == [["n0", "n3"], ["n6"]]

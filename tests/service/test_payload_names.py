@@ -49,7 +49,7 @@ async def calls(request: pytest.FixtureRequest, backend: Backend) -> AsyncIterat
         yield Calls(backend, registry(PRESENT))
         return
     async with over_the_network(backend, registry(PRESENT)) as service:
-        yield service.as_origin() if "Consul" in request.param else service
+        yield service.as_consul() if "Consul" in request.param else service
 
 
 async def core(calls: Calls) -> pb.Resource:

@@ -137,7 +137,7 @@ async def test_owner_is_looked_up_in_the_completed_tenancy(
 ) -> None:
     """The tenancy of the child completes it. A later write with the same words changes nothing."""
     wanted = answer_here(cell)
-    meant = wanted if "." in wanted else answer_here(cell.origin) if isinstance(cell, Here) else ""
+    meant = wanted if "." in wanted else answer_here(cell.consul) if isinstance(cell, Here) else ""
     await anywhere.make_room(*{units(place) for place in (parent, meant) if units(place)[0]})
     owner_id = pb.Id(name="boss", type=a_type(type), tenancy=a_tenancy(meant))
     owner = await anywhere.stored(pb.Resource(id=owner_id))

@@ -59,7 +59,7 @@ async def test_undecodable_bytes_are_refused(type: ResourceType[Any], data: byte
 async def test_refusal_names_the_field_of_the_payload(how: str) -> None:
     """It does so over the network, too, and under both names of the service."""
     async with reached(how, MemoryBackend()) as calls:
-        for each in (calls, calls.as_origin()):
+        for each in (calls, calls.as_consul()):
             said = await refused(each.write(garbage(data=b"\x0a\x01\xff")), Status.INVALID_ARGUMENT)
             assert said.startswith("resource.data of Note one: not a valid Note: text: b'\\xff' is not UTF-8")
 

@@ -25,7 +25,7 @@ from headway.resource import (
     pb,
 )
 from headway.rpc import InProcessChannel
-from headway.service import OriginService, ResourceService, Versions
+from headway.service import ConsulService, ResourceService, Versions
 from headway.storage import Backend, MemoryBackend, version_of
 from tests.helpers.calls import Calls, refused, take
 from tests.helpers.declared import NOTE, a_note, a_status, a_type, an_id, id_of, uid_of
@@ -236,8 +236,8 @@ async def test_marked_resource_is_frozen_in_every_version(teams: Calls) -> None:
 
 async def test_client_made_for_consul_gets_a_plain_stream_of_its_version(teams: Calls) -> None:
     """It gets upserts with the whole resource in the requested version, then a deletion, and no bookmarks."""
-    origin = teams.as_origin()
-    async with origin.watch(a_type(V2), bookmarks=False) as items:
+    consul = teams.as_consul()
+    async with consul.watch(a_type(V2), bookmarks=False) as items:
         assert isinstance(await anext(items), EndOfSnapshot)
         await rewritten(teams)
         changes: list[Change] = []
@@ -252,8 +252,8 @@ async def test_client_made_for_consul_gets_a_plain_stream_of_its_version(teams: 
         ("old program", False),
         ("old program", True),
     ]
-    stored = await origin.stored(a_team(V2, crew(("ada", "lead"))))
-    assert said((await origin.read(an_id("one", V1))).resource, V1).names == ["ada"]
+    stored = await consul.stored(a_team(V2, crew(("ada", "lead"))))
+    assert said((await consul.read(an_id("one", V1))).resource, V1).names == ["ada"]
     assert said(stored, V2).members[0].role == "lead"
 
 
@@ -273,7 +273,7 @@ class Failing:
             backend,
             known,
             channel=InProcessChannel(
-                ResourceService(backend, known, versions=shared), OriginService(backend, known, versions=shared)
+                ResourceService(backend, known, versions=shared), ConsulService(backend, known, versions=shared)
             ),
         )
         self.color = color

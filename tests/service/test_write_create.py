@@ -10,8 +10,15 @@ import trio.testing
 from grpclib.const import Status
 
 from headway.protobuf import copy_message
-from headway.resource import DELETION_TIMESTAMP, AnyMessage, Hooks, Resource, ResourceType, pb
-from headway.service import NOTHING_WRITTEN
+from headway.resource import (
+    DELETION_TIMESTAMP,
+    AnyMessage,
+    Hooks,
+    Resource,
+    ResourceType,
+    pb,
+)
+from headway.service import Reason
 from headway.storage import MemoryBackend
 from tests.helpers.calls import Calls, Interrupted, refused
 from tests.helpers.declared import (
@@ -199,11 +206,10 @@ async def test_exception_in_a_hook_is_reported_but_not_sent(how: str, hook: str)
     known = registry()
     known.register(broken)
     async with reached(how, MemoryBackend(), types=known) as calls:
-        for call in (calls.write, calls.mutate_and_validate, calls.as_origin().write):
-            said = await refused(call(a_note(type=broken)), Status.INTERNAL)
-            # A write says besides, to whoever knows the word, that its outcome is known.
-            assert said.removeprefix(NOTHING_WRITTEN) == f"the {hook} hook of tests.v1.Broken failed"
-            assert said.startswith(NOTHING_WRITTEN) is (call != calls.mutate_and_validate)
+        for call in (calls.write, calls.mutate_and_validate, calls.as_consul().write):
+            # The reason tells a client that the outcome of a write is known.
+            said = await refused(call(a_note(type=broken)), Status.INTERNAL, reason=Reason.NOTHING_WRITTEN)
+            assert said == f"the {hook} hook of tests.v1.Broken failed"
             assert [repr(each) for each in calls.unexpected] == ["RuntimeError('the password of one is broken')"]
             calls.unexpected.clear()
         assert calls.revision == 0

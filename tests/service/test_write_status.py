@@ -10,6 +10,7 @@ import trio.testing
 from grpclib.const import Status
 
 from headway.resource import FINALIZERS, pb
+from headway.service import Reason
 from tests.helpers.calls import Calls, Interrupted, at, refused, take
 from tests.helpers.declared import (
     NOTE,
@@ -113,7 +114,7 @@ async def test_generations_of_one_resource_only_grow(calls: Calls, monkeypatch: 
     A mark for deletion is a new generation, too.
     """
     first = await calls.stored(a_note(metadata={FINALIZERS: "a"}))
-    monkeypatch.setattr("headway.service._generation.ulid_now", lambda: ULID)
+    monkeypatch.setattr("headway.service._writing.ulid_now", lambda: ULID)
     grown = [first.generation]
     for _ in range(70):
         grown.append((await calls.stored(a_note())).generation)
@@ -226,7 +227,7 @@ async def test_lower_fence_is_refused_even_if_nothing_would_change(calls: Calls)
     here = calls.revision
     for status in (a_status(stored.generation), a_status(stored.generation, "other")):
         call = calls.write_status(id_of(stored), status, fence=old)
-        await refused(call, Status.FAILED_PRECONDITION, "fenced: the fence of painter")
+        await refused(call, Status.FAILED_PRECONDITION, "the fence of painter", reason=Reason.FENCED)
     assert calls.revision == here
 
 

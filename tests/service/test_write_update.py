@@ -6,6 +6,7 @@ import pytest
 from grpclib.const import Status
 
 from headway.resource import DELETION_TIMESTAMP, FINALIZERS, pb
+from headway.service import Reason
 from tests.helpers.calls import Calls, refused
 from tests.helpers.declared import NOTE, NOTE_V2, ULID, a_note, a_status, a_type, an_id, id_of, text_of, uid_of
 
@@ -24,7 +25,8 @@ async def test_uid_other_than_the_stored_one_is_refused(calls: Calls) -> None:
     """A write for one incarnation never changes another. The error names the present one."""
     stored = await calls.stored(a_note("one", "kept"))
     said = f"Note one is stored with uid {uid_of(stored)}, not {ULID}"
-    await refused(calls.write(a_note("one", "lost", uid=ULID)), Status.FAILED_PRECONDITION, said)
+    call = calls.write(a_note("one", "lost", uid=ULID))
+    await refused(call, Status.FAILED_PRECONDITION, said, reason=Reason.WRONG_UID)
     assert text_of((await calls.read(an_id())).resource) == "kept"
 
 
@@ -87,7 +89,8 @@ async def test_lower_fence_is_refused_and_changes_nothing(calls: Calls) -> None:
     await calls.raise_fence()
     here = calls.revision
     for name in ("one", "new"):
-        await refused(calls.write(a_note(name, "lost"), fence=old), Status.FAILED_PRECONDITION, "fenced: the fence of")
+        call = calls.write(a_note(name, "lost"), fence=old)
+        await refused(call, Status.FAILED_PRECONDITION, "the fence of", reason=Reason.FENCED)
     assert calls.revision == here
     assert text_of((await calls.read(an_id("one"))).resource) == "kept"
     assert await calls.names(NOTE) == ["one"]
@@ -101,10 +104,11 @@ async def test_fence_of_a_term_that_was_never_granted_is_refused(calls: Calls) -
     fence = (await calls.raise_fence()).fence
     assert fence is not None
     unknown = pb.Fence(controller=fence.controller, term=fence.term + 1)
-    said = "fenced: unknown term: term 2 of painter was never granted; the highest granted term is 1"
+    said = "term 2 of painter was never granted; the highest granted term is 1"
     for borne in (unknown, pb.Fence(controller="other", term=1)):
         for call in (calls.write(a_note("lost"), fence=borne), calls.delete(an_id("lost"), fence=borne)):
-            await refused(call, Status.FAILED_PRECONDITION, said if borne is unknown else "highest granted term is 0")
+            part = said if borne is unknown else "highest granted term is 0"
+            await refused(call, Status.FAILED_PRECONDITION, part, reason=Reason.UNKNOWN_TERM)
 
 
 @pytest.mark.parametrize(

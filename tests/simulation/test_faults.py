@@ -48,7 +48,7 @@ def test_clock_jumps_before_the_call() -> None:
 
 def test_lost_lease_ends_a_run() -> None:
     result = run_under("lease_lost(2)")
-    assert "fenced" in result.trace.steps[1].outcome
+    assert "the fence of staff/accounts is at" in result.trace.steps[1].outcome
     assert [term for term, _ in starts(result)][:2] == [1, 3]
 
 
@@ -59,7 +59,7 @@ def test_paused_process_continues_while_another_leads() -> None:
     assert late.by.process != other.by.process
     # A renewal of its lease is held back, too.
     assert (late.by.term, 15 <= other.at < 16) == (1, True)
-    assert "fenced" in late.outcome
+    assert "the fence of staff/accounts is at" in late.outcome
     delivered = [
         each for each in result.trace.entries if isinstance(each, Delivered) and each.process == late.by.process
     ]

@@ -20,25 +20,25 @@ from headway.storage import (
     WrongUid,
 )
 from headway.testing.conformance import commits as claims
-from tests.storage.kept_memory import Applied, Broken, KeptMemory
+from tests.storage.kept_memory import Broken, Effect, KeptMemory
 
 
 class CreatesOverAStoredResource(KeptMemory):
-    def decide(self, operation: Operation) -> Applied | None:
+    def decide(self, operation: Operation) -> Effect | None:
         if isinstance(operation, Put) and not operation.expected:
             return (operation.kind, operation.key, self.there(operation), operation.resource)
         return super().decide(operation)
 
 
 class CreatesAtAnyVersion(KeptMemory):
-    def decide(self, operation: Operation) -> Applied | None:
+    def decide(self, operation: Operation) -> Effect | None:
         if isinstance(operation, Put) and self.there(operation) is None:
             return (operation.kind, operation.key, None, operation.resource)
         return super().decide(operation)
 
 
 class TheLastWriterWins(KeptMemory):
-    def decide(self, operation: Operation) -> Applied | None:
+    def decide(self, operation: Operation) -> Effect | None:
         stored = self.there(operation)
         if isinstance(operation, Put) and stored is not None:
             return (operation.kind, operation.key, stored, operation.resource)
@@ -46,7 +46,7 @@ class TheLastWriterWins(KeptMemory):
 
 
 class AcceptsOlderVersions(KeptMemory):
-    def decide(self, operation: Operation) -> Applied | None:
+    def decide(self, operation: Operation) -> Effect | None:
         stored = self.there(operation)
         if isinstance(operation, Put) and stored is not None and operation.expected <= stored.version:
             operation = Put(operation.kind, operation.key, operation.resource, stored.version)
@@ -54,7 +54,7 @@ class AcceptsOlderVersions(KeptMemory):
 
 
 class KeepsTheFirstVersion(KeptMemory):
-    def publish(self, applied: Sequence[Applied]) -> None:
+    def publish(self, applied: Sequence[Effect]) -> None:
         super().publish(applied)
         for _, _, old, new in applied:
             if old is not None and new is not None:
@@ -62,7 +62,7 @@ class KeepsTheFirstVersion(KeptMemory):
 
 
 class ComparesVersionsFirst(KeptMemory):
-    def decide(self, operation: Operation) -> Applied | None:
+    def decide(self, operation: Operation) -> Effect | None:
         stored = self.there(operation)
         if isinstance(operation, Put) and stored is not None and stored.version != operation.expected:
             raise VersionConflict("another version")
@@ -74,7 +74,7 @@ class ComparesUidsOfDeletedResources(KeptMemory):
         super().__init__(max_changes=max_changes)
         self._gone: dict[Key, str] = {}
 
-    def decide(self, operation: Operation) -> Applied | None:
+    def decide(self, operation: Operation) -> Effect | None:
         entry = super().decide(operation)
         made = operation.resource.id if isinstance(operation, Put) else None
         if (
@@ -96,7 +96,7 @@ class CountsRemovalsOfNothing(KeptMemory):
 
 
 class RemovesAtAnyVersion(KeptMemory):
-    def decide(self, operation: Operation) -> Applied | None:
+    def decide(self, operation: Operation) -> Effect | None:
         stored = self.there(operation)
         if isinstance(operation, Remove) and stored is not None:
             operation = Remove(operation.kind, operation.key, operation.uid, stored.version)
@@ -104,7 +104,7 @@ class RemovesAtAnyVersion(KeptMemory):
 
 
 class StoresGroupVersionsSeparately(KeptMemory):
-    def decide(self, operation: Operation) -> Applied | None:
+    def decide(self, operation: Operation) -> Effect | None:
         stored = self.there(operation)
         if isinstance(operation, Put) and stored is not None and stored.id is not None:
             made = operation.resource.id
@@ -115,7 +115,7 @@ class StoresGroupVersionsSeparately(KeptMemory):
 
 
 class TruncatesLargeData(KeptMemory):
-    def publish(self, applied: Sequence[Applied]) -> None:
+    def publish(self, applied: Sequence[Effect]) -> None:
         super().publish(applied)
         for _, _, _, new in applied:
             if new is not None and new.data is not None:
@@ -123,7 +123,7 @@ class TruncatesLargeData(KeptMemory):
 
 
 class DropsNonAsciiMetadata(KeptMemory):
-    def publish(self, applied: Sequence[Applied]) -> None:
+    def publish(self, applied: Sequence[Effect]) -> None:
         super().publish(applied)
         for _, _, _, new in applied:
             if new is not None:
@@ -138,7 +138,7 @@ class ReturnsThePreviousRevision(KeptMemory):
 
 
 class CommitsEachOperationAlone(KeptMemory):
-    def publish(self, applied: Sequence[Applied]) -> None:
+    def publish(self, applied: Sequence[Effect]) -> None:
         for entry in applied:
             super().publish([entry])
 
@@ -173,12 +173,12 @@ class CountsEmptyCommits(KeptMemory):
 
 
 class IgnoresRequirements(KeptMemory):
-    def decide(self, operation: Operation) -> Applied | None:
+    def decide(self, operation: Operation) -> Effect | None:
         return None if isinstance(operation, Require) else super().decide(operation)
 
 
 class IgnoresOwnedResources(KeptMemory):
-    def decide(self, operation: Operation) -> Applied | None:
+    def decide(self, operation: Operation) -> Effect | None:
         return None if isinstance(operation, RequireOwnsNothing) else super().decide(operation)
 
 
@@ -216,7 +216,7 @@ class CommitsInTwoParts(KeptMemory):
 
 
 class ModifiesReturnedResources(KeptMemory):
-    def publish(self, applied: Sequence[Applied]) -> None:
+    def publish(self, applied: Sequence[Effect]) -> None:
         super().publish(applied)
         for _, _, old, new in applied:
             if old is not None and new is not None:
@@ -230,7 +230,7 @@ class ReadsThePreviousState(KeptMemory):
         super().__init__(max_changes=max_changes)
         self._before: dict[tuple[Kind, Key], pb.Resource] = {}
 
-    def publish(self, applied: Sequence[Applied]) -> None:
+    def publish(self, applied: Sequence[Effect]) -> None:
         for kind, key, old, _ in applied:
             if old is not None:
                 self._before[kind, key] = copy_message(old)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import trio
 
 from headway.resource import Position
-from headway.storage import Acquired, Fence, HeldLease, Lease, LeaseEnded, Operation, Raised, lease_of, scope_of
+from headway.storage import Acquired, CurrentLease, Fence, Lease, Operation, Raised, TermEnded, lease_of, scope_of
 from headway.testing.conformance import fences as claims
 from headway.testing.conformance import leases
 from tests.storage.kept_memory import Broken, KeptMemory
@@ -123,7 +123,7 @@ class GrantsAnAttemptItsTermAgain(KeptMemory):
         held = self._leases.held(name)
         if held is not None and attempt and (held.lease.holder, held.lease.attempt) == (holder, attempt):
             await self.keep_lease(name, holder, held.lease.term)
-            return Acquired(True, HeldLease(held.lease, held.lease.ttl), self.position)
+            return Acquired(True, CurrentLease(held.lease, held.lease.ttl), self.position)
         return await super().acquire_lease(name, holder, ttl, attempt)
 
 
@@ -198,7 +198,7 @@ class RenewsEndedTerms(KeptMemory):
     async def keep_lease(self, name: str, holder: str, term: int) -> None:
         try:
             await super().keep_lease(name, holder, term)
-        except LeaseEnded:
+        except TermEnded:
             if self._leases.held(name) is not None:
                 raise
             self._leases.begin(Lease(name, holder, term, 600.0, "", 0.0))
@@ -212,7 +212,7 @@ class ReleasesForAnyHolder(KeptMemory):
 
 
 class ListsAllLeases(KeptMemory):
-    async def list_leases(self, name_prefix: str = "") -> tuple[Sequence[HeldLease], Position]:  # noqa: ARG002
+    async def list_leases(self, name_prefix: str = "") -> tuple[Sequence[CurrentLease], Position]:  # noqa: ARG002
         return await super().list_leases()
 
 

@@ -11,7 +11,7 @@ from headway.resource import Key, Kind, Position, pb, resource_key
 from headway.storage import Cursor, LogWatch, Within
 from headway.testing.conformance import concurrency, grammar, watches
 from headway.testing.conformance import reads as claims
-from tests.storage.kept_memory import Applied, Broken, Found, KeptMemory, ListSnapshot
+from tests.storage.kept_memory import Broken, Effect, Found, KeptMemory, ListSnapshot
 
 
 class ReadsALaggingReplica(KeptMemory):
@@ -21,7 +21,7 @@ class ReadsALaggingReplica(KeptMemory):
         super().__init__(max_changes=max_changes)
         self._behind: tuple[dict[Kind, dict[Key, pb.Resource]], Position] = ({}, self.position)
 
-    def publish(self, applied: Sequence[Applied]) -> None:
+    def publish(self, applied: Sequence[Effect]) -> None:
         tables = {kind: dict(table) for kind, table in self.tables.items()}
         self._behind = (tables, self.position)
         super().publish(applied)
@@ -119,7 +119,7 @@ class OwnsByTheBeginningOfAUid(KeptMemory):
 
 
 class ForgetsResourcesOfADeletedOwner(KeptMemory):
-    def publish(self, applied: Sequence[Applied]) -> None:
+    def publish(self, applied: Sequence[Effect]) -> None:
         super().publish(applied)
         for _, _, old, new in applied:
             if old is not None and new is None and old.id is not None:

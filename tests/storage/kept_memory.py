@@ -30,7 +30,7 @@ from headway.storage import (
 from headway.testing import BackendCheck
 from headway.testing.conformance import uid_of, version_of
 
-Applied = tuple[Kind, Key, pb.Resource | None, pb.Resource | None]
+Effect = tuple[Kind, Key, pb.Resource | None, pb.Resource | None]
 """(kind, key, what was stored, what is stored now)."""
 
 Found = tuple[Sequence[pb.Resource], Position]
@@ -90,7 +90,7 @@ class KeptMemory(MemoryBackend):
             self.publish(applied)
         return self.position
 
-    def decide(self, operation: Operation) -> Applied | None:
+    def decide(self, operation: Operation) -> Effect | None:
         """Return the change that an operation makes, or None if it makes none."""
         if isinstance(operation, RequireOwnsNothing):
             if operation.owner_uid in self.owned:
@@ -114,7 +114,7 @@ class KeptMemory(MemoryBackend):
             raise VersionConflict("it is stored at another version")
         return (operation.kind, operation.key, stored, None)
 
-    def publish(self, applied: Sequence[Applied]) -> None:
+    def publish(self, applied: Sequence[Effect]) -> None:
         """Apply the decided changes at the next revision."""
         revision = self._log.head + 1
         changes: list[tuple[Kind, pb.Resource, bool]] = []

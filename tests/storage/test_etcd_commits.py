@@ -13,10 +13,10 @@ from headway.storage import (
     EtcdBackend,
     Fence,
     FenceLowered,
-    LeaseEnded,
     Operation,
     RequireOwnsNothing,
     StillOwns,
+    TermEnded,
     VersionConflict,
 )
 from headway.storage.etcd import _snapshot
@@ -211,7 +211,7 @@ async def test_lease_that_expires_during_a_write_rejects_it() -> None:
 
         rig.fake.on_txn = end_it
         await refused(FenceLowered, put(rig.store, thing("late"), fence=fence), "a write of a term that has run out")
-        await refused(LeaseEnded, rig.store.keep_lease("c", "a", term), "keeping what has run out")
+        await refused(TermEnded, rig.store.keep_lease("c", "a", term), "keeping what has run out")
         rig.fake.on_txn = lambda _: None
         assert await names(rig.store) == ["in time"]
         assert (await rig.store.acquire_lease("c", "b", 60)).held.lease.term > term + 1

@@ -22,7 +22,7 @@ from headway.storage import (
     StorageError,
 )
 from headway.storage._reads import list_within
-from headway.storage._tables import Applied, decide
+from headway.storage._tables import Effect, decide
 from headway.storage.etcd._layout import etcd_revision
 from headway.testing.conformance import EVERYTHING, KIND, held, putting, removing, thing, uid_of
 from tests.storage.etcd_kit import followed, primed, rigged
@@ -125,7 +125,7 @@ def _changes_nothing(made: Made, among: list[Made]) -> bool:
     return only_removes and any(each.revision == made.revision and each is not made for each in among)
 
 
-def _apply(tables: ResourceTables, applied: list[Applied], revision: int) -> None:
+def _apply(tables: ResourceTables, applied: list[Effect], revision: int) -> None:
     for kind, key, _, new in applied:
         if new is None:
             tables.remove(kind, key)

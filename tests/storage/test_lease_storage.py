@@ -17,7 +17,7 @@ import trio
 from trio.testing import MockClock
 
 from headway.errors import StoreUnusable
-from headway.storage import Fence, FenceLowered, LeaseEnded, MemoryBackend, open_sqlite
+from headway.storage import Fence, FenceLowered, MemoryBackend, TermEnded, open_sqlite
 from headway.testing.conformance import names, put, thing
 
 HOLD = """
@@ -48,7 +48,7 @@ async def test_lease_is_held_exactly_until_the_end_of_its_ttl(mock_clock: MockCl
     here = backend.position.revision
     mock_clock.jump(0.001)
     assert (await backend.list_leases())[0] == []
-    with pytest.raises(LeaseEnded):
+    with pytest.raises(TermEnded):
         await backend.keep_lease("c", "a", term)
     with pytest.raises(FenceLowered):
         await put(backend, thing("late"), fence=Fence("c", "", term, 7))
@@ -101,7 +101,7 @@ async def test_ended_term_stays_ended_after_a_restart(mock_clock: MockClock, tmp
             with pytest.raises(FenceLowered):
                 await put(backend, thing("late"), fence=Fence("c", "", term, 1))
         elif how == "refused a renewal":
-            with pytest.raises(LeaseEnded):
+            with pytest.raises(TermEnded):
                 await backend.keep_lease("c", "a", term)
         elif how == "left out of a list":
             assert (await backend.list_leases())[0] == []
@@ -110,7 +110,7 @@ async def test_ended_term_stays_ended_after_a_restart(mock_clock: MockClock, tmp
         elif how == "another's":
             assert (await backend.acquire_lease("c", "b", 10)).acquired
     async with open_sqlite(tmp_path / "a.db") as backend:
-        with pytest.raises(LeaseEnded):
+        with pytest.raises(TermEnded):
             await backend.keep_lease("c", "a", term)
         with pytest.raises(FenceLowered):
             await put(backend, thing("late"), fence=Fence("c", "", term, 1))
@@ -262,5 +262,5 @@ async def test_lease_can_be_renewed_while_another_cannot_be_ended(mock_clock: Mo
         mock_clock.jump(9)
         writer.execute("PRAGMA query_only = 0")
         assert [each.lease.name for each in (await backend.list_leases())[0]] == ["living"]
-        with pytest.raises(LeaseEnded):
+        with pytest.raises(TermEnded):
             await backend.keep_lease("dead", "a", dead)

@@ -14,7 +14,7 @@ import headway
 from headway.client import Client
 from headway.resource import Key
 from headway.rpc import Channel, InProcessChannel, open_channel
-from headway.service import WATCH_LIST, LeaseService, ResourceService, WatchDecoder
+from headway.service import WATCH_LIST, LeaseService, ResourceService, StoreService, WatchDecoder
 from headway.storage import MemoryBackend
 from headway.testing import (
     CacheSeen,
@@ -154,7 +154,11 @@ class Scripted:
         self.history = History()
         self.program = Program(self.history)
         self.script = ScriptedChannel()
-        services = InProcessChannel(ResourceService(store, self.program.app.registry), LeaseService(store))
+        services = InProcessChannel(
+            ResourceService(store, self.program.app.registry),
+            LeaseService(store),
+            StoreService(store, self.program.app.registry),
+        )
         over = RecordingChannel("writer", self.history.add, clock=trio.current_time)
         self.channel: Channel = over.over(self.script.over(services))
         self.client = Client(self.channel, self.program.app.registry)

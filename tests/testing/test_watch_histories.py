@@ -15,7 +15,15 @@ import trio
 from trio.testing import MockClock
 
 from headway.rpc import Channel, InProcessChannel, Services, open_channel, open_server
-from headway.service import WATCH_LIST, LeaseService, OriginService, ResourceService, WatchDecoder, watch_encoders
+from headway.service import (
+    WATCH_LIST,
+    ConsulService,
+    LeaseService,
+    ResourceService,
+    StoreService,
+    WatchDecoder,
+    watch_encoders,
+)
 from headway.storage import Backend, EtcdBackend, MemoryBackend, SqliteBackend, _reads
 from headway.storage.sqlite import _rows
 from headway.testing.simulation._run import _deterministic
@@ -56,7 +64,12 @@ async def stores(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
 
 def in_the_process(stores: list[Backend]) -> Connect:
     """Return a function that connects to the services of these engines in turn."""
-    services = [InProcessChannel(ResourceService(each, load_registry()), LeaseService(each)) for each in stores]
+    services = [
+        InProcessChannel(
+            ResourceService(each, load_registry()), LeaseService(each), StoreService(each, load_registry())
+        )
+        for each in stores
+    ]
 
     @asynccontextmanager
     async def connect(number: int) -> AsyncIterator[Channel]:
@@ -103,8 +116,9 @@ async def test_watches_over_tcp_keep_every_rule(stores: list[Backend]) -> None:
         for store in stores:
             services = Services(
                 ResourceService(store, load_registry()),
-                OriginService(store, load_registry()),
+                ConsulService(store, load_registry()),
                 LeaseService(store),
+                StoreService(store, load_registry()),
                 encoders=watch_encoders(),
             )
             server = await stack.enter_async_context(open_server(services, ["127.0.0.1:0"]))

@@ -10,23 +10,22 @@ A service without a guard trusts its callers, as the in-process one does. A serv
 denies everything.
 
 Invariants: tokens cannot be recovered from what is stored; no refusal depends on the contents of the store;
-whatever no rule allows is denied; nothing blocks. Only `_file.py` does I/O, and only `_new_token.py` uses randomness.
+whatever no rule allows is denied; nothing blocks. Only `_file.py` does I/O, and only `new_token` uses randomness.
 
 Open `_policy.py` first, then `_tokens.py`; `_authorizer.py` puts them together.
 """
 
 from typing import TYPE_CHECKING, Any
 
-from headway.access._audit import Audit as Audit
 from headway.access._authorizer import ANONYMOUS as ANONYMOUS
 from headway.access._authorizer import LEASE as LEASE
 from headway.access._authorizer import Access as Access
 from headway.access._authorizer import Authorizer as Authorizer
 from headway.access._authorizer import Identity as Identity
 from headway.access._guard import CHANGED as CHANGED
+from headway.access._guard import Audit as Audit
 from headway.access._guard import Caller as Caller
 from headway.access._guard import Guarded as Guarded
-from headway.access._new_token import new_token as new_token
 from headway.access._policy import GROUPS as GROUPS
 from headway.access._policy import VERBS as VERBS
 from headway.access._policy import Policy as Policy
@@ -36,6 +35,7 @@ from headway.access._policy import Verb as Verb
 from headway.access._tokens import REFUSED as REFUSED
 from headway.access._tokens import Token as Token
 from headway.access._tokens import TokenSet as TokenSet
+from headway.access._tokens import new_token as new_token
 
 if TYPE_CHECKING:
     from headway.access._document import entry as entry

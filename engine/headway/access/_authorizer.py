@@ -114,7 +114,7 @@ class Authorizer:
             for report in list(self._reports.values()):
                 report(AccessChanged(_first(policies), _first(callers), count))
 
-    def hear(self, report: Report) -> Callable[[], object]:
+    def subscribe(self, report: Report) -> Callable[[], object]:
         """Report every change of policies or tokens as `AccessChanged`. Call the returned function to stop."""
         key = object()
         self._reports[key] = safe_report(report)

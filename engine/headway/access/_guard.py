@@ -1,23 +1,77 @@
-"""A guard for network services: it serves each request with the permissions of its caller, known from its metadata."""
+"""A guard for network services: it serves each request with the permissions of its caller, and reports denied calls."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, NoReturn
 
+import trio
 from grpclib import GRPCError
 from grpclib.const import Handler, Status
 
-from headway.access._audit import Audit
-from headway.access._authorizer import LEASE, Authorizer, Identity
+from headway._bounded_report import BoundedReport
+from headway.access._authorizer import LEASE, Authorizer, Identity, Question
 from headway.access._policy import ANY, Verb
 from headway.access._tokens import REFUSED
 from headway.errors import PermissionDenied
-from headway.events import ignore
+from headway.events import AuthenticationFailed, CallDenied, Report, ignore
 from headway.resource import Registry, ResourceId, Scope, TypeName
-from headway.rpc import HandlerFault
-from headway.service import AUTHORIZER_FAILED, NOTHING_WRITTEN, Decision
+from headway.service import Decision, authorizer_failed
+
+UNKNOWN = "unknown"
+"""The name of a caller whose token does not exist."""
+
+# The maximum length of the description of a call: it contains the caller's own text.
+_LONGEST = 200
+
+
+class Audit:
+    """Reports failed authentications and denied calls, at a bounded rate.
+
+    Each of the two has its own bound, so that callers without a token cannot hide what is done with one.
+    """
+
+    def __init__(self, report: Report) -> None:
+        self._strangers = BoundedReport(report)
+        self._known = BoundedReport(report)
+
+    def failed(self, authorizer: Authorizer, path: str, stream: Any) -> None:
+        """Report a call whose token is not valid."""
+        caller, why = authorizer.refusal(stream.metadata)
+        # A token's name is public, so a caller without a valid token can cause this under any name.
+        self._strangers(AuthenticationFailed, caller=caller or UNKNOWN, why=why, path=path, peer=_peer(stream))
+
+    def denied(self, identity: Identity, path: str, stream: Any) -> None:
+        """Report a call that no rule of its caller allows."""
+        what = "" if identity.denied is None else _printable(identity.denied)
+        bounded = self._strangers if identity.token is None else self._known
+        bounded(CallDenied, caller=identity.name, what=what, path=path, peer=_peer(stream))
+
+    async def report_rest(self) -> NoReturn:
+        """Report the events that a burst left unreported, until canceled."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._strangers.report_rest)
+            await self._known.report_rest()
+
+
+def _printable(asked: Question) -> str:
+    where = "/".join(unit for unit in (asked.partition, asked.namespace) if unit)
+    text = f"{asked.verb} of {asked.type}{f' in {where}' if where else ''}"[:_LONGEST]
+    return text if text.isprintable() else ascii(text)
+
+
+def _peer(stream: Any) -> str:
+    """Return the address that a call came from; empty for in-process calls."""
+    peer = getattr(stream, "peer", None)
+    if peer is None:
+        return ""
+    address = peer.addr()
+    if isinstance(address, tuple) and len(address) > 1:
+        host, port = address[:2]
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return "unix socket"
+
 
 # A service only asks about writing and listing. The called method determines the verb.
 _WRITES: dict[str, Verb] = {"WriteStatus": "write_status"}
@@ -116,8 +170,8 @@ class Guarded:
 
     def __mapping__(self) -> dict[str, Handler]:
         """Return the service's own handlers, wrapped by the guard."""
-        nobody = Caller(self._authorizer.identify({}), "", self._registry)
-        handlers: dict[str, Handler] = self._serve(nobody).__mapping__()
+        anonymous = Caller(self._authorizer.identify({}), "", self._registry)
+        handlers: dict[str, Handler] = self._serve(anonymous).__mapping__()
         return {path: handler._replace(func=self._guarded(path, handler)) for path, handler in handlers.items()}
 
     def _guarded(self, path: str, handler: Handler) -> Callable[[Any], Awaitable[None]]:
@@ -147,14 +201,12 @@ class Guarded:
 
     def _admitted(self, path: str, stream: Any) -> Identity:
         try:
-            return self._authorizer.identify(stream.metadata)
-        except PermissionDenied as error:
+            return self._identified(stream)
+        except GRPCError:
             self._audit.failed(self._authorizer, path, stream)
-            raise GRPCError(Status.UNAUTHENTICATED, str(error)) from None
+            raise
         except Exception as error:
-            # The service has not been called yet.
-            mark = NOTHING_WRITTEN if path.rpartition("/")[2] in _DONE else ""
-            raise HandlerFault(mark + AUTHORIZER_FAILED, error) from error
+            raise authorizer_failed(error) from error
 
     def _identified(self, stream: Any) -> Identity:
         try:

@@ -1,4 +1,4 @@
-"""Tokens: their stored form, and the look-up of a presented one.
+"""Tokens: their creation, their stored form, and the look-up of a presented one.
 
 A token's text is ``hw_<accessor>_<secret>``. The accessor is its public name in files and logs. The secret is 256
 random bits. The stored form is the SHA-256 of the whole text, so a hash is valid only for its own accessor.
@@ -13,6 +13,7 @@ import hashlib
 import hmac
 import math
 import re
+import secrets
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
@@ -100,7 +101,7 @@ class TokenSet:
         unknown, wrong, expired, revoked or valid. Raises the same PermissionDenied for every text that is not valid.
         """
         presented = text if len(text) == _TEXT_LENGTH else ""
-        token = self._by_accessor.get(accessor_of(presented), _NOBODY)
+        token = self._by_accessor.get(accessor_of(presented), _ABSENT)
         is_right = hmac.compare_digest(hash_of(presented), token.hash)
         if not (is_right & token.holds(now)):
             raise PermissionDenied(REFUSED)
@@ -187,4 +188,24 @@ TOKEN_CHECKS: dict[str, Check] = {
 }
 
 # Replaces a token that does not exist, so that the work is the same. No text has this hash.
-_NOBODY = Token(accessor="0" * 2 * ACCESSOR_BYTES, hash="sha256:" + "0" * 64, policies=(), revoked=True)
+_ABSENT = Token(accessor="0" * 2 * ACCESSOR_BYTES, hash="sha256:" + "0" * 64, policies=(), revoked=True)
+
+
+def new_token(
+    policies: Collection[str], *, expires_at: float | None = None, description: str = ""
+) -> tuple[str, Token]:
+    """Return the text of a new token, to be shown once and never stored, and the `Token` to store.
+
+    Args:
+        policies: the names of the policies that its bearer gets.
+        expires_at: the time from which it is refused, in seconds since the epoch; None for never.
+        description: its owner and purpose.
+
+    Raises InvalidArgument if one of these is invalid.
+    """
+    accessor = secrets.token_hex(ACCESSOR_BYTES)
+    text = f"{PREFIX}_{accessor}_{secrets.token_hex(SECRET_BYTES)}"
+    token = Token(
+        accessor=accessor, hash=hash_of(text), policies=policies, expires_at=expires_at, description=description
+    )
+    return text, token

@@ -10,16 +10,17 @@ import trio
 from grpclib import GRPCError
 from grpclib.const import Status
 
+from headway._gen.headway.store import v1 as store_pb
 from headway.cache._follower import Follower
 from headway.cache._informer import Informer
 from headway.cache._isolation import Isolation
 from headway.cache._projection import CachedType, Projection
 from headway.errors import PermissionDenied, StoreChanged, StoreRolledBack, Unavailable
 from headway.events import Report, StreamEnded
-from headway.resource import Position, TypeName, pb, position
+from headway.resource import Position, TypeName, position
 from headway.rpc import Channel
+from headway.service import POSITION
 
-_LIST_BY_OWNER = "/headway.resource.v1.ResourceService/ListByOwner"
 _ROLLED_BACK_WAIT = 5.0
 
 
@@ -128,16 +129,9 @@ class Informers:
         Raises StoreRolledBack if the store never had the position ``known``, Unavailable if the read fails, and
         PositionDenied if a right is missing.
         """
-        nobody = pb.Id(
-            type=type.name.message(),
-            name="nobody",
-            uid="none",
-        )
-        asked = None if known is None else known.message()
+        request = store_pb.PositionRequest(type=type.name.message(), known=None if known is None else known.message())
         try:
-            reply = await self._channel.unary(
-                _LIST_BY_OWNER, pb.ListByOwnerRequest(owner=nobody, known=asked), pb.ListByOwnerResponse
-            )
+            reply = await self._channel.unary(POSITION, request, store_pb.PositionResponse)
         except GRPCError as error:
             if known is not None and error.status is Status.DATA_LOSS:
                 raise StoreRolledBack(
@@ -145,7 +139,12 @@ class Informers:
                 ) from error
             if error.status is Status.PERMISSION_DENIED:
                 raise PositionDenied(
-                    f"{error.message}; a worker reads the store's position by listing what {nobody.name!r} owns"
+                    f"{error.message}; reading the store's position needs a right to {type.name}"
+                ) from error
+            if error.status is Status.UNIMPLEMENTED:
+                raise Unavailable(
+                    f"the server does not serve the position of its store ({error.message}): update the server to this "
+                    "version of Headway"
                 ) from error
             raise Unavailable(f"{error.status.name}: {error.message}") from error
         at = position(reply.position)

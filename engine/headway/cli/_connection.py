@@ -90,10 +90,10 @@ async def open_connection(target: Target) -> AsyncIterator[Connection]:
     """Connect to the server and get its types. Raises Unavailable if it cannot be reached."""
     tls = target.context()
     try:
-        endpoints = addresses(target.server)
+        where = addresses(target.server)
     except InvalidArgument as error:
         raise Usage(f"--server: {error}") from error
-    if target.token and not target.insecure and (host := plain_text_host(endpoints, tls)):
+    if target.token and not target.insecure and (host := plain_text_host(where, tls)):
         raise Usage(f"--server {readable('a token', host, 'say --tls, or --insecure')}")
     opened = open_channel(
         target.server, tls=tls, decoders={WATCH_LIST: WatchDecoder}, timeout=target.timeout, insecure=target.insecure

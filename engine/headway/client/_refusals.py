@@ -26,7 +26,7 @@ from headway.errors import (
     UnknownTerm,
     WriteRejected,
 )
-from headway.service import FENCED, LEASE_LOST, NOTHING_WRITTEN, UNKNOWN_TERM, WRITE_REJECTED
+from headway.service import Reason, reason_of
 
 _KNOWN: dict[Status, type[HeadwayError]] = {
     Status.INVALID_ARGUMENT: InvalidArgument,
@@ -39,6 +39,13 @@ _KNOWN: dict[Status, type[HeadwayError]] = {
     Status.OUT_OF_RANGE: HistoryCompacted,
 }
 
+_REASONS: dict[Reason | None, type[HeadwayError]] = {
+    Reason.FENCED: Fenced,
+    Reason.UNKNOWN_TERM: UnknownTerm,
+    Reason.LEASE_LOST: LeaseLost,
+    Reason.WRITE_REJECTED: WriteRejected,
+}
+
 
 def client_error(error: GRPCError, *, write: bool = False, knows_outcomes: bool = False) -> HeadwayError:
     """Return the typed error for a failed call.
@@ -48,7 +55,7 @@ def client_error(error: GRPCError, *, write: bool = False, knows_outcomes: bool 
     * The channel raised `rpc.NotBegun`, whatever the status.
     * The service gives the status only before it has done anything, for example INVALID_ARGUMENT.
     * The status is UNAVAILABLE and the channel ``knows_outcomes``. Otherwise the reply may have been lost.
-    * The status is UNAVAILABLE or INTERNAL, and the service says that nothing was written, as after a failed hook.
+    * The service gives the reason that nothing was written, as after a failed hook.
     """
     message = error.message or error.status.name
     if isinstance(error, rpc.ChannelClosed):
@@ -58,16 +65,11 @@ def client_error(error: GRPCError, *, write: bool = False, knows_outcomes: bool 
         )
     if isinstance(error, rpc.TooLarge):
         return TooLarge(message, error.size, error.limit)
-    if error.status is Status.FAILED_PRECONDITION and message.startswith(UNKNOWN_TERM):
-        return UnknownTerm(message.removeprefix(UNKNOWN_TERM))
-    if error.status is Status.FAILED_PRECONDITION and message.startswith(FENCED):
-        return Fenced(message.removeprefix(FENCED))
-    if error.status is Status.FAILED_PRECONDITION and message.startswith(LEASE_LOST):
-        return LeaseLost(message.removeprefix(LEASE_LOST))
-    if error.status is Status.UNAVAILABLE and message.startswith(WRITE_REJECTED):
-        return WriteRejected(message.removeprefix(WRITE_REJECTED))
-    if error.status in (Status.UNAVAILABLE, Status.INTERNAL) and message.startswith(NOTHING_WRITTEN):
-        return Unavailable(f"{error.status.name}: {message.removeprefix(NOTHING_WRITTEN)}")
+    reason = reason_of(error)
+    if reason in _REASONS:
+        return _REASONS[reason](message)
+    if reason is Reason.NOTHING_WRITTEN:
+        return Unavailable(f"{error.status.name}: {message}")
     if isinstance(error, rpc.NotHttp2 | rpc.NotGrpc):
         return NotHeadway(f"{message}: give the address of a Headway engine")
     if error.status is Status.UNIMPLEMENTED:

@@ -171,7 +171,7 @@ async def open_engine(
                         server = listening(offered, registry, access, health, listen, tls, report, limits)
                         addresses = await network.enter_async_context(server)
                     if access is not None:
-                        network.callback(access.hear(report))
+                        network.callback(access.subscribe(report))
                     # Otherwise the server would give callers that wait for a lease its whole grace period.
                     network.callback(services.end_waits)
                     network.callback(ending.begin)

@@ -12,11 +12,12 @@ from headway.events import HandlerFailed, Report
 from headway.resource import Registry
 from headway.rpc import InProcessChannel, Services
 from headway.service import (
+    ConsulService,
     LeaseService,
     LeaseWaits,
     MigrationService,
-    OriginService,
     ResourceService,
+    StoreService,
     TypesService,
     Versions,
     watch_encoders,
@@ -33,8 +34,9 @@ class EngineServices:
         versions = Versions(registry, report)
         self._shared: list[Callable[..., Any]] = [
             partial(ResourceService, backend, registry, versions=versions),
-            partial(OriginService, backend, registry, versions=versions),
+            partial(ConsulService, backend, registry, versions=versions),
             partial(LeaseService, backend, waits=self._waits),
+            partial(StoreService, backend, registry),
         ]
         self._migration = partial(MigrationService, backend, registry)
         self._own = Services(*(service() for service in self._shared), encoders=watch_encoders())

@@ -30,6 +30,7 @@ from headway.protobuf._plan import plan_class as plan_class
 from headway.protobuf._schema import compare_schemas as compare_schemas
 from headway.protobuf._schema import merge_schemas as merge_schemas
 from headway.protobuf._schema import schema_digest as schema_digest
+from headway.protobuf._schema import scope_problem as scope_problem
 from headway.protobuf._wire import varint as varint
 
 if TYPE_CHECKING:

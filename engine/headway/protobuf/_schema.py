@@ -39,6 +39,17 @@ def compare_schemas(stored: Schema, declared: Schema, *, both_ways: bool = False
     return list(_Comparison(stored, declared, both_ways=both_ways).problems())
 
 
+def scope_problem(type: str, stored: str, declared: str) -> SchemaProblem:
+    """Return the difference between two scopes of a type, given by their names."""
+    return SchemaProblem(
+        type,
+        "",
+        0,
+        f"expected the scope {stored} as stored, got {declared}",
+        f"keep Scope.{stored}, or delete all resources of the type with the older program first",
+    )
+
+
 class _Comparison:
     def __init__(self, stored: Schema, declared: Schema, *, both_ways: bool) -> None:
         self._stored = stored
@@ -52,13 +63,7 @@ class _Comparison:
         stored, declared = self._stored.types[0], self._declared.types[0]
         if stored.scope != declared.scope:
             was, now = (types_pb.Scope(each.scope).name or "" for each in (stored, declared))
-            yield SchemaProblem(
-                self._type,
-                "",
-                0,
-                f"expected the scope {was} as stored, got {now}",
-                f"keep Scope.{was}, or delete all resources of the type with the older program first",
-            )
+            yield scope_problem(self._type, was, now)
         yield from self._message("", stored.message, declared.message)
 
     def _message(self, path: str, stored_at: int, declared_at: int) -> Iterator[SchemaProblem]:

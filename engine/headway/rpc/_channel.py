@@ -163,10 +163,10 @@ class Oversized(GRPCError):
 
 
 class HandlerFault(GRPCError):
-    """An INTERNAL error. The caller receives the message, and ``cause`` is reported as `HandlerFailed`."""
+    """An INTERNAL error. The caller receives its message and details, and ``cause`` is reported as `HandlerFailed`."""
 
-    def __init__(self, message: str, cause: BaseException) -> None:
-        super().__init__(Status.INTERNAL, message)
+    def __init__(self, message: str, cause: BaseException, details: object = None) -> None:
+        super().__init__(Status.INTERNAL, message, details)
         self.cause = cause
 
 

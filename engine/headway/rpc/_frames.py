@@ -53,6 +53,7 @@ _USUAL = frozenset(
         "server",
         "grpc-status",
         "grpc-message",
+        "grpc-status-details-bin",
     )
 )
 _NAME = re.compile(r"[!-9;-@\[-~]+")

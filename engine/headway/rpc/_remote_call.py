@@ -13,6 +13,7 @@ from grpclib.metadata import USER_AGENT, decode_grpc_message, encode_metadata, e
 from h2.exceptions import ProtocolError
 
 from headway.rpc._channel import MESSAGE_LIMIT, NOT_BEGUN, Metadata, NotBegun, NotGrpc, NotServed, TooLarge
+from headway.rpc._details import TRAILER, details_in
 from headway.rpc._http2_stream import Http2Stream
 from headway.rpc._protocol import Http2Protocol
 from headway.rpc._wire import MessageParser, framed
@@ -241,7 +242,7 @@ class RemoteCall:
         if status is Status.UNIMPLEMENTED:
             return NotServed(message, self._host)
         if NOT_BEGUN not in trailers:
-            return GRPCError(status, message)
+            return GRPCError(status, message, details_in(status, message, trailers.get(TRAILER)))
         limit = trailers.get(MESSAGE_LIMIT, "")
         if limit.isascii() and limit.isdigit() and len(limit) <= _LONGEST_LIMIT:
             return TooLarge(self._size, int(limit))

@@ -17,6 +17,7 @@ from h2.errors import ErrorCodes
 
 from headway._turns import give_way
 from headway.rpc._channel import MESSAGE_LIMIT, NOT_BEGUN, Oversized
+from headway.rpc._details import StatusDetails
 from headway.rpc._http2_stream import Http2Stream
 from headway.rpc._limits import Budget, Limits
 from headway.rpc._services import Services
@@ -38,10 +39,12 @@ class _Subtype(CodecBase):
 
 
 _SUBTYPE = _Subtype()
+_DETAILS = StatusDetails()
 _DISPATCH = _DispatchServerEvents()
 # The maximum length of a status's message, in characters. It is sent in a header, where each character takes up to
-# twelve bytes and the peer limits the size (`Limits.header_size`). The message often quotes the client's input.
-_MESSAGE_LIMIT = 1000
+# twelve bytes, and in the details, where it takes up to six. The peer limits the size of both (`Limits.header_size`).
+# The message often quotes the client's input.
+_MESSAGE_LIMIT = 900
 # A request of at least this many bytes is decoded in a turn of its own. A reply of that size is charged to the budget
 # while it waits.
 _LARGE = 4 << 10
@@ -81,7 +84,7 @@ class ServerStream(Stream[Any, Any]):
             handler.request_type,
             handler.reply_type,
             codec=_SUBTYPE,
-            status_details_codec=None,
+            status_details_codec=_DETAILS,
             dispatch=_DISPATCH,
             deadline=deadline,
         )
@@ -239,6 +242,7 @@ class ServerStream(Stream[Any, Any]):
                 await self.send_trailing_metadata(
                     status=error.status,
                     status_message=_shortened(error.message),
+                    status_details=error.details,
                     metadata=None if self.begun else _not_begun(error),
                 )
         # Anything that the client still sends is useless.

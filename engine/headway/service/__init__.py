@@ -1,4 +1,4 @@
-"""The resource, lease and types services, over any store.
+"""The services over a store: of resources, leases, migration, types and the store itself.
 
 Each verb has a file. Nothing here knows how a request arrived or who reads the answer. Open `_service.py` first.
 
@@ -6,45 +6,31 @@ A service owns the requests that are passed to it: it completes them in place an
 share objects with the store and must not be changed. In-process channels make copies for that reason.
 """
 
-from typing import TYPE_CHECKING, Any
-
-from headway.service._access import Authorizer as Authorizer
 from headway.service._access import Decision as Decision
-from headway.service._ask import AUTHORIZER_FAILED as AUTHORIZER_FAILED
-from headway.service._lease import LeaseAccess as LeaseAccess
+from headway.service._access import Permissions as Permissions
+from headway.service._consul import ConsulService as ConsulService
+from headway.service._consul import watch_encoders as watch_encoders
+from headway.service._lease import LeasePermissions as LeasePermissions
 from headway.service._lease import LeaseService as LeaseService
 from headway.service._lease import LeaseWaits as LeaseWaits
-from headway.service._metadata_filter import metadata_terms as metadata_terms
+from headway.service._list import metadata_terms as metadata_terms
+from headway.service._migrate import MIGRATION_SERVICE as MIGRATION_SERVICE
 from headway.service._migrate import Migrated as Migrated
 from headway.service._migrate import MigrationProgress as MigrationProgress
+from headway.service._migrate import MigrationService as MigrationService
 from headway.service._migrate import migrate as migrate
-from headway.service._migration_service import MIGRATION_SERVICE as MIGRATION_SERVICE
-from headway.service._migration_service import MigrationService as MigrationService
-from headway.service._origin import OriginService as OriginService
-from headway.service._origin import watch_encoders as watch_encoders
-from headway.service._refusals import FENCED as FENCED
-from headway.service._refusals import LEASE_LOST as LEASE_LOST
-from headway.service._refusals import NOTHING_WRITTEN as NOTHING_WRITTEN
-from headway.service._refusals import UNKNOWN_TERM as UNKNOWN_TERM
-from headway.service._refusals import WRITE_REJECTED as WRITE_REJECTED
+from headway.service._position import POSITION as POSITION
+from headway.service._position import StoreService as StoreService
+from headway.service._refusals import Reason as Reason
+from headway.service._refusals import authorizer_failed as authorizer_failed
+from headway.service._refusals import reason_of as reason_of
 from headway.service._service import WATCH_LIST as WATCH_LIST
 from headway.service._service import ResourceService as ResourceService
+from headway.service._types import DescribedPayloads as DescribedPayloads
 from headway.service._types import TypesService as TypesService
-from headway.service._unregistered import unregistered as unregistered
+from headway.service._types import unregistered as unregistered
 from headway.service._versions import Versions as Versions
 from headway.service._watch_wire import ResourceEncodings as ResourceEncodings
 from headway.service._watch_wire import WatchDecoder as WatchDecoder
 from headway.service._watch_wire import WatchEncoder as WatchEncoder
 from headway.service._watch_wire import copied as copied
-
-if TYPE_CHECKING:
-    from headway.service._described import DescribedPayloads as DescribedPayloads
-
-
-def __getattr__(name: str) -> Any:
-    # Imported lazily, because only a server that answers reflection requests needs it: `import headway` stays light.
-    if name != "DescribedPayloads":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from headway.service._described import DescribedPayloads
-
-    return DescribedPayloads

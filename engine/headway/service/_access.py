@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import enum
-from functools import partial
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar
 
 from grpclib import GRPCError
 
@@ -19,9 +19,23 @@ from headway.resource import (
     resource_id,
 )
 from headway.rpc import HandlerFault
-from headway.service._ask import AUTHORIZER_FAILED, ask
-from headway.service._refusals import denied, invalid, not_found
+from headway.service._refusals import authorizer_failed, denied, invalid
 from headway.storage import Fence, Within, lease_of
+
+Answer = TypeVar("Answer")
+
+
+def ask(question: Callable[..., Answer], *about: object) -> Answer:
+    """Return the authorizer's answer. A failing authorizer is the fault of the service and not of the caller.
+
+    A PayloadError passes through: it means that a payload that the authorizer looked at does not decode.
+    """
+    try:
+        return question(*about)
+    except (GRPCError, PayloadError):
+        raise
+    except Exception as error:
+        raise authorizer_failed(error) from error
 
 
 class Decision(enum.Enum):
@@ -33,7 +47,7 @@ class Decision(enum.Enum):
     """The answer depends on the content of the resource. The service asks again with the resource."""
 
 
-class Authorizer(Protocol):
+class Permissions(Protocol):
     """An interface that decides what the caller of the current request may do. It knows by itself who the caller is.
 
     The service calls it once the names in a request are found valid, and before any other work: before it checks
@@ -78,48 +92,47 @@ class Authorizer(Protocol):
         ...
 
 
-class Access:
-    """The checks that a verb makes with the authorizer. Without an authorizer everything is allowed.
+class AccessChecks:
+    """The checks that a verb makes of its caller's permissions. Without permissions everything is allowed.
 
-    Args:
-        mark: a prefix for the message of a failure. A verb that writes uses it to say that its commit was not made.
+    Attributes:
+        registry: the types of the service.
+        restricted: True if there are permissions, so that something may be denied.
     """
 
-    def __init__(self, authorizer: Authorizer | None, registry: Registry, mark: str = "") -> None:
-        self._authorizer = authorizer
-        self._ask = partial(ask, mark=mark)
-        self._registry = registry
-        # False if no authorizer restricts the caller.
-        self.restricted = authorizer is not None
+    def __init__(self, permissions: Permissions | None, registry: Registry) -> None:
+        self._permissions = permissions
+        self.registry = registry
+        self.restricted = permissions is not None
 
     def check_known(self, type: TypeName) -> None:
         """Refuse a caller who may do nothing with a type of this name, whether or not it is registered."""
         if not self.knows(type):
             raise denied(f"permission denied: none of your rules covers type {type}")
 
+    def check_any_known(self) -> None:
+        """Refuse a caller who may do nothing with any type of this server."""
+        if self.restricted and not any(self.knows(type.name) for type in self.registry):
+            raise denied("permission denied: none of your rules covers a type of this server")
+
     def knows(self, type: TypeName) -> bool:
         """Return True if the caller may do anything with a type of this name."""
-        return self._authorizer is None or self._ask(self._authorizer.may_know, type)
+        return self._permissions is None or ask(self._permissions.may_know, type)
 
     def check_read(self, id: pb.Id) -> None:
         """Refuse a caller who may not read this id, whether or not the resource exists."""
-        if self._authorizer is not None:
+        if self._permissions is not None:
             name = resource_id(id)
-            if self._ask(self._authorizer.may_read, name, None) is Decision.DENIED:
+            if ask(self._permissions.may_read, name, None) is Decision.DENIED:
                 raise denied(f"permission denied: you may not read {name}")
-
-    def check_found(self, stored: pb.Resource, asked: str) -> None:
-        """Refuse a resource whose content the caller may not read, in the same words as for a missing one."""
-        if not self.shows(stored):
-            raise not_found(asked)
 
     def check_write(self, id: pb.Id, resource: pb.Resource | None) -> None:
         """Refuse a caller who may not write this id, whether or not the resource exists."""
-        if self._authorizer is not None:
+        if self._permissions is not None:
             name = resource_id(id)
-            view = None if resource is None else self._registry.resolve(name.type).view(resource)
+            view = None if resource is None else self.registry.resolve(name.type).view(resource)
             try:
-                allowed = self._ask(self._authorizer.may_write, name, view)
+                allowed = ask(self._permissions.may_write, name, view)
             except PayloadError as error:
                 raise invalid(f"resource.data of {name}: {error}") from None
             if not allowed:
@@ -127,17 +140,17 @@ class Access:
 
     def may_write(self, stored: pb.Resource) -> bool:
         """Return True if the caller may write this stored resource as it is."""
-        if self._authorizer is None:
+        if self._permissions is None:
             return True
         name = resource_id(stored.id)
         try:
-            return self._authorizer.may_write(name, self._registry.resolve(name.type).view(stored))
+            return self._permissions.may_write(name, self.registry.resolve(name.type).view(stored))
         except PayloadError:
             return False
 
     def may_delete(self, id: pb.Id) -> bool:
         """Return True if the caller may delete the resource with this id."""
-        return self._authorizer is None or self._ask(self._authorizer.may_delete, resource_id(id))
+        return self._permissions is None or ask(self._permissions.may_delete, resource_id(id))
 
     def check_delete(self, id: pb.Id) -> None:
         """Refuse a caller who may not delete this id, whether or not the resource exists."""
@@ -157,26 +170,26 @@ class Access:
 
         Otherwise the answer would reveal the state of the fence.
         """
-        if fence is not None and self._authorizer is not None:
+        if fence is not None and self._permissions is not None:
             lease = lease_of(fence.controller, fence.member)
-            if not self._ask(self._authorizer.may_take_lease, lease):
+            if not ask(self._permissions.may_take_lease, lease):
                 raise denied(f"permission denied: you may not acquire lease {lease}")
 
     def check_list(self, type: TypeName, within: Within) -> None:
         """Refuse a caller who may not list the type there."""
-        authorizer = self._authorizer
-        if authorizer is not None and not self._ask(authorizer.may_list, type, within.partition, within.namespace):
+        permissions = self._permissions
+        if permissions is not None and not ask(permissions.may_list, type, within.partition, within.namespace):
             raise denied(f"permission denied: you may not list {type} there")
 
     def shows(self, resource: pb.Resource) -> bool:
         """Return True if the caller may read this existing resource."""
-        if self._authorizer is None:
+        if self._permissions is None:
             return True
         name = resource_id(resource.id)
-        decision = self._ask(self._authorizer.may_read, name, None)
-        if decision is Decision.NEEDS_RESOURCE and name.type in self._registry:
+        decision = ask(self._permissions.may_read, name, None)
+        if decision is Decision.NEEDS_RESOURCE and name.type in self.registry:
             try:
-                decision = self._ask(self._authorizer.may_read, name, self._registry.resolve(name.type).view(resource))
+                decision = ask(self._permissions.may_read, name, self.registry.resolve(name.type).view(resource))
             except PayloadError:
                 # The stored payload does not decode, so the authorizer cannot decide whether this caller may read it.
                 return False
@@ -184,9 +197,7 @@ class Access:
 
     def may_read(self, id: pb.Id) -> bool:
         """Return True if the caller may read this id, whatever the resource contains."""
-        return (
-            self._authorizer is None or self._ask(self._authorizer.may_read, resource_id(id), None) is Decision.ALLOWED
-        )
+        return self._permissions is None or ask(self._permissions.may_read, resource_id(id), None) is Decision.ALLOWED
 
     def answered(self, stored: pb.Resource, own: pb.Resource) -> pb.Resource:
         """Return the part of a stored resource that a write's reply may contain.
@@ -198,9 +209,9 @@ class Access:
             if not self.restricted or self.shows(stored):
                 return stored
         except HandlerFault as fault:
-            # The write is stored, so its message must not begin with the mark: without it, the failure leaves the
+            # The write is stored, so the error must not say that nothing was written. Without details it leaves the
             # outcome open.
-            raise HandlerFault(AUTHORIZER_FAILED, fault.cause) from fault.cause
+            raise HandlerFault(fault.message or "", fault.cause) from fault.cause
         return pb.Resource(
             id=stored.id,
             owner=own.owner,

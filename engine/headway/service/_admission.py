@@ -6,12 +6,14 @@ from typing import Any, NamedTuple
 
 from grpclib import GRPCError
 
+from headway._functions import answer_problem
+from headway._safe_text import error_text, repr_text
 from headway.errors import HeadwayError
 from headway.protobuf import payload_problem
 from headway.resource import (
     MAX_NAME,
     Key,
-    Registry,
+    Resource,
     ResourceType,
     Scope,
     is_unconverted,
@@ -23,12 +25,10 @@ from headway.resource import (
     type_name,
     type_problem,
 )
-from headway.rpc import HandlerFault
-from headway.service._access import Access
+from headway.service._access import AccessChecks
 from headway.service._bounds import MAX_TEXT, check_metadata, check_payload, check_prefix, check_statuses, check_text
-from headway.service._fence import fence_of
-from headway.service._hooks import mutated, validate
-from headway.service._refusals import invalid
+from headway.service._refusals import failed, invalid
+from headway.service._writing import fence_of
 from headway.storage import Fence, Within
 
 Type = ResourceType[Any]
@@ -55,7 +55,7 @@ class Admitted(NamedTuple):
     undecodable: str | None
 
 
-def resolve(registry: Registry, access: Access, message: pb.Type | None, field: str) -> Type:
+def resolve(access: AccessChecks, message: pb.Type | None, field: str) -> Type:
     """Return the registered type that a request names in ``field``.
 
     A caller who may do nothing with a type of this name is refused in the same words whether or not it is registered.
@@ -63,7 +63,7 @@ def resolve(registry: Registry, access: Access, message: pb.Type | None, field: 
     if message is None:
         raise invalid(f"{field} is required")
     name = type_name(message)
-    type = registry.find(name)
+    type = access.registry.find(name)
     if type is not None:
         if access.restricted:
             access.check_known(name)
@@ -76,13 +76,13 @@ def resolve(registry: Registry, access: Access, message: pb.Type | None, field: 
             raise invalid(f"{field}.{part} {quoted(text)} must have at most {MAX_NAME} characters")
     access.check_known(name)
     try:
-        return registry.resolve(name, access.knows)
+        return access.registry.resolve(name, access.knows)
     except HeadwayError as error:
         raise invalid(f"{field}: {error}") from None
 
 
 def admit_id(
-    registry: Registry, access: Access, id: pb.Id | None, field: str, parent: tuple[str, str] | None = None
+    access: AccessChecks, id: pb.Id | None, field: str, parent: tuple[str, str] | None = None
 ) -> tuple[Type, Key]:
     """Check an id, fill in the tenancy units that its type's scope has, and return its type and key.
 
@@ -92,7 +92,7 @@ def admit_id(
     """
     if id is None:
         raise invalid(f"{field} is required")
-    type = resolve(registry, access, id.type, f"{field}.type")
+    type = resolve(access, id.type, f"{field}.type")
     id.type = type.message
     partition, namespace = type.default_units
     tenancy = id.tenancy
@@ -143,42 +143,38 @@ def admit_within(type: Type, tenancy: pb.Tenancy | None, name_prefix: str, *, ab
     return Within(partition, namespace, name_prefix)
 
 
-def admit_fence(access: Access, message: pb.Fence | None) -> Fence | None:
+def admit_fence(access: AccessChecks, message: pb.Fence | None) -> Fence | None:
     """Check the fence of a write, and that the caller may write under it."""
     fence = fence_of(message)
     access.check_fence(fence)
     return fence
 
 
-def admit_resource(
-    registry: Registry, access: Access, resource: pb.Resource | None, fence: pb.Fence | None = None
-) -> Admitted:
+def admit_resource(access: AccessChecks, resource: pb.Resource | None, fence: pb.Fence | None = None) -> Admitted:
     """Check everything that Write checks before it looks at the store.
 
     The caller's rights are checked before the hooks, which are the program's own code, and before all fields other than
     names. Raises GRPCError for a refusal, and HandlerFault for any other failure.
     """
     try:
-        return _admit_resource(registry, access, resource, fence)
+        return _admit_resource(access, resource, fence)
     except GRPCError:
         raise
     except Exception as error:
         # A hook may have left a value that the later checks fail on.
-        raise HandlerFault("Internal Server Error", error) from error
+        raise failed("Internal Server Error", error) from error
 
 
-def _admit_resource(
-    registry: Registry, access: Access, resource: pb.Resource | None, fence: pb.Fence | None
-) -> Admitted:
+def _admit_resource(access: AccessChecks, resource: pb.Resource | None, fence: pb.Fence | None) -> Admitted:
     if resource is None:
         raise invalid("resource is required")
-    type, key = admit_id(registry, access, resource.id, "resource.id")
+    type, key = admit_id(access, resource.id, "resource.id")
     assert resource.id is not None
     if access.restricted:
         access.check_write(resource.id, resource)
-    borne = None if fence is None else admit_fence(access, fence)
+    checked_fence = None if fence is None else admit_fence(access, fence)
     if resource.owner is not None:
-        admit_id(registry, access, resource.owner, "resource.owner", key[:2])
+        admit_id(access, resource.owner, "resource.owner", key[:2])
         # The answer reveals whether the owner exists.
         access.check_read(resource.owner)
     if resource.version:
@@ -189,10 +185,10 @@ def _admit_resource(
         check_statuses(resource.status)
     payload_name = ""
     if resource.data is not None and resource.data.type_url != type.type_url:
-        chain = registry.chain(type.kind)
+        chain = access.registry.chain(type.kind)
         if is_unconverted(resource) and chain is not None and type.name.version in chain:
             # The writer could not read the payload, which stays as it is stored. Hooks could not read it either.
-            return Admitted(type, key, resource, resource, borne, "", None)
+            return Admitted(type, key, resource, resource, checked_fence, "", None)
         name = _short(resource.data.type_url)
         if name not in (_short(type.type_url), type.former_name):
             payload_name = name
@@ -205,7 +201,7 @@ def _admit_resource(
             # The same payload may already be stored, put there by another writer. Then its finalizers and metadata can
             # still be changed. Hooks cannot judge it.
             undecodable = f"resource.data of {resource_id(resource.id)}: {problem}"
-            return Admitted(type, key, resource, resource, borne, payload_name, undecodable)
+            return Admitted(type, key, resource, resource, checked_fence, payload_name, undecodable)
     given = resource
     if type.hooks.mutate is not None or type.hooks.validate is not None:
         resource = mutated(type, given)
@@ -215,10 +211,10 @@ def _admit_resource(
             access.check_write(resource.id, resource)
             check_metadata(resource.metadata)
         validate(type, resource)
-    return Admitted(type, key, resource, given, borne, payload_name, None)
+    return Admitted(type, key, resource, given, checked_fence, payload_name, None)
 
 
-def check_payload_name(access: Access, type: Type, payload_name: str, stored: pb.Resource | None) -> None:
+def check_payload_name(access: AccessChecks, type: Type, payload_name: str, stored: pb.Resource | None) -> None:
     """Refuse a payload under another name than its type's, unless the stored one has that name and the caller may read
     it.
 
@@ -232,9 +228,7 @@ def check_payload_name(access: Access, type: Type, payload_name: str, stored: pb
     raise invalid(f"resource.data of {type.name} must be {_short(type.type_url)}, not {payload_name}")
 
 
-def admit_reference(
-    registry: Registry, access: Access, reference: pb.Reference, field: str, parent: tuple[str, str]
-) -> str | None:
+def admit_reference(access: AccessChecks, reference: pb.Reference, field: str, parent: tuple[str, str]) -> str | None:
     """Fill in, in place, the tenancy of a reference in a resource in ``parent``. Return what is wrong with it, or None.
 
     The referenced type need not be registered here. If it is not, or the caller may not know of it, the tenancy is left
@@ -245,7 +239,7 @@ def admit_reference(
     name = type_name(reference.type)
     given = reference.tenancy or pb.Tenancy()
     partition, namespace = given.partition, given.namespace
-    type = registry.find(name)
+    type = access.registry.find(name)
     if type is not None and access.knows(name):
         partition, namespace = tenancy_within(type.scope, (partition, namespace), parent)
         problem = type.tenancy_problem(partition, namespace)
@@ -261,3 +255,46 @@ def admit_reference(
 def _short(type_url: str) -> str:
     last = type_url[-MAX_TEXT:].rpartition("/")[2]
     return last or "(no type)"
+
+
+def mutated(type: Type, resource: pb.Resource) -> pb.Resource:
+    """Return the result of the mutate hook, or the resource itself if the type has no such hook."""
+    mutate = type.hooks.mutate
+    if mutate is None:
+        return resource
+    view: Resource[Any] = type.view(resource)
+    try:
+        _check_answer(mutate(view))
+        return view.message()
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        # `SystemExit` in a hook must not end the server, which serves others too.
+        raise failed(f"the mutate hook of {type.name} failed", error) from error
+
+
+def validate(type: Type, resource: pb.Resource) -> None:
+    """Raise INVALID_ARGUMENT if the validate hook raises ValueError."""
+    hook = type.hooks.validate
+    if hook is None:
+        return
+    try:
+        # The hook gets its own view, so it cannot change what is stored: that is the result of mutate.
+        answer: object = hook(type.view(resource))
+        _check_answer(answer)
+        if answer is not None and answer is not True:
+            # A hook that rejects by its return value would otherwise let everything through.
+            raise TypeError(f"it returned {repr_text(answer)}: a validate hook refuses by raising ValueError(sentence)")
+    except ValueError as error:
+        raise invalid(f"{resource_id(resource.id)}: {error_text(error)}") from error
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        # `SystemExit` in a hook must not end the server, which serves others too.
+        raise failed(f"the validate hook of {type.name} failed", error) from error
+
+
+def _check_answer(answer: object) -> None:
+    """Raise TypeError if the return value shows that the hook did not run (and so checked nothing)."""
+    if answer is not None and (problem := answer_problem(answer)):
+        raise TypeError(problem)

@@ -10,30 +10,22 @@ from headway.resource import (
     DELETION_TIMESTAMP,
     TOMBSTONE,
     Position,
-    Registry,
     finalizers,
     is_marked,
     pb,
     resource_id,
 )
-from headway.service._access import Access
 from headway.service._admission import admit_fence, admit_id
 from headway.service._bounds import check_text
-from headway.service._fence import check_fence, check_store
-from headway.service._generation import generation_after
+from headway.service._deletion import check_done, removal_with, tombstone_of
+from headway.service._handlers import Context
 from headway.service._read import checked_version
 from headway.service._refusals import conflict
-from headway.service._removal import removal_with
-from headway.service._retry import attempt
-from headway.service._tenancy import check_deletable
-from headway.service._tombstone import check_done, tombstone_of
-from headway.service._versions import Versions
+from headway.service._writing import attempt, check_deletable, check_fence, check_store, generation_after
 from headway.storage import Backend, Fence, Put, Remove, Require, RequireOwnsNothing, StillOwns
 
 
-async def delete(
-    backend: Backend, registry: Registry, access: Access, versions: Versions, request: pb.DeleteRequest
-) -> pb.DeleteResponse:
+async def delete(context: Context, request: pb.DeleteRequest) -> pb.DeleteResponse:
     """Delete the resource, or succeed if it (or the incarnation that the request names) is already deleted.
 
     Returns a position, and the resource that has the name at that position:
@@ -44,7 +36,8 @@ async def delete(
 
     A caller who may not read the resource, and deletes nothing, gets the answer for a free name.
     """
-    type, key = admit_id(registry, access, request.id, "id")
+    backend, access = context.backend, context.access
+    type, key = admit_id(access, request.id, "id")
     assert request.id is not None
     access.check_delete(request.id)
     fence = admit_fence(access, request.fence)
@@ -52,7 +45,7 @@ async def delete(
     check_deletable(type.kind, request.id.name)
     wanted_uid = given_uid = request.id.uid
     name = resource_id(request.id)
-    view = versions.view(type)
+    view = context.versions.view(type)
 
     def check_guess() -> None:
         """Refuse a version guessed by a caller who may not read the resource, whether or not another one is stored."""
@@ -124,11 +117,11 @@ async def _removed(backend: Backend, removal: Remove, stored: pb.Resource, fence
     """
     # Removing a missing resource succeeds. With this requirement, a successful commit has removed it.
     there = Require(removal.kind, removal.key, removal.uid, removal.expected)
-    besides = await removal_with(backend, stored)
+    pending = await removal_with(backend, stored)
     try:
-        return await backend.commit((there, removal, *besides, RequireOwnsNothing(removal.uid)), fence)
+        return await backend.commit((there, removal, *pending, RequireOwnsNothing(removal.uid)), fence)
     except StillOwns:
-        return await backend.commit((there, removal, *besides, tombstone_of(stored)), fence)
+        return await backend.commit((there, removal, *pending, tombstone_of(stored)), fence)
 
 
 def _marked(stored: pb.Resource) -> pb.Resource:

@@ -21,10 +21,8 @@ from grpclib.const import Handler
 
 from headway._gen.headway.lease import v1 as lease_pb
 from headway.resource import pb, quoted
-from headway.service._ask import ask
-from headway.service._fence import check_fence, check_granted, fence_of
-from headway.service._handlers import unary_handlers
-from headway.service._lease_bounds import (
+from headway.service._access import ask
+from headway.service._bounds import (
     MAX_NUMBER,
     MAX_TTL_MS,
     MAX_WAIT_MS,
@@ -35,11 +33,14 @@ from headway.service._lease_bounds import (
     check_scope,
     check_term,
 )
-from headway.service._refusals import STORE_ERRORS, denied, invalid, refusal
-from headway.storage import Acquired, Backend, Fence, HeldLease, lease_of
+from headway.service._handlers import unary_handlers
+from headway.service._position import current_position
+from headway.service._refusals import denied, invalid, store_errors_refused
+from headway.service._writing import check_fence, check_granted, fence_of
+from headway.storage import Acquired, Backend, CurrentLease, Fence, lease_of
 
 
-class LeaseAccess(Protocol):
+class LeasePermissions(Protocol):
     """An interface that decides what the caller of the current request may do, before any look-up. It never blocks."""
 
     def may_take_lease(self, name: str) -> bool:
@@ -112,15 +113,15 @@ class LeaseService:
     """Leases and fences over a store. Its methods are grpclib handlers.
 
     Args:
-        authorizer: decides what each caller may do; without one, every caller may do everything.
+        permissions: what each caller may do; without them, every caller may do everything.
         waits: waits shared with other services, so that they can be ended together.
     """
 
     def __init__(
-        self, backend: Backend, authorizer: LeaseAccess | None = None, waits: LeaseWaits | None = None
+        self, backend: Backend, permissions: LeasePermissions | None = None, waits: LeaseWaits | None = None
     ) -> None:
         self._backend = backend
-        self._authorizer = authorizer
+        self._permissions = permissions
         self._waits = waits or LeaseWaits()
 
     async def acquire(self, message: lease_pb.AcquireRequest) -> lease_pb.AcquireResponse:
@@ -145,7 +146,7 @@ class LeaseService:
         while True:
             # Check again after each wait: the caller may have lost the right.
             self._check_take(message.name)
-            try:
+            with store_errors_refused():
                 acquired = await self._backend.acquire_lease(
                     message.name, message.holder, message.ttl_ms / 1000, message.attempt
                 )
@@ -159,8 +160,6 @@ class LeaseService:
                     return acquired
                 with self._waits.wait(left):
                     await self._backend.wait_lease_ended(message.name, lease.term)
-            except STORE_ERRORS as error:
-                raise refusal(error) from error
             if asked.superseded:
                 return acquired
 
@@ -169,10 +168,8 @@ class LeaseService:
         check_lease(message.name, message.holder)
         check_term(message.term)
         self._check_take(message.name)
-        try:
+        with store_errors_refused():
             await self._backend.keep_lease(message.name, message.holder, message.term)
-        except STORE_ERRORS as error:
-            raise refusal(error) from error
         return lease_pb.KeepAliveResponse()
 
     async def release(self, message: lease_pb.ReleaseRequest) -> lease_pb.ReleaseResponse:
@@ -180,24 +177,20 @@ class LeaseService:
         check_lease(message.name, message.holder)
         check_term(message.term)
         self._check_take(message.name)
-        try:
+        with store_errors_refused():
             await self._backend.release_lease(message.name, message.holder, message.term)
-        except STORE_ERRORS as error:
-            raise refusal(error) from error
         return lease_pb.ReleaseResponse()
 
     async def list(self, message: lease_pb.ListRequest) -> lease_pb.ListResponse:
         """Return the leases that are held and that the caller may see."""
         check_printable("name_prefix", message.name_prefix)
-        authorizer = self._authorizer
-        if authorizer is not None and not ask(authorizer.may_list_leases, message.name_prefix):
+        permissions = self._permissions
+        if permissions is not None and not ask(permissions.may_list_leases, message.name_prefix):
             raise denied(f"permission denied: you may not list leases {message.name_prefix}*")
-        try:
+        with store_errors_refused():
             leases, position = await self._backend.list_leases(message.name_prefix)
-        except STORE_ERRORS as error:
-            raise refusal(error) from error
-        if authorizer is not None:
-            leases = [each for each in leases if ask(authorizer.may_read_lease, each.lease.name)]
+        if permissions is not None:
+            leases = [each for each in leases if ask(permissions.may_read_lease, each.lease.name)]
         shown = [_lease(each) for each in leases]
         return lease_pb.ListResponse(leases=shown, position=position.message())
 
@@ -211,11 +204,9 @@ class LeaseService:
         check_range("term", message.term, 0, MAX_NUMBER)
         check_range("number", message.number, 0, MAX_NUMBER)
         self._check_take(lease_of(message.controller, message.member))
-        try:
+        with store_errors_refused():
             await check_granted(self._backend, message.controller, message.member, message.term)
             raised = await self._backend.raise_fence(message.controller, message.member, message.term, message.number)
-        except STORE_ERRORS as error:
-            raise refusal(error) from error
         fence = raised.fence
         return lease_pb.RaiseResponse(
             fence=pb.Fence(controller=fence.controller, member=fence.member, term=fence.term, number=fence.number),
@@ -229,12 +220,10 @@ class LeaseService:
         if fence is None:
             raise invalid("fence is required")
         self._check_take(lease_of(fence.controller, fence.member))
-        try:
+        with store_errors_refused():
             await self._check_reached(fence, message.revision)
             await check_granted(self._backend, fence.controller, fence.member, fence.term)
             await self._backend.record_checkpoint(fence, message.revision)
-        except STORE_ERRORS as error:
-            raise refusal(error) from error
         return lease_pb.RecordSettledResponse()
 
     def __mapping__(self) -> dict[str, Handler]:
@@ -253,8 +242,7 @@ class LeaseService:
         """Refuse a checkpoint above the store's revision: the next run would miss the changes up to it."""
         here = self._backend.position
         if revision > here.revision:
-            # On a shared store, other engines' commits arrive with a delay. A read returns the current position.
-            _, here = await self._backend.list_leases()
+            here = await current_position(self._backend)
         if not 0 <= revision <= here.revision:
             # A superseded run gets that error instead.
             await check_fence(self._backend, fence)
@@ -263,7 +251,7 @@ class LeaseService:
             )
 
     def _check_take(self, name: str) -> None:
-        if self._authorizer is not None and not ask(self._authorizer.may_take_lease, name):
+        if self._permissions is not None and not ask(self._permissions.may_take_lease, name):
             raise denied(f"permission denied: you may not acquire lease {name}")
 
 
@@ -273,7 +261,7 @@ def milliseconds(seconds: float) -> int:
     return max(0, math.ceil(round(seconds * 1000, 6)))
 
 
-def _lease(held: HeldLease) -> lease_pb.Lease:
+def _lease(held: CurrentLease) -> lease_pb.Lease:
     lease = held.lease
     return lease_pb.Lease(
         name=lease.name,

@@ -1,50 +1,54 @@
-"""List and ListByOwner."""
+"""List and ListByOwner, and the metadata filter of a List."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from headway._turns import give_way
 from headway.resource import (
     EndOfSnapshot,
     Position,
-    Registry,
     SnapshotChunk,
     name_problem,
     pb,
     position,
+    quoted,
     resource_key,
     type_name,
     type_problem,
 )
-from headway.service._access import Access
+from headway.service._access import AccessChecks
 from headway.service._admission import admit_id, admit_within, resolve
-from headway.service._bounds import check_position, check_text
-from headway.service._known import check_known
-from headway.service._list_reply import TURN, Kept
-from headway.service._metadata_filter import metadata_terms
-from headway.service._page import Pages, check_page
-from headway.service._read import check_revision
-from headway.service._refusals import STORE_ERRORS, invalid, refusal
-from headway.service._versions import Versions, View
+from headway.service._bounds import MAX_FILTER, MAX_PAGE, MAX_TERMS, check_text
+from headway.service._handlers import Context
+from headway.service._pages import TURN, ListReply, PageTokens, read_page
+from headway.service._position import check_known, check_position, check_revision
+from headway.service._refusals import invalid, store_errors_refused
+from headway.service._versions import View
 from headway.storage import Backend, Within, in_order
 
+_PAGES = "ask for pages (page_size), or for less by name_prefix (--prefix); or watch the type, which comes in pieces"
+_BY_TYPE = "list or watch the types that it owns, and look for its uid in their owners"
 
-async def list_type(
-    backend: Backend, registry: Registry, access: Access, versions: Versions, request: pb.ListRequest, kept: Kept
-) -> pb.ListResponse:
-    """Return the resources of a type within a tenancy, or one page of them, filtered by name and metadata.
+
+async def list_type(context: Context, stream: Any) -> None:
+    """Send the resources of a type within a tenancy, or one page of them, filtered by name and metadata.
 
     Resources stored as another version of the kind are converted, or left out if no converter exists. The result is a
     consistent snapshot of one revision.
     """
-    type = resolve(registry, access, request.type, "type")
+    backend, access, versions = context.backend, context.access, context.versions
+    request: pb.ListRequest = await stream.recv_message()
+    collected = ListReply(stream, _PAGES, context.as_listed)
+    type = resolve(access, request.type, "type")
     if request.tenancy is None:
         raise invalid("tenancy is required; its units may be '*' for any")
     within = admit_within(type, request.tenancy, request.name_prefix, absent_is_any=False)
     access.check_list(type.name, within)
     terms = metadata_terms(request.metadata_filter)
-    check_page(request.page_size, request.page_token)
+    if not 0 <= request.page_size <= MAX_PAGE:
+        raise invalid(f"page_size {request.page_size} must be from 1 to {MAX_PAGE}, or 0 for everything at once")
     view = versions.view(type)
 
     def wanted(resource: pb.Resource) -> pb.Resource | None:
@@ -54,21 +58,22 @@ async def list_type(
         return seen if seen is not None and access.shows(seen) else None
 
     next_page = ""
-    try:
+    with store_errors_refused():
         if request.page_size or request.page_token:
-            pages = Pages(backend, type.kind, within, f"{type.name} {within} {request.metadata_filter}")
-            next_page, here = await pages.read(request.page_size, request.page_token, wanted, kept)
+            query = f"{type.name} {within} {request.metadata_filter}"
+            tokens = PageTokens(backend, query, "send the same type, tenancy, prefix and filter with it")
+            next_page, here = await read_page(backend, type.kind, within, tokens, request, wanted, collected)
         else:
-            here = await _read_cut(backend, type.kind, within, wanted, kept)
-    except STORE_ERRORS as error:
-        raise refusal(error) from error
+            here = await _read_cut(backend, type.kind, within, wanted, collected)
     check_revision(here, request.min_revision)
     # A watch may resume after this position.
     at = here._replace(versions=versions.contained(type))
-    return pb.ListResponse(resources=kept.resources, position=at.message(), next_page_token=next_page)
+    await collected.send(pb.ListResponse(position=at.message(), next_page_token=next_page))
 
 
-async def _read_cut(backend: Backend, kind: tuple[str, str], within: Within, wanted: View, kept: Kept) -> Position:
+async def _read_cut(
+    backend: Backend, kind: tuple[str, str], within: Within, wanted: View, collected: ListReply
+) -> Position:
     """Keep all wanted resources of one revision, ordered by key, and return its position."""
     # The start of a watch is a consistent snapshot in chunks, so unwanted resources need not be held in memory.
     watch = await backend.watch(kind, within)
@@ -76,56 +81,50 @@ async def _read_cut(backend: Backend, kind: tuple[str, str], within: Within, wan
         while True:
             item = await watch.next()
             if isinstance(item, SnapshotChunk):
-                await _keep(item.resources, wanted, kept)
+                await _collect(item.resources, wanted, collected)
             elif isinstance(item, EndOfSnapshot):
                 break
     finally:
         watch.close()
-    kept.resources = await in_order(kept.resources, resource_key)
+    collected.resources = await in_order(collected.resources, resource_key)
     return item.position
 
 
-async def _keep(resources: Sequence[pb.Resource], wanted: View, kept: Kept) -> None:
+async def _collect(resources: Sequence[pb.Resource], wanted: View, collected: ListReply) -> None:
     for index, resource in enumerate(resources, 1):
         if (seen := wanted(resource)) is not None:
-            kept.add(seen)
+            collected.add(seen)
         if index % TURN == 0:
             await give_way()
 
 
-async def list_by_owner(
-    backend: Backend,
-    registry: Registry,
-    access: Access,
-    versions: Versions,
-    request: pb.ListByOwnerRequest,
-    kept: Kept,
-) -> pb.ListByOwnerResponse:
-    """Return all resources of every type that this incarnation of an owner owns. The owner may be deleted already.
+async def list_by_owner(context: Context, stream: Any) -> None:
+    """Send all resources of every type that this incarnation of an owner owns. The owner may be deleted already.
 
     If a kind has converters, each resource is returned as its storage version, or as a version that the caller may
     read.
     """
-    _admit_owner(registry, access, request.owner)
-    assert request.owner is not None
-    access.check_read(request.owner)
-    if not request.owner.uid:
+    backend, access, versions = context.backend, context.access, context.versions
+    request: pb.ListByOwnerRequest = await stream.recv_message()
+    collected = ListReply(stream, _BY_TYPE, context.as_listed)
+    asked = request.owner
+    _admit_owner(access, asked)
+    assert asked is not None
+    access.check_read(asked)
+    if not asked.uid:
         raise invalid("owner.uid is required: ownership is by incarnation; read the owner first")
     check_position(request.known, "known")
-    try:
-        owned, here = await backend.list_by_owner(request.owner.uid)
+    with store_errors_refused():
+        owned, here = await backend.list_by_owner(asked.uid)
         await check_known(backend, ("", ""), position(request.known))
-    except STORE_ERRORS as error:
-        raise refusal(error) from error
-    asked = request.owner
 
     def wanted(resource: pb.Resource) -> pb.Resource | None:
         if not _names_owner(asked, resource.owner):
             return None
         return next((each for each in versions.views(resource) if access.shows(each)), None)
 
-    await _keep(owned, wanted, kept)
-    return pb.ListByOwnerResponse(resources=kept.resources, position=here.message())
+    await _collect(owned, wanted, collected)
+    await collected.send(pb.ListByOwnerResponse(position=here.message()))
 
 
 def _names_owner(asked: pb.Id, stored: pb.Id | None) -> bool:
@@ -144,13 +143,44 @@ def _names_owner(asked: pb.Id, stored: pb.Id | None) -> bool:
     )
 
 
-def _admit_owner(registry: Registry, access: Access, owner: pb.Id | None) -> None:
+def _admit_owner(access: AccessChecks, owner: pb.Id | None) -> None:
     name = type_name(owner.type if owner is not None else None)
-    if owner is None or name in registry or type_problem(*name):
-        admit_id(registry, access, owner, "owner")
+    if owner is None or name in access.registry or type_problem(*name):
+        admit_id(access, owner, "owner")
         return
     access.check_known(name)
     check_text("owner.uid", owner.uid)
     if problem := name_problem("name", owner.name):
         # The type need not be registered: ownership goes by the uid.
         raise invalid(f"owner of {name}: {problem}")
+
+
+Term = Callable[[Mapping[str, str]], bool]
+
+_FORMS = "use key=value, key!=value, key or !key, with commas between"
+
+
+def metadata_terms(text: str) -> list[Term]:
+    """Return the terms of a filter, all of which must hold. An empty filter has no terms and matches everything.
+
+    A key contains none of the characters ``=!,`` and a value no comma. Blanks around them are ignored.
+    """
+    check_text("metadata_filter", text, MAX_FILTER)
+    if not text.strip():
+        return []
+    parts = text.split(",")
+    if len(parts) > MAX_TERMS:
+        raise invalid(f"metadata_filter has {len(parts)} terms: it must have at most {MAX_TERMS}")
+    return [_term(part.strip(), text) for part in parts]
+
+
+def _term(part: str, text: str) -> Term:
+    key, equals, value = (each.strip() for each in part.partition("="))
+    negated = key.endswith("!") if equals else key.startswith("!")
+    if negated:
+        key = (key[:-1] if equals else key[1:]).strip()
+    if not key or "!" in key:
+        raise invalid(f"metadata_filter {quoted(text)}: {quoted(part)} is not a valid term: {_FORMS}")
+    if equals:
+        return lambda metadata: (metadata.get(key) == value) is not negated
+    return lambda metadata: (key in metadata) is not negated

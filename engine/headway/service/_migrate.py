@@ -6,6 +6,9 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from grpclib.const import Handler
+
+from headway._gen.headway.migration import v1 as migration_pb
 from headway._turns import give_way
 from headway.errors import PayloadError
 from headway.resource import (
@@ -17,10 +20,16 @@ from headway.resource import (
     ResourceId,
     VersionChain,
     pb,
+    quoted,
     resource_id,
     resource_key,
     type_name,
 )
+from headway.service._access import AccessChecks, Permissions
+from headway.service._admission import admit_within
+from headway.service._handlers import unary_handlers
+from headway.service._pages import PageTokens
+from headway.service._refusals import invalid, store_errors_refused
 from headway.service._storage_version import in_storage_version
 from headway.storage import Backend, Put, VersionConflict, Within, WrongUid, version_of
 
@@ -170,3 +179,67 @@ class _Page:
             return None
         made.version = ""
         return Put(self._kind, resource_key(stored), made, stored.version)
+
+
+MIGRATION_SERVICE = "headway.migration.v1.MigrationService"
+
+
+class MigrationService:
+    """Migrate over a store, for the types of a registry. Its methods are grpclib handlers.
+
+    Hooks are not called: what readers see of a resource stays the same, except for its version.
+
+    Args:
+        permissions: what the caller may migrate: types that they may list everywhere, and of these the resources that
+            they may read and write. Without them, every caller may migrate everything.
+    """
+
+    def __init__(self, backend: Backend, registry: Registry, permissions: Permissions | None = None) -> None:
+        self._backend = backend
+        self._access = AccessChecks(permissions, registry)
+
+    async def migrate(self, message: migration_pb.MigrateRequest) -> migration_pb.MigrateResponse:
+        """Rewrite one page. A repeated request with the same token continues with the rest of the page."""
+        # The reply has the position of the store.
+        self._access.check_any_known()
+        chains = list(self._access.registry.chains)
+        kinds = " ".join(str(chain.storage.name) for chain in chains)
+        tokens = PageTokens(self._backend, f"Migrate {kinds}", "the types of this server are others: begin without one")
+        # The index of the kind, and the key after which the page begins.
+        number, *key = tokens.place(message.page_token, 1, 4) or ("0",)
+        if not chains:
+            return migration_pb.MigrateResponse(position=self._backend.position.message())
+        if number not in map(str, range(len(chains))):
+            raise invalid(f"page_token {quoted(message.page_token)} is invalid: begin without one")
+        index, after = int(number), (key[0], key[1], key[2]) if key else None
+        chain = chains[index]
+        within = admit_within(chain.storage, pb.Tenancy(partition="*", namespace="*"), "", absent_is_any=True)
+        self._access.check_list(chain.storage.name, within)
+        done = Migrated(self._backend.position)
+        with store_errors_refused(write=True):
+            after = await migrate_page(self._backend, chain, done, after, self._may)
+        if after is not None:
+            token = tokens.token(number, *after)
+        else:
+            token = tokens.token(str(index + 1)) if index + 1 < len(chains) else ""
+        group, kind = chain.storage.kind
+        return migration_pb.MigrateResponse(
+            group=group,
+            kind=kind,
+            looked_at=done.looked_at,
+            rewritten=done.rewritten,
+            forbidden=done.forbidden,
+            apart=dict(done.apart),
+            left=[migration_pb.Left(id=id.message(), why=why) for id, why in done.left],
+            next_page_token=token,
+            position=self._backend.position.message(),
+        )
+
+    def _may(self, stored: pb.Resource) -> bool:
+        return self._access.shows(stored) and self._access.may_write(stored)
+
+    def __mapping__(self) -> dict[str, Handler]:
+        """Return the handlers by path."""
+        return unary_handlers(
+            MIGRATION_SERVICE, Migrate=(self.migrate, migration_pb.MigrateRequest, migration_pb.MigrateResponse)
+        )

@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-from headway.resource import Registry, is_marked, is_unconverted, pb, resource_id
-from headway.service._access import Access
+from headway.resource import is_marked, is_unconverted, pb, resource_id
 from headway.service._admission import admit_resource, check_payload_name
-from headway.service._marks import check_mark
-from headway.service._refusals import STORE_ERRORS, invalid, refusal
-from headway.service._tenancy import check_staying, check_units
-from headway.service._versions import Versions
-from headway.storage import Backend
+from headway.service._deletion import check_mark
+from headway.service._handlers import Context
+from headway.service._refusals import invalid, store_errors_refused
+from headway.service._writing import check_staying, check_units
 
 
-async def mutate_and_validate(
-    backend: Backend,
-    registry: Registry,
-    access: Access,
-    versions: Versions,
-    request: pb.MutateAndValidateRequest,
-) -> pb.MutateAndValidateResponse:
+async def mutate_and_validate(context: Context, request: pb.MutateAndValidateRequest) -> pb.MutateAndValidateResponse:
     """Return the resource as its hooks leave it, or as given to a caller who may not read the result."""
-    admitted = admit_resource(registry, access, request.resource)
+    backend, access = context.backend, context.access
+    admitted = admit_resource(access, request.resource)
     if admitted.undecodable is not None:
         raise invalid(admitted.undecodable)
     type, key, resource = admitted.type, admitted.key, admitted.resource
@@ -29,17 +22,15 @@ async def mutate_and_validate(
         raise invalid(f"resource.data of {resource_id(resource.id)} could not be converted, so it cannot be validated")
     marks = is_marked(resource.metadata)
     may_mark = not marks or access.may_delete(resource.id)
-    try:
+    with store_errors_refused():
         units = await check_units(backend.read, key)
         if admitted.payload_name or not may_mark:
             stored, _ = await backend.read(type.kind, key)
-            seen = versions.shown(type, stored)
+            seen = context.versions.shown(type, stored)
             check_payload_name(access, type, admitted.payload_name, seen)
             if not may_mark:
                 access.check_marking(resource.id, seen)
         if marks:
             check_mark(resource)
-    except STORE_ERRORS as error:
-        raise refusal(error) from error
     check_staying(units, resource.id)
     return pb.MutateAndValidateResponse(resource=access.answered(resource, admitted.given))

@@ -2,44 +2,31 @@
 
 from __future__ import annotations
 
-from grpclib import GRPCError
-from grpclib.const import Status
-
-from headway.resource import Position, Registry, pb, resource_id, type_name
-from headway.service._access import Access
+from headway.resource import pb, resource_id, type_name
 from headway.service._admission import admit_id
-from headway.service._refusals import STORE_ERRORS, invalid, not_found, refusal
-from headway.service._versions import Versions
-from headway.storage import Backend
+from headway.service._handlers import Context
+from headway.service._position import check_revision
+from headway.service._refusals import invalid, not_found, store_errors_refused
 
 
-async def read(
-    backend: Backend, registry: Registry, access: Access, versions: Versions, request: pb.ReadRequest
-) -> pb.ReadResponse:
+async def read(context: Context, request: pb.ReadRequest) -> pb.ReadResponse:
     """Return the resource as the requested version, or NOT_FOUND. A request with a uid finds only that incarnation."""
-    type, key = admit_id(registry, access, request.id, "id")
+    access = context.access
+    type, key = admit_id(access, request.id, "id")
     assert request.id is not None
     access.check_read(request.id)
-    try:
-        stored, position = await backend.read(type.kind, key)
-    except STORE_ERRORS as error:
-        raise refusal(error) from error
+    with store_errors_refused():
+        stored, position = await context.backend.read(type.kind, key)
     check_revision(position, request.min_revision)
     with_uid = f" with uid {request.id.uid}" if request.id.uid else ""
     nothing = f"{resource_id(request.id)}{with_uid} not found"
     if stored is None or (request.id.uid and stored.id is not None and stored.id.uid != request.id.uid):
         raise not_found(nothing)
-    seen = versions.view(type)(stored)
-    access.check_found(stored if seen is None else seen, nothing)
+    seen = context.versions.view(type)(stored)
+    # A resource whose content the caller may not read is refused in the same words as a missing one.
+    if not access.shows(stored if seen is None else seen):
+        raise not_found(nothing)
     return pb.ReadResponse(resource=checked_version(stored, seen, type.name.version), position=position.message())
-
-
-def check_revision(position: Position, min_revision: int) -> None:
-    """Refuse to answer from a state below the revision that the caller already knows."""
-    if position.revision < min_revision:
-        raise GRPCError(
-            Status.UNAVAILABLE, f"this store is at revision {position.revision}, below min_revision {min_revision}"
-        )
 
 
 def checked_version(stored: pb.Resource, seen: pb.Resource | None, wanted: str) -> pb.Resource:

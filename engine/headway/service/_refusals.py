@@ -1,10 +1,19 @@
-"""Refusals as they appear on the wire: store errors mapped to statuses, and helpers for the usual ones."""
+"""Refusals as they appear on the wire: store errors mapped to statuses, and helpers for the usual ones.
+
+A program that must know more of a refusal than its status reads its reason. The reason is a detail of the status: the
+same in process and over a network, where a client that does not know it still has the status and the message.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from grpclib import GRPCError
 from grpclib.const import Status
 
+from headway._gen.headway.refusal.v1 import Reason as Reason
+from headway._gen.headway.refusal.v1 import Refusal
 from headway.errors import (
     HistoryCompacted,
     InvalidArgument,
@@ -14,45 +23,44 @@ from headway.errors import (
     Unavailable,
     WriteRejected,
 )
-from headway.storage import FenceLowered, LeaseEnded, StoreMismatch, UnknownTerm, VersionConflict, WrongUid
+from headway.protobuf import decode, encode
+from headway.resource import AnyMessage
+from headway.rpc import HandlerFault
+from headway.storage import FenceLowered, StoreMismatch, TermEnded, UnknownTerm, VersionConflict, WrongUid
 
-FENCED = "fenced: "
-"""The prefix of the message that refuses a write of a superseded run (status FAILED_PRECONDITION)."""
+_WIRE: dict[type[Exception], tuple[Status, Reason | None]] = {
+    VersionConflict: (Status.ABORTED, None),
+    WrongUid: (Status.FAILED_PRECONDITION, Reason.WRONG_UID),
+    FenceLowered: (Status.FAILED_PRECONDITION, Reason.FENCED),
+    UnknownTerm: (Status.FAILED_PRECONDITION, Reason.UNKNOWN_TERM),
+    TermEnded: (Status.FAILED_PRECONDITION, Reason.LEASE_LOST),
+    StoreMismatch: (Status.DATA_LOSS, None),
+    HistoryCompacted: (Status.OUT_OF_RANGE, None),
+    OutcomeUnknown: (Status.INTERNAL, None),
+    # Before its base classes.
+    WriteRejected: (Status.UNAVAILABLE, Reason.WRITE_REJECTED),
+    StoreUnusable: (Status.UNAVAILABLE, None),
+    Unavailable: (Status.UNAVAILABLE, None),
+    # The last two mean that the store cannot hold a value that it was given.
+    InvalidArgument: (Status.INVALID_ARGUMENT, None),
+    PayloadError: (Status.INVALID_ARGUMENT, None),
+}
 
-UNKNOWN_TERM = f"{FENCED}unknown term: "
-"""The prefix for a fence whose term was never granted. A client that does not know it takes it for `FENCED`."""
+STORE_ERRORS = tuple(_WIRE)
+"""The errors that a store may raise."""
 
-LEASE_LOST = "lease lost: "
-"""The prefix of the message for a term of a lease that has ended (status FAILED_PRECONDITION)."""
+_URL = "type.googleapis.com/headway.refusal.v1.Refusal"
 
-WRITE_REJECTED = "not stored: "
-"""The prefix of the message for a write that was certainly not stored.
 
-The status is UNAVAILABLE, which over a network otherwise leaves the outcome open.
-"""
-
-NOTHING_WRITTEN = "nothing written: "
-"""The prefix of the message for a write that certainly did not happen, for a reason other than the store's disk.
-
-The status is UNAVAILABLE if the store could not be written to, and INTERNAL if the write failed before the store was
-called, such as in a hook.
-"""
-
-STORE_ERRORS = (
-    VersionConflict,
-    WrongUid,
-    FenceLowered,
-    UnknownTerm,
-    LeaseEnded,
-    StoreMismatch,
-    HistoryCompacted,
-    OutcomeUnknown,
-    StoreUnusable,
-    Unavailable,
-    InvalidArgument,
-    PayloadError,
-)
-"""The errors that a store may raise. The last two mean that it cannot hold a value that it was given."""
+def reason_of(error: GRPCError) -> Reason | None:
+    """Return the reason of a refusal, or None if it has none. A newer server may give one that has no name here."""
+    for detail in error.details or ():
+        if detail.type_url == _URL:
+            try:
+                return decode(Refusal, detail.value).reason
+            except PayloadError:
+                return None
+    return None
 
 
 def invalid(message: str) -> GRPCError:
@@ -80,43 +88,44 @@ def taken(message: str) -> GRPCError:
     return GRPCError(Status.ALREADY_EXISTS, message)
 
 
-def precondition(message: str) -> GRPCError:
+def precondition(message: str, reason: Reason | None = None) -> GRPCError:
     """Return an error for an operation that the stored resource forbids."""
-    return GRPCError(Status.FAILED_PRECONDITION, message)
+    return GRPCError(Status.FAILED_PRECONDITION, message, _details(reason))
 
 
-class WrongIncarnation(GRPCError):
-    """An error for a uid that differs from the stored one."""
+def failed(message: str, cause: BaseException) -> HandlerFault:
+    """Return an error for a failure of the program's own code, before the store was changed.
 
-    def __init__(self, message: str) -> None:
-        super().__init__(Status.FAILED_PRECONDITION, message)
+    The cause is reported to the operator. Its text may contain what the caller must not know.
+    """
+    return HandlerFault(message, cause, _details(Reason.NOTHING_WRITTEN))
+
+
+def authorizer_failed(cause: BaseException) -> HandlerFault:
+    """Return an error for an authorizer that has raised ``cause``, before the store was changed."""
+    return failed("the authorizer failed", cause)
 
 
 def refusal(error: Exception, *, write: bool = False) -> GRPCError:
     """Return the wire form of one of STORE_ERRORS.
 
     ``write`` means that a commit, or a read before it, raised the error. Except for OutcomeUnknown, nothing was written
-    then. The message says so, because over a network UNAVAILABLE leaves the outcome open.
+    then. The reason says so, because over a network UNAVAILABLE leaves the outcome open.
     """
-    text = str(error)
-    if isinstance(error, InvalidArgument | PayloadError):
-        return invalid(text)
-    if isinstance(error, VersionConflict):
-        return conflict(text)
-    if isinstance(error, WrongUid):
-        return WrongIncarnation(text)
-    if isinstance(error, FenceLowered):
-        return precondition(FENCED + text)
-    if isinstance(error, UnknownTerm):
-        return precondition(UNKNOWN_TERM + text)
-    if isinstance(error, LeaseEnded):
-        return precondition(LEASE_LOST + text)
-    if isinstance(error, StoreMismatch):
-        return GRPCError(Status.DATA_LOSS, text)
-    if isinstance(error, HistoryCompacted):
-        return GRPCError(Status.OUT_OF_RANGE, text)
-    if isinstance(error, OutcomeUnknown):
-        return GRPCError(Status.INTERNAL, text)
-    if isinstance(error, WriteRejected):
-        return GRPCError(Status.UNAVAILABLE, WRITE_REJECTED + text)
-    return GRPCError(Status.UNAVAILABLE, NOTHING_WRITTEN + text if write else text)
+    status, reason = next(wire for each, wire in _WIRE.items() if isinstance(error, each))
+    if write and status is Status.UNAVAILABLE and reason is None:
+        reason = Reason.NOTHING_WRITTEN
+    return GRPCError(status, str(error), _details(reason))
+
+
+@contextmanager
+def store_errors_refused(*, write: bool = False) -> Iterator[None]:
+    """Raise the wire form of a store error that leaves the block. ``write`` is as in `refusal`."""
+    try:
+        yield
+    except STORE_ERRORS as error:
+        raise refusal(error, write=write) from error
+
+
+def _details(reason: Reason | None) -> Sequence[AnyMessage] | None:
+    return None if reason is None else (AnyMessage(type_url=_URL, value=encode(Refusal(reason=reason))),)

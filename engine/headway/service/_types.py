@@ -1,14 +1,26 @@
-"""The types service: it describes the types of this server."""
+"""The types of a server: described to clients, as descriptor files, and those that are stored but not registered."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from grpclib.const import Handler
 
 from headway._gen.headway.types import v1 as types_pb
-from headway.resource import Registry, TypeName, describe
+from headway.protobuf import payload_files
+from headway.resource import (
+    Registry,
+    TypeName,
+    describe,
+    type_name,
+)
 from headway.service._handlers import unary_handlers
+from headway.storage import Backend, Within
+
+if TYPE_CHECKING:
+    from headway.rpc import DescribedFiles
 
 
 class TypesService:
@@ -40,3 +52,48 @@ class TypesService:
         return unary_handlers(
             "headway.types.v1.TypesService", List=(self.list, types_pb.ListRequest, types_pb.ListResponse)
         )
+
+
+_KEPT = 32
+"""The number of type sets whose files are cached. There are as many sets as combinations of policies with different
+rights.
+"""
+
+
+class DescribedPayloads:
+    """The descriptor files of a registry's payloads. They build on the files of the services."""
+
+    def __init__(self, registry: Registry, services: DescribedFiles) -> None:
+        self._registry = registry
+        self._services = services
+        self._files: dict[frozenset[TypeName], DescribedFiles] = {}
+
+    def files(self, may_know: Callable[[TypeName], bool] | None = None) -> DescribedFiles:
+        """Return the files of all types, or with ``may_know`` of those types that the caller may know."""
+        types = [type for type in self._registry if may_know is None or may_know(type.name)]
+        names = frozenset(type.name for type in types)
+        files = self._files.pop(names, None)
+        if files is None:
+            # Imported here, because it imports the network code, which many programs never need.
+            from headway.rpc import DescribedFiles
+
+            made = payload_files(describe(types), self._services.symbols)
+            files = DescribedFiles(made, self._services)
+            if len(self._files) >= _KEPT:
+                # Evict the least recently used set.
+                del self._files[next(iter(self._files))]
+        self._files[names] = files
+        return files
+
+
+async def unregistered(backend: Backend, registry: Registry, partition: str, namespace: str) -> Counter[str]:
+    """Return the number of resources in a tenancy by type, for types that are not registered.
+
+    Each version of a kind counts separately: a list does not find resources stored as an unregistered version.
+    """
+    counts: Counter[str] = Counter()
+    for kind in await backend.kinds():
+        found, _ = await backend.list(kind, Within(partition, namespace))
+        names = (type_name(resource.id.type if resource.id is not None else None) for resource in found)
+        counts.update(str(name) for name in names if name not in registry)
+    return counts

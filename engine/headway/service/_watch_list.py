@@ -1,38 +1,43 @@
-"""WatchList: a snapshot, its end, and then every change."""
+"""WatchList: a snapshot, its end, and then every change, each as far as the caller may read it."""
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from itertools import zip_longest
+from operator import attrgetter
 from typing import Any
+
+import trio
 
 from headway.resource import (
     Bookmark,
+    Change,
+    Changes,
     EndOfSnapshot,
     Position,
-    Registry,
+    SnapshotChunk,
     StreamItem,
     pb,
     position,
+    resource_key,
 )
-from headway.service._access import Access
 from headway.service._admission import admit_within, resolve
-from headway.service._bookmarks import SpacedBookmarks, bookmark_interval
-from headway.service._bounds import check_position
-from headway.service._known import check_known, check_versions
+from headway.service._handlers import Context
+from headway.service._position import check_known, check_position, check_versions
 from headway.service._refusals import STORE_ERRORS, invalid, refusal
-from headway.service._shown import is_of_version, told_of
-from headway.service._versions import Versions
-from headway.storage import Backend
+from headway.service._versions import View
 
 
-async def watch_list(backend: Backend, registry: Registry, access: Access, versions: Versions, stream: Any) -> None:
+async def watch_list(context: Context, stream: Any) -> None:
     """Serve WatchList as a grpclib handler. It sends `StreamItem`s; a stream that serializes turns them into
     WatchEvents.
 
     It sends outside any cancel scope or nursery of its own, so that an in-process channel may drive it.
     """
+    backend, access, versions = context.backend, context.access, context.versions
     request: pb.WatchListRequest = await stream.recv_message()
-    type = resolve(registry, access, request.type, "type")
+    type = resolve(access, request.type, "type")
     within = admit_within(type, request.tenancy, request.name_prefix, absent_is_any=True)
     access.check_list(type.name, within)
     interval = bookmark_interval(request.bookmark_interval_ms)
@@ -53,27 +58,27 @@ async def watch_list(backend: Backend, registry: Registry, access: Access, versi
         behind: list[StreamItem] = []
         here = Position("", "", 0)
 
-        def told(item: StreamItem) -> list[StreamItem]:
+        def visible(item: StreamItem) -> list[StreamItem]:
             nonlocal here
             if isinstance(item, EndOfSnapshot | Bookmark):
                 here = item.position
                 if contained:
                     here = here._replace(versions=contained)
                     item = replace(item, position=here)
-            items = told_of(item, view, access.shows, here)
+            items = visible_items(item, view, access.shows, here)
             return items if bookmarks else [each for each in items if not isinstance(each, Bookmark)]
 
-        async def next_told() -> StreamItem:
+        async def next_visible() -> StreamItem:
             while not behind:
-                behind[:] = reversed(told(await watch.next()))
+                behind[:] = reversed(visible(await watch.next()))
             return behind.pop()
 
         # A caller who sees everything and asks for no interval reads the watch directly: another coroutine would slow
         # down every event.
         directly = not access.restricted and not interval
-        upcoming = watch.next if directly else next_told
+        upcoming = watch.next if directly else next_visible
         if interval:
-            upcoming = SpacedBookmarks(next_told, interval).next
+            upcoming = SpacedBookmarks(next_visible, interval).next
         snapshot_only, send_message = request.snapshot_only, stream.send_message
         try:
             while True:
@@ -81,7 +86,7 @@ async def watch_list(backend: Backend, registry: Registry, access: Access, versi
                 if not directly or is_of_version(item, version):
                     await send_message(item)
                 else:
-                    for each in told(item):
+                    for each in visible(item):
                         await send_message(each)
                 if snapshot_only and isinstance(item, EndOfSnapshot):
                     break
@@ -89,3 +94,133 @@ async def watch_list(backend: Backend, registry: Registry, access: Access, versi
             watch.close()
     except STORE_ERRORS as error:
         raise refusal(error) from error
+
+
+LONGEST = 3_600_000
+"""The longest interval in milliseconds: an hour, for callers who want no bookmarks."""
+
+
+def bookmark_interval(milliseconds: int) -> float:
+    """Return the seconds between bookmarks that a request asks for; 0 sends each bookmark at once."""
+    if not 0 <= milliseconds <= LONGEST:
+        raise invalid(
+            f"bookmark_interval_ms {milliseconds} must be from 0 (send each at once) to {LONGEST} (one an hour)"
+        )
+    return milliseconds / 1000
+
+
+class SpacedBookmarks:
+    """The items of a watch. A bookmark that comes too early is held until it is due, or replaced by a newer item.
+
+    Args:
+        upcoming: returns the next item. If it is canceled, no item is lost.
+        seconds: the time between two bookmarks.
+    """
+
+    def __init__(self, upcoming: Callable[[], Awaitable[StreamItem]], seconds: float) -> None:
+        self._upcoming = upcoming
+        self._seconds = seconds
+        self._held: Bookmark | None = None
+        self._due = -float("inf")
+        self._session = ""
+
+    async def next(self) -> StreamItem:
+        """Return the next item that is due. No cancel scope is open when it returns."""
+        while True:
+            item: StreamItem | None = None
+            with trio.CancelScope(deadline=float("inf") if self._held is None else self._due):
+                item = await self._upcoming()
+            if item is None:
+                assert self._held is not None
+                return self._send(self._held)
+            before = self._session
+            if isinstance(item, Bookmark | EndOfSnapshot):
+                self._session = item.position.session
+            if not isinstance(item, Bookmark) or item.resumed or self._session != before:
+                # It supersedes the held bookmark, because it comes after it.
+                self._held = None
+                return item
+            if trio.current_time() >= self._due:
+                return self._send(item)
+            self._held = item
+
+    def _send(self, bookmark: Bookmark) -> Bookmark:
+        self._held = None
+        self._due = trio.current_time() + self._seconds
+        return bookmark
+
+
+# Not a Python function, because it is called for each resource of a snapshot. Stored ids are complete.
+_version: Callable[[pb.Resource], str] = attrgetter("id.type.group_version")
+
+
+def is_of_version(item: StreamItem, version: str) -> bool:
+    """Return True if all resources of an item are stored as this version; False for items without resources."""
+    if isinstance(item, Changes):
+        for change in item.changes:
+            if change.resource.id.type.group_version != version:  # type: ignore[union-attr]  # stored ids are whole
+                break
+        else:
+            return True
+        return False
+    if isinstance(item, SnapshotChunk):
+        return set(map(_version, item.resources)) == {version}
+    return False
+
+
+def visible_items(
+    item: StreamItem, view: View, shows: Callable[[pb.Resource], bool], here: Position
+) -> list[StreamItem]:
+    """Return the items to send to a watcher of one version. Commits stay whole as far as their changes are sent.
+
+    A resource that was stored as another version of its kind, and is visible as both, counts as updated: its deletion
+    as the old version is left out.
+
+    If the last commits of the changes are left out, a bookmark gives their revision, so that the reader's frontier
+    advances. Nothing else would report it, and a store may then be quiet for long.
+
+    Args:
+        view: returns a stored resource as the watcher's version, if a converter leads there.
+        shows: returns True if the caller may read a resource.
+        here: a position of the session that the item belongs to.
+    """
+    if isinstance(item, SnapshotChunk):
+        there = [seen for each in item.resources if (seen := view(each)) is not None and shows(seen)]
+        return [SnapshotChunk(there)] if there else []
+    if isinstance(item, Changes):
+        left = _without_moves(
+            [
+                each if seen is each.resource else each._replace(resource=seen)
+                for each in item.changes
+                if (seen := view(each.resource)) is not None and shows(seen)
+            ]
+        )
+        items: list[StreamItem] = [Changes(_ending_commits(left))] if left else []
+        last = item.changes[-1].revision
+        if not left or left[-1].revision < last:
+            items.append(Bookmark(here._replace(revision=last)))
+        return items
+    return [item]
+
+
+def _without_moves(changes: list[Change]) -> list[Change]:
+    """Return the changes without deletions that are followed by a write of the same resource in the same commit."""
+    return [
+        change
+        for change, after in zip_longest(changes, changes[1:])
+        if not (
+            change.deleted
+            and after is not None
+            and after.revision == change.revision
+            and not after.deleted
+            and resource_key(after.resource) == resource_key(change.resource)
+        )
+    ]
+
+
+def _ending_commits(changes: list[Change]) -> list[Change]:
+    """Return the remaining changes with `more` set anew: it says whether another change of the same commit follows."""
+    following = [*(change.revision for change in changes[1:]), 0]
+    return [
+        change._replace(more=change.revision == revision) for change, revision in zip(changes, following, strict=True)
+    ]

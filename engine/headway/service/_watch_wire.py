@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any
 
 from headway.errors import PayloadError
-from headway.protobuf import copy_message, decode, decoder_of, encode
+from headway.protobuf import copy_message, decode, decoder_of, encode, varint
 from headway.resource import Bookmark, Change, Changes, EndOfSnapshot, Position, SnapshotChunk, StreamItem, pb, position
 from headway.rpc import PIECE, framed
 
@@ -94,10 +94,10 @@ class ResourceEncodings:
         else:
             self._refused += 1
             if self._refused > _SCANS * len(self._scanned):
-                self._look()
+                self._drop_unused()
         return body
 
-    def _look(self) -> None:
+    def _drop_unused(self) -> None:
         """Drop the snapshot entries if they are no longer requested: they were deleted, or another type is read."""
         if self._found < len(self._scanned):
             self._scanned, self._used[1] = {}, 0
@@ -122,16 +122,16 @@ class WatchEncoder:
         if isinstance(item, Changes):
             return _pieces(map(self._change, item.changes))
         if isinstance(item, SnapshotChunk):
-            return _pieces(map(self._there, item.resources))
+            return _pieces(map(self._upsert, item.resources))
         return (framed(encode(_mark(item))),)
 
-    def _there(self, resource: pb.Resource) -> bytes:
+    def _upsert(self, resource: pb.Resource) -> bytes:
         body = self._of_scanned(resource)
         return _head(_UPSERT, len(body), 0) + body
 
     def _change(self, change: Change) -> bytes:
         body = self._of(change.resource)
-        tail = _REVISION + _varint(change.revision) if change.revision else b""
+        tail = _REVISION + varint(change.revision) if change.revision else b""
         if change.more:
             tail += _MORE
         return _head(_DELETE if change.deleted else _UPSERT, len(body), len(tail)) + body + tail
@@ -143,9 +143,9 @@ def _head(arm: bytes, size: int, tail: int) -> bytes:
 
     Resources of one type have only a few different lengths, so this is mostly a cache hit.
     """
-    length = _varint(size)
+    length = varint(size)
     inner = _RESOURCE + length
-    outer = _varint(len(inner) + size)
+    outer = varint(len(inner) + size)
     total = len(arm) + len(outer) + len(inner) + size + tail
     return total.to_bytes(5, "big") + arm + outer + inner
 
@@ -162,17 +162,6 @@ def _pieces(messages: Iterable[bytes]) -> Iterator[bytes]:
             held, size = [], 0
     if held:
         yield b"".join(held)
-
-
-def _varint(value: int) -> bytes:
-    if value < _SHORT:
-        return value.to_bytes(1, "big")
-    out = bytearray()
-    while value >= _SHORT:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
 
 
 def _mark(item: EndOfSnapshot | Bookmark) -> pb.WatchEvent:
@@ -280,10 +269,10 @@ def _slow(event: pb.WatchEvent) -> Change | EndOfSnapshot | Bookmark | None:
     return None
 
 
-def copied(said: Any) -> Any:
+def copied(sent: Any) -> Any:
     """Return a copy of a message or a StreamItem that shares no mutable state with the original."""
-    if isinstance(said, SnapshotChunk):
-        return SnapshotChunk([copy_message(resource) for resource in said.resources])
-    if isinstance(said, Changes):
-        return Changes([change._replace(resource=copy_message(change.resource)) for change in said.changes])
-    return said if isinstance(said, EndOfSnapshot | Bookmark) else copy_message(said)
+    if isinstance(sent, SnapshotChunk):
+        return SnapshotChunk([copy_message(resource) for resource in sent.resources])
+    if isinstance(sent, Changes):
+        return Changes([change._replace(resource=copy_message(change.resource)) for change in sent.changes])
+    return sent if isinstance(sent, EndOfSnapshot | Bookmark) else copy_message(sent)

@@ -14,7 +14,6 @@ from headway.resource import (
     FINALIZERS,
     Key,
     Kind,
-    Registry,
     ResourceId,
     ResourceType,
     is_marked,
@@ -24,31 +23,35 @@ from headway.resource import (
     type_name,
     uid_ending,
 )
-from headway.rpc import HandlerFault
-from headway.service._access import Access
+from headway.service._access import AccessChecks
 from headway.service._admission import admit_resource, check_payload_name
 from headway.service._bounds import check_text
-from headway.service._fence import check_fence, check_store
-from headway.service._generation import generation_after
-from headway.service._marks import check_marks
+from headway.service._deletion import check_marks, removal_after
+from headway.service._handlers import Context
 from headway.service._read import checked_version
 from headway.service._refusals import (
-    NOTHING_WRITTEN,
     STORE_ERRORS,
-    WrongIncarnation,
+    Reason,
     conflict,
     invalid,
     precondition,
     refusal,
     taken,
 )
-from headway.service._removal import removal_after
-from headway.service._retry import attempt
 from headway.service._storage_version import StorageVersion
-from headway.service._tenancy import NO_UNITS, Units, check_staying, check_units, needs_units
 from headway.service._versions import Versions
+from headway.service._writing import (
+    NO_UNITS,
+    Units,
+    attempt,
+    check_fence,
+    check_staying,
+    check_store,
+    check_units,
+    generation_after,
+    needs_units,
+)
 from headway.storage import (
-    Backend,
     Operation,
     Put,
     Read,
@@ -60,32 +63,15 @@ from headway.storage import (
 )
 
 
-async def write(
-    backend: Backend,
-    registry: Registry,
-    access: Access,
-    versions: Versions,
-    request: pb.WriteRequest,
-    *,
-    recreates: bool = False,
-) -> pb.WriteResponse:
-    """Store the resource and return it as stored, with its new version and generation.
-
-    With ``recreates``, a write with the uid of a deleted incarnation creates a new one, as in Consul. The caller must
-    have the right to read that name.
-    """
-    try:
-        admitted = admit_resource(registry, access, request.resource, request.fence)
-    except HandlerFault as fault:
-        if fault.message is not None and fault.message.startswith(NOTHING_WRITTEN):
-            raise
-        # The store has not been asked yet. Without this prefix, INTERNAL leaves the outcome of a write open.
-        raise HandlerFault(f"{NOTHING_WRITTEN}{fault.message}", fault.cause) from fault.cause
+async def write(context: Context, request: pb.WriteRequest) -> pb.WriteResponse:
+    """Store the resource and return it as stored, with its new version and generation."""
+    backend, access, versions = context.backend, context.access, context.versions
+    admitted = admit_resource(access, request.resource, request.fence)
     type, key, resource, given, fence, payload_name, undecodable = admitted
     named = resource.id
     assert named is not None
     # Otherwise a caller without the right to read could find out whether the name is taken.
-    recreates = recreates and access.may_read(named)
+    recreates = context.recreates and access.may_read(named)
     ending = _uid_ending(request, type.kind, key) if request.create_only or request.create_token else ""
     may_mark = not is_marked(resource.metadata) or access.may_delete(named)
     elsewhere = needs_units(key)
@@ -199,7 +185,7 @@ def _check_created(stored: pb.Resource, resource: pb.Resource, ending: str) -> N
 
 async def _creation(
     read: Read,
-    access: Access,
+    access: AccessChecks,
     versions: Versions,
     form: StorageVersion | None,
     units: Units,
@@ -252,7 +238,9 @@ def _id(resource: pb.Resource) -> ResourceId:
     return resource_id(resource.id)
 
 
-async def _found_owner(read: Read, access: Access, versions: Versions, owner: pb.Id) -> tuple[pb.Id, tuple[Require]]:
+async def _found_owner(
+    read: Read, access: AccessChecks, versions: Versions, owner: pb.Id
+) -> tuple[pb.Id, tuple[Require]]:
     """Return the owner with its uid, because ownership is of an incarnation and not of a name.
 
     The commit requires that the owner still exists: nothing would ever find a resource owned by a deleted one.
@@ -283,8 +271,9 @@ def _check_current(stored: pb.Resource, resource: pb.Resource) -> None:
     assert resource.id is not None
     assert stored.id is not None
     if resource.id.uid and resource.id.uid != stored.id.uid:
-        raise WrongIncarnation(
-            f"{_id(resource)} is stored with uid {stored.id.uid}, not {resource.id.uid}; read it again"
+        raise precondition(
+            f"{_id(resource)} is stored with uid {stored.id.uid}, not {resource.id.uid}; read it again",
+            Reason.WRONG_UID,
         )
     if resource.version and resource.version != stored.version:
         raise conflict(f"{_id(resource)} is stored at version {stored.version}, not {resource.version}; read it again")

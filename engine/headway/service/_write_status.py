@@ -10,32 +10,29 @@ from typing import Any
 from grpclib import GRPCError
 
 from headway.protobuf import copy_message
-from headway.resource import Registry, ResourceType, pb, resource_id
-from headway.service._access import Access
+from headway.resource import ResourceType, pb, resource_id
+from headway.service._access import AccessChecks
 from headway.service._admission import admit_fence, admit_id, admit_reference
 from headway.service._bounds import check_status, check_text, room_problem
-from headway.service._fence import check_fence, check_store
+from headway.service._handlers import Context
 from headway.service._read import checked_version
 from headway.service._refusals import conflict, invalid, not_found, precondition
-from headway.service._retry import attempt
-from headway.service._tenancy import check_units
-from headway.service._versions import Versions
-from headway.storage import Backend, Put
+from headway.service._writing import attempt, check_fence, check_store, check_units
+from headway.storage import Put
 
 _ULID = re.compile(r"[0-7][0-9A-HJKMNP-TV-Za-hjkmnp-tv-z]{25}\Z")
 
 
-async def write_status(
-    backend: Backend, registry: Registry, access: Access, versions: Versions, request: pb.WriteStatusRequest
-) -> pb.WriteStatusResponse:
+async def write_status(context: Context, request: pb.WriteStatusRequest) -> pb.WriteStatusResponse:
     """Store the status under its key. A status equal to the stored one changes nothing and wakes no watcher."""
-    type, key = admit_id(registry, access, request.id, "id")
+    backend, access = context.backend, context.access
+    type, key = admit_id(access, request.id, "id")
     wanted = request.id
     assert wanted is not None
     access.check_write(wanted, None)
     fence = admit_fence(access, request.fence)
-    status = _admitted(registry, access, request, key[:2])
-    view = versions.view(type)
+    status = _admitted(access, request, key[:2])
+    view = context.versions.view(type)
     absent = f"{resource_id(wanted)} with uid {wanted.uid} not found"
 
     async def once() -> pb.WriteStatusResponse:
@@ -72,7 +69,7 @@ async def write_status(
     return reply
 
 
-def _admitted(registry: Registry, access: Access, request: pb.WriteStatusRequest, parent: tuple[str, str]) -> pb.Status:
+def _admitted(access: AccessChecks, request: pb.WriteStatusRequest, parent: tuple[str, str]) -> pb.Status:
     status = request.status
     assert request.id is not None
     if not request.id.uid:
@@ -96,7 +93,7 @@ def _admitted(registry: Registry, access: Access, request: pb.WriteStatusRequest
     problems = [
         problem
         for index, condition in enumerate(status.conditions)
-        for problem in _condition_problems(registry, access, condition, f"status.conditions[{index}]", parent)
+        for problem in _condition_problems(access, condition, f"status.conditions[{index}]", parent)
     ]
     if problems:
         raise invalid("; ".join(problems))
@@ -104,12 +101,12 @@ def _admitted(registry: Registry, access: Access, request: pb.WriteStatusRequest
 
 
 def _condition_problems(
-    registry: Registry, access: Access, condition: pb.Condition, field: str, parent: tuple[str, str]
+    access: AccessChecks, condition: pb.Condition, field: str, parent: tuple[str, str]
 ) -> Iterator[str]:
     if not condition.type:
         yield f"{field}.type is required"
     if condition.resource is not None and (
-        problem := admit_reference(registry, access, condition.resource, f"{field}.resource", parent)
+        problem := admit_reference(access, condition.resource, f"{field}.resource", parent)
     ):
         yield problem
 

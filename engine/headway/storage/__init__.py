@@ -22,9 +22,9 @@ from headway.storage._backend import optimistic_read as optimistic_read
 from headway.storage._backend import read_for_commit as read_for_commit
 from headway.storage._lease_table import LeaseTable as LeaseTable
 from headway.storage._leases import Acquired as Acquired
-from headway.storage._leases import HeldLease as HeldLease
+from headway.storage._leases import CurrentLease as CurrentLease
 from headway.storage._leases import Lease as Lease
-from headway.storage._leases import LeaseEnded as LeaseEnded
+from headway.storage._leases import TermEnded as TermEnded
 from headway.storage._leases import lease_of as lease_of
 from headway.storage._leases import scope_of as scope_of
 from headway.storage._log import CommitLog as CommitLog

@@ -37,7 +37,7 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from headway.resource import Key, Kind, Position, StreamItem, pb
-from headway.storage._leases import Acquired, HeldLease
+from headway.storage._leases import Acquired, CurrentLease
 from headway.storage._operations import Fence, Operation, Raised, Within
 
 
@@ -144,14 +144,14 @@ class Backend(ListsResources, Protocol):
         ...
 
     async def keep_lease(self, name: str, holder: str, term: int) -> None:
-        """Renew a lease for a whole ttl from now. Makes no revision. Raise LeaseEnded if the term has ended."""
+        """Renew a lease for a whole ttl from now. Makes no revision. Raise TermEnded if the term has ended."""
         ...
 
     async def release_lease(self, name: str, holder: str, term: int) -> None:
         """End a term early, by a commit. Do nothing if it has already ended."""
         ...
 
-    async def list_leases(self, name_prefix: str = "") -> tuple[Sequence[HeldLease], Position]:
+    async def list_leases(self, name_prefix: str = "") -> tuple[Sequence[CurrentLease], Position]:
         """Return the held leases whose names begin with the prefix, in order of name, and a position."""
         ...
 

@@ -22,7 +22,7 @@ from collections.abc import Callable, Sequence
 import trio
 
 from headway.errors import HeadwayError
-from headway.storage._leases import HeldLease, Lease, LeaseEnded, is_late, not_held
+from headway.storage._leases import CurrentLease, Lease, TermEnded, is_late, not_held
 from headway.storage._watch import Pulse
 
 
@@ -66,7 +66,7 @@ class LeaseTable:
         if lease is not None and self._until[name] == math.inf:
             self._bound(lease)
 
-    def held(self, name: str) -> HeldLease | None:
+    def held(self, name: str) -> CurrentLease | None:
         """Return the lease of this name, or None if it is not held or has expired."""
         lease = self._leases.get(name)
         if lease is None:
@@ -74,7 +74,7 @@ class LeaseTable:
         until = self._until[name]
         # A lease that lasts always has its whole ttl left.
         remaining = lease.ttl if until == math.inf else until - trio.current_time()
-        return HeldLease(lease, remaining) if remaining > 0 else None
+        return CurrentLease(lease, remaining) if remaining > 0 else None
 
     def held_by(self, name: str, holder: str, term: int) -> Lease | None:
         """Return the lease of this name if the holder has it in this term."""
@@ -85,7 +85,7 @@ class LeaseTable:
         """Return the lease of this name in the last commit, even if it has expired since."""
         return self._leases.get(name)
 
-    def list(self, name_prefix: str) -> Sequence[HeldLease]:
+    def list(self, name_prefix: str) -> Sequence[CurrentLease]:
         """Return the held leases whose names begin with the prefix, in order of name."""
         names = sorted(name for name in self._leases if name.startswith(name_prefix))
         return [held for name in names if (held := self.held(name)) is not None]
@@ -102,7 +102,7 @@ class LeaseTable:
         if name in self._leases:
             self._in_use.add(name)
 
-    def held_against(self, name: str, holder: str, attempt: str) -> HeldLease | None:
+    def held_against(self, name: str, holder: str, attempt: str) -> CurrentLease | None:
         """Return the lease if it is held and this request must not begin a new term. Return None otherwise."""
         held = self.held(name)
         if held is None:
@@ -115,11 +115,11 @@ class LeaseTable:
         """Renew a lease for a whole ttl from now, or until its release if leases last and the lease has an attempt.
 
         Raises:
-            LeaseEnded: the term has ended.
+            TermEnded: the term has ended.
         """
         held = self.held(name)
         if held is None:
-            raise LeaseEnded(f"term {term} of {name} has ended, and the lease is not held now")
+            raise TermEnded(f"term {term} of {name} has ended, and the lease is not held now")
         if (held.lease.holder, held.lease.term) != (holder, term):
             raise not_held(name, holder, term, held.lease.holder, held.lease.term)
         if self._lasting and held.lease.attempt:

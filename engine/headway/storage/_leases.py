@@ -26,7 +26,7 @@ class Lease(NamedTuple):
     acquired_at: float
 
 
-class HeldLease(NamedTuple):
+class CurrentLease(NamedTuple):
     """A lease that is held, and the seconds until it expires unless it is renewed."""
 
     lease: Lease
@@ -37,21 +37,21 @@ class Acquired(NamedTuple):
     """The result of a request to acquire a lease, and the current holder."""
 
     acquired: bool
-    held: HeldLease
+    held: CurrentLease
     position: Position
 
 
-class LeaseEnded(StorageError):
+class TermEnded(StorageError):
     """The term of a lease has ended: it was released, has expired, or the lease has a new term."""
 
 
-def not_held(name: str, holder: str, term: int, by: str, in_term: int) -> LeaseEnded:
+def not_held(name: str, holder: str, term: int, by: str, in_term: int) -> TermEnded:
     """Return the error for a term that has ended because ``by`` holds the lease in another term."""
     why = f"{holder} no longer holds {name} in term {term}: {by} holds it in term {in_term}"
     if by == holder:
         # A late request of the same holder may begin a term, but only once. A second process does so repeatedly.
         why += f"; if this happens again, another process is also named {holder!r}: give each process its own name"
-    return LeaseEnded(why)
+    return TermEnded(why)
 
 
 def is_late(held: Lease, holder: str, attempt: str, *, in_use: bool) -> bool:

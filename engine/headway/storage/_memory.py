@@ -14,11 +14,11 @@ from headway.errors import StoreUnusable
 from headway.resource import Key, Kind, Position, pb
 from headway.storage._backend import Backend, ListsFences, ReadsAtOnce
 from headway.storage._lease_table import LeaseTable
-from headway.storage._leases import Acquired, HeldLease, Lease, check_borne, lease_of, raised_fence, scope_of
+from headway.storage._leases import Acquired, CurrentLease, Lease, check_borne, lease_of, raised_fence, scope_of
 from headway.storage._log import CommitLog, LogChange
 from headway.storage._operations import Fence, Operation, Raised, Within, refuse_repeated_keys
 from headway.storage._reads import CutSnapshot, list_owned, list_within
-from headway.storage._tables import Applied, ResourceTables, changes_of, decide
+from headway.storage._tables import Effect, ResourceTables, changes_of, decide
 from headway.storage._watch import LogWatch, Pulse, check_resumable
 
 
@@ -100,7 +100,7 @@ class MemoryBackend(Backend, ReadsAtOnce, ListsFences):
             self._publish(applied)
         return self._position
 
-    def _publish(self, applied: Sequence[Applied]) -> None:
+    def _publish(self, applied: Sequence[Effect]) -> None:
         revision = self._log.head + 1
         version = str(revision)
         changes: list[LogChange] = []
@@ -168,7 +168,7 @@ class MemoryBackend(Backend, ReadsAtOnce, ListsFences):
         lease = Lease(name, holder, self._fences.get(scope, (0, 0))[0] + 1, ttl, attempt, time.time())
         self._raise(scope, (lease.term, 0))
         self._leases.begin(lease)
-        return Acquired(True, HeldLease(lease, ttl), self.position)
+        return Acquired(True, CurrentLease(lease, ttl), self.position)
 
     @override
     async def keep_lease(self, name: str, holder: str, term: int) -> None:
@@ -189,7 +189,7 @@ class MemoryBackend(Backend, ReadsAtOnce, ListsFences):
         self._leases.set_lasting(lasting=lasting)
 
     @override
-    async def list_leases(self, name_prefix: str = "") -> tuple[Sequence[HeldLease], Position]:
+    async def list_leases(self, name_prefix: str = "") -> tuple[Sequence[CurrentLease], Position]:
         await trio.lowlevel.checkpoint()
         return self._leases.list(name_prefix), self.position
 

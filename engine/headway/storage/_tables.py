@@ -146,11 +146,11 @@ def _is_behind(key: Key, within: Within) -> bool:
     return key[2] > within.name_prefix and not key[2].startswith(within.name_prefix)
 
 
-Applied = tuple[Kind, Key, pb.Resource | None, pb.Resource | None]
+Effect = tuple[Kind, Key, pb.Resource | None, pb.Resource | None]
 """A change (kind, key, stored before, stored now)."""
 
 
-def decide(tables: ResourceTables, operation: Operation) -> Applied | None:
+def decide(tables: ResourceTables, operation: Operation) -> Effect | None:
     """Return the change that the operation makes, or None. Raise a StorageError if the store rejects it."""
     if isinstance(operation, RequireOwnsNothing):
         if tables.owns(operation.owner_uid):

@@ -16,6 +16,7 @@ import trio
 from grpclib import GRPCError
 from grpclib.const import Status
 
+from headway._gen.headway.store import v1 as store_pb
 from headway.resource import (
     Bookmark,
     Change,
@@ -30,8 +31,7 @@ from headway.resource import (
     resource_key,
 )
 from headway.rpc import Channel
-
-_LIST_BY_OWNER = "/headway.resource.v1.ResourceService/ListByOwner"
+from headway.service import POSITION
 
 
 class StreamScript:
@@ -179,9 +179,8 @@ class ScriptedStream:
 
     async def _position(self) -> Position:
         assert self._request.type is not None
-        missing = pb.Id(type=self._request.type, name="missing", uid="none")
-        request = pb.ListByOwnerRequest(owner=missing)
-        reply = await self._channel.unary(_LIST_BY_OWNER, request, pb.ListByOwnerResponse)
+        request = store_pb.PositionRequest(type=self._request.type)
+        reply = await self._channel.unary(POSITION, request, store_pb.PositionResponse)
         at = position(reply.position)
         assert at is not None
         return at

@@ -14,7 +14,7 @@ import trio
 from headway.errors import StoreUnusable
 from headway.resource import Key, Kind, Position, pb
 from headway.storage._backend import Backend, ListsFences, OptimisticReads, Probed, Shared
-from headway.storage._leases import Acquired, HeldLease
+from headway.storage._leases import Acquired, CurrentLease
 from headway.storage._operations import Fence, Operation, Raised, Within, refuse_repeated_keys
 from headway.storage._reads import CutSnapshot, list_owned, list_within
 from headway.storage._watch import LogWatch, check_resumable
@@ -205,7 +205,7 @@ class EtcdBackend:
         await trio.lowlevel.checkpoint()
         await _lease.release(session, name, holder, term)
 
-    async def list_leases(self, name_prefix: str = "") -> tuple[Sequence[HeldLease], Position]:
+    async def list_leases(self, name_prefix: str = "") -> tuple[Sequence[CurrentLease], Position]:
         """Return the held leases whose names begin with the prefix, and a position."""
         return await _lease.listed(self._use(), name_prefix)
 

@@ -14,7 +14,7 @@ import trio
 
 from headway._gen.etcdserverpb import TxnResponse
 from headway.resource import Position
-from headway.storage._leases import Acquired, HeldLease, Lease, LeaseEnded, is_late, not_held, scope_of
+from headway.storage._leases import Acquired, CurrentLease, Lease, TermEnded, is_late, not_held, scope_of
 from headway.storage.etcd._commit import decided, whole
 from headway.storage.etcd._layout import StoredLease, fence_value, lease_value
 from headway.storage.etcd._session import Kept, Session
@@ -71,7 +71,7 @@ async def _taken(session: Session, wanted: Lease) -> Acquired:
 
     def done(_: TxnResponse, revision: int) -> Acquired:
         session.kept[name] = Kept(taken.term, began + taken.ttl, renewed=False)
-        return Acquired(True, HeldLease(taken, taken.ttl), session.at(revision))
+        return Acquired(True, CurrentLease(taken, taken.ttl), session.at(revision))
 
     def lost() -> Acquired:
         return Acquired(False, _shown(session, session.mirror.leases[name]), session.position)
@@ -87,16 +87,16 @@ async def _taken(session: Session, wanted: Lease) -> Acquired:
 
 
 async def keep(session: Session, name: str, holder: str, term: int) -> None:
-    """Renew a lease for a whole ttl. Raise LeaseEnded if the term has ended."""
+    """Renew a lease for a whole ttl. Raise TermEnded if the term has ended."""
     await session.confirm()
     held = session.mirror.leases.get(name)
     if held is None:
-        raise LeaseEnded(f"term {term} of {name} has ended, and the lease is not held now")
+        raise TermEnded(f"term {term} of {name} has ended, and the lease is not held now")
     if (held.lease.holder, held.lease.term) != (holder, term):
         raise not_held(name, holder, term, held.lease.holder, held.lease.term)
     if not await _renew(session, held):
         await _gone(session, name, held)
-        raise LeaseEnded(f"term {term} of {name} has ended, and the lease is not held now")
+        raise TermEnded(f"term {term} of {name} has ended, and the lease is not held now")
 
 
 async def release(session: Session, name: str, holder: str, term: int) -> None:
@@ -119,7 +119,7 @@ async def release(session: Session, name: str, holder: str, term: int) -> None:
         await decided(session, propose, lambda _, revision: session.at(revision), lambda: None)
 
 
-async def listed(session: Session, name_prefix: str) -> tuple[Sequence[HeldLease], Position]:
+async def listed(session: Session, name_prefix: str) -> tuple[Sequence[CurrentLease], Position]:
     """Return the held leases whose names begin with the prefix, in order of name, and a position."""
     await session.confirm()
     leases = session.mirror.leases
@@ -149,11 +149,11 @@ async def _gone(session: Session, name: str, held: StoredLease) -> None:
         await session.changed.wait()
 
 
-def _shown(session: Session, held: StoredLease) -> HeldLease:
+def _shown(session: Session, held: StoredLease) -> CurrentLease:
     """Return the lease with its remaining time. If another engine renews it, that is unknown: return the whole ttl."""
     lease = held.lease
     kept = session.kept.get(lease.name)
     if kept is None or kept.term != lease.term:
-        return HeldLease(lease, lease.ttl)
+        return CurrentLease(lease, lease.ttl)
     # Even after the time that its holder knows, the lease is held until etcd ends it.
-    return HeldLease(lease, max(kept.until - trio.current_time(), 0.001))
+    return CurrentLease(lease, max(kept.until - trio.current_time(), 0.001))

@@ -23,7 +23,7 @@ from headway.resource import Kind, Position, pb, resource_key
 from headway.storage._leases import check_borne, lease_of
 from headway.storage._log import CommitLog, LogChange
 from headway.storage._operations import Fence
-from headway.storage._tables import Applied, ResourceTables, changes_of
+from headway.storage._tables import Effect, ResourceTables, changes_of
 from headway.storage.etcd._layout import (
     ANCHOR,
     FENCE,
@@ -236,7 +236,7 @@ class Mirror:
         changed = [
             self._changed(rest, event, given) if segment == RESOURCE else None for segment, rest, event in gathered
         ]
-        commits: list[tuple[int, list[Applied]]] = []
+        commits: list[tuple[int, list[Effect]]] = []
         begin = 0
         for revision, count in enumerate(head.changes, head.revision - len(head.changes) + 1):
             changes = [each for each in changed[begin : begin + count] if each is not None]
@@ -261,7 +261,7 @@ class Mirror:
         if self.timeline.eras[-1][0] == head.revision:
             self.log.mark()
 
-    def _changed(self, rest: bytes, event: Event, given: Mapping[bytes, pb.Resource]) -> Applied:
+    def _changed(self, rest: bytes, event: Event, given: Mapping[bytes, pb.Resource]) -> Effect:
         """Return a change with the resource before it. No transaction changes a key twice."""
         if event.type == EventEventType.PUT:
             new = _resource(event.kv, given)  # type: ignore[arg-type]  # as above

@@ -23,7 +23,7 @@ from headway.protobuf import encode
 from headway.resource import pb
 from headway.storage._leases import lease_of
 from headway.storage._operations import Operation, RequireOwnsNothing
-from headway.storage._tables import Applied
+from headway.storage._tables import Effect
 from headway.storage.etcd._layout import KeyRange, Layout, StoredFence, etcd_revision, head_value, resource_value
 from headway.storage.etcd._mirror import Mirror
 
@@ -126,7 +126,7 @@ class Draft:
                 key = self._layout.resource(operation.kind, operation.key)
                 self.compared[key] = etcd_revision(int(stored.version)) if stored is not None else 0
 
-    def apply(self, applied: Sequence[Applied]) -> None:
+    def apply(self, applied: Sequence[Effect]) -> None:
         """Add the writes for the changes of the operations."""
         layout = self._layout
         for kind, key, old, new in applied:

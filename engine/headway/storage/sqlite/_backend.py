@@ -17,7 +17,7 @@ from headway.errors import HeadwayError, InvalidArgument, StoreUnusable
 from headway.resource import Key, Kind, Position, pb
 from headway.storage._backend import Backend, ChecksItself, ListsFences, Probed
 from headway.storage._lease_table import LeaseTable
-from headway.storage._leases import Acquired, HeldLease, Lease, LeaseEnded
+from headway.storage._leases import Acquired, CurrentLease, Lease, TermEnded
 from headway.storage._log import CommitLog
 from headway.storage._operations import Fence, Operation, Raised, Within, refuse_repeated_keys
 from headway.storage._watch import LogWatch, Pulse, check_resumable
@@ -174,7 +174,7 @@ class SqliteBackend(Backend, ListsFences, ChecksItself, Probed):
         await opened.writer.submit(request)
         held = leases.held(name)
         remaining = held.remaining if held is not None and held.lease.term == request.lease.term else 0.0
-        return Acquired(request.acquired, HeldLease(request.lease, remaining), opened.at(request.revision))
+        return Acquired(request.acquired, CurrentLease(request.lease, remaining), opened.at(request.revision))
 
     @override
     async def keep_lease(self, name: str, holder: str, term: int) -> None:
@@ -182,7 +182,7 @@ class SqliteBackend(Backend, ListsFences, ChecksItself, Probed):
         await trio.lowlevel.checkpoint()
         try:
             opened.leases.renew(name, holder, term)
-        except LeaseEnded:
+        except TermEnded:
             await opened.end_expired_leases()
             raise
 
@@ -201,7 +201,7 @@ class SqliteBackend(Backend, ListsFences, ChecksItself, Probed):
         self._use().leases.set_lasting(lasting=lasting)
 
     @override
-    async def list_leases(self, name_prefix: str = "") -> tuple[Sequence[HeldLease], Position]:
+    async def list_leases(self, name_prefix: str = "") -> tuple[Sequence[CurrentLease], Position]:
         opened = self._use()
         await trio.lowlevel.checkpoint()
         await opened.end_expired_leases()

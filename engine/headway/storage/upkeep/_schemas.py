@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from headway.errors import OutcomeUnknown, SchemaMismatch, SchemaProblem, Unavailable
-from headway.protobuf import compare_schemas, copy_message, decode, encode, merge_schemas, schema_digest
+from headway.protobuf import compare_schemas, copy_message, decode, encode, merge_schemas, schema_digest, scope_problem
 from headway.resource import (
     AnyMessage,
     Key,
@@ -139,16 +139,7 @@ async def _scope_problems(
     found, _ = await backend.list(type.kind, Within(), limit=1)
     if not found or (was := _scope_of(found[0])) is type.scope:
         return []
-    return [
-        SchemaProblem(
-            str(type.name),
-            "",
-            0,
-            f"expected the scope {was.name} as stored, got {type.scope.name}",
-            # Equal to the text of `compare_schemas`, so that the same problem is not listed twice.
-            f"keep Scope.{was.name}, or delete all resources of the type with the older program first",
-        )
-    ]
+    return [scope_problem(str(type.name), was.name, type.scope.name)]
 
 
 def _scope_in(record: types_pb.SchemaRecord) -> types_pb.Scope | None:

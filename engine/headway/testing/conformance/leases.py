@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import trio
 
-from headway.storage import Acquired, Backend, Fence, FenceLowered, LeaseEnded
+from headway.storage import Acquired, Backend, Fence, FenceLowered, TermEnded
 from headway.testing.conformance._reader import reading
 from headway.testing.conformance._tools import must, names, put, refused, thing
 
@@ -94,7 +94,7 @@ async def a_repeated_request_has_a_term_of_its_own(backend: Backend) -> None:
     await backend.release_lease("c", "a", first)
     must(await _held(backend) == [("c", "a", second)], "a late release ended the term of a later request")
     must(not (await backend.acquire_lease("c", "b", LONG)).acquired, "a late release freed a lease that is held")
-    await refused(LeaseEnded, backend.keep_lease("c", "a", first), "a late renewal")
+    await refused(TermEnded, backend.keep_lease("c", "a", first), "a late renewal")
     must(
         not (await backend.acquire_lease("c", "b", LONG, "one")).acquired, "another holder's attempt acquired the lease"
     )
@@ -231,7 +231,7 @@ async def a_members_fence_is_governed_by_its_own_lease(backend: Backend) -> None
 
 
 async def a_lease_is_renewed_by_its_holder_alone(backend: Backend) -> None:
-    """A lease is renewed by its holder in its term, without a commit. Any other renewal is LeaseEnded."""
+    """A lease is renewed by its holder in its term, without a commit. Any other renewal is TermEnded."""
     term = await _acquire(backend)
     here = backend.position
     await trio.sleep(0.01)
@@ -242,22 +242,22 @@ async def a_lease_is_renewed_by_its_holder_alone(backend: Backend) -> None:
     must(after[0].remaining > before[0].remaining, "a renewed lease has no more time than before")
     for holder, wrong in (("b", term), ("a", term + 1), ("a", term - 1)):
         await refused(
-            LeaseEnded, backend.keep_lease("c", holder, wrong), "a renewal by another holder or in another term"
+            TermEnded, backend.keep_lease("c", holder, wrong), "a renewal by another holder or in another term"
         )
     must(await _held(backend) == [("c", "a", term)], "a renewed lease is not held")
     must(backend.position == here, "a renewal made a revision")
     must(await _acquire(backend) > term, "the next term is not higher")
-    await refused(LeaseEnded, backend.keep_lease("c", "a", term), "a renewal of an earlier term")
+    await refused(TermEnded, backend.keep_lease("c", "a", term), "a renewal of an earlier term")
 
 
 async def an_ended_lease_cannot_be_renewed(backend: Backend) -> None:
     """A renewal does not acquire a lease that has expired or was released. A late release does not end a later term."""
     ended = [await _acquire(backend, ttl=SHORT)]
     await backend.wait_lease_ended("c", ended[0])
-    await refused(LeaseEnded, backend.keep_lease("c", "a", ended[0]), "a renewal of an expired lease")
+    await refused(TermEnded, backend.keep_lease("c", "a", ended[0]), "a renewal of an expired lease")
     ended.append(await _acquire(backend))
     await backend.release_lease("c", "a", ended[1])
-    await refused(LeaseEnded, backend.keep_lease("c", "a", ended[1]), "a renewal of a released lease")
+    await refused(TermEnded, backend.keep_lease("c", "a", ended[1]), "a renewal of a released lease")
     must(await _held(backend) == [], "a renewal acquired a lease")
     term = await _acquire(backend, holder="b")
     here = backend.position

@@ -17,7 +17,7 @@ from headway.events import ignore
 from headway.protobuf import copy_message
 from headway.resource import Key, Kind, Registry, is_marked, pb, type_name
 from headway.rpc import Channel, InProcessChannel, Metadata
-from headway.service import LeaseService, ResourceService, TypesService
+from headway.service import LeaseService, ResourceService, StoreService, TypesService
 from headway.storage import Backend, Fence, Put
 from headway.testing.simulation import faults
 from headway.testing.simulation._injector import Injector
@@ -208,7 +208,10 @@ class OwnServices:
             # A restore has replaced the store.
             self._store = store
             self._channel = InProcessChannel(
-                ResourceService(store, self._types), LeaseService(store), TypesService(self._types)
+                ResourceService(store, self._types),
+                LeaseService(store),
+                StoreService(store, self._types),
+                TypesService(self._types),
             )
         return self._channel
 

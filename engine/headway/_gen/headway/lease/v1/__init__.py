@@ -171,7 +171,7 @@ class RaiseRequest(betterproto2.Message):
     """
     The lease's term while the lease of this fence is held; 0: one above the
     stored term (a run without a lease). A term that was never granted is
-    refused: FAILED_PRECONDITION with a message that begins "fenced: ".
+    refused: FAILED_PRECONDITION with the detail REASON_UNKNOWN_TERM.
     """
 
     number: "int" = betterproto2.field(4, betterproto2.TYPE_UINT64)

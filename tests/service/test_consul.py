@@ -21,8 +21,7 @@ from headway.resource import (
     SnapshotChunk,
     pb,
 )
-from headway.service._list_reply import TURN
-from headway.service._origin import CAS_FAILED, NOT_FOUND, WRONG_UID
+from headway.service import Reason
 from headway.storage import Backend, MemoryBackend, Put
 from tests.helpers.calls import PLACES, Calls, Interrupted, refused, take
 from tests.helpers.declared import CHILD, NOTE, ULID, a_note, a_status, a_type, an_id, id_of, registry, text_of, uid_of
@@ -31,24 +30,30 @@ from tests.service.conftest import reached
 OURS = "type.googleapis.com/headway.resource.v1.Tombstone"
 THEIRS = "type.googleapis.com/hashicorp.consul.resource.Tombstone"
 
+# The sentences by which Consul's clients recognize an error.
+CAS_FAILED = "CAS operation failed because the given version doesn't match what is stored"
+WRONG_UID = "write failed because the given uid doesn't match what is stored"
+NOT_FOUND = "resource not found"
+
 
 async def test_write_with_uid_of_a_deleted_incarnation_creates_a_new_one(anywhere: Calls) -> None:
     """A client made for Consul writes back the resource that it has read, and livelocks if that is refused."""
-    origin = anywhere.as_origin()
+    consul = anywhere.as_consul()
     first = await anywhere.stored(a_note("one", "first"))
     await anywhere.delete(an_id("one"))
     await refused(anywhere.write(a_note("one", uid=uid_of(first))), Status.FAILED_PRECONDITION, "leave id.uid empty")
-    again = await origin.stored(a_note("one", "again", uid=uid_of(first)))
+    again = await consul.stored(a_note("one", "again", uid=uid_of(first)))
     assert text_of((await anywhere.read(an_id("one"))).resource) == "again"
     assert uid_of(again) != uid_of(first)
     # The uid is that of a deleted incarnation still, and another one bears the name.
-    await refused(origin.write(a_note("one", uid=uid_of(first))), Status.FAILED_PRECONDITION, uid_of(again), WRONG_UID)
+    call = consul.write(a_note("one", uid=uid_of(first)))
+    await refused(call, Status.FAILED_PRECONDITION, uid_of(again), WRONG_UID, reason=Reason.WRONG_UID)
     # What can't be said of a new resource is refused here too.
-    await origin.delete(an_id("one"))
+    await consul.delete(an_id("one"))
     late = a_note("one", uid=uid_of(again), version=again.version)
-    await refused(origin.write(late), Status.ABORTED, "does not exist", CAS_FAILED)
+    await refused(consul.write(late), Status.ABORTED, "does not exist", CAS_FAILED)
     with_status = a_note("one", uid=uid_of(again), status={"mine": a_status()})
-    await refused(origin.write(with_status), Status.INVALID_ARGUMENT, "status must be empty on creation")
+    await refused(consul.write(with_status), Status.INVALID_ARGUMENT, "status must be empty on creation")
 
 
 async def test_incarnation_deleted_before_the_commit_is_created_anew(
@@ -57,7 +62,7 @@ async def test_incarnation_deleted_before_the_commit_is_created_anew(
     """The second attempt finds nothing, as if the write had come after the deletion."""
     first = await calls.stored(a_note("one", "first"))
     interrupted.before_commit = [lambda: calls.delete(an_id("one"))]
-    again = await racing.as_origin().stored(a_note("one", "again", uid=uid_of(first)))
+    again = await racing.as_consul().stored(a_note("one", "again", uid=uid_of(first)))
     assert uid_of(again) != uid_of(first)
     assert autojump_clock.current_time() < 10
 
@@ -79,9 +84,10 @@ async def test_refusal_contains_consuls_message_beside_ours(
 ) -> None:
     """Consul's clients look for it. Under Headway's own name the refusal has only Headway's message."""
     await calls.write(a_note("one"))
-    ours = await refused(call(calls), status, "Note")
+    reason = Reason.WRONG_UID if sentence == WRONG_UID else None
+    ours = await refused(call(calls), status, "Note", reason=reason)
     assert sentence not in ours
-    assert await refused(call(calls.as_origin()), status) == f"{ours} ({sentence})"
+    assert await refused(call(calls.as_consul()), status, reason=reason) == f"{ours} ({sentence})"
 
 
 async def test_other_refusals_are_the_same_under_both_names(calls: Calls) -> None:
@@ -94,7 +100,7 @@ async def test_other_refusals_are_the_same_under_both_names(calls: Calls) -> Non
     ]
     for call in alike:
         said = []
-        for it in (calls, calls.as_origin()):
+        for it in (calls, calls.as_consul()):
             with pytest.raises(GRPCError) as caught:
                 await call(it)
             said.append((caught.value.status, caught.value.message))
@@ -120,7 +126,7 @@ async def test_tombstones_decode_in_consuls_clients(anywhere: Calls) -> None:
     everywhere = pb.Tenancy(partition="*", namespace="*")
     stored = await _tombstone(anywhere)
     status = a_status(stored.generation)
-    for calls, url in ((anywhere, OURS), (anywhere.as_origin(), THEIRS)):
+    for calls, url in ((anywhere, OURS), (anywhere.as_consul(), THEIRS)):
         async with calls.watch(a_type(TOMBSTONE), bookmarks=False) as items:
             (chunk, _) = await take(items, 2)
             assert isinstance(chunk, SnapshotChunk)
@@ -142,7 +148,7 @@ async def test_tombstones_decode_in_consuls_clients(anywhere: Calls) -> None:
         )
         assert TOMBSTONE.view(read).data.owner == TOMBSTONE.view(stored).data.owner
         assert read.status.keys() == written.status.keys()
-    note = await anywhere.as_origin().stored(a_note("plain"))
+    note = await anywhere.as_consul().stored(a_note("plain"))
     assert _urls([note]) == [NOTE.type_url]
 
 
@@ -160,20 +166,20 @@ async def test_consuls_namespaces_are_namespaces(backend: Backend, how: str) -> 
     types = registry()
     types.register(CONSULS)
     async with reached(how, backend, types=types) as calls:
-        origin = calls.as_origin()
-        await refused(origin.write(a_note("one", namespace="up")), Status.INVALID_ARGUMENT, "namespace 'up' not found")
-        bare = await origin.stored(pb.Resource(id=an_id("up", CONSULS)))
+        consul = calls.as_consul()
+        await refused(consul.write(a_note("one", namespace="up")), Status.INVALID_ARGUMENT, "namespace 'up' not found")
+        bare = await consul.stored(pb.Resource(id=an_id("up", CONSULS)))
         assert bare.data == AnyMessage(type_url="type.googleapis.com/hashicorp.consul.tenancy.v2beta1.Namespace")
         assert bare.metadata == {FINALIZERS: EMPTIED_FINALIZER}
-        assert (await origin.read(an_id("up", CONSULS))).resource == bare
-        assert await origin.names(CONSULS) == ["up"]
-        await origin.write(a_note("one", namespace="up"))
-        marked = (await origin.delete(an_id("up", CONSULS))).resource
+        assert (await consul.read(an_id("up", CONSULS))).resource == bare
+        assert await consul.names(CONSULS) == ["up"]
+        await consul.write(a_note("one", namespace="up"))
+        marked = (await consul.delete(an_id("up", CONSULS))).resource
         assert marked is not None
-        await refused(origin.write(a_note("two", namespace="up")), Status.INVALID_ARGUMENT, "marked for deletion")
+        await refused(consul.write(a_note("two", namespace="up")), Status.INVALID_ARGUMENT, "marked for deletion")
         for refusal in (
-            origin.write(pb.Resource(id=an_id("default", CONSULS))),
-            origin.delete(an_id("default", CONSULS)),
+            consul.write(pb.Resource(id=an_id("default", CONSULS))),
+            consul.delete(an_id("default", CONSULS)),
         ):
             await refused(refusal, Status.INVALID_ARGUMENT, "the namespace 'default' always exists")
         assert calls.unexpected == []
@@ -181,19 +187,19 @@ async def test_consuls_namespaces_are_namespaces(backend: Backend, how: str) -> 
 
 async def test_lists_are_bounded_under_consuls_name(monkeypatch: pytest.MonkeyPatch) -> None:
     """A list that is too large is refused before it is built, as under Headway's own name."""
-    monkeypatch.setattr("headway.service._service.MAX_REPLY", 64 << 10)
+    monkeypatch.setattr("headway.service._pages.MAX_REPLY", 64 << 10)
     backend = MemoryBackend()
     id = an_id("big", partition="default", namespace="default", uid=ULID)
     big = pb.Resource(id=id, metadata={str(each): "x" * 200 for each in range(400)})
     await backend.commit([Put(NOTE.kind, ("default", "default", "big"), big, "")])
     async with reached("network", backend) as calls:
-        for it in (calls, calls.as_origin()):
+        for it in (calls, calls.as_consul()):
             await refused(it.list_type(a_type(), pb.Tenancy()), Status.RESOURCE_EXHAUSTED, "page_size")
 
 
 async def test_tombstones_decode_in_a_large_list() -> None:
     """A large list is encoded in several turns before it is sent."""
-    count = 2 * TURN
+    count = 600
     backend = MemoryBackend()
     async with reached("network", backend) as calls:
         stored = await _tombstone(calls)
@@ -203,6 +209,6 @@ async def test_tombstones_decode_in_a_large_list() -> None:
             id = pb.Id(uid=ULID, name=name, type=TOMBSTONE.message, tenancy=stored.id.tenancy)  # type: ignore[union-attr]
             others.append(Put(TOMBSTONE.kind, ("default", "default", name), pb.Resource(id=id, data=stored.data), ""))
         await backend.commit(others)
-        for it, url in ((calls, OURS), (calls.as_origin(), THEIRS)):
+        for it, url in ((calls, OURS), (calls.as_consul(), THEIRS)):
             listed = await it.list_type(a_type(TOMBSTONE), pb.Tenancy(partition="*", namespace="*"))
             assert _urls(listed.resources) == [url] * (count + 1)

@@ -17,15 +17,16 @@ from grpclib import GRPCError
 from grpclib.const import Handler, Status
 
 from headway.resource import TOMBSTONE, AnyMessage, Changes, Registry, SnapshotChunk, pb
-from headway.service._access import Authorizer
-from headway.service._refusals import WrongIncarnation
-from headway.service._service import RESOURCE_SERVICE, WATCH_LIST, ResourceService
+from headway.service._access import AccessChecks, Permissions
+from headway.service._handlers import Context
+from headway.service._refusals import Reason, reason_of
+from headway.service._service import WATCH_LIST, verbs
 from headway.service._versions import Versions
 from headway.service._watch_wire import ResourceEncodings, WatchEncoder
 from headway.storage import Backend
 
-ORIGIN_SERVICE = "hashicorp.consul.resource.ResourceService"
-ORIGIN_WATCH_LIST = f"/{ORIGIN_SERVICE}/WatchList"
+CONSUL_SERVICE = "hashicorp.consul.resource.ResourceService"
+CONSUL_WATCH_LIST = f"/{CONSUL_SERVICE}/WatchList"
 
 TOMBSTONE_URL = "type.googleapis.com/hashicorp.consul.resource.Tombstone"
 """The type URL of a tombstone's payload in Consul."""
@@ -35,39 +36,38 @@ WRONG_UID = "write failed because the given uid doesn't match what is stored"
 NOT_FOUND = "resource not found"
 
 
-class OriginService:
+class ConsulService:
     """The eight verbs as Consul's clients expect them. It takes the arguments of `ResourceService`."""
 
     def __init__(
         self,
         backend: Backend,
         registry: Registry,
-        authorizer: Authorizer | None = None,
+        permissions: Permissions | None = None,
         *,
         versions: Versions | None = None,
     ) -> None:
-        self._service = ResourceService(
-            backend, registry, authorizer, recreates=True, versions=versions, as_sent=_listed
-        )
+        access = AccessChecks(permissions, registry)
+        self._context = Context(backend, access, versions or Versions(registry), recreates=True, as_listed=_listed)
 
     def __mapping__(self) -> dict[str, Handler]:
         """Return the handlers by path."""
         return {
-            path.replace(RESOURCE_SERVICE, ORIGIN_SERVICE): handler._replace(func=_as_origin(handler.func))
-            for path, handler in self._service.__mapping__().items()
+            path: handler._replace(func=_as_consul(handler.func))
+            for path, handler in verbs(CONSUL_SERVICE, self._context).items()
         }
 
 
 def watch_encoders(encodings: ResourceEncodings | None = None) -> dict[str, WatchEncoder]:
     """Return the encoder of WatchList's events, by its path under both names of the service."""
     encoder = WatchEncoder(encodings)
-    return {WATCH_LIST: encoder, ORIGIN_WATCH_LIST: encoder}
+    return {WATCH_LIST: encoder, CONSUL_WATCH_LIST: encoder}
 
 
-def _as_origin(function: Callable[[Any], Awaitable[None]]) -> Callable[[Any], Awaitable[None]]:
+def _as_consul(function: Callable[[Any], Awaitable[None]]) -> Callable[[Any], Awaitable[None]]:
     async def serve(stream: Any) -> None:
         try:
-            await function(_OriginStream(stream))
+            await function(_ConsulStream(stream))
         except GRPCError as error:
             sentence = _sentence_of(error)
             if sentence is None:
@@ -80,12 +80,12 @@ def _as_origin(function: Callable[[Any], Awaitable[None]]) -> Callable[[Any], Aw
 
 
 def _sentence_of(error: GRPCError) -> str | None:
-    if isinstance(error, WrongIncarnation):
+    if reason_of(error) is Reason.WRONG_UID:
         return WRONG_UID
     return {Status.ABORTED: CAS_FAILED, Status.NOT_FOUND: NOT_FOUND}.get(error.status)
 
 
-class _OriginStream:
+class _ConsulStream:
     """The stream of a call. It sends tombstones as Consul does."""
 
     __slots__ = ("_stream",)

@@ -1,0 +1,169 @@
+"""The rules of deletion: marks, writes to a marked resource, pending removals, and tombstones."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+from ulid_transform import ulid_now
+
+from headway.errors import PayloadError
+from headway.protobuf import decode, encode, equal
+from headway.resource import (
+    DELETION_TIMESTAMP,
+    FINALIZERS,
+    TOMBSTONE,
+    AnyMessage,
+    Key,
+    ResourceType,
+    Tombstone,
+    finalizers,
+    is_marked,
+    pb,
+    resource_id,
+    resource_key,
+)
+from headway.service._refusals import invalid, precondition
+from headway.storage import Backend, Operation, Put, Remove
+
+
+def check_marks(type: ResourceType[Any], stored: pb.Resource, updated: pb.Resource) -> None:
+    """Refuse a forbidden change: a marked resource is frozen, except that its finalizers may be removed."""
+    if is_marked(stored.metadata):
+        _check_frozen(type, stored, updated)
+    elif is_marked(updated.metadata):
+        _check_marking(type, stored, updated)
+
+
+def check_mark(resource: pb.Resource) -> None:
+    """Refuse a mark that is not a valid timestamp."""
+    mark = resource.metadata[DELETION_TIMESTAMP]
+    if not _is_timestamp(mark):
+        raise invalid(
+            f"{resource_id(resource.id)}: metadata.{DELETION_TIMESTAMP} {mark!r} must be a timestamp such as "
+            "'2024-02-02T10:00:00Z'; use Delete"
+        )
+
+
+def _check_frozen(type: ResourceType[Any], stored: pb.Resource, updated: pb.Resource) -> None:
+    before, after = finalizers(stored.metadata), finalizers(updated.metadata)
+    problems = _changed_parts(type, stored, updated, ignore=FINALIZERS)
+    if after - before:
+        problems.append(f"adds finalizers {', '.join(sorted(after - before))}")
+    elif not problems and not before - after:
+        problems.append(f"removes none of its finalizers ({', '.join(sorted(before)) or 'it has none: use Delete'})")
+    if problems:
+        raise invalid(
+            f"{resource_id(stored.id)} is marked for deletion: only finalizers may be removed from it now, "
+            f"and this write {' and '.join(problems)}"
+        )
+
+
+def _check_marking(type: ResourceType[Any], stored: pb.Resource, updated: pb.Resource) -> None:
+    problems = _changed_parts(type, stored, updated, ignore=DELETION_TIMESTAMP)
+    if problems:
+        raise invalid(
+            f"{resource_id(stored.id)}: metadata.{DELETION_TIMESTAMP} must be set alone, but this write also "
+            f"{' and '.join(problems)}; use Delete"
+        )
+    check_mark(updated)
+
+
+def _changed_parts(type: ResourceType[Any], stored: pb.Resource, updated: pb.Resource, *, ignore: str) -> list[str]:
+    keys = stored.metadata.keys() | updated.metadata.keys()
+    parts = [
+        f"changes metadata.{key}"
+        for key in sorted(keys)
+        if key != ignore and stored.metadata.get(key) != updated.metadata.get(key)
+    ]
+    assert stored.id is not None
+    assert updated.id is not None
+    if stored.id.type != updated.id.type:
+        parts.append("changes the type's version")
+    elif not _same_data(type, stored, updated):
+        parts.append("changes data")
+    return parts
+
+
+def _same_data(type: ResourceType[Any], stored: pb.Resource, updated: pb.Resource) -> bool:
+    if stored.data is None or updated.data is None:
+        return stored.data is updated.data
+    if stored.data.value == updated.data.value:
+        # The payload may have an older type name, which a write replaces.
+        return True
+    # A message that was read and written back may be encoded differently than by its first writer.
+    try:
+        return equal(decode(type.payload, stored.data.value), decode(type.payload, updated.data.value))
+    except PayloadError:
+        return False
+
+
+def _is_timestamp(text: str) -> bool:
+    try:
+        return datetime.datetime.fromisoformat(text).tzinfo is not None
+    except ValueError:
+        return False
+
+
+def removal_after(updated: pb.Resource) -> tuple[Operation, ...]:
+    """Return the operations to add to a write: a pending removal if the resource is marked and has no finalizers.
+
+    A pending removal cannot exist already: a marked resource without finalizers can no longer be written.
+    """
+    if not is_marked(updated.metadata) or finalizers(updated.metadata):
+        return ()
+    assert updated.id is not None
+    removal = pb.Resource(
+        id=pb.Id(uid=ulid_now(), name=_name(updated.id), type=TOMBSTONE.message, tenancy=updated.id.tenancy),
+        generation=ulid_now(),
+        data=AnyMessage(type_url=TOMBSTONE.type_url, value=encode(Tombstone(owner=updated.id, awaits_removal=True))),
+    )
+    return (Put(TOMBSTONE.kind, resource_key(removal), removal, ""),)
+
+
+async def removal_with(backend: Backend, stored: pb.Resource) -> tuple[Operation, ...]:
+    """Return the operations to add to a resource's removal: they remove its pending removal, if it has one."""
+    if not is_marked(stored.metadata):
+        return ()
+    assert stored.id is not None
+    partition, namespace, _ = resource_key(stored)
+    key: Key = (partition, namespace, _name(stored.id))
+    removal, _ = await backend.read(TOMBSTONE.kind, key)
+    if removal is None or removal.id is None:
+        return ()
+    return (Remove(TOMBSTONE.kind, key, removal.id.uid, removal.version),)
+
+
+def _name(id: pb.Id) -> str:
+    # Named after the uid, so that any length of the resource's name will do.
+    return f"removal-{id.uid.lower()}"
+
+
+GENERATED_AT = "generated_at"
+
+
+def tombstone_of(stored: pb.Resource) -> Put:
+    """Return the operation that stores the tombstone of a resource, for the commit that removes the resource.
+
+    It is named after the uid, so that any length of the owner's name will do.
+    """
+    assert stored.id is not None
+    uid = stored.id.uid
+    tombstone = pb.Resource(
+        id=pb.Id(uid=ulid_now(), name=f"tombstone-{uid.lower()}", type=TOMBSTONE.message, tenancy=stored.id.tenancy),
+        generation=ulid_now(),
+        metadata={GENERATED_AT: datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")},
+        data=AnyMessage(type_url=TOMBSTONE.type_url, value=encode(Tombstone(owner=stored.id))),
+    )
+    return Put(TOMBSTONE.kind, resource_key(tombstone), tombstone, "")
+
+
+async def check_done(backend: Backend, tombstone: pb.Resource) -> None:
+    """Refuse to delete a tombstone while its owner's uid still owns anything: nothing else would ever look for that."""
+    owner = TOMBSTONE.view(tombstone).data.owner
+    owned, _ = await backend.list_by_owner("" if owner is None else owner.uid)
+    if owned:
+        raise precondition(
+            f"{tombstone.id.name if tombstone.id else ''} is the tombstone of an owner that still owns "
+            f"{len(owned)} resources; it is removed after them"
+        )

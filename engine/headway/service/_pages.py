@@ -1,0 +1,223 @@
+"""The replies of lists: bounded in size, encoded in pieces so that no list blocks other callers, and page by page."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from grpclib import GRPCError
+from grpclib.const import Status
+
+from headway._turns import give_way
+from headway.protobuf import encode, varint
+from headway.resource import (
+    Key,
+    Kind,
+    Position,
+    pb,
+    quoted,
+    resource_key,
+)
+from headway.rpc import PIECE, Encoded
+from headway.service._bounds import MAX_TOKEN, check_text
+from headway.service._refusals import invalid
+from headway.service._versions import View
+from headway.storage import Backend, Within
+
+MAX_REPLY = 64 << 20
+"""The largest list reply over a network, in bytes: our clients accept no larger message."""
+
+TURN = 250
+"""The number of resources to examine or encode between two checkpoints. It takes a few milliseconds with filters and
+rules.
+"""
+
+# Bytes that are encoded without a checkpoint.
+_AT_ONCE = 1 << 20
+# Bytes of a stored resource without its names and contents: tags, lengths, version and generation.
+_LEAST = 40
+# The same for an entry of a map.
+_ENTRY = 4
+_RESOURCES = b"\x0a"
+
+
+class ListReply:
+    """The resources collected for a list so far.
+
+    Args:
+        stream: the call's. In process nothing is encoded, so the reply has no maximum size.
+        instead: what to request instead when the reply would be too large.
+        as_listed: as in `Context`.
+    """
+
+    def __init__(
+        self, stream: Any, instead: str, as_listed: Callable[[pb.Resource], pb.Resource] | None = None
+    ) -> None:
+        self.resources: list[pb.Resource] = []
+        self._stream = stream
+        self._most = MAX_REPLY if getattr(stream, "encodes", False) else None
+        self._instead = instead
+        self._as_listed = as_listed
+        self._size = 0
+
+    def add(self, resource: pb.Resource) -> None:
+        """Add a resource. Raises RESOURCE_EXHAUSTED if the reply would be too large."""
+        self.resources.append(resource if self._as_listed is None else self._as_listed(resource))
+        if self._most is not None:
+            self._size += _least_size(resource)
+            if self._size > self._most:
+                raise self._exhausted()
+
+    def is_full(self) -> bool:
+        """Return True if there may be no room for another resource."""
+        # A resource takes at most half: it came in one message that the server accepted.
+        return self._most is not None and self._size > self._most // 2
+
+    async def send(self, reply: pb.ListResponse | pb.ListByOwnerResponse) -> None:
+        """Send the reply with these resources. One that is too large to encode at once is encoded in pieces."""
+        reply.resources = self.resources
+        in_pieces = self._most is not None and (len(self.resources) > TURN or self._size > _AT_ONCE)
+        await self._stream.send_message(await self._encoded(reply) if in_pieces else reply)
+
+    async def _encoded(self, reply: pb.ListResponse | pb.ListByOwnerResponse) -> Encoded:
+        pieces: list[bytes] = []
+        held: list[bytes] = []
+        size = total = 0
+        for index, resource in enumerate(reply.resources, 1):
+            body = encode(resource)
+            head = _RESOURCES + varint(len(body))
+            held += (head, body)
+            size += len(head) + len(body)
+            total += len(head) + len(body)
+            if self._most is not None and total > self._most:
+                raise self._exhausted()
+            if size >= PIECE:
+                pieces.append(b"".join(held))
+                held, size = [], 0
+                # The size counts toward the memory that unread replies may take.
+                self._stream.hold(total)
+                await give_way()
+            elif index % TURN == 0:
+                await give_way()
+        reply.resources = []
+        pieces.append(b"".join([*held, encode(reply)]))
+        return Encoded(pieces)
+
+    def _exhausted(self) -> GRPCError:
+        return GRPCError(
+            Status.RESOURCE_EXHAUSTED,
+            f"the list would take more than {(self._most or 0) >> 20} MiB in one reply: {self._instead}",
+        )
+
+
+def _least_size(resource: pb.Resource) -> int:
+    """Return a lower bound, close to the real value, of the number of bytes that a resource takes on the wire."""
+    size = _LEAST + _id_size(resource.id) + _id_size(resource.owner)
+    if resource.data is not None:
+        size += len(resource.data.type_url) + len(resource.data.value)
+    for key, value in resource.metadata.items():
+        size += _ENTRY + len(key) + len(value)
+    for key, status in resource.status.items():
+        size += _ENTRY + len(key)
+        for condition in status.conditions:
+            size += len(condition.type) + len(condition.reason) + len(condition.message)
+    return size
+
+
+def _id_size(id: pb.Id | None) -> int:
+    if id is None or id.type is None or id.tenancy is None:
+        return 0
+    type, tenancy = id.type, id.tenancy
+    units = len(tenancy.partition) + len(tenancy.namespace)
+    return len(id.uid) + len(id.name) + len(type.group) + len(type.group_version) + len(type.kind) + units
+
+
+_LEAST_READ = 256
+"""The minimum number of resources per read: a filter may leave few of them."""
+
+_MOST_READ = 5000
+"""The maximum number of resources per read, however large the page: a store may have to decode them."""
+
+
+class PageTokens:
+    """The tokens that connect the pages of one query. A token of another query, or of another store, is refused.
+
+    Args:
+        query: the query as a text.
+        same: the advice for a token of another query.
+    """
+
+    def __init__(self, backend: Backend, query: str, same: str) -> None:
+        self._backend = backend
+        self._query = hashlib.sha256(query.encode()).hexdigest()[:16]
+        self._same = same
+
+    def token(self, *place: str) -> str:
+        """Return the token for the page that begins after this place."""
+        parts = [self._backend.position.store_id, self._query, *place]
+        return base64.urlsafe_b64encode(json.dumps(parts).encode()).decode()
+
+    def place(self, token: str, *sizes: int) -> Sequence[str]:
+        """Return the place of a token, which must have one of these sizes; nothing for an empty token."""
+        if not token:
+            return ()
+        check_text("page_token", token, MAX_TOKEN)
+        try:
+            parts = json.loads(base64.urlsafe_b64decode(token))
+        except (binascii.Error, ValueError, RecursionError):
+            parts = None
+        # Names are ASCII, and not every store can look up a lone surrogate.
+        if (
+            not isinstance(parts, list)
+            or len(parts) - 2 not in sizes
+            or not all(isinstance(part, str) and part.isascii() for part in parts)
+        ):
+            raise invalid(f"page_token {quoted(token)} is invalid: send the next_page_token of the previous page")
+        store_id, query, *place = parts
+        if query != self._query:
+            raise invalid(f"page_token belongs to another query: {self._same}")
+        if store_id != (here := self._backend.position.store_id):
+            raise invalid(
+                f"page_token belongs to store {store_id}, but this is {here}: begin again with the first page"
+            )
+        return place
+
+
+async def read_page(
+    backend: Backend,
+    kind: Kind,
+    within: Within,
+    tokens: PageTokens,
+    request: pb.ListRequest,
+    wanted: View,
+    collected: ListReply,
+) -> tuple[str, Position]:
+    """Keep the resources of one page (size 0: all). Return the next page's token and the position of the first read.
+
+    Pages are ordered by key. A resource that exists all the time is on exactly one page, once. A resource that is
+    created or deleted in the meantime may be on one page or none: each page is read when it is requested.
+
+    A page ends early if the reply would become too large.
+    """
+    place = tokens.place(request.page_token, 3)
+    after: Key | None = (place[0], place[1], place[2]) if place else None
+    size, page = request.page_size, collected.resources
+    read_at_once = min(max(size + 1, _LEAST_READ), _MOST_READ) if size else 0
+    position: Position | None = None
+    while True:
+        stored, here = await backend.list(kind, within, after=after, limit=read_at_once)
+        position = position or here
+        for index, resource in enumerate(stored, 1):
+            if index % TURN == 0:
+                await give_way()
+            if (seen := wanted(resource)) is not None:
+                if size and page and (len(page) == size or collected.is_full()):
+                    return tokens.token(*resource_key(page[-1])), position
+                collected.add(seen)
+        if not read_at_once or len(stored) < read_at_once:
+            return "", position
+        after = resource_key(stored[-1])

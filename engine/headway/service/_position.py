@@ -1,0 +1,97 @@
+"""Positions: where the store is, and checks of the positions that callers know or ask for."""
+
+from __future__ import annotations
+
+from grpclib import GRPCError
+from grpclib.const import Handler, Status
+
+from headway._gen.headway.store import v1 as store_pb
+from headway.errors import HistoryCompacted
+from headway.resource import ANY_VERSIONS, Kind, Position, Registry, TypeName, pb, position
+from headway.service._access import AccessChecks, Permissions
+from headway.service._admission import resolve
+from headway.service._bounds import check_text
+from headway.service._handlers import unary_handlers
+from headway.service._refusals import store_errors_refused
+from headway.storage import Backend, Within
+
+_SERVICE = "headway.store.v1.StoreService"
+POSITION = f"/{_SERVICE}/Position"
+
+
+class StoreService:
+    """Position over a store, for the types of a registry.
+
+    Args:
+        permissions: what each caller may do; without them, every caller may do everything.
+    """
+
+    def __init__(self, backend: Backend, registry: Registry, permissions: Permissions | None = None) -> None:
+        self._backend = backend
+        self._access = AccessChecks(permissions, registry)
+
+    async def position(self, request: store_pb.PositionRequest) -> store_pb.PositionResponse:
+        """Return the position of the store to a caller who may do anything with the type of the request."""
+        type = resolve(self._access, request.type, "type")
+        check_position(request.known, "known")
+        with store_errors_refused():
+            here = await current_position(self._backend)
+            await check_known(self._backend, type.kind, position(request.known))
+        return store_pb.PositionResponse(position=here.message())
+
+    def __mapping__(self) -> dict[str, Handler]:
+        """Return the handlers by path."""
+        return unary_handlers(_SERVICE, Position=(self.position, store_pb.PositionRequest, store_pb.PositionResponse))
+
+
+async def current_position(backend: Backend) -> Position:
+    """Return the position of a store, which includes every commit that was acknowledged before."""
+    # `Backend.position` may lag behind the commits of other engines. A read does not, whatever it looks for.
+    _, here = await backend.read(("", ""), ("", "", ""))
+    return here
+
+
+def check_position(message: pb.Position | None, field: str) -> None:
+    """Refuse a position with ids longer than any store has."""
+    if message is not None:
+        check_text(f"{field}.store_id", message.store_id)
+        check_text(f"{field}.incarnation", message.incarnation)
+        check_text(f"{field}.versions", message.versions)
+
+
+def check_revision(position: Position, min_revision: int) -> None:
+    """Refuse to answer from a state below the revision that the caller already knows."""
+    if position.revision < min_revision:
+        raise GRPCError(
+            Status.UNAVAILABLE, f"this store is at revision {position.revision}, below min_revision {min_revision}"
+        )
+
+
+async def check_known(backend: Backend, kind: Kind, known: Position | None) -> None:
+    """Raise StoreMismatch if the store has never been at ``known``. None skips the check.
+
+    Two kinds of positions cannot be checked and pass: those above the store's current one, and those so old that their
+    session or the changes since are no longer kept.
+    """
+    if known is None:
+        return
+    try:
+        watch = await backend.watch(kind, Within(), known)
+    except HistoryCompacted:
+        return
+    watch.close()
+
+
+def check_versions(type: TypeName, contained: str, resume_after: Position | None) -> None:
+    """Raise HistoryCompacted if a watch would resume one that contained other versions of the kind.
+
+    Converters have been declared or removed since then. Earlier changes are not sent again. A resumed watch would
+    therefore lack the resources that have become visible, and keep those that no longer are.
+    """
+    if resume_after is None or resume_after.versions in (ANY_VERSIONS, contained):
+        return
+    raise HistoryCompacted(
+        f"position {resume_after.revision} belongs to a watch of {type} that contained versions "
+        f"{resume_after.versions or type.version}; this one contains versions {contained or type.version}, so "
+        "it must begin with a snapshot"
+    )

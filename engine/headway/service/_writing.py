@@ -1,0 +1,175 @@
+"""The parts of a write that all writing verbs need: attempts, fences, tenancy units and generations."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple, TypeVar
+
+import trio
+from ulid_transform import ulid_now
+
+from headway.resource import DEFAULT_UNIT, NAMESPACE, PARTITION, Key, Kind, is_marked, pb, resource_id
+from headway.service._bounds import MAX_NUMBER, check_range, check_scope, check_text
+from headway.service._refusals import STORE_ERRORS, conflict, invalid, precondition, refusal
+from headway.storage import Backend, Fence, FenceLowered, Read, Require, UnknownTerm, VersionConflict, WrongUid
+
+
+class Units(NamedTuple):
+    """The stored tenancy units of a resource.
+
+    Attributes:
+        marked: a description of the first unit that is marked for deletion; empty if no unit is.
+        required: requirements for the commit of a creation, so that nothing is created in a unit that was marked since.
+    """
+
+    marked: str
+    required: tuple[Require, ...]
+
+
+NO_UNITS = Units("", ())
+"""The units of a key in the default partition and namespace."""
+
+_ALWAYS = ("", DEFAULT_UNIT)
+
+
+def needs_units(key: Key) -> bool:
+    """Return True if a unit of the key exists only if it is stored; ``default`` always exists."""
+    return key[0] not in _ALWAYS or key[1] not in _ALWAYS
+
+
+async def check_units(read: Read, key: Key) -> Units:
+    """Return the stored units of a key. Refuses a key in a unit that does not exist; ``default`` always does."""
+    if not needs_units(key):
+        return NO_UNITS
+    partition, namespace, _ = key
+    asked: list[tuple[Kind, Key]] = []
+    if partition not in _ALWAYS:
+        asked.append((PARTITION.kind, ("", "", partition)))
+    if namespace not in _ALWAYS:
+        asked.append((NAMESPACE.kind, (partition, "", namespace)))
+    marked, required = "", []
+    for kind, unit_key in asked:
+        stored, _ = await read(kind, unit_key)
+        if stored is None or stored.id is None:
+            raise invalid(f"tenancy: {_text(kind, unit_key)} not found; create it first")
+        if is_marked(stored.metadata) and not marked:
+            marked = _text(kind, unit_key)
+        required.append(Require(kind, unit_key, stored.id.uid, stored.version))
+    return Units(marked, tuple(required))
+
+
+def check_staying(units: Units, id: pb.Id | None) -> None:
+    """Refuse a write to a unit that is being deleted, unless the write is part of the deletion."""
+    if units.marked:
+        raise invalid(
+            f"{resource_id(id)}: {units.marked} is marked for deletion, so nothing in it may be created or changed"
+        )
+
+
+def check_deletable(kind: Kind, name: str) -> None:
+    """Refuse to delete the default units, which always exist."""
+    if name == DEFAULT_UNIT and kind in (NAMESPACE.kind, PARTITION.kind):
+        raise invalid(f"the {kind[1].lower()} {DEFAULT_UNIT!r} always exists and cannot be deleted")
+
+
+def _text(kind: Kind, key: Key) -> str:
+    if kind == PARTITION.kind:
+        return f"partition {key[2]!r}"
+    return f"namespace {key[2]!r}" + (f" of partition {key[0]!r}" if key[0] != DEFAULT_UNIT else "")
+
+
+_HINT = ": send the fence that Raise answered with"
+
+
+def fence_of(message: pb.Fence | None) -> Fence | None:
+    """Return the store's form of a fence, or None for a write without one."""
+    if message is None:
+        return None
+    if not message.controller:
+        raise invalid(f"fence.controller is required{_HINT}")
+    if not message.term:
+        raise invalid(f"fence.term must not be 0{_HINT}")
+    check_scope(message.controller, message.member, "fence.")
+    check_range("fence.term", message.term, 1, MAX_NUMBER, _HINT)
+    check_range("fence.number", message.number, 0, MAX_NUMBER, _HINT)
+    return Fence(message.controller, message.member, message.term, message.number)
+
+
+def check_store(backend: Backend, store_id: str) -> None:
+    """Refuse a write that is based on another store, such as the one that this store was restored from."""
+    if not store_id:
+        return
+    check_text("store_id", store_id)
+    if store_id != (here := backend.position.store_id):
+        raise precondition(f"store_id: the write is for store {store_id}, but this is {here}; read again")
+
+
+async def check_fence(backend: Backend, fence: Fence | None) -> None:
+    """Refuse the write of a superseded run even if the write changes nothing."""
+    if fence is not None:
+        await backend.commit((), fence)
+
+
+async def check_granted(backend: Backend, controller: str, member: str, term: int) -> None:
+    """Refuse a term that the store never granted to this controller and member. Term 0 asks for the next one.
+
+    The store grants terms in increasing order. A caller who could raise a fence to an arbitrary term could use up all
+    terms, so that the lease could never be acquired again.
+    """
+    if not term:
+        return
+    try:
+        await backend.commit((), Fence(controller, member, term, MAX_NUMBER))
+    except FenceLowered:
+        # The term was granted, but the lease has had a higher one since. The store will refuse it.
+        return
+    except UnknownTerm as error:
+        raise UnknownTerm(f"{error}: raise in the term of the lease, or with term 0 to begin the next one") from None
+
+
+_DIGITS = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+_LOWEST, _HIGHEST = _DIGITS[0], _DIGITS[-1]
+
+
+def generation_after(stored: str) -> str:
+    """Return a new generation above the stored one, even within its millisecond or after the clock was set back."""
+    fresh = ulid_now()
+    return fresh if fresh > stored else _next(stored)
+
+
+def _next(ulid: str) -> str:
+    kept = ulid.rstrip(_HIGHEST)
+    raised = _DIGITS[_DIGITS.index(kept[-1]) + 1]
+    return kept[:-1] + raised + _LOWEST * (len(ulid) - len(kept))
+
+
+Answer = TypeVar("Answer")
+
+WAITS = (0.075, 0.15, 0.3, 0.6)
+"""The seconds between the five attempts. Up to half of each is added at random."""
+
+
+async def attempt(once: Callable[[], Awaitable[Answer]], *, blanket: bool) -> Answer:
+    """Run ``once`` and translate the store's errors.
+
+    A caller that gave no version (``blanket``) does not care who wrote before it. If it loses a race, including one to
+    create the resource, ``once`` runs again, up to five times in all. A caller that gave a version has lost for good:
+    ``once`` runs again only to report what is stored instead.
+    """
+    for wait in WAITS if blanket else (0.0,):
+        try:
+            return await once()
+        except (VersionConflict, WrongUid):
+            await trio.sleep(wait * (1 + random.random() / 2))
+        except STORE_ERRORS as error:
+            raise refusal(error, write=True) from error
+    try:
+        return await once()
+    except (VersionConflict, WrongUid) as error:
+        attempts = len(WAITS) + 1
+        raise (
+            conflict(f"lost {attempts} races against other writers: {error}") if blanket else refusal(error, write=True)
+        ) from error
+    except STORE_ERRORS as error:
+        raise refusal(error, write=True) from error
