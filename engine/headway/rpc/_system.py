@@ -11,7 +11,6 @@ import os
 import socket
 import stat
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 import trio
 
@@ -37,8 +36,8 @@ async def bind(where: Address, backlog: int) -> list[socket.socket]:
     found = await trio.socket.getaddrinfo(where.host, where.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     listeners: list[socket.socket] = []
     try:
-        for family, _, _, _, address in dict.fromkeys(found):
-            listeners.append(_bind_tcp(family, address, backlog))
+        for family, kind, protocol, _, address in dict.fromkeys(found):
+            listeners.append(_bind_tcp(family, kind, protocol, address, backlog))
     except OSError:
         for each in listeners:
             each.close()
@@ -46,14 +45,21 @@ async def bind(where: Address, backlog: int) -> list[socket.socket]:
     return listeners
 
 
-def _bind_tcp(family: int, address: tuple[Any, ...], backlog: int) -> socket.socket:
+def _bind_tcp(family: int, kind: int, protocol: int, address: tuple[object, ...], backlog: int) -> socket.socket:
+    # With a protocol, as `socket.create_server` has none. asyncio turns off Nagle's algorithm only if it is TCP's.
+    listener = socket.socket(family, kind, protocol)
     try:
-        # 0.0.0.0 and [::] are two separate addresses.
-        listener = socket.create_server(address, family=family, backlog=backlog)
+        if os.name == "posix":
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            # Treat 0.0.0.0 and [::] as two separate addresses.
+            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        listener.bind(address)
+        listener.listen(backlog)
+        listener.setblocking(False)
     except OSError as error:
-        why = os.strerror(error.errno) if error.errno else error
-        raise OSError(error.errno, f"cannot listen on {address[0]}:{address[1]}: {why}") from error
-    listener.setblocking(False)
+        listener.close()
+        raise OSError(error.errno, f"cannot listen on {address[0]}:{address[1]}: {error.strerror}") from error
     return listener
 
 
