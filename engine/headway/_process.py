@@ -20,11 +20,12 @@ from typing import NamedTuple
 
 from headway.cache import Informers
 from headway.client import LeaseClient
-from headway.controller import Definition, Leading, Owed, Run, Sharded, ShardedRun, Supervisor
+from headway.controller import Definition, Sharded
 from headway.errors import DeclarationError
 from headway.events import Report
 from headway.resource import Registry
 from headway.rpc import Channel
+from headway.run import Leading, Owed, Run, ShardedRun, Supervisor
 
 SERVER = "server"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,62}\Z")

@@ -31,11 +31,12 @@ from headway.access import Audit, Authorizer, Guarded
 from headway.builtin import PacedChannel, builtin_app
 from headway.cache import Informers, Isolation
 from headway.client import Client
-from headway.controller import LEASE_TTL, STALL_LIMIT, App, ControllerStatus, Supervisor, sealed
+from headway.controller import App, sealed
 from headway.errors import DeclarationError
 from headway.events import HandlerFailed, Report
 from headway.resource import Registry
 from headway.rpc import Channel, InProcessChannel, Limits, Services
+from headway.run import LEASE_TTL, STALL_LIMIT, ControllerStatus, Supervisor
 from headway.service import (
     LeaseService,
     LeaseWaits,

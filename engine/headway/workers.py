@@ -21,11 +21,12 @@ from headway._shutdown import ShutdownWatch
 from headway._trio import check_trio
 from headway.cache import Informers
 from headway.client import Client
-from headway.controller import LEASE_TTL, STALL_LIMIT, App, sealed
+from headway.controller import App, sealed
 from headway.engine import Engine
 from headway.errors import NotHeadway, SchemaMismatch
 from headway.events import Report
 from headway.rpc import Channel, WithMetadata
+from headway.run import LEASE_TTL, STALL_LIMIT
 
 if TYPE_CHECKING:
     from ssl import SSLContext

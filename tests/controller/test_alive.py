@@ -9,7 +9,7 @@ from trio.testing import MockClock
 import headway
 from headway import events
 from headway.cache import Cache, Informer
-from headway.controller._lifetimes import Lifetimes
+from headway.reconcile._lifetimes import Lifetimes
 from headway.testing import one_shot
 from tests.helpers.resources import TEAM, Account, Team, changes, chunk, end, put, removed, stored
 from tests.helpers.staff import Staff

@@ -13,8 +13,8 @@ from trio.testing import MockClock
 
 import headway
 from headway import events
-from headway.controller._own_writes import RECONCILING
 from headway.errors import DeclarationError
+from headway.reconcile._request import RECONCILING
 from tests.helpers.resources import Team
 from tests.helpers.staff import Staff
 

@@ -8,10 +8,10 @@ import trio
 
 from headway.cache import Informers
 from headway.client import LeaseClient, RunFence
-from headway.controller._fence import RunWrites
-from headway.controller._request import Reason
 from headway.queue import WaitingQueue, WorkQueue
+from headway.reconcile._request import Reason
 from headway.resource import Key, Position, pb
+from headway.run._fence import RunWrites
 
 
 class _Leases:

@@ -11,10 +11,9 @@ import headway
 from headway import events
 from headway.cache import Applied
 from headway.client import Acknowledged
-from headway.controller._own_writes import KEPT, RECONCILING, OwnWrites, Reconciling
-from headway.controller._request import Reason
-from headway.controller._self_triggers import FREE, MERGING, SelfTriggers
+from headway.reconcile._request import RECONCILING, Reason, Reconciling
 from headway.resource import pb
+from headway.run._own_writes import FREE, KEPT, MERGING, OwnWrites, SelfTriggers
 from tests.helpers.resources import ACCOUNT, Account, Team, at, key, stored
 from tests.helpers.staff import Staff
 

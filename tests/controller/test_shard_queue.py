@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from headway.controller._request import Reason
-from headway.controller._shard_queue import OneShard, ShardQueue
 from headway.queue import WorkQueue
+from headway.reconcile._request import Reason
 from headway.resource import Key
+from headway.run._shards import OneShard, ShardQueue
 
 REASON = Reason("changed")
 

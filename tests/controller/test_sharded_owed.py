@@ -9,8 +9,8 @@ from trio.testing import MockClock
 
 import headway
 from headway import events
-from headway.controller._run import RECORD_INTERVAL
-from headway.controller._sharded import ShardedRun
+from headway.run._run import RECORD_INTERVAL
+from headway.run._sharding import ShardedRun
 from headway.testing import Fault
 from tests.helpers.cluster import TTL, Cluster, Job
 from tests.helpers.shards import SHARDS, Sources, has_all, lose, reconciled_since, shard, shards_of

@@ -11,11 +11,11 @@ from trio.testing import MockClock
 
 import headway
 from headway import events
-from headway.controller._run import RECORD_INTERVAL
-from headway.controller._sharded import ShardedRun, _Deletions
-from headway.controller._shards import member_of
 from headway.errors import Fenced, LeaseLost
 from headway.resource import TypeName
+from headway.run._run import RECORD_INTERVAL
+from headway.run._sharding import ShardedRun, _Deletions
+from headway.run._shards import member_of
 from headway.testing import Fault
 from tests.helpers.cluster import TTL, Cluster, Job
 from tests.helpers.shards import SHARDS, Sources, has_all, lose, reconciled_since, shard, shards_of

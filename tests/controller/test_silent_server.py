@@ -7,9 +7,9 @@ import trio
 from trio.testing import MockClock
 
 from headway import events
-from headway.controller._deletions import deletions_since
 from headway.errors import Unavailable
 from headway.resource import Bookmark, Position
+from headway.run._priming import deletions_since
 from headway.testing import Fault
 from tests.helpers.resources import TEAM
 from tests.helpers.rig import Rig

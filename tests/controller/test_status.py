@@ -14,10 +14,10 @@ from trio.testing import MockClock
 
 import headway
 from headway import ControllerStatus
-from headway.controller import TypeStatus
-from headway.controller._results import KEPT, NotDone, Results
 from headway.resource import TypeName
 from headway.rpc import Metadata
+from headway.run import TypeStatus
+from headway.run._status import KEPT, NotDone, Results
 from headway.testing import ScriptedChannel
 from tests.helpers.resources import TEAM, Team
 from tests.helpers.staff import Staff

@@ -12,14 +12,14 @@ from trio.testing import MockClock
 
 import headway
 from headway.client import LeaseClient
-from headway.controller._leading import Leading
-from headway.controller._mapping import Owed
-from headway.controller._run import Run
-from headway.controller._status import ControllerStatus
-from headway.controller._supervisor import Supervisor, restart_delay
 from headway.errors import LeaseLost, NotHeadway
 from headway.events import LeaseAwaited, LeaseTaken, RunEnded
 from headway.rpc import InProcessChannel
+from headway.run._leading import Leading
+from headway.run._mapping import Owed
+from headway.run._run import Run
+from headway.run._status import ControllerStatus
+from headway.run._supervisor import Supervisor, restart_delay
 from headway.service import LeaseService
 from headway.storage import MemoryBackend
 from tests.helpers.pools import SourceFailed

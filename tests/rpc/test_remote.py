@@ -19,11 +19,11 @@ import headway
 from headway import rpc
 from headway.cache import Informers
 from headway.client import Client
-from headway.controller import Owed, Run, Supervisor
 from headway.errors import InvalidArgument, Unavailable
 from headway.events import StreamOpened
 from headway.resource import Bookmark, Changes, EndOfSnapshot, SnapshotChunk, pb
 from headway.rpc._health import SERVING, HealthCheckRequest, HealthCheckResponse
+from headway.run import Owed, Run, Supervisor
 from headway.service import WATCH_LIST, copied
 from tests.rpc.rpc_kit import COUNT, DECODERS, ECHO, TEXTS, THING, WAIT, Served, Text, app, served
 

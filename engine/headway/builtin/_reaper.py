@@ -12,9 +12,10 @@ from typing import Any
 
 from headway.builtin._remover import Remover
 from headway.builtin._sweep import sweep
-from headway.controller import App, Request, RequeueAfter, Runtime, requeue_after
+from headway.controller import App
 from headway.errors import FailedPrecondition
 from headway.queue import Backoff
+from headway.reconcile import Request, RequeueAfter, Runtime, requeue_after
 from headway.resource import TOMBSTONE, Resource, ResourceType, Tombstone, resource_id
 
 LOOK_AGAIN = 5.0

@@ -11,8 +11,8 @@ from typing import Any
 
 import trio
 
-from headway.controller import RequeueAfter, Runtime, requeue_after
 from headway.errors import Conflict, FailedPrecondition, InvalidArgument
+from headway.reconcile import RequeueAfter, Runtime, requeue_after
 from headway.resource import Kind, Resource, ResourceId, ResourceType, Tombstone, resource_id
 
 GRACE = 1.0

@@ -21,25 +21,33 @@ from headway.controller._checks import (
     frozen_mapping,
     frozen_types,
     frozen_watches,
+    frozen_when,
     function_problem,
+    name_of,
     refuse,
     seconds_problem,
 )
-from headway.controller._daemons import Daemons
-from headway.controller._definition import DeclaredAs, Definition, Initialiser, OnStart, OnStop, Reconciler, Source
-from headway.controller._placement import Placement
-from headway.controller._runtime import Runtime
-from headway.controller._timers import Timers
+from headway.controller._daemons import Daemons, Timers
+from headway.controller._definition import (
+    DeclaredAs,
+    Definition,
+    Initialiser,
+    OnStart,
+    OnStop,
+    Placement,
+    Reconciler,
+    Source,
+)
 from headway.errors import DeclarationError
-from headway.mapper import Watch, When, predicate
+from headway.mapper import Watch, When
 from headway.queue import Backoff
+from headway.reconcile import Runtime
 from headway.resource import Columns, Hooks, Payload, Registry, Resource, ResourceType, Scope, name_problem
 
 T = TypeVar("T", bound=Payload)
 N = TypeVar("N", bound=Payload)
 R = TypeVar("R", bound=Resource[Any] | Projected[Any])
 
-# Python's types can't express that the keys may be any such types, each with its own mapper.
 Watches = Sequence[Watch[Any]]
 Lived = Callable[[Runtime, R], Awaitable[None]]
 """The function of a daemon or a timer: ``async def lived(rt, resource)``."""
@@ -233,7 +241,7 @@ class App:
             raise DeclarationError(f"app.controller got {bare[0]!r}, but expected manages=TYPE. The form is:{FORM}")
 
         def declare(reconcile: Reconciler[Any]) -> Reconciler[Any]:
-            named = name or _name_of(reconcile)
+            named = name or name_of(reconcile)
             check_options(named, unknown, (*ControllerOptions.__annotations__, "manages", "when"), FORM)
             check_backoff(named, backoff)
             self._add(
@@ -241,7 +249,7 @@ class App:
                     name=named,
                     reconcile=reconcile,
                     manages=manages,
-                    when=_when(named, when),
+                    when=frozen_when(named, when),
                     watches=frozen_watches(named, watches),
                     indexes=frozen_list(named, "indexes", indexes, "[BY_TEAM]"),
                     queries=frozen_list(named, "queries", queries, "[members_of]"),
@@ -283,7 +291,7 @@ class App:
         check_lived_type("daemon", type, _DAEMON_FORM)
 
         def declare(function: Lived[R]) -> Lived[R]:
-            named = options.get("name") or _name_of(function)
+            named = options.get("name") or name_of(function)
             check_options(named, options, (*LivedOptions.__annotations__, "finalizer"), _DAEMON_FORM)
             problem = function_problem("the daemon", function, 2)
             if finalizer and isinstance(type, Projection):
@@ -317,7 +325,7 @@ class App:
         check_lived_type("timer", type, _TIMER_FORM)
 
         def declare(function: Lived[R]) -> Lived[R]:
-            named = options.get("name") or _name_of(function)
+            named = options.get("name") or name_of(function)
             check_options(named, options, (*LivedOptions.__annotations__, "every", "jitter"), _TIMER_FORM)
             given: object = jitter
             for problem in (
@@ -382,17 +390,3 @@ async def sealed(apps: Sequence[App]) -> AsyncIterator[None]:
     finally:
         for app in apps:
             app._open -= 1
-
-
-def _name_of(function: object) -> str:
-    name: str = getattr(function, "__name__", "")
-    return name.replace("_", "-").strip("-")
-
-
-def _when(name: str, given: When[Any] | None) -> Any:
-    if given is None:
-        return None
-    try:
-        return predicate("when", given)
-    except DeclarationError as error:
-        raise refuse(name, str(error)) from error

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from headway._functions import async_problem, either_problem
 from headway.cache import OWNER_INDEX, CachedType, Index, Projection, Query, stored_type
-from headway.controller._definition import Definition
-from headway.controller._placement import placement_problem
+from headway.controller._definition import Definition, placement_problem
 from headway.errors import DeclarationError
-from headway.mapper import Watch
+from headway.mapper import Watch, When, predicate
 from headway.queue import Backoff
 from headway.resource import Registry, ResourceType, did_you_mean, name_problem
 
@@ -75,6 +74,22 @@ def frozen_types(name: str, field: str, given: object) -> frozenset[ResourceType
         if not isinstance(each, ResourceType):
             raise refuse(name, f"{field}: {each!r} is not a type: use what app.type(...) returned")
     return frozenset(types)
+
+
+def frozen_when(name: str, given: When[Any] | None) -> Any:
+    """Return the predicate of ``when``, or None if the option is not declared. Raises DeclarationError."""
+    if given is None:
+        return None
+    try:
+        return predicate("when", given)
+    except DeclarationError as error:
+        raise refuse(name, str(error)) from error
+
+
+def name_of(function: object) -> str:
+    """Return the default name of a controller: its function's name, with hyphens."""
+    name: str = getattr(function, "__name__", "")
+    return name.replace("_", "-").strip("-")
 
 
 def check_backoff(name: str, given: object) -> None:

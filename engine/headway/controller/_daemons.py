@@ -1,12 +1,17 @@
-"""Daemons: one task for each resource, with the lifetime of the resource.
+"""Daemons and timers: functions that are called for each resource.
 
-A daemon is implemented as a controller. Its source holds the nursery of the tasks, so that they end with the run (C7,
-C10). Its reconciler starts a task for a resource that has none. Before it starts a successor, it waits until the
-previous task has ended.
+Both are implemented as controllers.
+
+- A *daemon* has a task for each resource, with the lifetime of the resource. Its controller's source holds the nursery
+  of the tasks, so that they end with the run (C7, C10). Its reconciler starts a task for a resource that has none.
+  Before it starts a successor, it waits until the previous task has ended.
+- A *timer* is called periodically. A change also calls its reconciler, which then only returns when the timer is due.
+  Calls are therefore bounded, retried and counted like reconciles, and a waiting resource costs no task.
 """
 
 from __future__ import annotations
 
+import random
 from collections.abc import Awaitable, Callable
 from typing import Any, NoReturn
 from weakref import WeakKeyDictionary
@@ -16,11 +21,9 @@ import trio
 from headway._groups import leaving, ordinary
 from headway.cache import Projected
 from headway.controller._definition import Enqueue
-from headway.controller._own_writes import MAPPING, RECONCILING, Mapping
-from headway.controller._request import Request
-from headway.controller._runtime import Runtime
 from headway.events import DaemonEnded
 from headway.queue import Backoff
+from headway.reconcile import MAPPING, RECONCILING, Mapping, Request, RequeueAfter, Runtime
 from headway.resource import Key, Resource, ResourceId
 
 _LASTED = 60.0
@@ -128,3 +131,37 @@ class Daemons:
                 rt.report(DaemonEnded(rt.controller, id, None, None))
                 return
             await trio.sleep(delay)
+
+
+Timer = Callable[[Runtime, Any], Awaitable[None]]
+"""The function of a timer. Its resource is a `Resource`, or a `Projected` if the timer's type is a projection."""
+
+
+class Timers:
+    """A timer as declared by `App.timer`."""
+
+    def __init__(self, timer: Timer, every: float, jitter: float) -> None:
+        self._timer = timer
+        self._every = every
+        self._jitter = jitter
+        # For each run and key: the incarnation, and when its next call is due.
+        self._due: WeakKeyDictionary[Runtime, dict[Key, tuple[str, float]]] = WeakKeyDictionary()
+
+    async def reconcile(self, rt: Runtime, request: Request[Any]) -> RequeueAfter | None:
+        """Call the timer if it is due."""
+        due, key = self._due.setdefault(rt, {}), request.id.key
+        resource = rt.cache.get(rt.cache.manages, request.id)
+        if resource is None or resource.is_deleting:
+            due.pop(key, None)
+            return None
+        uid, when = due.get(key, ("", 0.0))
+        left = when - trio.current_time()
+        if uid == resource.uid and left > 0:
+            return RequeueAfter(left)
+        with rt.alive(resource) as scope:
+            await self._timer(rt, resource)
+        if scope.cancelled_caught:
+            return None
+        left = self._every * random.uniform(1 - self._jitter, 1 + self._jitter)
+        due[key] = (resource.uid, trio.current_time() + left)
+        return RequeueAfter(left)

@@ -16,10 +16,10 @@ from headway._functions import plain_problem
 from headway._groups import ordinary
 from headway._keywords import check_keywords
 from headway.controller._definition import Enqueue, Source
-from headway.controller._runtime import Runtime
 from headway.errors import DeclarationError, InvalidArgument
 from headway.events import SourceFailed
 from headway.mapper import listed
+from headway.reconcile import Runtime
 from headway.resource import Resource, ResourceId
 
 E = TypeVar("E")

@@ -16,12 +16,13 @@ import trio
 from grpclib import GRPCError
 
 from headway.client import Client
-from headway.controller import App, Definition, Reason, Request, RequeueAfter, Runtime, reconciling
+from headway.controller import App, Definition
 from headway.engine import Engine, open_engine
 from headway.errors import DeclarationError, InvalidArgument, InvalidResult
 from headway.events import MappingFailed, Report, RunEnded, RunStarted, hears_successes
 from headway.mapper import ask, ids_of
 from headway.observe import log_report
+from headway.reconcile import Reason, Request, RequeueAfter, Runtime, reconciling
 from headway.resource import Payload, Resource, ResourceId, ResourceType, copy_message, did_you_mean, resource_id
 from headway.rpc import Channel, Metadata
 from headway.storage import Backend

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from headway.cache import Cache, Held
-from headway.controller import App, Definition, RequeueAfter, Runtime
+from headway.controller import App, Definition
+from headway.reconcile import RequeueAfter, Runtime
 from headway.resource import Key, Kind, pb
 from headway.testing.simulation._link import RECONCILE
 from headway.testing.simulation._trace import Reconcile, Reconciled

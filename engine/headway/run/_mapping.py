@@ -10,17 +10,15 @@ import trio
 from headway._bounded_report import BoundedReport
 from headway._groups import leaving, ordinary
 from headway.cache import Applied, CachedType, CacheReader, Found, Subscription
-from headway.controller._definition import Definition
-from headway.controller._lifetimes import Lifetimes
-from headway.controller._own_writes import MAPPING, OwnWrites
-from headway.controller._own_writes import Mapping as AtWork
-from headway.controller._request import Reason
-from headway.controller._self_triggers import SelfTriggers
+from headway.controller import Definition
 from headway.errors import DeclarationError, PayloadError
 from headway.events import MappingFailed
 from headway.mapper import Kept, MapItem, MapQueue, Predicate, Watch, ask, ids_of, mapper_name
 from headway.queue import BACKLOG, LIVE, Priority
+from headway.reconcile import MAPPING, Lifetimes, Reason
+from headway.reconcile import Mapping as AtWork
 from headway.resource import Key, TypeName
+from headway.run._own_writes import OwnWrites, SelfTriggers
 
 
 class Owed(NamedTuple):

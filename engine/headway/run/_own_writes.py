@@ -1,4 +1,7 @@
-"""Detection of keys that trigger themselves, which are then delayed and reported.
+"""The writes of a run, and the keys that trigger themselves by them. No I/O.
+
+A write that the run made comes back to it as a change, and is recognized by its revision. `not_own_writes` drops such
+an echo. In doubt a change does not count as an echo, because a foreign change that was taken for an echo would be lost.
 
 A reconcile whose write maps back to its own key is called again because of that write. This is fine unless it never
 ends. A reconcile counts if all its reasons are writes by earlier reconciles of the same key. After `FREE` of them in a
@@ -8,17 +11,91 @@ reason ends the delay at once, and so does a reconcile that writes nothing.
 A key whose only reasons are statuses that its own reconcile wrote is always delayed, by `MERGING` seconds. A change
 that arrives in this time is handled by the same reconcile. The key stays owed, so no change is lost.
 
-No I/O; the time is an argument, in seconds.
+The time is an argument, in seconds.
 """
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from headway.controller._own_writes import OwnWrite, OwnWrites
-from headway.controller._request import Reason
-from headway.resource import Key
+from headway.cache import Applied
+from headway.client import Acknowledged
+from headway.reconcile import RECONCILING, Reason
+from headway.resource import Key, TypeName
+
+KEPT = 10_000
+"""The number of writes that are remembered. Older ones count as written by others."""
+
+
+class OwnWrite(NamedTuple):
+    """An acknowledged write.
+
+    Attributes:
+        what: ``written``, ``deleted`` or ``status``.
+        by: the key whose reconcile made the write; None if no reconcile did.
+    """
+
+    type: TypeName
+    key: Key
+    revision: int
+    what: str
+    by: Key | None
+    status_key: str = ""
+
+    def __str__(self) -> str:
+        what = f"status {self.status_key} written" if self.what == "status" else self.what
+        return f"{self.type.kind} {self.key[2]} {what} at {self.revision}"
+
+
+class OwnWrites:
+    """The writes of one run.
+
+    Attributes:
+        latest: the writes by revision, the oldest first.
+    """
+
+    def __init__(self) -> None:
+        self.latest: OrderedDict[int, OwnWrite] = OrderedDict()
+
+    def note(self, write: Acknowledged) -> None:
+        """Record an acknowledged write."""
+        reconciling = RECONCILING.get()
+        by = None
+        if reconciling is not None:
+            by, reconciling.wrote = reconciling.key, True
+        what = "deleted" if write.deleted else "status" if write.status_key else "written"
+        revision = write.position.revision if write.stored is None else int(write.stored.version)
+        self.latest[revision] = OwnWrite(write.type.name, write.key, revision, what, by, write.status_key)
+        if len(self.latest) > KEPT:
+            self.latest.popitem(last=False)
+
+    def find(self, type: TypeName | None, key: Key | None, revision: int) -> OwnWrite | None:
+        """Return this run's write that was acknowledged with this revision of this resource, or None.
+
+        Deleting what is already deleted, or setting a status to its stored value, returns a revision that may come from
+        another writer.
+        """
+        write = self.latest.get(revision)
+        return write if write is not None and write.type == type and write.key == key else None
+
+    def is_own(self, type: TypeName, applied: Applied) -> bool:
+        """Return True if a change is certainly an echo of this run's write."""
+        write = self.find(type, applied.key, applied.revision)
+        if write is None or write.what == "deleted":
+            return False
+        return write.what == "written" or _is_status_alone(applied, write.status_key)
+
+
+def _is_status_alone(applied: Applied, key: str) -> bool:
+    """Return True if a change affects only one status. The writer that received its revision has then written it."""
+    old, new = applied.old, applied.new
+    if old is None or new is None or old.generation != new.generation:
+        return False
+    mine, theirs = new.status.get(key), old.status.get(key)
+    return mine != theirs and {**new.status, key: None} == {**old.status, key: None}
+
 
 FREE = 10
 """The number of consecutive reconciles that a key may trigger itself before it is delayed."""

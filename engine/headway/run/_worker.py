@@ -10,16 +10,14 @@ import trio
 
 from headway._groups import leaves, leaving, of_controller, only_error, ordinary, story
 from headway._safe_text import repr_text
-from headway.controller._definition import Definition
-from headway.controller._own_writes import RECONCILING, Reconciling
-from headway.controller._request import Reason, Request, RequeueAfter
-from headway.controller._results import NotDone, Results
-from headway.controller._runtime import Runtime
-from headway.controller._self_triggers import SelfTriggers
+from headway.controller import Definition
 from headway.errors import InvalidResult, PermanentFailure, ReconcileTimeout
 from headway.events import Reconciled, ReconcileSlow, Report, SelfTriggered, hears_successes
 from headway.queue import Taken, WaitingQueue
+from headway.reconcile import RECONCILING, Reason, Reconciling, Request, RequeueAfter, Runtime
 from headway.resource import Key, ResourceId
+from headway.run._own_writes import SelfTriggers
+from headway.run._status import NotDone, Results
 
 _SLOW = 30.0
 _EARLY = 0.001

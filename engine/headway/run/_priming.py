@@ -1,4 +1,7 @@
-"""Deletions that happened while no run was active, read from the store's history (C6, across runs)."""
+"""The start of a run's caches: the wait for each type, and the deletions that the run has missed (C1, C6).
+
+A deletion that happened while no run was active is in no cache. It is read from the store's history.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +12,12 @@ import trio
 from grpclib import GRPCError
 from grpclib.const import Status
 
-from headway.cache import WATCH_LIST, Applied, StreamMachine, watch_request
+from headway._bounded_report import BoundedReport
+from headway.cache import WATCH_LIST, Applied, Informer, OnFailure, StreamMachine, watch_request
 from headway.client import client_error
-from headway.errors import Unavailable
-from headway.events import DeletionsUnknown, Report
-from headway.resource import ANY_VERSIONS, Bookmark, Changes, Position, ResourceType, TypeName, resource_key
+from headway.errors import PrimingStalled, Unavailable
+from headway.events import DeletionsUnknown, IndexFailed, Report
+from headway.resource import ANY_VERSIONS, Bookmark, Changes, Key, Position, ResourceType, TypeName, resource_key
 from headway.rpc import Channel
 
 _SILENCE = 30.0
@@ -64,3 +68,31 @@ async def _next(items: AsyncIterator[Any], type: ResourceType[Any]) -> Any:
     with trio.move_on_after(_SILENCE):
         return await anext(items, None)
     raise Unavailable(f"the stream of {type.name} sent nothing of its history for {_SILENCE:g} s")
+
+
+async def wait_primed(shared: Informer, revision: int, stall_limit: float) -> None:
+    """Wait until a type is primed up to a revision.
+
+    A large type may take as long as it needs. Raises PrimingStalled only if nothing arrives for ``stall_limit``
+    seconds.
+    """
+    while True:
+        heard = shared.heard
+        with trio.move_on_after(stall_limit):
+            await shared.wait_complete(revision)
+            return
+        if shared.heard == heard:
+            why = f"; {shared.cut_off[0]}" if shared.cut_off else ""
+            raise PrimingStalled(
+                f"priming {shared.type.name} stalled: nothing was received for {stall_limit} s; "
+                f"{shared.resources} resources have arrived, and its revision is {shared.frontier} of {revision}{why}"
+            )
+
+
+def report_indexes(bounded: BoundedReport, controller: str, type: TypeName) -> OnFailure:
+    """Return a function that reports failures of a controller's indexes on a type."""
+
+    def report(index: str, key: Key, error: BaseException) -> None:
+        bounded(IndexFailed, of=(type, index), controller=controller, index=index, type=type, key=key, error=error)
+
+    return report

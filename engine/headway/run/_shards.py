@@ -1,17 +1,41 @@
-"""The work queue of a sharded controller. It accepts and returns only keys of open shards.
+"""The shards of a controller: their assignment, their keys in the work queue, and the fences of their writes.
 
-A shard is closed, collecting or open. Keys added for a collecting shard are set aside until it opens, and count as
-owed. Keys added for a closed shard are discarded, since another process handles them. A key that is still queued when
-its shard closes is dropped when it would be dequeued.
+Shards are assigned by rendezvous hashing, with the same result in every process: a shard belongs to the member whose
+name, hashed with the shard, is highest. A new member therefore takes only its own shards, and only the shards of a
+leaving member move. Nothing else moves.
+
+In the queue, a shard is closed, collecting or open. Keys added for a collecting shard are set aside until it opens, and
+count as owed. Keys added for a closed shard are discarded, since another process handles them. A key that is still
+queued when its shard closes is dropped when it would be dequeued.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
+from hashlib import blake2b
+from typing import Any
 
-from headway.controller._request import Reason
+from headway.client import Acknowledged, Writes
+from headway.errors import OutcomeUnknown
 from headway.queue import LIVE, Priority, Taken, WaitingQueue, WorkQueue
-from headway.resource import Key
+from headway.reconcile import RECONCILING, Reason
+from headway.resource import Key, ResourceType, pb
+from headway.run._fence import RunWrites
+
+
+def shard_of(key: Key, shards: int) -> int:
+    """Return the shard of a key, by a hash of its partition, namespace and name (they never contain a NUL)."""
+    return _hash("\0".join(key)) % shards
+
+
+def member_of(shard: int, members: Collection[str]) -> str:
+    """Return the member that should have a shard. There must be at least one member."""
+    return max(members, key=lambda member: (_hash(f"{shard}\0{member}"), member))
+
+
+def _hash(text: str) -> int:
+    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big")
+
 
 _MOVED = Reason("moved")
 _OWED = Reason("owed")
@@ -167,3 +191,55 @@ class OneShard:
     def release(self) -> None:
         """Release the queue for this shard."""
         self._queue.release(self)
+
+
+class ShardWrites:
+    """An implementation of `client.Writes` for a sharded run.
+
+    Writes outside a reconcile (by a source or the initialiser) carry the process' own fence.
+
+    Attributes:
+        by_shard: the writes of each shard that the run has or had. Writes of a shard that has moved are refused.
+    """
+
+    def __init__(self, own: RunWrites, shard_of: Callable[[Key], int]) -> None:
+        self._own = own
+        self._shard_of = shard_of
+        self.by_shard: dict[int, RunWrites] = {}
+
+    @property
+    def _current(self) -> RunWrites:
+        reconciling = RECONCILING.get()
+        if reconciling is None or reconciling.key is None:
+            return self._own
+        return self.by_shard[self._shard_of(reconciling.key)]
+
+    @property
+    def fence(self) -> pb.Fence | None:
+        """The fence of the current shard, or of the process."""
+        return self._current.fence
+
+    @property
+    def store_id(self) -> str:
+        """The store that the run writes to."""
+        return self._own.store_id
+
+    def acknowledged(self, write: Acknowledged) -> None:
+        """Apply a write to the cache before the call returns."""
+        self._own.acknowledged(write)
+
+    async def wait_shown(self, type: ResourceType[Any], revision: int) -> None:
+        """Wait for the streams of other versions of the kind, if the run caches any."""
+        await self._own.wait_shown(type, revision)
+
+    def unknown(self, error: OutcomeUnknown | None) -> None:
+        """Hold all keys and start the resolution of the write."""
+        self._current.unknown(error)
+
+    def refused(self, fence: pb.Fence | None) -> None:
+        """Find out whether another run has begun."""
+        self._current.refused(fence)
+
+
+def _meets_the_protocol(own: RunWrites) -> Writes:
+    return ShardWrites(own, lambda _: 0)

@@ -16,10 +16,10 @@ import trio
 
 from headway.cache import Informer, Informers
 from headway.client import Acknowledged, LeaseClient, RunFence
-from headway.controller._own_writes import OwnWrites
 from headway.errors import OutcomeUnknown, Unavailable
 from headway.events import CallDelayed, Report, WriteResolved, WriteUnknown
 from headway.resource import ResourceType, pb
+from headway.run._own_writes import OwnWrites
 
 _LONGEST_WAIT = 5.0
 

@@ -31,26 +31,21 @@ from headway._groups import guarded, of_controller, only_error
 from headway._safe_text import repr_text
 from headway.cache import Cache, CachedType, Informers, Subscription, stored_type
 from headway.client import Client, HeldLease, LeaseClient, RunFence, Writes
-from headway.controller._callbacks import call
-from headway.controller._declared_client import Declared
-from headway.controller._definition import Definition, Enqueue
-from headway.controller._deletions import Deletions, deletions_since
-from headway.controller._fence import RunWrites
-from headway.controller._lifetimes import Lifetimes
-from headway.controller._mapping import Keys, Owed, RunMapping
-from headway.controller._priming import report_indexes, wait_primed
-from headway.controller._request import Reason
-from headway.controller._results import Results
-from headway.controller._runtime import Runtime
-from headway.controller._self_triggers import SelfTriggers
-from headway.controller._status import ControllerStatus, Phase, type_statuses
-from headway.controller._worker import Worker
+from headway.controller import Definition, Enqueue
 from headway.errors import EngineBug, HeadwayError, InvalidArgument, RemoteError, StoreChanged
 from headway.events import CallDelayed, Primed, Priming, Report, RunStarted
 from headway.mapper import ids_of
 from headway.queue import BACKLOG, WaitingQueue, WorkQueue
+from headway.reconcile import Declared, Lifetimes, Reason, Runtime
 from headway.resource import Key, Position, Registry, ResourceId, TypeName
 from headway.rpc import Channel
+from headway.run._callbacks import call
+from headway.run._fence import RunWrites
+from headway.run._mapping import Keys, Owed, RunMapping
+from headway.run._own_writes import SelfTriggers
+from headway.run._priming import Deletions, deletions_since, report_indexes, wait_primed
+from headway.run._status import ControllerStatus, Phase, Results, type_statuses
+from headway.run._worker import Worker
 
 RECORD_INTERVAL = 5.0
 _NOTHING = Owed()
@@ -103,9 +98,12 @@ class Run:
         )
         self._self_triggers = SelfTriggers(self._writes.own)
         self._results = Results()
-        self._lives, declared = Lifetimes(self._cache, definition.types), Declared(definition)
+        self._lives, declared = (
+            Lifetimes(self._cache, definition.types),
+            Declared(definition.name, definition.types, definition.reads, definition.writes),
+        )
         client = Client(channel, registry, self._client_writes(), allow=declared)
-        self._runtime = Runtime(definition, self._cache, client, self._lives, declared, report)
+        self._runtime = Runtime(definition.name, definition.watches, self._cache, client, self._lives, declared, report)
         self._mapping = self._make_mapping(self._queue, self._note_progress)
         self._subscriptions: dict[TypeName, Subscription] = {}
         self._worker: Worker | None = None

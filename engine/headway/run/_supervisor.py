@@ -11,13 +11,13 @@ from typing import NoReturn
 import trio
 
 from headway._groups import of_controller, only_error, story
-from headway.controller._leading import Leading
-from headway.controller._mapping import Owed
-from headway.controller._own_writes import CONTROLLER
-from headway.controller._run import Run
-from headway.controller._status import ControllerStatus, Phase
 from headway.errors import Closed, EngineBug, LeaseLost, NotHeadway
 from headway.events import Report, RunEnded
+from headway.reconcile import CONTROLLER
+from headway.run._leading import Leading
+from headway.run._mapping import Owed
+from headway.run._run import Run
+from headway.run._status import ControllerStatus, Phase
 
 FLAP = 2.0
 """A run that ends within this many seconds of its start is a flap. The run after a flap is delayed."""

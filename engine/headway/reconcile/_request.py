@@ -1,8 +1,11 @@
-"""A reconciler's request and its possible results."""
+"""A reconciler's request, its possible results, and the key that a task works on."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple
 
@@ -75,3 +78,45 @@ def requeue_after(seconds: float) -> RequeueAfter:
 def requeue_now() -> RequeueAfter:
     """Report success and reconcile the key again at once, after the keys that are already waiting."""
     return RequeueAfter(0.0)
+
+
+class Reconciling:
+    """The key that a worker is reconciling, as seen by the tasks of that reconcile."""
+
+    __slots__ = ("key", "wrote")
+
+    def __init__(self) -> None:
+        self.key: Key | None = None
+        self.wrote = False
+
+
+RECONCILING: ContextVar[Reconciling | None] = ContextVar("headway.reconciling", default=None)
+"""Set once in each worker's task. The tasks that a reconcile starts inherit it."""
+
+
+class Mapping:
+    """The key that a task is processing outside of a reconcile, for tools that inspect tasks."""
+
+    __slots__ = ("key",)
+
+    def __init__(self) -> None:
+        self.key: Key | None = None
+
+
+MAPPING: ContextVar[Mapping | None] = ContextVar("headway.mapping", default=None)
+"""Set in a run's mapping tasks, and in a daemon's task to its resource."""
+
+CONTROLLER: ContextVar[str] = ContextVar("headway.controller", default="")
+"""The name of the controller that a task belongs to. Set by its supervisor, and inherited by all tasks of its runs."""
+
+
+@contextmanager
+def reconciling(key: Key) -> Iterator[None]:
+    """Mark a block as a reconcile of the key, as in a worker: writes in the block are attributed to the key."""
+    by_hand = Reconciling()
+    by_hand.key = key
+    token = RECONCILING.set(by_hand)
+    try:
+        yield
+    finally:
+        RECONCILING.reset(token)

@@ -33,22 +33,18 @@ import trio
 
 from headway._groups import leaves, only_error
 from headway.client import HeldLease, RunFence, Writes, hold_lease
-from headway.controller._definition import Definition, Reconciler
-from headway.controller._deletions import Deletions
-from headway.controller._fence import RunWrites
-from headway.controller._mapping import RunMapping
-from headway.controller._placement import Sharded
-from headway.controller._request import Reason, Request, Result
-from headway.controller._run import RECORD_INTERVAL, Run
-from headway.controller._runtime import Runtime
-from headway.controller._shard_queue import OneShard, ShardQueue
-from headway.controller._shard_writes import ShardWrites
-from headway.controller._shards import member_of, shard_of
-from headway.controller._status import ControllerStatus
+from headway.controller import Definition, Reconciler, Sharded
 from headway.errors import Fenced, LeaseLost, StoreChanged, Unavailable
 from headway.events import CallDelayed
 from headway.queue import BACKLOG, WaitingQueue, WorkQueue
+from headway.reconcile import Reason, Request, Result, Runtime
 from headway.resource import Key, Position, TypeName
+from headway.run._fence import RunWrites
+from headway.run._mapping import RunMapping
+from headway.run._priming import Deletions
+from headway.run._run import RECORD_INTERVAL, Run
+from headway.run._shards import OneShard, ShardQueue, ShardWrites, member_of, shard_of
+from headway.run._status import ControllerStatus
 
 
 class _Deletions(NamedTuple):

@@ -1,25 +1,22 @@
-"""The reconcile context, `Runtime`."""
+"""The reconcile context, `Runtime`, and what its client and its strong reads may see."""
 
 from __future__ import annotations
 
+import builtins
+from collections.abc import Container, Iterable
 from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
 import trio
 
-from headway.cache import Cache, Projected, Projection
+from headway.cache import Cache, CachedType, Projected, Projection
 from headway.client import Client
-from headway.controller._conditions import Conditions
-from headway.controller._declared_client import Declared
-from headway.controller._definition import Definition
-from headway.controller._finalizer import Finalizer
-from headway.controller._lifetimes import Lifetimes
-from headway.controller._outputs import Outputs
-from headway.controller._request import Request
-from headway.controller._strong import StrongReads
-from headway.errors import NotWatched
+from headway.errors import NotDeclared, NotWatched
 from headway.events import Report
-from headway.resource import Payload, Resource, ResourceType
+from headway.reconcile._blocks import Conditions, Finalizer, Outputs
+from headway.reconcile._lifetimes import Lifetimes
+from headway.reconcile._request import Request
+from headway.resource import Kind, Payload, Resource, ResourceId, ResourceType, TypeName, type_name
 
 T = TypeVar("T", bound=Payload)
 
@@ -41,21 +38,22 @@ class Runtime:
 
     def __init__(
         self,
-        definition: Definition,
+        controller: str,
+        watches: Container[CachedType[Any]],
         cache: Cache,
         client: Client,
-        lives: Lifetimes,
+        lifetimes: Lifetimes,
         declared: Declared,
         report: Report,
     ) -> None:
         self.cache = cache
         self.client = client
         self.strong = StrongReads(cache, client)
-        self.controller = definition.name
+        self.controller = controller
         self.term = 0
         self.report = report
-        self._definition = definition
-        self._lives = lives
+        self._watches = watches
+        self._lifetimes = lifetimes
         self._declared = declared
 
     def resource(self, request: Request[T]) -> Resource[T] | None:
@@ -63,7 +61,7 @@ class Runtime:
 
         Raises NotWatched in a controller that manages a projection: use ``rt.cache.get(PROJECTION, request.id)`` there.
         """
-        type = self._definition.manages
+        type = self.cache.manages
         if isinstance(type, Projection):
             raise NotWatched(
                 f"controller {self.controller} manages the projection {type!r}: use rt.cache.get(..., request.id)"
@@ -86,7 +84,7 @@ class Runtime:
         deleted. Raises NotWatched for a type that the controller does not watch, and NotDeclared for one that it does
         not write.
         """
-        if type not in self._definition.watches:
+        if type not in self._watches:
             raise NotWatched(
                 f"controller {self.controller} doesn't watch {type.name}, so it can't find outputs to prune: "
                 f"add it to `watches`, with headway.mappers.owner()"
@@ -122,4 +120,98 @@ class Runtime:
         ``scope.cancelled_caught`` afterwards. Raises NotWatched for a type that the controller neither manages nor
         watches.
         """
-        return self._lives.scope(resource)
+        return self._lifetimes.scope(resource)
+
+
+class StrongReads:
+    """Reads of the store that bypass the cache, for any type, watched or not. Available as ``Runtime.strong``.
+
+    A result is never older than anything that the run's cache has shown for any type, nor than the start of the run. A
+    server that is behind that raises Unavailable (in a reconcile, the key is retried). A result may be newer than the
+    cache, so a later read of the cache may show an older state. Each read costs a call.
+    """
+
+    def __init__(self, cache: Cache, client: Client) -> None:
+        self._cache = cache
+        self._client = client
+        # The revision of the run's start.
+        self.began_at = 0
+
+    async def get(
+        self, type: ResourceType[T], id: str | ResourceId, *, partition: str = "", namespace: str = ""
+    ) -> Resource[T] | None:
+        """Return a resource or None, like `Client.get`."""
+        return await self._client.get(type, id, partition=partition, namespace=namespace, min_revision=self._at_least)
+
+    async def read(
+        self, type: ResourceType[T], id: str | ResourceId, *, partition: str = "", namespace: str = ""
+    ) -> Resource[T]:
+        """Return a resource, or raise NotFound, like `Client.read`."""
+        return await self._client.read(type, id, partition=partition, namespace=namespace, min_revision=self._at_least)
+
+    async def list(
+        self,
+        type: ResourceType[T],
+        *,
+        partition: str = "*",
+        namespace: str = "*",
+        name_prefix: str = "",
+        filter: str = "",
+    ) -> builtins.list[Resource[T]]:
+        """Return the resources of a type, like `Client.list`."""
+        return await self._client.list(
+            type,
+            partition=partition,
+            namespace=namespace,
+            name_prefix=name_prefix,
+            filter=filter,
+            min_revision=self._at_least,
+        )
+
+    @property
+    def _at_least(self) -> int:
+        return max(self.began_at, self._cache.newest)
+
+
+class Declared:
+    """An implementation of `client.Allow` for a controller. It allows everything that no declaration restricts."""
+
+    def __init__(
+        self,
+        controller: str,
+        cached: Iterable[CachedType[Any]],
+        reads: Iterable[ResourceType[Any]] | None,
+        writes: Iterable[ResourceType[Any]] | None,
+    ) -> None:
+        self._controller = controller
+        self._writes = None if writes is None else frozenset(type.kind for type in writes)
+        self._reads: frozenset[Kind] | None = None
+        if reads is not None:
+            self._reads = frozenset(type.kind for type in (*reads, *cached, *(writes or ())))
+
+    def __call__(self, method: str, request: Any) -> None:
+        """Raise NotDeclared for a call that the controller has not declared."""
+        if method in ("Write", "MutateAndValidate"):
+            self.check_write(type_name(request.resource.id.type))
+        elif method in ("WriteStatus", "Delete"):
+            self.check_write(type_name(request.id.type))
+        elif self._reads is not None:
+            if method == "ListByOwner":
+                raise NotDeclared(
+                    f"controller {self._controller} declares its `reads`, and list_by_owner reads every type: "
+                    "list each type by itself, or leave `reads` out"
+                )
+            type = type_name(request.id.type if method == "Read" else request.type)
+            if type.unversioned not in self._reads:
+                raise self._not("reads", type)
+
+    def check_write(self, type: TypeName) -> None:
+        """Raise NotDeclared for a type that the controller's ``writes`` lack."""
+        if self._writes is not None and type.unversioned not in self._writes:
+            raise self._not("writes", type)
+
+    def _not(self, declaration: str, type: TypeName) -> NotDeclared:
+        return NotDeclared(
+            f"controller {self._controller} doesn't declare that it {declaration} {type}: "
+            f"add the type, @app.controller(..., {declaration}=[..., {type.kind.upper()}])"
+        )
