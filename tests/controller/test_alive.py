@@ -9,7 +9,7 @@ from trio.testing import MockClock
 import headway
 from headway import events
 from headway.cache import Cache, Informer
-from headway.reconcile._lifetimes import Lifetimes
+from headway.reconcile import Lifetimes
 from headway.testing import one_shot
 from tests.helpers.resources import TEAM, Account, Team, changes, chunk, end, put, removed, stored
 from tests.helpers.staff import Staff
@@ -67,14 +67,14 @@ async def test_scope_is_canceled_if_deletion_and_recreation_arrive_together() ->
     cache = Cache("teams", TEAM, [])
     subscription = shared.subscribe([], lambda *_: None)
     cache.open({TEAM.name: subscription})
-    lives = Lifetimes(cache, [TEAM])
+    lifetimes = Lifetimes(cache, [TEAM])
     team = cache.get(TEAM, "core")
     assert team is not None
-    with lives.scope(team) as scope:
+    with lifetimes.scope(team) as scope:
         shared.feed(changes(removed(stored("core", 3), 4), put(stored("core", 5, uid="core2"))))
-        lives.heard(TEAM.name, subscription.take())
+        lifetimes.cancel_ended(TEAM.name, subscription.take())
         assert scope.cancel_called
-    with lives.scope(team) as scope:
+    with lifetimes.scope(team) as scope:
         assert scope.cancel_called
 
 

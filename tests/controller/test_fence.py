@@ -6,12 +6,12 @@ from typing import Any, cast
 
 import trio
 
-from headway.cache import Informers
 from headway.client import LeaseClient, RunFence
 from headway.queue import WaitingQueue, WorkQueue
-from headway.reconcile._request import Reason
+from headway.reconcile import Reason
 from headway.resource import Key, Position, pb
 from headway.run._fence import RunWrites
+from headway.run._priming import RunCaches
 
 
 class _Leases:
@@ -31,7 +31,7 @@ class _Leases:
 async def test_write_lost_while_those_of_the_initialiser_are_resolved_holds_the_keys() -> None:
     """A task that the initialiser left behind may still write; the raise above the others is not above that one."""
     queue = WaitingQueue[Key, Reason](WorkQueue())
-    writes = RunWrites("pools", cast("Informers", None), queue, lambda _: None, lambda: None)
+    writes = RunWrites("pools", cast("RunCaches", None), queue, lambda _: None, lambda: None)
     leases = _Leases()
     lease = cast("LeaseClient", leases)
     await writes.raise_first(lease, "app/pools", "")

@@ -11,7 +11,7 @@ import headway
 from headway import events
 from headway.cache import Applied
 from headway.client import Acknowledged
-from headway.reconcile._request import RECONCILING, Reason, Reconciling
+from headway.reconcile import RECONCILING, Reason, Reconciling
 from headway.resource import pb
 from headway.run._own_writes import FREE, KEPT, MERGING, OwnWrites, SelfTriggers
 from tests.helpers.resources import ACCOUNT, Account, Team, at, key, stored

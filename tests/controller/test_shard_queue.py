@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headway.queue import WorkQueue
-from headway.reconcile._request import Reason
+from headway.reconcile import Reason
 from headway.resource import Key
 from headway.run._shards import OneShard, ShardQueue
 
@@ -45,7 +45,7 @@ async def test_closing_a_shard_removes_all_its_keys() -> None:
         queue.add(key(name), REASON)
     assert [taken(queue), taken(queue)] == ["1-fails", "1-in-hand"]
     queue.failed(key("1-fails"), REASON)
-    assert queue.owes(1)
+    assert not queue.is_shard_idle(1)
     queue.close_shard(1)
     assert taken(queue) == ""
     assert queue.failed(key("1-in-hand"), REASON) == 0.0
@@ -96,7 +96,7 @@ async def test_open_shard_that_collects_again_keeps_its_owed_keys() -> None:
     queue.succeeded(key("2-other"))
     assert sorted(name for *_, name in queue.owed()) == ["1-fails", "1-in-hand", "1-later", "1-ready"]
     assert not queue.is_idle()
-    assert queue.owes(1)
+    assert not queue.is_shard_idle(1)
     queue.open_shard(1)
     assert sorted(taken(queue) for _ in range(5)) == ["", "1-fails", "1-in-hand", "1-later", "1-ready"]
 

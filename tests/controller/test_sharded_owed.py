@@ -9,8 +9,7 @@ from trio.testing import MockClock
 
 import headway
 from headway import events
-from headway.run._run import RECORD_INTERVAL
-from headway.run._sharding import ShardedRun
+from headway.run import RECORD_INTERVAL, Shards
 from headway.testing import Fault
 from tests.helpers.cluster import TTL, Cluster, Job
 from tests.helpers.shards import SHARDS, Sources, has_all, lose, reconciled_since, shard, shards_of
@@ -48,8 +47,9 @@ async def test_owed_keys_of_shards_of_others_are_forgotten(autojump_clock: MockC
         await cluster.until(lambda: cluster.members["web-1"].engine.controllers["copier"].run not in (run, None), 5)
         await has_all(cluster, *cluster.members.values())
         run = cluster.members["web-1"].engine.controllers["copier"].run
-        assert isinstance(run, ShardedRun)
-        assert run._queue._collected == {}
+        assert run is not None
+        assert isinstance(run._ownership, Shards)
+        assert run._ownership.queue._collected == {}
 
 
 async def test_c6_owed_keys_survive_the_loss_of_the_lease_of_their_shard(autojump_clock: MockClock) -> None:

@@ -32,7 +32,7 @@ class Sourced(Staff):
     def end_run(self) -> None:
         """End the run as another store does."""
         run: Any = self.engine.controllers["look"].run
-        for subscription in run._subscriptions.values():
+        for subscription in run._caches.subscriptions.values():
             subscription.fail(headway.errors.StoreChanged("replaced"))
             subscription.wake()
 

@@ -15,10 +15,7 @@ from headway.client import LeaseClient
 from headway.errors import LeaseLost, NotHeadway
 from headway.events import LeaseAwaited, LeaseTaken, RunEnded
 from headway.rpc import InProcessChannel
-from headway.run._leading import Leading
-from headway.run._mapping import Owed
-from headway.run._run import Run
-from headway.run._status import ControllerStatus
+from headway.run import ControllerStatus, Leading, Owed, Run
 from headway.run._supervisor import Supervisor, restart_delay
 from headway.service import LeaseService
 from headway.storage import MemoryBackend
@@ -73,7 +70,6 @@ class _EndsAtOnce:
     def __init__(self, error: Exception) -> None:
         self.error = error
         self.began = trio.current_time()
-        self.lease = None
         self.answered = True
 
     async def run(self) -> None:
@@ -94,7 +90,7 @@ async def test_lost_lease_is_requested_again_at_once(
     ends: list[Exception] = [SourceFailed(), SourceFailed(), LeaseLost("to web-2"), LeaseLost("again"), SourceFailed()]
     delays: list[float | None] = []
 
-    def make(_: Owed) -> Any:
+    def make(*_: object) -> Any:
         return _EndsAtOnce(ends[len(delays)])
 
     def report(event: object) -> None:
@@ -149,7 +145,7 @@ async def test_standby_survives_wrong_answers_after_an_engine_has_answered(
 
     def supervisor() -> Supervisor:
         leading = Leading(leases, "staff/pools", "web-1", 15.0, report, check=lambda: None, warm=lambda: None)
-        return Supervisor("pools", lambda _: cast("Run", _EndsAtOnce(SourceFailed())), report, leading=leading)
+        return Supervisor("pools", lambda *_: cast("Run", _EndsAtOnce(SourceFailed())), report, leading=leading)
 
     # The other holder does not renew, so that the lease is free after its ttl.
     with trio.move_on_after(60) as scope:
@@ -168,7 +164,7 @@ async def test_c10_status_summarizes_the_errors_of_many_tasks(
     workers = ExceptionGroup("the workers", [ValueError("a"), ValueError("a"), KeyError("b")])
     ended = ExceptionGroup("the run", [workers, SourceFailed("c")])
     heard: list[RunEnded] = []
-    supervisor = Supervisor("pools", lambda _: cast("Run", _EndsAtOnce(ended)), heard.append)  # type: ignore[arg-type]  # it reports no other event
+    supervisor = Supervisor("pools", lambda *_: cast("Run", _EndsAtOnce(ended)), heard.append)  # type: ignore[arg-type]  # it reports no other event
     with trio.move_on_after(0.4):
         await supervisor.supervise()
     assert supervisor.status().error == "4 errors: ValueError: a (2 times); KeyError: 'b'; SourceFailed: c"

@@ -21,8 +21,7 @@ import headway
 from headway import events
 from headway.cache import Cache, CachedType, CacheReader
 from headway.client import client_error
-from headway.controller import Definition
-from headway.controller._definition import Sharded
+from headway.controller import Definition, Sharded
 from headway.errors import OutcomeUnknown
 from headway.resource import Key, Kind, pb
 from headway.run._shards import shard_of

@@ -23,7 +23,7 @@ from headway.cache import Projected
 from headway.controller._definition import Enqueue
 from headway.events import DaemonEnded
 from headway.queue import Backoff
-from headway.reconcile import MAPPING, RECONCILING, Mapping, Request, RequeueAfter, Runtime
+from headway.reconcile import MAPPING, RECONCILING, KeyAtWork, Request, RequeueAfter, Runtime
 from headway.resource import Key, Resource, ResourceId
 
 _LASTED = 60.0
@@ -94,9 +94,7 @@ class Daemons:
     async def _live(self, rt: Runtime, resource: Resource[Any] | Projected[Any], life: _Life) -> None:
         # A reconcile started this task, but the daemon's writes are not that reconcile's.
         RECONCILING.set(None)
-        at_work = Mapping()
-        at_work.key = resource.id.key
-        MAPPING.set(at_work)
+        MAPPING.set(KeyAtWork(resource.id.key))
         try:
             with rt.alive(resource) as scope:
                 if not scope.cancel_called:

@@ -10,7 +10,7 @@ from headway.reconcile._lifetimes import Lifetimes as Lifetimes
 from headway.reconcile._request import CONTROLLER as CONTROLLER
 from headway.reconcile._request import MAPPING as MAPPING
 from headway.reconcile._request import RECONCILING as RECONCILING
-from headway.reconcile._request import Mapping as Mapping
+from headway.reconcile._request import KeyAtWork as KeyAtWork
 from headway.reconcile._request import Reason as Reason
 from headway.reconcile._request import Reconciling as Reconciling
 from headway.reconcile._request import Request as Request
@@ -20,5 +20,6 @@ from headway.reconcile._request import reconciling as reconciling
 from headway.reconcile._request import requeue_after as requeue_after
 from headway.reconcile._request import requeue_now as requeue_now
 from headway.reconcile._runtime import Declared as Declared
+from headway.reconcile._runtime import Fence as Fence
 from headway.reconcile._runtime import Runtime as Runtime
 from headway.reconcile._runtime import StrongReads as StrongReads

@@ -20,7 +20,7 @@ class _Scope(NamedTuple):
 
 
 class Lifetimes:
-    """The scopes of one run."""
+    """The scopes of one run, for resources of its types."""
 
     def __init__(self, cache: CacheReader, types: Iterable[CachedType[Any]]) -> None:
         self._cache = cache
@@ -48,7 +48,7 @@ class Lifetimes:
                 if not scopes:
                     del self._scopes[where]
 
-    def heard(self, type: TypeName, applied: Iterable[Applied]) -> None:
+    def cancel_ended(self, type: TypeName, applied: Iterable[Applied]) -> None:
         """Cancel the scopes that these changes end. The cache has applied the changes."""
         if not self._scopes:
             return

@@ -80,13 +80,22 @@ def requeue_now() -> RequeueAfter:
     return RequeueAfter(0.0)
 
 
-class Reconciling:
-    """The key that a worker is reconciling, as seen by the tasks of that reconcile."""
+class KeyAtWork:
+    """The key that a task is processing now; None between two keys."""
 
-    __slots__ = ("key", "wrote")
+    __slots__ = ("key",)
 
-    def __init__(self) -> None:
-        self.key: Key | None = None
+    def __init__(self, key: Key | None = None) -> None:
+        self.key = key
+
+
+class Reconciling(KeyAtWork):
+    """The key that a worker is reconciling, and whether its reconcile has written, as seen by the reconcile's tasks."""
+
+    __slots__ = ("wrote",)
+
+    def __init__(self, key: Key | None = None) -> None:
+        super().__init__(key)
         self.wrote = False
 
 
@@ -94,17 +103,11 @@ RECONCILING: ContextVar[Reconciling | None] = ContextVar("headway.reconciling", 
 """Set once in each worker's task. The tasks that a reconcile starts inherit it."""
 
 
-class Mapping:
-    """The key that a task is processing outside of a reconcile, for tools that inspect tasks."""
+MAPPING: ContextVar[KeyAtWork | None] = ContextVar("headway.mapping", default=None)
+"""The key that a task processes outside of a reconcile, for tools that inspect tasks.
 
-    __slots__ = ("key",)
-
-    def __init__(self) -> None:
-        self.key: Key | None = None
-
-
-MAPPING: ContextVar[Mapping | None] = ContextVar("headway.mapping", default=None)
-"""Set in a run's mapping tasks, and in a daemon's task to its resource."""
+Set in a run's mapping tasks, and in a daemon's task to its resource.
+"""
 
 CONTROLLER: ContextVar[str] = ContextVar("headway.controller", default="")
 """The name of the controller that a task belongs to. Set by its supervisor, and inherited by all tasks of its runs."""
@@ -113,9 +116,7 @@ CONTROLLER: ContextVar[str] = ContextVar("headway.controller", default="")
 @contextmanager
 def reconciling(key: Key) -> Iterator[None]:
     """Mark a block as a reconcile of the key, as in a worker: writes in the block are attributed to the key."""
-    by_hand = Reconciling()
-    by_hand.key = key
-    token = RECONCILING.set(by_hand)
+    token = RECONCILING.set(Reconciling(key))
     try:
         yield
     finally:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 from collections.abc import Container, Iterable
 from contextlib import AbstractContextManager
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import trio
 
@@ -21,6 +21,20 @@ from headway.resource import Kind, Payload, Resource, ResourceId, ResourceType, 
 T = TypeVar("T", bound=Payload)
 
 
+class Fence(Protocol):
+    """The fence under which a reconcile writes: that of its run, or of its key's shard."""
+
+    @property
+    def term(self) -> int:
+        """The term of the fence; 0 before it is raised."""
+        ...
+
+    @property
+    def starting_revision(self) -> int:
+        """The revision of the commit that raised the fence at the start; 0 before it."""
+        ...
+
+
 class Runtime:
     """The context of a reconciler, a source or an initialiser.
 
@@ -31,8 +45,6 @@ class Runtime:
             ``reads`` or ``writes``, an undeclared type raises NotDeclared.
         strong: reads the store itself, never behind what the cache has returned. Needed only in exceptional cases.
         controller: the controller's name.
-        term: a number that is higher in every later run of this controller. Pass it to systems outside the store, so
-            that they can reject a superseded run.
         report: a function that reports your own events as if they were Headway's. It must not block.
     """
 
@@ -45,16 +57,25 @@ class Runtime:
         lifetimes: Lifetimes,
         declared: Declared,
         report: Report,
+        fence: Fence,
     ) -> None:
         self.cache = cache
         self.client = client
-        self.strong = StrongReads(cache, client)
+        self.strong = StrongReads(cache, client, fence)
         self.controller = controller
-        self.term = 0
         self.report = report
+        self._fence = fence
         self._watches = watches
         self._lifetimes = lifetimes
         self._declared = declared
+
+    @property
+    def term(self) -> int:
+        """A number that is higher in every later run of this controller.
+
+        Pass it to systems outside the store, so that they can reject a superseded run.
+        """
+        return self._fence.term
 
     def resource(self, request: Request[T]) -> Resource[T] | None:
         """Return the cached resource that a request is for, or None if it does not exist.
@@ -131,11 +152,10 @@ class StrongReads:
     cache, so a later read of the cache may show an older state. Each read costs a call.
     """
 
-    def __init__(self, cache: Cache, client: Client) -> None:
+    def __init__(self, cache: Cache, client: Client, fence: Fence) -> None:
         self._cache = cache
         self._client = client
-        # The revision of the run's start.
-        self.began_at = 0
+        self._fence = fence
 
     async def get(
         self, type: ResourceType[T], id: str | ResourceId, *, partition: str = "", namespace: str = ""
@@ -170,7 +190,7 @@ class StrongReads:
 
     @property
     def _at_least(self) -> int:
-        return max(self.began_at, self._cache.newest)
+        return max(self._fence.starting_revision, self._cache.newest)
 
 
 class Declared:

@@ -9,22 +9,22 @@ stored after the read.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import trio
 
-from headway.cache import Informer, Informers
 from headway.client import Acknowledged, LeaseClient, RunFence
 from headway.errors import OutcomeUnknown, Unavailable
 from headway.events import CallDelayed, Report, WriteResolved, WriteUnknown
 from headway.resource import ResourceType, pb
 from headway.run._own_writes import OwnWrites
+from headway.run._priming import RunCaches
 
 _LONGEST_WAIT = 5.0
 
 
-class Keys(Protocol):
+class SupportsHold(Protocol):
     """The part of a work queue that holds keys."""
 
     def hold(self) -> None:
@@ -37,34 +37,39 @@ class Keys(Protocol):
 
 
 class RunWrites:
-    """An implementation of `client.Writes` for one run."""
+    """An implementation of `client.Writes` for one run, or for one shard of a run.
+
+    Attributes:
+        own: the acknowledged writes of the run.
+        starting_revision: the revision of the commit that raised the fence at the start; 0 before it.
+    """
 
     def __init__(
         self,
         controller: str,
-        informers: Informers,
-        queue: Keys,
+        caches: RunCaches,
+        queue: SupportsHold,
         report: Report,
         on_resolved: Callable[[], None],
+        own: OwnWrites | None = None,
     ) -> None:
         self._controller = controller
-        self._informers = informers
+        self._caches = caches
         self._queue = queue
         self._report = report
         self._on_resolved = on_resolved
-        self.own = OwnWrites()
-        # The types that the run caches, set after it has primed them.
-        self.cached: Sequence[Informer] = ()
+        self.own = OwnWrites() if own is None else own
         self.fence: pb.Fence | None = None
         self.store_id = ""
-        # The number of unknown writes so far. All are resolved when `settle` has processed this number.
+        self.starting_revision = 0
+        # The number of unknown writes so far. All are resolved when `resolve` has processed this number.
         self.unknown_writes = 0
         self._tainted = trio.Event()
 
     def acknowledged(self, write: Acknowledged) -> None:
         """Apply a write to the cache before the call returns."""
         self.own.note(write)
-        for shared in self._informers.known(write.type):
+        for shared in self._caches.informers.known(write.type):
             shared.reply(write.key, write.stored, write.position)
 
     async def wait_shown(self, type: ResourceType[Any], revision: int) -> None:
@@ -73,7 +78,7 @@ class RunWrites:
         The response to the write does not determine what these versions show: a different resource if the server has a
         converter, and nothing if it has none.
         """
-        for shared in self.cached:
+        for shared in self._caches.primed:
             if shared.type.name != type.name and shared.type.name.unversioned == type.kind:
                 await shared.wait_complete(revision)
 
@@ -95,6 +100,11 @@ class RunWrites:
         self._queue.hold()
         self._tainted.set()
 
+    @property
+    def term(self) -> int:
+        """The term of the fence; 0 before it is raised."""
+        return 0 if self.fence is None else self.fence.term
+
     async def raise_first(
         self, lease: LeaseClient, controller: str, member: str, *, term: int = 0, number: int = 0
     ) -> RunFence:
@@ -106,29 +116,29 @@ class RunWrites:
         raised = await lease.raise_fence(controller, member, term=term, number=number)
         self.fence = raised.fence
         self.store_id = raised.position.store_id
+        self.starting_revision = raised.position.revision
         return raised
 
     async def raise_again(self, lease: LeaseClient) -> RunFence:
         """Raise the fence above the initialiser's writes, which resolves those with an unknown outcome."""
         self._tainted = trio.Event()
         raised = await self._raise(lease)
-        # A write that was lost during this raise needs a later commit, which `settle` makes.
+        self.starting_revision = raised.position.revision
+        # A write that was lost during this raise needs a later commit, which `resolve` makes.
         if not self._tainted.is_set():
             self._queue.release()
         return raised
 
-    async def settle(self, lease: LeaseClient, shared: Iterable[Informer]) -> None:
+    async def resolve(self, lease: LeaseClient) -> None:
         """Resolve every unknown write for as long as the run lasts. Raises Fenced if another run has begun."""
-        types = list(shared)
         while True:
             await self._tainted.wait()
             self._tainted = trio.Event()
-            settled = self.unknown_writes
+            resolving = self.unknown_writes
             raised = await self._raise(lease)
-            for each in types:
-                await each.wait_complete(raised.position.revision)
+            await self._caches.wait_complete(raised.position.revision)
             # A write that was lost during this resolution needs a later commit.
-            if settled == self.unknown_writes:
+            if resolving == self.unknown_writes:
                 self._queue.release()
                 self._report(WriteResolved(self._controller, raised.position.revision))
                 self._on_resolved()

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 
 from headway._groups import story
 from headway.client import HeldLease, LeaseClient, hold_lease
@@ -21,10 +22,6 @@ from headway.errors import HeadwayError
 from headway.events import LeaseAwaited, LeaseDelayed, LeaseTaken, Report
 
 LEASE_TTL = 15.0
-
-
-def _nothing() -> None:
-    """Do nothing."""
 
 
 class Leading:
@@ -42,7 +39,6 @@ class Leading:
         answered: True once a server has reported the holder of the lease.
         error: the reason that the lease cannot be acquired or renewed now, or that no run could begin with it; empty if
             there is none.
-        on_standby: called when another process is found to hold the lease.
     """
 
     def __init__(
@@ -69,15 +65,21 @@ class Leading:
         self._lease: HeldLease | None = None
         # The end of the lease at the last failed renewal. A successful renewal moves the end beyond it.
         self._until = 0.0
-        self.on_standby: Callable[[], None] = _nothing
 
     @asynccontextmanager
-    async def lead(self) -> AsyncIterator[HeldLease]:
-        """Wait for the lease, and hold it while the block runs. Raises LeaseLost if the lease is lost."""
+    async def lead(self, on_standby: Callable[[], None]) -> AsyncIterator[HeldLease]:
+        """Wait for the lease, and hold it while the block runs. Raises LeaseLost if the lease is lost.
+
+        ``on_standby`` is called whenever another process is found to hold the lease.
+        """
         self._check()
         try:
             async with hold_lease(
-                self._leases, self._name, holder=self._process, ttl=self._ttl, report=self._heard
+                self._leases,
+                self._name,
+                holder=self._process,
+                ttl=self._ttl,
+                report=partial(self._on_event, on_standby),
             ) as lease:
                 self._lease = lease
                 yield lease
@@ -97,12 +99,12 @@ class Leading:
                 return story(error)
         return self._error
 
-    def _heard(self, event: object) -> None:
+    def _on_event(self, on_standby: Callable[[], None], event: object) -> None:
         self.answered = self.answered or isinstance(event, LeaseAwaited | LeaseTaken)
         if isinstance(event, LeaseAwaited):
             self.leader, self._error = event.holder, ""
             self._warm()
-            self.on_standby()
+            on_standby()
         elif isinstance(event, LeaseTaken):
             self.leader = self._error = ""
         elif isinstance(event, LeaseDelayed):

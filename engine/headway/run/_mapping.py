@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import trio
@@ -15,10 +15,9 @@ from headway.errors import DeclarationError, PayloadError
 from headway.events import MappingFailed
 from headway.mapper import Kept, MapItem, MapQueue, Predicate, Watch, ask, ids_of, mapper_name
 from headway.queue import BACKLOG, LIVE, Priority
-from headway.reconcile import MAPPING, Lifetimes, Reason
-from headway.reconcile import Mapping as AtWork
+from headway.reconcile import MAPPING, KeyAtWork, Lifetimes, Reason
 from headway.resource import Key, TypeName
-from headway.run._own_writes import OwnWrites, SelfTriggers
+from headway.run._own_writes import SelfTriggers
 
 
 class Owed(NamedTuple):
@@ -27,8 +26,7 @@ class Owed(NamedTuple):
     Attributes:
         keys: the keys that are still to be reconciled.
         changes: the changes that are still to be mapped. If a change moved a resource from one key to another, it is
-            the
-            only record of the old key.
+            the only record of the old key.
         store_id: the store that their revisions belong to.
         subscriptions: subscriptions left open, so that no change is missed between two runs. The next run closes them.
     """
@@ -43,7 +41,7 @@ _STEP = 500
 """The number of changes that are mapped between two checkpoints."""
 
 
-class Keys(Protocol):
+class SupportsAdd(Protocol):
     """The part of a work queue that accepts keys."""
 
     def add(self, key: Key, reason: Reason, *, priority: Priority = LIVE) -> None:
@@ -58,18 +56,16 @@ class RunMapping:
         self,
         definition: Definition,
         cache: CacheReader,
-        queue: Keys,
+        subscriptions: Mapping[TypeName, Subscription],
         bounded: BoundedReport,
-        on_progress: Callable[[], None],
-        *,
-        own: OwnWrites,
         self_triggers: SelfTriggers,
-        lives: Lifetimes,
+        lifetimes: Lifetimes,
+        queue: SupportsAdd,
+        on_progress: Callable[[], None],
     ) -> None:
         self._definition = definition
-        self._own = own
         self._self_triggers = self_triggers
-        self._lives = lives
+        self._lifetimes = lifetimes
         self._cache = cache
         self._queue = queue
         self._bounded = bounded
@@ -77,14 +73,10 @@ class RunMapping:
         self._items = MapQueue()
         self._manages = definition.manages.name
         self._watches = {type.name: watch for type, watch in definition.watches.items()}
-        self._subscriptions: Mapping[TypeName, Subscription] = {}
+        self._subscriptions = subscriptions
         self._kept = trio.Event()
         self._asked: object = None
-        self._at_work = AtWork()
-
-    def open(self, subscriptions: Mapping[TypeName, Subscription]) -> None:
-        """Set the types of the run, which is now primed."""
-        self._subscriptions = subscriptions
+        self._at_work = KeyAtWork()
 
     @property
     def complete(self) -> int:
@@ -92,7 +84,7 @@ class RunMapping:
         return min(subscription.gate.frontier for subscription in self._subscriptions.values())
 
     @property
-    def owes_nothing(self) -> bool:
+    def is_idle(self) -> bool:
         """True if every received change has been mapped."""
         return not self._items and not any(each.pending for each in self._subscriptions.values())
 
@@ -100,10 +92,6 @@ class RunMapping:
     def unmapped(self) -> int:
         """The number of changes that were received and not mapped. A resource whose mapping failed counts as one."""
         return len(self._items)
-
-    def add_backlog(self, type: TypeName, applied: Collection[Applied]) -> None:
-        """Map these changes after the live ones."""
-        self._items.push_backlog(type, applied)
 
     def add_owed(self, owed: Owed, store_id: str) -> None:
         """Map the previous run's changes once their revisions are reached. Another store's revisions mean nothing."""
@@ -114,7 +102,14 @@ class RunMapping:
             add(type, former.take())
             former.close()
 
-    def add_held(self, type: TypeName) -> None:
+    def add_start(self, deletions: Mapping[TypeName, Sequence[Applied]]) -> None:
+        """Map what a start has to map: the cached resources of the watched types, and these deletions."""
+        for name in self._subscriptions:
+            if name in self._watches:
+                self._add_cached(name)
+            self._items.push_backlog(name, deletions.get(name, ()))
+
+    def _add_cached(self, type: TypeName) -> None:
         """Map the cached resources of a type after the live changes, but none before all types have reached it."""
         gate, complete = self._subscriptions[type].gate, self.complete
         if gate.newest <= complete:
@@ -141,7 +136,7 @@ class RunMapping:
         while True:
             applied = await subscription.next()
             self._items.push(type, applied)
-            self._lives.heard(type, applied)
+            self._lifetimes.cancel_ended(type, applied)
             await self.map_ready()
 
     async def map_ready(self) -> None:
@@ -295,7 +290,9 @@ class RunMapping:
         self._queue.add(key, reason, priority=priority)
 
     def _passes(self, name: TypeName, applied: Applied, type: CachedType[Any], when: Predicate[Any]) -> bool:
-        return when.passes(type, applied.old, applied.new, self._own.is_own(name, applied), self._cache.isolation)
+        return when.passes(
+            type, applied.old, applied.new, self._self_triggers.own.is_own(name, applied), self._cache.isolation
+        )
 
     def _keys(self, applied: Applied, watch: Watch[Any]) -> tuple[list[Key], list[str]]:
         """Return the keys that a change maps to, and a problem for each invalid value that the mapper returned."""

@@ -131,12 +131,13 @@ class SelfTriggers:
     """The keys of one run that were last reconciled because of their own writes.
 
     Attributes:
-        writes: the run's own writes. While it is empty, no key has triggered itself.
+        own: the run's own writes.
+        writes: these writes by revision. While it is empty, no key has triggered itself.
         loops: those keys. While it is empty, `queued` and `ended` need not be called.
     """
 
     def __init__(self, own: OwnWrites) -> None:
-        self._own = own
+        self.own = own
         self.writes = own.latest
         self.loops: dict[Key, _Loop] = {}
 
@@ -183,5 +184,5 @@ class SelfTriggers:
 
     def _caused(self, key: Key, reason: Reason) -> OwnWrite | None:
         """Return the write of this key's own reconcile that is the reason, or None."""
-        write = self._own.find(reason.type, reason.key, reason.revision)
+        write = self.own.find(reason.type, reason.key, reason.revision)
         return write if write is not None and write.by == key else None

@@ -1,11 +1,11 @@
-"""The start of a run's caches: the wait for each type, and the deletions that the run has missed (C1, C6).
+"""The caches of a run: priming them, and reading the deletions that the run has missed (C1, C6).
 
 A deletion that happened while no run was active is in no cache. It is read from the store's history.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 import trio
@@ -13,18 +13,152 @@ from grpclib import GRPCError
 from grpclib.const import Status
 
 from headway._bounded_report import BoundedReport
-from headway.cache import WATCH_LIST, Applied, Informer, OnFailure, StreamMachine, watch_request
+from headway.cache import (
+    WATCH_LIST,
+    Applied,
+    CachedType,
+    Informer,
+    Informers,
+    OnFailure,
+    StreamMachine,
+    Subscription,
+    stored_type,
+    watch_request,
+)
 from headway.client import client_error
-from headway.errors import PrimingStalled, Unavailable
-from headway.events import DeletionsUnknown, IndexFailed, Report
+from headway.controller import Definition
+from headway.errors import PrimingStalled, StoreChanged, Unavailable
+from headway.events import DeletionsUnknown, IndexFailed, Primed, Priming, Report
 from headway.resource import ANY_VERSIONS, Bookmark, Changes, Key, Position, ResourceType, TypeName, resource_key
 from headway.rpc import Channel
 
+STALL_LIMIT = 60.0
 _SILENCE = 30.0
 """The time, in seconds, after which a stream that has sent nothing counts as failed."""
 
 Deletions = dict[TypeName, list[Applied]]
 """Deletions by type, in order of revision."""
+
+
+class RunCaches:
+    """The caches of one run's types, shared with other runs.
+
+    Args:
+        stall_limit: the time, in seconds, within which a type being primed must receive something.
+
+    Attributes:
+        subscriptions: the subscription to each type that is primed.
+        primed: the informer of each type; empty until all types are primed.
+    """
+
+    def __init__(
+        self,
+        definition: Definition,
+        informers: Informers,
+        channel: Channel,
+        report: Report,
+        bounded: BoundedReport,
+        stall_limit: float,
+    ) -> None:
+        self.informers = informers
+        self.subscriptions: dict[TypeName, Subscription] = {}
+        self.primed: Sequence[Informer] = ()
+        self._definition = definition
+        self._channel = channel
+        self._report = report
+        self._bounded = bounded
+        self._stall_limit = stall_limit
+
+    def check_store(self) -> None:
+        """Raise if a type's store is known to be rolled back. This opens no stream."""
+        for type in self._definition.types:
+            for known in self.informers.known(type):
+                known.check()
+
+    def check(self) -> None:
+        """Raise if the data of a subscription is void."""
+        for subscription in self.subscriptions.values():
+            subscription.check()
+
+    async def wait_complete(self, revision: int) -> None:
+        """Wait until every type has reached a revision."""
+        for each in self.primed:
+            await each.wait_complete(revision)
+
+    @property
+    def distrusted(self) -> bool:
+        """True if the data of a type is being verified, because its store may have been rolled back."""
+        return any(each.distrusted for each in self.primed)
+
+    def frontiers(self) -> dict[TypeName, int]:
+        """Return the revision up to which each type is complete."""
+        return {name: subscription.gate.frontier for name, subscription in self.subscriptions.items()}
+
+    async def prime(self, start: Position) -> None:
+        """Prime every type up to the starting revision, and then up to the highest revision of them all (C1)."""
+        async with trio.open_nursery() as nursery:
+            for type in self._definition.types:
+                nursery.start_soon(self._prime_type, type, start, name=f"priming {type.name}")
+        self.primed = [self.informers.shared(type) for type in self._definition.types]
+        await self.wait_complete(max(subscription.joined_at for subscription in self.subscriptions.values()))
+
+    async def _prime_type(self, type: CachedType[Any], start: Position) -> None:
+        """Fill the store of one type, and do nothing else (C1). This is one of the N+1 priming tasks."""
+        name = self._definition.name
+        self._report(Priming(name, type.name, start.revision))
+        began = trio.current_time()
+        shared = self.informers.shared(type)
+        await _wait_primed(shared, start.revision, self._stall_limit)
+        if shared.store_id != start.store_id:
+            raise StoreChanged(
+                f"the cache of {type.name} belongs to store {shared.store_id}, but the fence to {start.store_id}"
+            )
+        # No checkpoint since the check, so every change from here on enters the feed.
+        subscription = shared.subscribe(self._definition.indexes_of(type), self._report_indexes(type.name))
+        self.subscriptions[type.name] = subscription
+        count, seconds = len(subscription.gate.entries), trio.current_time() - began
+        self._report(Primed(name, type.name, count, subscription.joined_at, seconds))
+
+    def _report_indexes(self, type: TypeName) -> OnFailure:
+        def report(index: str, key: Key, error: BaseException) -> None:
+            name = self._definition.name
+            self._bounded(IndexFailed, of=(type, index), controller=name, index=index, type=type, key=key, error=error)
+
+        return report
+
+    async def deletions(self, start: Position, after: int, until: Mapping[TypeName, int]) -> Deletions:
+        """Return the deletions after a revision, up to a revision for each type, as far as the history has them."""
+        since = start._replace(revision=after)
+        found: Deletions = {}
+        for type in self._definition.types:
+            up_to = until[type.name]
+            if up_to > since.revision:
+                deleted = await deletions_since(
+                    self._channel, stored_type(type), since, up_to, self._report, self._definition.name
+                )
+                if deleted is not None:
+                    held = self.informers.shared(type).held
+                    found[type.name] = [each._replace(old=each.old and held(each.old)) for each in deleted]
+        return found
+
+
+async def _wait_primed(shared: Informer, revision: int, stall_limit: float) -> None:
+    """Wait until a type is primed up to a revision.
+
+    A large type may take as long as it needs. Raises PrimingStalled only if nothing arrives for ``stall_limit``
+    seconds.
+    """
+    while True:
+        heard = shared.heard
+        with trio.move_on_after(stall_limit):
+            await shared.wait_complete(revision)
+            return
+        if shared.heard == heard:
+            why = f"; {shared.cut_off[0]}" if shared.cut_off else ""
+            raise PrimingStalled(
+                f"priming {shared.type.name} stalled: nothing was received for {stall_limit} s; "
+                f"{shared.resources} resources have arrived, and its revision is {shared.frontier} of {revision}{why}"
+            )
 
 
 async def deletions_since(
@@ -68,31 +202,3 @@ async def _next(items: AsyncIterator[Any], type: ResourceType[Any]) -> Any:
     with trio.move_on_after(_SILENCE):
         return await anext(items, None)
     raise Unavailable(f"the stream of {type.name} sent nothing of its history for {_SILENCE:g} s")
-
-
-async def wait_primed(shared: Informer, revision: int, stall_limit: float) -> None:
-    """Wait until a type is primed up to a revision.
-
-    A large type may take as long as it needs. Raises PrimingStalled only if nothing arrives for ``stall_limit``
-    seconds.
-    """
-    while True:
-        heard = shared.heard
-        with trio.move_on_after(stall_limit):
-            await shared.wait_complete(revision)
-            return
-        if shared.heard == heard:
-            why = f"; {shared.cut_off[0]}" if shared.cut_off else ""
-            raise PrimingStalled(
-                f"priming {shared.type.name} stalled: nothing was received for {stall_limit} s; "
-                f"{shared.resources} resources have arrived, and its revision is {shared.frontier} of {revision}{why}"
-            )
-
-
-def report_indexes(bounded: BoundedReport, controller: str, type: TypeName) -> OnFailure:
-    """Return a function that reports failures of a controller's indexes on a type."""
-
-    def report(index: str, key: Key, error: BaseException) -> None:
-        bounded(IndexFailed, of=(type, index), controller=controller, index=index, type=type, key=key, error=error)
-
-    return report

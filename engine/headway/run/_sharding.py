@@ -1,8 +1,8 @@
-"""A run of a sharded controller. It caches and maps for all shards, and reconciles the keys of its own.
+"""The ownership of shards: a run caches and maps for all shards, and reconciles the keys of its own.
 
 - Each process that runs the controller is a *member*: it holds the lease ``app/controller/members/NAME``, and lists the
   others every third of a ttl. The run primes its types once, under a fence of the process' own.
-- A shard has a lease (``app/controller#3``), a fence and a checkpoint. Rendezvous hashing (`_shards.py`) determines the
+- A shard has a lease (``app/controller#3``), a fence and a checkpoint. Rendezvous hashing (`member_of`) determines the
   member that should have it. That member waits for the lease, and any other member releases it. Only the lease decides
   which member has the shard. Members may therefore disagree for a while on who is alive: the shard then belongs to no
   member, but never to two.
@@ -23,28 +23,26 @@
 
 from __future__ import annotations
 
-import copy
-import dataclasses
 import random
 from functools import partial
 from typing import Any, NamedTuple
 
 import trio
+from typing_extensions import override
 
 from headway._groups import leaves, only_error
 from headway.client import HeldLease, RunFence, Writes, hold_lease
 from headway.controller import Definition, Reconciler, Sharded
 from headway.errors import Fenced, LeaseLost, StoreChanged, Unavailable
 from headway.events import CallDelayed
-from headway.queue import BACKLOG, WaitingQueue, WorkQueue
+from headway.queue import BACKLOG, WorkQueue
 from headway.reconcile import Reason, Request, Result, Runtime
 from headway.resource import Key, Position, TypeName
 from headway.run._fence import RunWrites
-from headway.run._mapping import RunMapping
-from headway.run._priming import Deletions
-from headway.run._run import RECORD_INTERVAL, Run
+from headway.run._mapping import Owed, RunMapping
+from headway.run._ownership import RECORD_INTERVAL, Ownership, PrimedRun
+from headway.run._priming import Deletions, RunCaches
 from headway.run._shards import OneShard, ShardQueue, ShardWrites, member_of, shard_of
-from headway.run._status import ControllerStatus
 
 
 class _Deletions(NamedTuple):
@@ -99,110 +97,109 @@ class _Shard:
             await self._idle.park()
 
 
-class ShardedRun(Run):
-    """A `Run` of the shards that belong to this process.
+class Shards(Ownership):
+    """The ownership of the shards whose leases this process holds.
 
     Args:
         process: the name of this process as a member.
-        lease_ttl: the ttl of its leases, in seconds.
+        ttl: the ttl of its leases, in seconds.
+        owed: the work that the previous run in this process left.
     """
 
-    _queue: ShardQueue
+    queue: ShardQueue
 
-    def __init__(self, definition: Definition, *, process: str, lease_ttl: float, **rest: Any) -> None:
+    def __init__(self, definition: Definition, process: str, ttl: float, owed: Owed) -> None:
         placement = definition.placement
         assert isinstance(placement, Sharded)
         self._count = placement.shards
         self._process = process
-        self._ttl = lease_ttl
-        self._inner: Reconciler[Any] = definition.reconcile
+        self._ttl = ttl
         self._shards: dict[int, _Shard] = {}
+        # True once the members have been listed.
         self._assigned = False
         self._reading = trio.Lock()
         self._read: _Deletions | None = None
-        super().__init__(dataclasses.replace(definition, reconcile=self._reconcile), **rest)
+        self.queue = ShardQueue(WorkQueue(definition.backoff), self._shard_of)
+        if owed.store_id:
+            # The shards of this process are not known yet, so everything owed is kept until they are.
+            for number in range(self._count):
+                self.queue.collect(number)
 
     def _shard_of(self, key: Key) -> int:
         return shard_of(key, self._count)
 
-    # --- overrides of `Run` ---
+    @override
+    def shards(self) -> tuple[int, ...]:
+        return tuple(sorted(shard.number for shard in self._shards.values() if shard.mapping is not None))
 
-    def _make_queue(self, machine: WorkQueue[Key, Reason]) -> WaitingQueue[Key, Reason]:
-        return ShardQueue(machine, self._shard_of)
+    @override
+    def writes(self, own: RunWrites) -> Writes:
+        self._writes = ShardWrites(own, self._shard_of)
+        return self._writes
 
-    def _client_writes(self) -> Writes:
-        self._shard_writes = ShardWrites(self._writes, self._shard_of)
-        return self._shard_writes
+    @override
+    def reconciler(self, declared: Reconciler[Any]) -> Reconciler[Any]:
+        return partial(self._reconcile, declared)
 
-    async def _missed(self, raised: RunFence) -> Deletions:  # noqa: ARG002  # each shard has its own
+    @override
+    def runtime_for(self, key: Key) -> Runtime | None:
+        shard = self._shards.get(self._shard_of(key))
+        return None if shard is None else shard.runtime
+
+    @override
+    async def missed(self, caches: RunCaches, raised: RunFence) -> Deletions:
+        # Each shard reads the deletions since its own checkpoint.
         return {}
 
-    def _begin(self, deleted: Deletions) -> None:
-        if self._owed.store_id:
-            # The shards of this process are not known yet, so everything owed is kept until they are.
-            for number in range(self._count):
-                self._queue.collect(number)
-        super()._begin(deleted)
-
-    def _queue_held(self, mapping: RunMapping, deleted: Deletions) -> None:
+    @override
+    def begin(self, run: PrimedRun, missed: Deletions) -> None:
         """Do nothing, because no shard is open yet."""
 
-    def _start_beside(self, nursery: trio.Nursery) -> None:
-        nursery.start_soon(self._share, name=f"the shards of {self._definition.name}")
+    @override
+    async def end(self, run: PrimedRun) -> None:
+        """Do nothing, because each shard has recorded its own checkpoint."""
 
-    async def _record_now(self) -> None:
-        """Do nothing, because each shard records its own checkpoint."""
-
-    def checkpoint(self) -> int:
-        """Return the revision up to which this run owes nothing, or 0 while it owes something or waits for a shard."""
+    @override
+    def is_idle(self) -> bool:
         mappings = [shard.mapping for shard in self._shards.values()]
         if not self._assigned or any(mapping is None or mapping.unmapped for mapping in mappings):
-            return 0
-        return super().checkpoint()
+            return False
+        return self.queue.is_idle()
 
-    def status(self) -> ControllerStatus:
-        """Return the state of this run."""
-        held = tuple(sorted(shard.number for shard in self._shards.values() if shard.mapping is not None))
-        return dataclasses.replace(super().status(), shards=held)
-
-    def runtime_for(self, key: Key) -> Runtime:
-        """Return the runtime for a reconcile of the key."""
-        shard = self._shards.get(self._shard_of(key))
-        return self._runtime if shard is None or shard.runtime is None else shard.runtime
-
-    async def _reconcile(self, rt: Runtime, request: Request[Any]) -> Result:
+    async def _reconcile(self, declared: Reconciler[Any], rt: Runtime, request: Request[Any]) -> Result:
         """Call the declared reconciler in a scope that can be canceled for its shard only."""
         shard = self._shards[self._shard_of(request.id.key)]
         with trio.CancelScope() as scope:
             shard.running.add(scope)
             try:
-                return await self._inner(shard.runtime or rt, request)
+                return await declared(shard.runtime or rt, request)
             finally:
                 shard.ended(scope)
-        raise LeaseLost(f"shard {shard.number} of {self._definition.name} now belongs to another process")
+        raise LeaseLost(f"shard {shard.number} of {rt.controller} now belongs to another process")
 
     # --- assignment of shards ---
 
-    async def _share(self) -> None:
+    @override
+    async def serve(self, run: PrimedRun) -> None:
         """Be a member, and keep the shards that belong to it, until canceled."""
-        prefix = f"{self._fence_name}/members/"
+        prefix = f"{run.fence_name}/members/"
         async with (
-            hold_lease(self._lease, prefix + self._process, holder=self._process, ttl=self._ttl, report=self._report),
+            hold_lease(run.leases, prefix + self._process, holder=self._process, ttl=self._ttl, report=run.report),
             trio.open_nursery() as nursery,
         ):
             while True:
                 delay = self._ttl / 3 * random.uniform(0.7, 1)
                 try:
-                    leases = await self._lease.list(prefix)
+                    leases = await run.leases.list(prefix)
                 except Unavailable as error:
-                    self._report(CallDelayed(self._definition.name, "List", error, delay))
+                    run.report(CallDelayed(run.definition.name, "List", error, delay))
                 else:
                     members = {lease.name.removeprefix(prefix) for lease in leases}
-                    self._assign(members | {self._process}, nursery)
-                self._note_progress()
+                    self._assign(run, members | {self._process}, nursery)
+                run.note_progress()
                 await trio.sleep(delay)
 
-    def _assign(self, members: set[str], nursery: trio.Nursery) -> None:
+    def _assign(self, run: PrimedRun, members: set[str], nursery: trio.Nursery) -> None:
         self._assigned = True
         for number in range(self._count):
             shard = self._shards.get(number)
@@ -211,52 +208,50 @@ class ShardedRun(Run):
                 if shard is not None:
                     shard.leave()
                 else:
-                    self._queue.close_shard(number)
+                    self.queue.close_shard(number)
             elif shard is None:
                 self._shards[number] = shard = _Shard(number)
-                nursery.start_soon(self._have, shard, name=f"shard {number} of {self._definition.name}")
+                nursery.start_soon(self._have, run, shard, name=f"shard {number} of {run.definition.name}")
 
-    async def _have(self, shard: _Shard) -> None:
+    async def _have(self, run: PrimedRun, shard: _Shard) -> None:
         """Wait for the shard's lease, and keep the shard until another member should have it or the lease is lost."""
-        name = f"{self._fence_name}#{shard.number}"
+        name = f"{run.fence_name}#{shard.number}"
         try:
             with shard.waiting:
                 async with hold_lease(
-                    self._lease, name, holder=self._process, ttl=self._ttl, report=self._report
+                    run.leases, name, holder=self._process, ttl=self._ttl, report=run.report
                 ) as lease:
-                    await self._hold(shard, lease)
+                    await self._hold(run, shard, lease)
         except Exception as error:
             # The shard is requested again after the next listing of members. The report gives that delay as well.
             if not all(isinstance(each, LeaseLost | Fenced | Unavailable) for each in leaves(error)):
                 raise
-            self._report(CallDelayed(self._definition.name, f"shard {shard.number}", only_error(error), self._ttl / 3))
+            run.report(CallDelayed(run.definition.name, f"shard {shard.number}", only_error(error), self._ttl / 3))
         finally:
             if shard.leaving.is_set():
-                self._queue.close_shard(shard.number)
+                self.queue.close_shard(shard.number)
             del self._shards[shard.number]
 
-    async def _hold(self, shard: _Shard, lease: HeldLease) -> None:
-        number, queue, definition = shard.number, self._queue, self._definition
+    async def _hold(self, run: PrimedRun, shard: _Shard, lease: HeldLease) -> None:
+        number, queue = shard.number, self.queue
         own = OneShard(queue, number, self._shard_of)
-        writes = RunWrites(definition.name, self._informers, own, self._report, self._note_progress)
-        writes.own = self._writes.own
+        writes = RunWrites(run.definition.name, run.caches, own, run.report, run.note_progress, run.writes.own)
         queue.collect(number)
         try:
-            shard.recorded = await self._take(shard, lease, writes, own)
+            shard.recorded = await self._take(run, shard, lease, writes, own)
             async with trio.open_nursery() as nursery:
-                types = [self._informers.shared(type) for type in definition.types]
-                nursery.start_soon(writes.settle, self._lease, types, name=f"settling writes of shard {number}")
-                nursery.start_soon(self._map_all, shard, name=f"mapping for shard {number}")
-                nursery.start_soon(self._record_shard, shard, writes, name=f"recording shard {number}")
+                nursery.start_soon(writes.resolve, run.leases, name=f"resolving writes of shard {number}")
+                nursery.start_soon(self._map_all, run, shard, name=f"mapping for shard {number}")
+                nursery.start_soon(self._record_shard, run, shard, writes, name=f"recording shard {number}")
                 await shard.leaving.wait()
-                checkpoint = self._checkpoint_of(shard)
+                checkpoint = self._checkpoint_of(run, shard)
                 queue.close_shard(number)
                 with trio.move_on_after(self._ttl):
                     await shard.wait_idle()
                 await self._end_in_hand(shard)
                 while own.held:
-                    await self.wait_progress()
-                await self._note(shard, writes, checkpoint)
+                    await run.wait_progress()
+                await self._record(run, shard, writes, checkpoint)
                 nursery.cancel_scope.cancel()
         finally:
             if not shard.leaving.is_set():
@@ -267,42 +262,41 @@ class ShardedRun(Run):
             # Leave only now: a reconcile that is canceled during a write holds all keys.
             own.leave()
 
-    async def _take(self, shard: _Shard, lease: HeldLease, writes: RunWrites, own: OneShard) -> int:
+    async def _take(self, run: PrimedRun, shard: _Shard, lease: HeldLease, writes: RunWrites, own: OneShard) -> int:
         """Take over a shard whose lease is held. Return the checkpoint of its previous holder."""
-        number, subscriptions = shard.number, self._subscriptions
-        raised = await writes.raise_first(self._lease, self._fence_name, str(number), term=lease.term, number=1)
+        number, caches = shard.number, run.caches
+        raised = await writes.raise_first(run.leases, run.fence_name, str(number), term=lease.term, number=1)
         start = raised.position
-        if start.store_id != self._writes.store_id:
-            raise StoreChanged(f"shard {number} was taken over in store {start.store_id}, not {self._writes.store_id}")
-        for type in self._definition.types:
-            await self._informers.shared(type).wait_complete(start.revision)
+        if start.store_id != run.writes.store_id:
+            raise StoreChanged(f"shard {number} was taken over in store {start.store_id}, not {run.writes.store_id}")
+        await caches.wait_complete(start.revision)
         # Changes that were mapped without being collected are at or below these frontiers.
-        until = {name: subscription.gate.frontier for name, subscription in subscriptions.items()}
-        deleted = await self._deleted_until(start, raised.checkpoint, until)
+        deleted = await self._deleted_until(caches, start, raised.checkpoint, caches.frontiers())
         # No checkpoint from here on.
-        for subscription in subscriptions.values():
-            subscription.check()
-        mapping = self._make_mapping(own, partial(self._mapped, shard))
-        mapping.open(subscriptions)
-        self._map_held(mapping, deleted)
-        shard.runtime = copy.copy(self._runtime)
-        shard.runtime.term = lease.term
-        self._shard_writes.by_shard[number] = writes
+        caches.check()
+        mapping = run.new_mapping(own, partial(self._on_mapped, run, shard))
+        mapping.add_start(deleted)
+        shard.runtime = run.new_runtime(writes)
+        self._writes.by_shard[number] = writes
         shard.mapping = mapping
-        self._queue.open_shard(number)
-        held = [
-            key for key in subscriptions[self._definition.manages.name].gate.entries if self._shard_of(key) == number
-        ]
-        self._queue.add_all(held, Reason("started"), priority=BACKLOG)
+        self.queue.open_shard(number)
+        managed = caches.subscriptions[run.definition.manages.name]
+        held = [key for key in managed.gate.entries if self._shard_of(key) == number]
+        self.queue.add_all(held, Reason("started"), priority=BACKLOG)
         return raised.checkpoint
 
-    async def _deleted_until(self, start: Position, checkpoint: int, until: dict[TypeName, int]) -> Deletions:
-        """Return the result of `_deletions`. Shards taken over together share a read of the history if possible."""
+    async def _deleted_until(
+        self, caches: RunCaches, start: Position, checkpoint: int, until: dict[TypeName, int]
+    ) -> Deletions:
+        """Return the deletions after a checkpoint, up to a revision for each type.
+
+        Shards taken over together share a read of the history if possible.
+        """
         async with self._reading:
             read = self._read
             if read is None or not read.cover(checkpoint, until):
-                now = {name: subscription.gate.frontier for name, subscription in self._subscriptions.items()}
-                self._read = read = _Deletions(checkpoint, now, await self._deletions(start, checkpoint, now))
+                now = caches.frontiers()
+                self._read = read = _Deletions(checkpoint, now, await caches.deletions(start, checkpoint, now))
             if not self._reading.statistics().tasks_waiting:
                 self._read = None
         return {name: [each for each in found if each.revision > checkpoint] for name, found in read.found.items()}
@@ -315,7 +309,7 @@ class ShardedRun(Run):
 
     # --- tasks of an open shard ---
 
-    async def _map_all(self, shard: _Shard) -> None:
+    async def _map_all(self, run: PrimedRun, shard: _Shard) -> None:
         """Map what the cache held when the shard was taken over, retrying failures."""
         mapping = shard.mapping
         assert mapping is not None
@@ -324,39 +318,31 @@ class ShardedRun(Run):
             while mapping.unmapped:
                 await mapping.map_ready()
                 if mapping.unmapped:
-                    await self.wait_progress()
+                    await run.wait_progress()
             nursery.cancel_scope.cancel()
 
-    def _mapped(self, shard: _Shard) -> None:
+    def _on_mapped(self, run: PrimedRun, shard: _Shard) -> None:
         # Wait for the last change: otherwise shards that wait for progress would wake each other endlessly.
         if shard.mapping is not None and not shard.mapping.unmapped:
-            self._note_progress()
+            run.note_progress()
 
-    def _checkpoint_of(self, shard: _Shard) -> int:
+    def _checkpoint_of(self, run: PrimedRun, shard: _Shard) -> int:
         """Return the revision up to which nothing of a shard is owed, or 0 while something is."""
-        if (
-            shard.mapping is None
-            or shard.mapping.unmapped
-            or not self._mapping.owes_nothing
-            or self._queue.held
-            or self._queue.owes(shard.number)
-            or any(self._informers.shared(type).distrusted for type in self._definition.types)
-        ):
-            return 0
-        return self._mapping.complete
+        idle = shard.mapping is not None and not shard.mapping.unmapped and self.queue.is_shard_idle(shard.number)
+        return run.mapped() if idle else 0
 
-    async def _record_shard(self, shard: _Shard, writes: RunWrites) -> None:
+    async def _record_shard(self, run: PrimedRun, shard: _Shard, writes: RunWrites) -> None:
         while True:
             await trio.sleep(RECORD_INTERVAL * random.uniform(0.7, 1))
-            await self._note(shard, writes, self._checkpoint_of(shard))
+            await self._record(run, shard, writes, self._checkpoint_of(run, shard))
 
-    async def _note(self, shard: _Shard, writes: RunWrites, checkpoint: int) -> None:
+    async def _record(self, run: PrimedRun, shard: _Shard, writes: RunWrites, checkpoint: int) -> None:
         if checkpoint <= shard.recorded or writes.fence is None:
             return
         # If recording fails, the next holder does more than necessary, but nothing is lost. Fenced ends the shard.
         try:
-            await self._lease.record_checkpoint(writes.fence, checkpoint)
+            await run.leases.record_checkpoint(writes.fence, checkpoint)
         except Unavailable as error:
-            self._report(CallDelayed(self._definition.name, "RecordSettled", error, RECORD_INTERVAL))
+            run.report(CallDelayed(run.definition.name, "RecordSettled", error, RECORD_INTERVAL))
         else:
             shard.recorded = checkpoint

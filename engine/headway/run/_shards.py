@@ -79,9 +79,9 @@ class ShardQueue(WaitingQueue[Key, Reason]):
                 # This makes a delayed key ready, so that it is dropped soon.
                 super().add(key, _MOVED)
 
-    def owes(self, shard: int) -> bool:
-        """Return True if a key of the shard is ready, being processed, delayed or collected."""
-        return any(self._shard_of(key) == shard for key in self.owed())
+    def is_shard_idle(self, shard: int) -> bool:
+        """Return True if no key of the shard is owed, collected ones included."""
+        return all(self._shard_of(key) != shard for key in self.owed())
 
     # --- as a queue ---
 

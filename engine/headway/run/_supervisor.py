@@ -11,6 +11,7 @@ from typing import NoReturn
 import trio
 
 from headway._groups import of_controller, only_error, story
+from headway.client import HeldLease
 from headway.errors import Closed, EngineBug, LeaseLost, NotHeadway
 from headway.events import Report, RunEnded
 from headway.reconcile import CONTROLLER
@@ -43,6 +44,7 @@ class Supervisor:
     """The supervisor of one controller.
 
     Args:
+        make_run: creates a run, given what the last one owed and the lease that it runs under.
         leading: acquires the controller's lease; None if it needs none.
 
     Attributes:
@@ -54,7 +56,7 @@ class Supervisor:
     def __init__(
         self,
         name: str,
-        make_run: Callable[[Owed], Run],
+        make_run: Callable[[Owed, HeldLease | None], Run],
         report: Report,
         *,
         fence_name: str = "",
@@ -75,8 +77,6 @@ class Supervisor:
         self._resting = False
         self._ended = False
         self._owed = Owed()
-        if leading is not None:
-            leading.on_standby = self._stand_by
 
     async def supervise(self) -> None:
         """Run the controller until canceled, starting a new run when one ends. Each run gets what the last one owed.
@@ -158,9 +158,8 @@ class Supervisor:
         """Run once, and return the error that ended the run, and the run if it was created."""
         run: Run | None = None
         try:
-            async with nullcontext() if self._leading is None else self._leading.lead() as lease:
-                self.run = run = self._make_run(self._owed)
-                run.lease = lease
+            async with nullcontext() if self._leading is None else self._leading.lead(self._stand_by) as lease:
+                self.run = run = self._make_run(self._owed, lease)
                 self._started.unpark_all()
                 try:
                     await run.run()

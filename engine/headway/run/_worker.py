@@ -10,7 +10,7 @@ import trio
 
 from headway._groups import leaves, leaving, of_controller, only_error, ordinary, story
 from headway._safe_text import repr_text
-from headway.controller import Definition
+from headway.controller import Definition, Reconciler
 from headway.errors import InvalidResult, PermanentFailure, ReconcileTimeout
 from headway.events import Reconciled, ReconcileSlow, Report, SelfTriggered, hears_successes
 from headway.queue import Taken, WaitingQueue
@@ -34,6 +34,7 @@ class Worker:
     def __init__(
         self,
         definition: Definition,
+        reconcile: Reconciler[Any],
         runtime: Runtime,
         queue: WaitingQueue[Key, Reason],
         report: Report,
@@ -42,6 +43,7 @@ class Worker:
         results: Results,
     ) -> None:
         self._definition = definition
+        self._reconcile = reconcile
         self._type = definition.manages.name
         self._runtime = runtime
         self._queue = queue
@@ -135,7 +137,7 @@ class Worker:
         key, definition = taken.key, self._definition
         self._started[key] = began
         try:
-            result: Any = await definition.reconcile(self._runtime, Request(id, taken.reasons, taken.attempt))
+            result: Any = await self._reconcile(self._runtime, Request(id, taken.reasons, taken.attempt))
         except BaseException as raised:
             # A user's function may raise anything; its key is retried. A nursery of the reconciler wraps exceptions in
             # a group. A PermanentFailure is recognized in a group as well.
