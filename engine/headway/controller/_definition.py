@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypedDict, TypeVar
 
 from headway._keywords import check_keywords
 from headway.cache import OWNER_INDEX, CachedType, Index, Query, by_owner
@@ -19,6 +19,23 @@ from headway.mapper import Predicate, Watch
 from headway.queue import Backoff
 from headway.reconcile import Request, Result, Runtime
 from headway.resource import Payload, ResourceId, ResourceType
+
+T = TypeVar("T", bound=Payload)
+
+Reconciler = Callable[[Runtime, Request[T]], Awaitable[Result]]
+Enqueue = Callable[[ResourceId], None]
+"""A function that enqueues a managed resource. Raises InvalidArgument for an id of another type."""
+Source = Callable[[Runtime, Enqueue], Awaitable[None]]
+"""``async def source(rt, enqueue)``: calls ``enqueue(id)`` for resources affected by an event outside the store.
+
+It runs as long as the controller's run, but may return early. If it raises, the run ends and is restarted.
+"""
+Initialiser = Callable[[Runtime], Awaitable[None]]
+OnStart = Callable[[Runtime], Awaitable[None] | None]
+"""``on_start(rt)``: called when the run is primed, before anything is mapped or reconciled."""
+OnStop = Callable[[Runtime, BaseException | None], Awaitable[None] | None]
+"""``on_stop(rt, error)``: called when everything else of the run has ended; ``error`` is None if the run was stopped.
+"""
 
 MAX_SHARDS = 1024
 
@@ -56,24 +73,31 @@ def placement_problem(given: object) -> str | None:
     return f'placement must be "singleton", "every_process" or headway.sharded(shards=16), not {given!r}'
 
 
-T = TypeVar("T", bound=Payload)
+class GivenOptions(TypedDict, total=False):
+    """The options of every controller, daemon and timer, as `App.controller` describes them.
 
-Reconciler = Callable[[Runtime, Request[T]], Awaitable[Result]]
-Enqueue = Callable[[ResourceId], None]
-"""A function that enqueues a managed resource. Raises InvalidArgument for an id of another type."""
-Source = Callable[[Runtime, Enqueue], Awaitable[None]]
-"""``async def source(rt, enqueue)``: calls ``enqueue(id)`` for resources affected by an event outside the store.
+    `Options` has them as a run uses them, with their defaults.
+    """
 
-It runs as long as the controller's run, but may return early. If it raises, the run ends and is restarted.
-"""
-Initialiser = Callable[[Runtime], Awaitable[None]]
-OnStart = Callable[[Runtime], Awaitable[None] | None]
-"""``on_start(rt)``: called when the run is primed, before anything is mapped or reconciled."""
-OnStop = Callable[[Runtime, BaseException | None], Awaitable[None] | None]
-"""``on_stop(rt, error)``: called when everything else of the run has ended; ``error`` is None if the run was stopped.
-"""
+    watches: Sequence[Watch[Any]] | None
+    indexes: Sequence[Index[Any, Any]]
+    queries: Sequence[Query[Any, Any]]
+    reads: Sequence[ResourceType[Any]] | None
+    writes: Sequence[ResourceType[Any]] | None
+    initialiser: Initialiser | None
+    on_start: OnStart | None
+    on_stop: OnStop | None
+    concurrency: int
+    deadline: float
+    backoff: Backoff | None
+    name: str
 
-DeclaredAs = Literal["controller", "daemon", "timer"]
+
+class GivenControllerOptions(GivenOptions, total=False):
+    """The options of a controller except ``manages`` and ``when``."""
+
+    sources: Mapping[str, Source] | None
+    placement: Placement
 
 
 def _none() -> Mapping[Any, Any]:
@@ -81,13 +105,9 @@ def _none() -> Mapping[Any, Any]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Definition:
-    """A controller as declared by `App.controller`, with its arguments as attributes. All parts are immutable."""
+class Options:
+    """The options of a controller, a daemon or a timer. All parts are immutable."""
 
-    name: str
-    reconcile: Reconciler[Any]
-    manages: CachedType[Any]
-    when: Predicate[Any] | None = None
     watches: Mapping[CachedType[Any], Watch[Any]] = field(default_factory=_none)
     indexes: Sequence[Index[Any, Any]] = ()
     queries: Sequence[Query[Any, Any]] = ()
@@ -101,7 +121,17 @@ class Definition:
     deadline: float = 300.0
     backoff: Backoff = field(default_factory=Backoff)
     placement: Placement = "singleton"
-    declared_as: DeclaredAs = "controller"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Definition(Options):
+    """A controller as declared by `App.controller`, `App.daemon` or `App.timer`."""
+
+    name: str
+    reconcile: Reconciler[Any]
+    manages: CachedType[Any]
+    when: Predicate[Any] | None = None
+    declared_as: Literal["controller", "daemon", "timer"] = "controller"
 
     @property
     def types(self) -> list[CachedType[Any]]:
