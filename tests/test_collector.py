@@ -13,7 +13,7 @@ import trio
 from trio.testing import MockClock
 
 import headway
-from headway import _collector
+from headway.engine import _collector
 from headway.events import Reconciled, ignore
 from headway.storage import MemoryBackend
 from tests.helpers.declared import Note

@@ -13,8 +13,8 @@ from grpclib import GRPCError
 from grpclib.const import Status
 
 import headway
-from headway._compared import ComparedChannel
 from headway.access import Access, Authorizer
+from headway.engine import ComparedChannel
 from headway.errors import OutcomeUnknown, PermissionDenied, Unavailable
 from headway.resource import ResourceType, describe, field, message, types_pb
 from headway.rpc import Services, open_server

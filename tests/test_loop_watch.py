@@ -12,8 +12,8 @@ from trio.testing import MockClock
 
 import headway
 from headway import events
-from headway._loop_watch import Judge
-from headway._shutdown import stack_of
+from headway.engine._loop_watch import Judge
+from headway.engine._shutdown import stack_of
 from headway.observe import Metrics, log_report
 from tests.helpers.resources import Account, Team
 from tests.helpers.staff import Staff
@@ -189,7 +189,7 @@ async def test_a_reconcile_that_ends_while_its_stack_is_read_is_named_all_the_sa
             assert ended.wait(50)
         return stack_of(task, loop)
 
-    monkeypatch.setattr("headway._loop_watch.stack_of", stack_later)
+    monkeypatch.setattr("headway.engine._loop_watch.stack_of", stack_later)
 
     @staff.app.controller(manages=staff.team)
     async def teams(_: headway.Runtime, __: headway.Request) -> None:

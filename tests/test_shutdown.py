@@ -13,7 +13,7 @@ from trio.testing import wait_all_tasks_blocked
 
 import headway
 from headway import _standard_error, field
-from headway._shutdown import culprits
+from headway.engine._shutdown import culprits
 from headway.errors import DeclarationError
 from headway.events import ShutdownBlocked
 

@@ -16,7 +16,8 @@ from grpclib.const import Status
 from trio.testing import MockClock
 
 import headway
-from headway import _store_health, events, field
+from headway import events, field
+from headway.engine import _store_health
 from headway.errors import StoreUnusable, Unavailable, WriteRejected
 from headway.observe import Pages, open_pages
 from headway.resource import Key, Kind, decode, pb

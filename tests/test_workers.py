@@ -181,7 +181,7 @@ async def test_a_process_name_must_be_one_that_a_lease_can_have(given: Any) -> N
 
 async def test_two_processes_without_a_name_have_two() -> None:
     """A host's name is not enough."""
-    from headway._process import worker_name
+    from headway.engine import worker_name
 
     assert worker_name(None) != worker_name(None)
 

@@ -48,13 +48,14 @@ from headway.client import hold_lease as hold_lease
 from headway.client import until as until
 from headway.client import until_condition as until_condition
 from headway.client import until_gone as until_gone
-from headway.connection import connect as connect
 from headway.controller import App as App
 from headway.controller import Graph as Graph
 from headway.controller import graph as graph
 from headway.controller import sharded as sharded
 from headway.engine import Engine as Engine
+from headway.engine import connect as connect
 from headway.engine import open_engine as open_engine
+from headway.engine import open_workers as open_workers
 from headway.errors import Conflict as Conflict
 from headway.errors import HeadwayError as HeadwayError
 from headway.errors import NotFound as NotFound
@@ -90,4 +91,3 @@ from headway.run import ControllerStatus as ControllerStatus
 from headway.run import NotDone as NotDone
 from headway.run import OwnWrite as OwnWrite
 from headway.run import TypeStatus as TypeStatus
-from headway.workers import open_workers as open_workers

@@ -20,8 +20,8 @@ from tests.helpers.etcd_server import need_etcd
 @pytest.mark.parametrize(
     "scenario",
     [
-        # `share` measures what it holds by looking through all objects, a few times.
-        pytest.param(each, id=each.name, marks=[pytest.mark.wide] if each.name == "share" else [])
+        # `share` looks through all objects a few times, and `import` starts six interpreters.
+        pytest.param(each, id=each.name, marks=[pytest.mark.wide] if each.name in ("share", "import") else [])
         for each in SCENARIOS.values()
     ],
 )

@@ -11,8 +11,8 @@ from trio.testing import MockClock
 
 import headway
 from headway import field
-from headway._arguments import together
 from headway.client import Client, LeaseClient
+from headway.engine import combine_apps
 from headway.rpc import Channel, InProcessChannel, Metadata
 from headway.service import LeaseService, ResourceService
 from headway.testing import ScriptedChannel
@@ -113,7 +113,7 @@ class Cluster:
         self.options: Callable[[str], dict[str, Any]] = lambda _: {}
         self.store = RecordingBackend()
         app = self.app("server")
-        self.registry, _ = together([app])
+        self.registry, _ = combine_apps([app])
         self.channel = InProcessChannel(ResourceService(self.store, self.registry), LeaseService(self.store))
         self.client = Client(self.channel, self.registry)
         self.leases = LeaseClient(self.channel)

@@ -20,8 +20,8 @@ import trio
 
 import headway
 from headway import events, field
-from headway._arguments import together
 from headway.client import Client
+from headway.engine import combine_apps
 from headway.resource import Key, Position
 from headway.rpc import InProcessChannel
 from headway.service import LeaseService, ResourceService
@@ -182,7 +182,7 @@ async def recorded(
     store: str, app: headway.App, who: str, record: Record
 ) -> AsyncIterator[tuple[Backend, headway.Client]]:
     """A store, and a client of it of which everything is written down."""
-    registry, _ = together([app])
+    registry, _ = combine_apps([app])
     async with open_store(store) as backend:
         services = InProcessChannel(ResourceService(backend, registry), LeaseService(backend))
         yield backend, Client(RecordingChannel(f"{who} client", record).over(services), registry)

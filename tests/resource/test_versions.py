@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from headway._arguments import together
 from headway.controller import App
+from headway.engine import combine_apps
 from headway.errors import DeclarationError
 from headway.resource import (
     NAMESPACE,
@@ -136,12 +136,12 @@ def test_apps_that_share_types_share_their_converters() -> None:
         app.converter(V2, V3, up=up_again, down=down_again)
     second.converter(V1, V2, up=up, down=down)
     second.store_as(V1)
-    chain = together([first, second])[0].chain(V1.kind)
+    chain = combine_apps([first, second])[0].chain(V1.kind)
     assert chain is not None
     assert (chain.types, chain.storage) == ((V1, V2, V3), V1)
     first.store_as(V2)
     with pytest.raises(DeclarationError, match=r"the storage version is already tests\.v2\.Team"):
-        together([first, second])
+        combine_apps([first, second])
 
 
 async def later(old: Any) -> Any:

@@ -69,7 +69,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 async def test_probe_reports_the_store_and_needs_no_token(monkeypatch: pytest.MonkeyPatch) -> None:
     """Access control is on. A forwarder reports the health of its upstream."""
-    monkeypatch.setattr("headway._store_health.EVERY", 0.02)
+    monkeypatch.setattr("headway.engine._store_health.EVERY", 0.02)
     store = Fails()
     async with (
         headway.open_engine(store, app, listen=["127.0.0.1:0"], access=Authorizer(Access())) as engine,

@@ -3,6 +3,10 @@
 The commit that removes an owner also stores a tombstone, and nothing can be created with an owner that does not exist.
 The set of owned resources can therefore only shrink, whatever is interrupted. A new run finds the remaining tombstones
 and continues. Resources that a child owned are found through the child's own tombstone.
+
+An owner that is only marked for deletion may lose its last finalizer in a write. That write also stores, in the same
+commit, a tombstone that awaits the removal of the owner itself. Nothing is missed, whatever writer it was and whatever
+is interrupted, and only pending removals are stored.
 """
 
 from __future__ import annotations
@@ -10,16 +14,97 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from headway.builtin._remover import Remover
-from headway.builtin._sweep import sweep
+import trio
+
+from headway.client import Client
 from headway.controller import App
-from headway.errors import FailedPrecondition
+from headway.errors import Conflict, FailedPrecondition, Fenced, HeadwayError, InvalidArgument, Unavailable
 from headway.queue import Backoff
 from headway.reconcile import Request, RequeueAfter, Runtime, requeue_after
-from headway.resource import TOMBSTONE, Resource, ResourceType, Tombstone, resource_id
+from headway.resource import TOMBSTONE, Kind, Resource, ResourceId, ResourceType, Tombstone, resource_id
+
+GRACE = 1.0
+"""The time, in seconds, in which the owner of the last finalizer may delete the resource, as Consul's clients do."""
+
+AFTER_CONFLICT = 0.2
+"""The delay, in seconds, before the next attempt after a concurrent write."""
 
 LOOK_AGAIN = 5.0
-"""The delay, in seconds, before another attempt while finalizers hold resources, or their type is not registered."""
+"""The delay, in seconds, before another attempt while others depend on a resource, or a type is not registered."""
+
+
+async def sweep(client: Client, resources: Iterable[Resource[Any]]) -> None:
+    """Delete each resource by its uid, whether or not it has changed. Those with finalizers are marked for deletion.
+
+    If some could not be deleted, raise Unavailable at the end, naming the first. Raise Fenced at once.
+    """
+    failed: list[tuple[Resource[Any], HeadwayError]] = []
+    for resource in resources:
+        if resource.is_deleting and resource.finalizers:
+            continue
+        try:
+            await client.delete(resource)
+        except Fenced:
+            raise
+        except HeadwayError as error:
+            failed.append((resource, error))
+    if failed:
+        resource, first = failed[0]
+        raise Unavailable(f"{len(failed)} resources could not be deleted, the first {resource.id}: {first}") from first
+
+
+class Remover:
+    """The remover of resources that have a pending tombstone. ``types`` are all types that the engine knows."""
+
+    def __init__(self, types: Iterable[ResourceType[Any]]) -> None:
+        self._versions: dict[Kind, list[ResourceType[Any]]] = {}
+        for type in types:
+            self._versions.setdefault(type.kind, []).append(type)
+        # When each may be removed, on Trio's clock. After a restart, the process waits again.
+        self._due: dict[str, float] = {}
+
+    def forget(self, name: str) -> None:
+        """Forget a tombstone that no longer exists."""
+        self._due.pop(name, None)
+
+    async def remove(self, rt: Runtime, pending: Resource[Tombstone]) -> RequeueAfter | None:
+        """Remove a tombstone's resource, by uid and version, once it is due."""
+        now = trio.current_time()
+        due = self._due.setdefault(pending.name, now + GRACE)
+        if due > now:
+            return requeue_after(due - now)
+        try:
+            resource = await self._read(rt, resource_id(pending.data.owner))
+        except InvalidArgument:
+            return requeue_after(LOOK_AGAIN)
+        try:
+            if resource is None or not resource.is_deleting or resource.finalizers:
+                await rt.client.delete(pending)
+            else:
+                # The same commit removes the pending tombstone.
+                await rt.client.delete(resource, version=resource.version)
+        except Conflict:
+            return requeue_after(AFTER_CONFLICT)
+        except FailedPrecondition:
+            return requeue_after(LOOK_AGAIN)
+        return None
+
+    async def _read(self, rt: Runtime, id: ResourceId) -> Resource[Any] | None:
+        """Return a resource in any version of its kind. Raises InvalidArgument if no declared version is suitable.
+
+        Since the tombstone was stored, the resource may have been stored in another version, and the program may no
+        longer declare its earlier version.
+        """
+        versions = self._versions.get(id.type.unversioned, [])
+        for type in sorted(versions, key=lambda each: each.name != id.type):
+            try:
+                return await rt.client.get(
+                    type, type.id(id.name, partition=id.partition, namespace=id.namespace, uid=id.uid)
+                )
+            except InvalidArgument:
+                # It is stored in a version that no converter connects with this one.
+                continue
+        raise InvalidArgument(f"no version of {id.type} that this program declares can be read")
 
 
 def add_reaper(app: App, types: Iterable[ResourceType[Any]] = ()) -> None:

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
-from headway.builtin._sweep import sweep
+from headway.builtin._reaper import sweep
 from headway.controller import App
 from headway.queue import Backoff
 from headway.reconcile import Request, RequeueAfter, Runtime, requeue_after

@@ -11,7 +11,6 @@ import click
 from grpclib import GRPCError
 from grpclib.const import Status
 
-from headway._arguments import together
 from headway._gen.headway.migration import v1 as migration_pb
 from headway.cli._app_at import apps_at
 from headway.cli._connection import Connection, Target, open_connection
@@ -19,6 +18,7 @@ from headway.cli._exits import Exit, Usage, fail
 from headway.cli._running import run
 from headway.cli._text import json_text, plain
 from headway.client import client_error
+from headway.engine import combine_apps
 from headway.errors import DeclarationError, InvalidArgument
 from headway.resource import Kind, Position, Registry, position, resource_id
 from headway.service import MIGRATION_SERVICE, Migrated, migrate
@@ -58,7 +58,7 @@ def migrate_command(app: str | None, url: str | None, output: Literal["text", "j
     if app is None:
         raise Usage("--store requires an APP (module:attribute), whose types determine the storage versions")
     try:
-        registry, _ = together(apps_at(app))
+        registry, _ = combine_apps(apps_at(app))
     except DeclarationError as error:
         fail(Exit.REFUSED, f"Error: {error}")
     if not registry.chains:

@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
-from headway._process import worker_name
 from headway.cli._exits import Usage
 from headway.cli._options import together
+from headway.engine import worker_name
 from headway.errors import DeclarationError, InvalidArgument
 from headway.observe import check_pages_address
 from headway.rpc import is_loopback

@@ -13,9 +13,9 @@ from typing import Any
 import trio
 
 from headway._groups import only_error
-from headway._shutdown import ShutdownWatch
 from headway.cli._exits import Exit, fail_by
 from headway.cli._streams import keep_standard_streams
+from headway.engine import ShutdownWatch
 from headway.errors import HeadwayError
 from headway.events import ignore
 

@@ -10,8 +10,6 @@ from typing import Any, Literal
 
 import click
 
-from headway._arguments import together
-from headway._compared import differences
 from headway.cli._app_at import apps_at
 from headway.cli._connection import Target, open_connection
 from headway.cli._exits import Exit, Usage
@@ -19,6 +17,7 @@ from headway.cli._running import run
 from headway.cli._store import must_be_there, named_store
 from headway.cli._text import json_text, plain, table
 from headway.cli._types import field_words
+from headway.engine import combine_apps, differences
 from headway.errors import DeclarationError, SchemaProblem
 from headway.resource import Key, ResourceType, Scope, describe, is_builtin, resource_key, type_name, types_pb
 from headway.storage import ListsResources, Within, file_lists, plan_schemas, read_schemas
@@ -209,7 +208,7 @@ def _problem(problem: SchemaProblem) -> dict[str, Any]:
 
 def _types_of(reference: str) -> list[ResourceType[Any]]:
     try:
-        registry, _ = together(apps_at(reference))
+        registry, _ = combine_apps(apps_at(reference))
     except DeclarationError as error:
         raise Usage(f"{reference}: {error}") from error
     return sorted((type for type in registry if not is_builtin(type)), key=lambda each: each.name)

@@ -10,7 +10,6 @@ from functools import partial
 import click
 import trio
 
-from headway._process import worker_name
 from headway.cli._app_at import apps_at
 from headway.cli._connection import Target
 from headway.cli._exits import Exit, Usage, fail
@@ -18,10 +17,10 @@ from headway.cli._process_options import check_pages, check_process, process_opt
 from headway.cli._running import run
 from headway.cli._serving import ProcessOptions, open_watched
 from headway.controller import App
+from headway.engine import open_workers, worker_name
 from headway.errors import DeclarationError, InvalidArgument
 from headway.observe import Metrics, log_report, reports
 from headway.rpc import addresses
-from headway.workers import open_workers
 
 
 @click.command()

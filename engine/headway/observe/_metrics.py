@@ -14,8 +14,7 @@ from headway._functions import check_plain
 from headway._safe_report import safe_report
 from headway.access import ANONYMOUS
 from headway.errors import DeclarationError
-from headway.observe._aliases import OUTCOMES, aliases
-from headway.observe._gauges import gauges
+from headway.observe._gauges import OUTCOMES, aliases, gauges
 from headway.run import ControllerStatus
 
 if TYPE_CHECKING:

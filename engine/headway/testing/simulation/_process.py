@@ -11,7 +11,7 @@ from headway import events
 from headway._groups import story
 from headway._safe_text import error_text
 from headway.controller import App
-from headway.engine import Engine
+from headway.engine import Engine, open_workers
 from headway.errors import RemoteError
 from headway.run import ControllerStatus
 from headway.testing.simulation._checkpoints import PROCESS
@@ -19,7 +19,6 @@ from headway.testing.simulation._link import Link
 from headway.testing.simulation._oracles import Scheduled
 from headway.testing.simulation._outside import Outside
 from headway.testing.simulation._watched import watched
-from headway.workers import open_workers
 
 if TYPE_CHECKING:
     from headway.testing.simulation._world import World

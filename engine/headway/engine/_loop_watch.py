@@ -18,7 +18,7 @@ from typing import NoReturn
 
 import trio
 
-from headway._shutdown import stack_of
+from headway.engine._shutdown import stack_of
 from headway.events import LoopBlocked, Report
 from headway.reconcile import CONTROLLER, MAPPING, RECONCILING
 from headway.resource import Key

@@ -1,12 +1,14 @@
-"""The combination of a program's apps, and checks of the arguments of `open_engine` and `open_workers`."""
+"""The apps of a program combined, and checks of the arguments of `open_engine` and `open_workers`."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
+from typing import NamedTuple
 
 from headway._functions import check_plain
+from headway._safe_report import safe_report
 from headway.builtin import NAME
 from headway.controller import App, Definition
 from headway.errors import DeclarationError
@@ -14,7 +16,7 @@ from headway.events import Report
 from headway.resource import Registry
 
 
-def together(apps: Sequence[App]) -> tuple[Registry, dict[str, Definition]]:
+def combine_apps(apps: Sequence[App]) -> tuple[Registry, dict[str, Definition]]:
     """Return the types of the apps, and their controllers by the names of their fences. Raises DeclarationError."""
     registry = Registry()
     definitions: dict[str, Definition] = {}
@@ -32,6 +34,38 @@ def together(apps: Sequence[App]) -> tuple[Registry, dict[str, Definition]]:
                 raise DeclarationError(f"two apps are named {app.name!r} and both have a controller {name!r}")
             definitions[fence_name] = definition
     return registry, definitions
+
+
+class RunOptions(NamedTuple):
+    """The options that `open_engine` and `open_workers` share. `open_engine` describes them."""
+
+    report: Report | None
+    lag_limit: float
+    stall_limit: float
+    lease_ttl: float
+    shutdown_bound: float
+    hard_exit: float | None
+    gc_freeze: bool
+    block_limit: float | None
+
+    def check(self) -> None:
+        """Raise DeclarationError for the first option that is invalid."""
+        for name in ("lag_limit", "stall_limit", "lease_ttl", "shutdown_bound"):
+            check_seconds(name, getattr(self, name))
+        for name in ("hard_exit", "block_limit"):
+            if getattr(self, name) is not None:
+                check_seconds(name, getattr(self, name))
+        check_flag("gc_freeze", self.gc_freeze)
+        if self.report is not None:
+            check_plain("report", self.report, 1, "an event", "open_engine(..., report=headway.observe.log_report())")
+
+    def safe_report(self) -> Report:
+        """Return a report that never raises. If none was given, it logs."""
+        if self.report is not None:
+            return safe_report(self.report)
+        from headway.observe import log_report
+
+        return safe_report(log_report())
 
 
 def check_seconds(name: str, given: object) -> None:
@@ -54,16 +88,16 @@ def check_store(given: object) -> None:
         )
 
 
-def check_listen(given: object) -> None:
-    """Raise DeclarationError if a value is not a list of addresses."""
+def check_listen(given: object, access: object, *, insecure: bool) -> None:
+    """Raise DeclarationError if a value is not a list of addresses, or says nothing of who may do what there."""
+    check_flag("insecure", insecure)
     if isinstance(given, str) or not isinstance(given, Sequence) or not all(isinstance(each, str) for each in given):
         raise DeclarationError(f"listen={given!r} must be a list of addresses, such as listen=['127.0.0.1:9000']")
-
-
-def check_report(report: Report | None) -> None:
-    """Raise DeclarationError for a report that cannot be called with an event, or that is async."""
-    if report is not None:
-        check_plain("report", report, 1, "an event", "open_engine(..., report=headway.observe.log_report())")
+    if given and (access is None) is not insecure:
+        raise DeclarationError(
+            f"listen={list(given)!r} needs either access=headway.access.Authorizer(...), which decides who may do "
+            "what, or insecure=True, which lets every client that can connect do everything"
+        )
 
 
 def refuse_own_name(apps: Sequence[App]) -> None:

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 
 import trio
 
@@ -61,33 +60,48 @@ _COLLECTOR = _Collector()
 
 
 class GcFreeze:
-    """A pause of collection, from the start of the block until `first_pass` has returned or the block has ended."""
+    """A pause of collection, from the start of the block until `first_pass` has returned or the block has ended.
 
-    def __init__(self) -> None:
+    Attributes:
+        wanted: False if collection stays as it is. Then `first_pass` must not be called.
+    """
+
+    def __init__(self, wanted: bool) -> None:
+        self.wanted = wanted
         self._paused = False
         self._started: set[str] = set()
 
-    def _pause(self) -> None:
-        self._paused = True
-        _COLLECTOR.pause()
+    def __enter__(self) -> GcFreeze:
+        if self.wanted:
+            _COLLECTOR.enter()
+            _COLLECTOR.pause()
+            self._paused = True
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.wanted:
+            self._resume()
+            _COLLECTOR.leave()
 
     def _resume(self) -> None:
         if self._paused:
             self._paused = False
             _COLLECTOR.resume()
 
-    def hearing(self, report: Report) -> Report:
+    def wrap(self, report: Report) -> Report:
         """Return a report that freezes the existing objects whenever a controller is primed for the first time."""
+        if not self.wanted:
+            return report
 
-        def heard(event: object) -> None:
+        def wrapped(event: object) -> None:
             if isinstance(event, RunStarted) and self._paused and event.controller not in self._started:
                 self._started.add(event.controller)
                 # Priming leaves no garbage, and a search for some would cause the very pause that freezing is to avoid.
                 gc.freeze()
             report(event)
 
-        heard.failures_only = not hears_successes(report)  # type: ignore[attr-defined]  # see `events.Report`
-        return heard
+        wrapped.failures_only = not hears_successes(report)  # type: ignore[attr-defined]  # see `events.Report`
+        return wrapped
 
     async def first_pass(self, supervisors: Sequence[Supervisor]) -> None:
         """Turn collection on, and freeze the existing objects, once the controllers are idle."""
@@ -98,19 +112,3 @@ class GcFreeze:
         gc.collect()
         gc.freeze()
         self._resume()
-
-
-@asynccontextmanager
-async def gc_freezing(wanted: bool) -> AsyncIterator[GcFreeze | None]:
-    """Keep collection off in the block, until its `GcFreeze.first_pass` ends. Yield None if it is not wanted."""
-    if not wanted:
-        yield None
-        return
-    freeze = GcFreeze()
-    _COLLECTOR.enter()
-    freeze._pause()
-    try:
-        yield freeze
-    finally:
-        freeze._resume()
-        _COLLECTOR.leave()

@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from typing import TYPE_CHECKING
 
-import trio
-
-from headway._arguments import check_flag, check_report, check_seconds, refuse_own_name, together
-from headway._collector import gc_freezing
-from headway._compared import ComparedChannel
-from headway._endpoints import find_engine, open_remote
-from headway._groups import leaves, only_error
+from headway._groups import leaves
 from headway._keywords import check_keywords
-from headway._loop_watch import watching_loop
-from headway._process import Placing, supervisor, worker_name
-from headway._safe_report import safe_report
-from headway._shutdown import ShutdownWatch
 from headway._trio import check_trio
 from headway.cache import Informers
 from headway.client import Client
 from headway.controller import App, sealed
-from headway.engine import Engine
+from headway.engine._arguments import RunOptions, check_flag, combine_apps, refuse_own_name
+from headway.engine._collector import GcFreeze
+from headway.engine._compared import ComparedChannel
+from headway.engine._connect import find_engine, open_remote
+from headway.engine._engine import Engine
+from headway.engine._placing import Placing, supervisor, worker_name
+from headway.engine._running import start_controllers, watched_nursery
 from headway.errors import NotHeadway, SchemaMismatch
 from headway.events import Report
 from headway.rpc import Channel, WithMetadata
@@ -86,23 +82,13 @@ async def open_workers(
         SchemaMismatch: from within the block, if the server and this program would misread each other's resources.
     """
     check_trio("headway.open_workers")
-    registry, definitions = together(apps)
+    registry, definitions = combine_apps(apps)
     refuse_own_name(apps)
-    check_report(report)
+    options = RunOptions(report, lag_limit, stall_limit, lease_ttl, shutdown_bound, hard_exit, gc_freeze, block_limit)
+    options.check()
     check_flag("insecure", insecure)
-    check_flag("gc_freeze", gc_freeze)
     name = worker_name(process)
-    for field, seconds in (("stall_limit", stall_limit), ("shutdown_bound", shutdown_bound), ("lease_ttl", lease_ttl)):
-        check_seconds(field, seconds)
-    for field, given in (("hard_exit", hard_exit), ("block_limit", block_limit)):
-        if given is not None:
-            check_seconds(field, given)
-    if report is None:
-        from headway.observe import log_report
-
-        report = log_report()
-    report = safe_report(report)
-    ending: ShutdownWatch | None = None
+    report = options.safe_report()
     opened: AbstractAsyncContextManager[Channel]
     # The test controls its own channel, and may count every call on it.
     opens = isinstance(endpoints, str | Sequence)
@@ -111,47 +97,29 @@ async def open_workers(
         opened = open_remote(endpoints, tls, server_name, timeout, token, insecure=insecure)
     else:
         opened = nullcontext(endpoints)
-    async with sealed(apps), gc_freezing(gc_freeze) as freeze, opened as bare:
-        if freeze is not None:
-            report = freeze.hearing(report)
-        watches = ExitStack()
-        named = WithMetadata(bare, {"x-consul-token": token}) if token else bare
-        channel = ComparedChannel(named, compared)
-        try:
-            async with trio.open_nursery() as nursery:
-                watches.enter_context(watching_loop(nursery, report, block_limit))
-                ending = ShutdownWatch(nursery, report, bound=shutdown_bound, hard_exit=hard_exit)
-                informers = Informers(channel, nursery, report, lag_limit=lag_limit)
-                placing = Placing(informers, channel, registry, report, stall_limit, name, lease_ttl)
-                supervisors = [supervisor(*each, placing) for each in definitions.items()]
-                nursery.start_soon(channel.wait_refused, name="types that the server would misread")
-                if not supervisors and opens:
-                    nursery.start_soon(find_engine, channel, report, name="finding an engine")
-                for each in supervisors:
-                    nursery.start_soon(each.supervise, name=f"controller {each.name}")
-                if freeze is not None:
-                    nursery.start_soon(freeze.first_pass, supervisors, name="the garbage collector")
-                types = [type for definition in definitions.values() for type in definition.types]
+    try:
+        with GcFreeze(gc_freeze) as freeze:
+            async with sealed(apps), opened as bare:
+                report = freeze.wrap(report)
+                named = WithMetadata(bare, {"x-consul-token": token}) if token else bare
+                channel = ComparedChannel(named, compared)
+                async with watched_nursery(options, report) as (nursery, _):
+                    informers = Informers(channel, nursery, report, lag_limit=lag_limit)
+                    placing = Placing(informers, channel, registry, report, stall_limit, name, lease_ttl)
+                    supervisors = [supervisor(*each, placing) for each in definitions.items()]
+                    nursery.start_soon(channel.wait_refused, name="types that the server would misread")
+                    if not supervisors and opens:
+                        nursery.start_soon(find_engine, channel, report, name="finding an engine")
+                    start_controllers(nursery, supervisors, freeze)
+                    types = [type for definition in definitions.values() for type in definition.types]
 
-                async def revision() -> int:
-                    return (await informers.linearizable(types[0])).revision if types else 0
+                    async def revision() -> int:
+                        return (await informers.linearizable(types[0])).revision if types else 0
 
-                try:
                     yield Engine(Client(channel, registry), revision, supervisors, informers=[informers])
-                finally:
-                    ending.begin()
-                nursery.cancel_scope.cancel()
-        except BaseExceptionGroup as group:
-            # The caller's own exception leaves the block unchanged, not wrapped in the nursery's group.
-            only = only_error(group)
-            if only is group:
-                # Several controllers, and the block's own call, may have raised it.
-                refused, others = group.split((SchemaMismatch, NotHeadway))
-                if refused is None or others is not None:
-                    raise
-                raise next(leaves(refused)) from None
-            raise only from only.__cause__
-        finally:
-            watches.close()
-            if ending is not None:
-                ending.end()
+    except BaseExceptionGroup as group:
+        # Several controllers, and the block's own call, may have raised it.
+        refused, others = group.split((SchemaMismatch, NotHeadway))
+        if refused is None or others is not None:
+            raise
+        raise next(leaves(refused)) from None

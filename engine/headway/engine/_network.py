@@ -1,0 +1,67 @@
+"""An engine that serves its services on the network, with health and reflection."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from importlib.resources import files
+from ssl import SSLContext
+
+import trio
+
+from headway.access import Authorizer, Caller, Guarded
+from headway.engine._store_health import StoreHealth
+from headway.events import Report
+from headway.resource import Registry
+from headway.rpc import DescribedFiles, Health, Limits, OpenStreams, Reflection, Services, open_server
+from headway.service import DescribedPayloads
+
+_LAST_STATUS = 0.5
+"""The time limit, in seconds, for sending the last status to watchers of the health service."""
+
+
+@asynccontextmanager
+async def listening(
+    services: Services,
+    registry: Registry,
+    access: Authorizer | None,
+    store: StoreHealth,
+    listen: Sequence[str],
+    tls: SSLContext | None,
+    report: Report,
+    limits: Limits | None,
+) -> AsyncIterator[Sequence[str]]:
+    """Serve the services at the addresses, and yield the addresses with their actual ports."""
+    health = _add_standard_services(services, registry, access)
+    store.follow(lambda problem: health.set_all(serving=problem is None))
+    async with open_server(services, listen, tls=tls, limits=limits, notify=report) as server:
+        try:
+            yield server.addresses
+        finally:
+            health.end()
+            # The server ends the watches at once. Clients that read must first learn that it no longer serves.
+            with trio.move_on_after(_LAST_STATUS, shield=True):
+                await health.wait_sent()
+
+
+def _add_standard_services(services: Services, registry: Registry, access: Authorizer | None) -> Health:
+    """Add health and reflection to the services of a server, and return its health.
+
+    Every caller sees the same health. Reflection describes a payload only to a caller with some right to its type.
+    """
+    described = DescribedFiles.of_set((files("headway._gen") / "descriptors.bin").read_bytes())
+    payloads = DescribedPayloads(registry, described)
+    streams = OpenStreams()
+    health = Health(streams=streams)
+
+    def reflection(caller: Caller) -> Reflection:
+        return Reflection(services, described, partial(payloads.files, caller.may_know), streams)
+
+    services.add(health)
+    if access is None:
+        services.add(Reflection(services, described, payloads.files, streams))
+    else:
+        services.add(Guarded(reflection, access, registry))
+    health.add(services.names)
+    return health

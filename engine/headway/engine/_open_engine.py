@@ -1,0 +1,186 @@
+"""`open_engine`, which assembles all other parts of Headway."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from functools import partial
+from typing import TYPE_CHECKING
+
+from headway._keywords import check_keywords
+from headway._trio import check_trio
+from headway.access import Audit, Authorizer
+from headway.builtin import PacedChannel, builtin_app
+from headway.cache import Informers, Isolation
+from headway.client import Client
+from headway.controller import App, Definition, sealed
+from headway.engine._arguments import (
+    RunOptions,
+    check_flag,
+    check_listen,
+    check_store,
+    combine_apps,
+    refuse_own_name,
+)
+from headway.engine._collector import GcFreeze
+from headway.engine._engine import Engine
+from headway.engine._placing import SERVER, Placing, supervisor, worker_name
+from headway.engine._running import start_controllers, watched_nursery
+from headway.engine._services import EngineServices
+from headway.engine._store_health import StoreHealth
+from headway.events import Report
+from headway.rpc import Channel, Limits
+from headway.run import LEASE_TTL, STALL_LIMIT, Supervisor
+from headway.service import unregistered
+from headway.storage import Backend, is_shared, last_leases, open_store, record_schemas, refuse_unfinished
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
+
+_PACE = 0.02
+"""The interval, in seconds, at which the engine's own controllers check their streams."""
+
+
+@check_keywords
+@asynccontextmanager
+async def open_engine(
+    store: str | AbstractAsyncContextManager[Backend],
+    *apps: App,
+    report: Report | None = None,
+    lag_limit: float = 30.0,
+    wrap_channel: Callable[[Channel], Channel] | None = None,
+    listen: Sequence[str] = (),
+    tls: SSLContext | None = None,
+    access: Authorizer | None = None,
+    insecure: bool = False,
+    limits: Limits | None = None,
+    process: str | None = None,
+    lease_ttl: float = LEASE_TTL,
+    stall_limit: float = STALL_LIMIT,
+    shutdown_bound: float = 10.0,
+    hard_exit: float | None = None,
+    gc_freeze: bool = False,
+    block_limit: float | None = 1.0,
+    check_isolation: bool = False,
+) -> AsyncIterator[Engine]:
+    """``async with headway.open_engine("sqlite:staff.db", app) as engine: ...``
+
+    Open the store, serve it within this process, and run the controllers of the apps and of Headway itself until the
+    block ends. No task outlives the block.
+
+    Args:
+        store: ``memory:``, ``sqlite:PATH``, ``etcd://HOST:PORT,HOST:PORT/PREFIX``, or a backend.
+        apps: the apps whose types and controllers the engine runs.
+        report: a function called with every event (`headway.events`) as it happens. It must not block. If it raises,
+            the
+            event is lost, and standard error says so once. Default: log what an operator should know with structlog.
+        lag_limit: the time, in seconds, that a type's stream may lag behind the known revision before it is replaced.
+        wrap_channel: a function for tests that puts your own channel between the controllers and the service, such as
+            `headway.testing.ScriptedChannel`. The engine's own client and controllers do not use it.
+        listen: the addresses at which to serve gRPC, also under Consul's service name: "127.0.0.1:9000", "[::1]:0",
+            "unix:/run/headway.sock".
+        tls: the TLS context for TCP addresses, from `headway.rpc.server_tls`. A certificate that is renewed on disk is
+            used without a restart.
+        access: decides which network client may do what. Code within the process may do everything.
+        insecure: let every client that can connect do everything. Use it instead of ``access``; never the default.
+        limits: the limits for network clients: the number of connections in all and from one host, the size of a
+            message, and more.
+        process: the name of this process on a store that several engines have open at once (etcd), as for
+            `open_workers`. On any other store the engine's name is ``server``.
+        lease_ttl: the time, in seconds from 1 to 3,600, after which another process (`open_workers`, or an engine on
+            the
+            same store) takes over a controller that this one led when it died.
+        stall_limit: the time, in seconds, within which a type that is being primed must make some progress, however
+            small. Otherwise the controller's run ends with PrimingStalled, which names the type, and is restarted.
+        shutdown_bound: the time, in seconds, within which every task should end after the block has ended. A task that
+            is still running then is reported with its stack, again each time this period passes. The block still waits
+            for it.
+        hard_exit: the time, in seconds, after which the process exits with status 70 if tasks are still running, since
+            nothing else can end a busy loop. Default: never.
+        gc_freeze: turn Python's garbage collector off until every controller has reconciled all that it found at the
+            start, for ten minutes at most, and exclude the objects that exist then from later collections
+                (`gc.freeze`).
+            With a million resources, a full collection blocks the event loop for half a second. Both affect the whole
+            process, and the end of the block undoes both.
+        block_limit: the time, in seconds, for which a task may block the event loop, in a blocking call or a long
+            computation, before it is reported with its stack (`LoopBlocked`). None disables this check.
+        check_isolation: for tests: compare the arguments of index functions, projections, predicates and mappers before
+            and after every call. A function that mutates its argument fails with IsolationBroken, which names the
+            function, and the block raises it as well when it ends.
+
+    Raises:
+        DeclarationError: if the apps do not fit together, if ``listen`` is given without ``access`` or ``insecure``, or
+            if ``process`` is not a valid name.
+        StoreUnusable: if the store cannot be opened.
+        SchemaMismatch: if this program would misread the stored data.
+        OSError: if an address cannot be bound.
+    """
+    check_trio("headway.open_engine")
+    check_store(store)
+    registry, definitions = combine_apps(apps)
+    refuse_own_name(apps)
+    options = RunOptions(report, lag_limit, stall_limit, lease_ttl, shutdown_bound, hard_exit, gc_freeze, block_limit)
+    options.check()
+    check_listen(listen, access, insecure=insecure)
+    check_flag("check_isolation", check_isolation)
+    if process is not None:
+        worker_name(process)
+    report = options.safe_report()
+    opened = open_store(store) if isinstance(store, str) else store
+    with GcFreeze(gc_freeze) as freeze:
+        async with sealed(apps), opened as backend:
+            report = freeze.wrap(report)
+            await refuse_unfinished(backend)
+            await record_schemas(backend, registry)
+            services = EngineServices(backend, registry, report)
+            # Other engines or programs may also reach a store that was passed in.
+            lasting = isinstance(store, str) and not listen and last_leases(backend, lasting=True)
+            isolation = Isolation() if check_isolation else None
+            async with (
+                services.open_channel(report, lasting_leases=lasting) as channel,
+                watched_nursery(options, report) as (nursery, ending),
+            ):
+
+                def place(used: Channel, app: dict[str, Definition], name: str | None) -> list[Supervisor]:
+                    informers = Informers(used, nursery, report, lag_limit=lag_limit, isolation=isolation)
+                    all_informers.append(informers)
+                    placing = Placing(informers, used, registry, report, stall_limit, name, lease_ttl)
+                    return [supervisor(*each, placing) for each in app.items()]
+
+                all_informers: list[Informers] = []
+                theirs = channel if wrap_channel is None else wrap_channel(channel)
+                builtin = builtin_app(registry, partial(unregistered, backend, registry))
+                own = combine_apps([builtin])[1]
+                if is_shared(backend):
+                    name = worker_name(process)
+                    supervisors = place(theirs, definitions, name) + place(PacedChannel(channel, _PACE), own, name)
+                else:
+                    # This engine alone has the store: Headway's own controllers run only here and need no leases.
+                    supervisors = place(theirs, definitions, SERVER) + place(PacedChannel(channel, _PACE), own, None)
+                health = StoreHealth(backend, all_informers, report)
+                nursery.start_soon(health.watch, name="the health of the store")
+                start_controllers(nursery, supervisors, freeze)
+                async with AsyncExitStack() as network:
+                    addresses: Sequence[str] = ()
+                    if listen:
+                        # Network code is imported only for an engine that listens.
+                        from headway.engine._network import listening
+
+                        audit = Audit(report)
+                        nursery.start_soon(audit.report_rest, name="audit")
+                        offered = services.for_clients(access, audit)
+                        server = listening(offered, registry, access, health, listen, tls, report, limits)
+                        addresses = await network.enter_async_context(server)
+                    if access is not None:
+                        network.callback(access.hear(report))
+                    # Otherwise the server would give callers that wait for a lease its whole grace period.
+                    network.callback(services.end_waits)
+                    network.callback(ending.begin)
+                    where = partial(_revision, backend)
+                    yield Engine(Client(channel, registry), where, supervisors, addresses, all_informers, health)
+            if isolation is not None and isolation.broken:
+                raise isolation.broken[0]
+
+
+async def _revision(backend: Backend) -> int:
+    return backend.position.revision
