@@ -14,7 +14,7 @@ from headway import events
 from headway.errors import Fenced, LeaseLost
 from headway.resource import TypeName
 from headway.run import RECORD_INTERVAL
-from headway.run._sharding import Shards, _Deletions
+from headway.run._sharding import _Deletions, _Shard
 from headway.run._shards import member_of
 from headway.testing import Fault
 from tests.helpers.cluster import TTL, Cluster, Job
@@ -244,15 +244,15 @@ async def test_what_ends_a_shard_may_be_found_by_several_of_its_tasks(
 ) -> None:
     """Whoever raises its fence, its settling and its records are refused at once: that ends no more than the shard."""
     cluster = Cluster(autojump_clock, headway.sharded(shards=SHARDS))
-    hold, failed = Shards._hold, list[int]()
+    hold, failed = _Shard._hold, list[int]()
 
-    async def fails_first(shards: Shards, run: Any, shard: Any, lease: Any) -> None:
+    async def fails_first(shard: _Shard, lease: Any) -> None:
         if shard.number not in failed:
             failed.append(shard.number)
             raise ExceptionGroup("two tasks", [Fenced("one"), ExceptionGroup("", [LeaseLost("the other")])])
-        await hold(shards, run, shard, lease)
+        await hold(shard, lease)
 
-    monkeypatch.setattr(Shards, "_hold", fails_first)
+    monkeypatch.setattr(_Shard, "_hold", fails_first)
     async with cluster.open("web-1"):
         member = cluster.members["web-1"]
         await has_all(cluster, member)

@@ -177,7 +177,8 @@ class Run:
 
     def checkpoint(self) -> int:
         """Return the revision up to which this run owes nothing, or 0 while it owes something."""
-        return self._primed.mapped() if self._primed is not None and self._ownership.is_idle() else 0
+        run = self._primed
+        return run.mapped() if run is not None and run.mapping.is_idle and self._ownership.is_idle() else 0
 
     def status(self) -> ControllerStatus:
         """Return the state of this run."""

@@ -24,7 +24,6 @@
 from __future__ import annotations
 
 import random
-from functools import partial
 from typing import Any, NamedTuple
 
 import trio
@@ -60,41 +59,171 @@ class _Deletions(NamedTuple):
 
 
 class _Shard:
-    """A shard that this run has or wants.
+    """A shard that this process has or wants.
 
     Attributes:
-        waiting: the scope of the task that waits for the shard until it is open.
-        leaving: set when the shard belongs to another member.
-        mapping: the mapping of what the cache held when the shard was taken over; None if it is not open.
-        running: the running reconciles of its keys.
+        mapping: the mapping of what the cache held when the shard was taken over; None if the shard is not open.
+        runtime: the context of its reconciles, with the term of the shard; None if the shard is not open.
     """
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, shards: Shards, run: PrimedRun) -> None:
         self.number = number
-        self.waiting = trio.CancelScope()
-        self.leaving = trio.Event()
         self.mapping: RunMapping | None = None
         self.runtime: Runtime | None = None
-        self.running: set[trio.CancelScope] = set()
-        self.recorded = 0
+        self._shards = shards
+        self._run = run
+        # Keys of other shards are not added, and the queue is held until this shard's own unknown writes are resolved.
+        self._queue = OneShard(shards.queue, number, shards.shard_of)
+        self._writes = RunWrites(
+            run.definition.name, run.caches, self._queue, run.report, run.note_progress, run.writes.own
+        )
+        self._recorded = 0
+        # The scope of the task that waits for the shard until it is open.
+        self._waiting = trio.CancelScope()
+        # Set when the shard belongs to another member.
+        self._leaving = trio.Event()
+        # The running reconciles of its keys.
+        self._running: set[trio.CancelScope] = set()
         self._idle = trio.lowlevel.ParkingLot()
 
     def leave(self) -> None:
         """Give the shard up, in whatever state it is."""
-        self.leaving.set()
+        self._leaving.set()
         if self.mapping is None:
-            self.waiting.cancel()
+            self._waiting.cancel()
 
-    def ended(self, reconcile: trio.CancelScope) -> None:
-        """Note that a running reconcile has ended."""
-        self.running.remove(reconcile)
-        if not self.running:
-            self._idle.unpark_all()
+    async def reconcile(self, declared: Reconciler[Any], rt: Runtime, request: Request[Any]) -> Result:
+        """Call the declared reconciler in a scope that can be canceled for this shard only."""
+        with trio.CancelScope() as scope:
+            self._running.add(scope)
+            try:
+                return await declared(self.runtime or rt, request)
+            finally:
+                self._running.remove(scope)
+                if not self._running:
+                    self._idle.unpark_all()
+        raise LeaseLost(f"shard {self.number} of {rt.controller} now belongs to another process")
 
-    async def wait_idle(self) -> None:
-        """Wait until no reconcile is running."""
-        while self.running:
+    async def have(self) -> None:
+        """Wait for the shard's lease, and keep the shard until another member should have it or the lease is lost."""
+        run, name, process = self._run, f"{self._run.fence_name}#{self.number}", self._shards.process
+        try:
+            with self._waiting:
+                async with hold_lease(
+                    run.leases, name, holder=process, ttl=self._shards.ttl, report=run.report
+                ) as lease:
+                    await self._hold(lease)
+        except Exception as error:
+            # The shard is requested again after the next listing of members. The report gives that delay as well.
+            if not all(isinstance(each, LeaseLost | Fenced | Unavailable) for each in leaves(error)):
+                raise
+            delay = self._shards.ttl / 3
+            run.report(CallDelayed(run.definition.name, f"shard {self.number}", only_error(error), delay))
+        finally:
+            if self._leaving.is_set():
+                self._shards.queue.close_shard(self.number)
+            self._shards.forget(self.number)
+
+    async def _hold(self, lease: HeldLease) -> None:
+        run, number, queue = self._run, self.number, self._shards.queue
+        queue.collect(number)
+        try:
+            await self._take(lease)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._writes.resolve, run.leases, name=f"resolving writes of shard {number}")
+                nursery.start_soon(self._map_all, name=f"mapping for shard {number}")
+                nursery.start_soon(self._record_often, name=f"recording shard {number}")
+                await self._leaving.wait()
+                checkpoint = self._checkpoint()
+                queue.close_shard(number)
+                with trio.move_on_after(self._shards.ttl):
+                    await self._wait_idle()
+                await self._end_in_hand()
+                while self._queue.held:
+                    await run.wait_progress()
+                await self._record(checkpoint)
+                nursery.cancel_scope.cancel()
+        finally:
+            if not self._leaving.is_set():
+                # The shard should still belong to this process, which then owes what it owed before.
+                queue.collect(number)
+            # Invariant: no reconcile of the shard is running when its lease is released (C7).
+            await self._end_in_hand()
+            # Leave only now: a reconcile that is canceled during a write holds all keys.
+            self._queue.leave()
+
+    async def _take(self, lease: HeldLease) -> None:
+        """Take over the shard, whose lease is held."""
+        run, number, caches = self._run, self.number, self._run.caches
+        raised = await self._writes.raise_first(run.leases, run.fence_name, str(number), term=lease.term, number=1)
+        start = raised.position
+        if start.store_id != run.writes.store_id:
+            raise StoreChanged(f"shard {number} was taken over in store {start.store_id}, not {run.writes.store_id}")
+        await caches.wait_complete(start.revision)
+        # Changes that were mapped without being collected are at or below these frontiers.
+        deleted = await self._shards.deletions(caches, start, raised.checkpoint, caches.frontiers())
+        # No checkpoint from here on.
+        caches.check()
+        mapping = run.new_mapping(self._queue, self._on_mapped)
+        mapping.add_start(deleted)
+        self._recorded = raised.checkpoint
+        self.runtime = run.new_runtime(self._writes)
+        self.mapping = mapping
+        self._shards.open(number, self._writes)
+        managed = caches.subscriptions[run.definition.manages.name]
+        held = [key for key in managed.gate.entries if self._shards.shard_of(key) == number]
+        self._shards.queue.add_all(held, Reason("started"), priority=BACKLOG)
+
+    async def _wait_idle(self) -> None:
+        """Wait until no reconcile of the shard is running."""
+        while self._running:
             await self._idle.park()
+
+    async def _end_in_hand(self) -> None:
+        for scope in self._running:
+            scope.cancel()
+        with trio.CancelScope(shield=True):
+            await self._wait_idle()
+
+    # --- tasks of an open shard ---
+
+    async def _map_all(self) -> None:
+        """Map what the cache held when the shard was taken over, retrying failures."""
+        mapping = self.mapping
+        assert mapping is not None
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(mapping.retry)
+            while mapping.unmapped:
+                await mapping.map_ready()
+                if mapping.unmapped:
+                    await self._run.wait_progress()
+            nursery.cancel_scope.cancel()
+
+    def _on_mapped(self) -> None:
+        # Wait for the last change: otherwise shards that wait for progress would wake each other endlessly.
+        if self.mapping is not None and not self.mapping.unmapped:
+            self._run.note_progress()
+
+    def _checkpoint(self) -> int:
+        """Return the revision up to which nothing of the shard is owed, or 0 while something is."""
+        mapped = self.mapping is not None and not self.mapping.unmapped
+        return self._run.mapped() if mapped and self._shards.queue.is_shard_idle(self.number) else 0
+
+    async def _record_often(self) -> None:
+        while True:
+            await trio.sleep(RECORD_INTERVAL * random.uniform(0.7, 1))
+            await self._record(self._checkpoint())
+
+    async def _record(self, checkpoint: int) -> None:
+        if checkpoint <= self._recorded or self._writes.fence is None:
+            return
+        # If recording fails, the next holder does more than necessary, but nothing is lost. Fenced ends the shard.
+        try:
+            await self._run.leases.record_checkpoint(self._writes.fence, checkpoint)
+        except Unavailable as error:
+            self._run.report(CallDelayed(self._run.definition.name, "RecordSettled", error, RECORD_INTERVAL))
+        else:
+            self._recorded = checkpoint
 
 
 class Shards(Ownership):
@@ -111,22 +240,21 @@ class Shards(Ownership):
     def __init__(self, definition: Definition, process: str, ttl: float, owed: Owed) -> None:
         placement = definition.placement
         assert isinstance(placement, Sharded)
+        self.process = process
+        self.ttl = ttl
         self._count = placement.shards
-        self._process = process
-        self._ttl = ttl
         self._shards: dict[int, _Shard] = {}
         # True once the members have been listed.
         self._assigned = False
         self._reading = trio.Lock()
         self._read: _Deletions | None = None
-        self.queue = ShardQueue(WorkQueue(definition.backoff), self._shard_of)
+        self.queue = ShardQueue(WorkQueue(definition.backoff), self.shard_of)
         if owed.store_id:
             # The shards of this process are not known yet, so everything owed is kept until they are.
             for number in range(self._count):
                 self.queue.collect(number)
 
-    def _shard_of(self, key: Key) -> int:
-        return shard_of(key, self._count)
+    # --- as the ownership of a run ---
 
     @override
     def shards(self) -> tuple[int, ...]:
@@ -134,16 +262,19 @@ class Shards(Ownership):
 
     @override
     def writes(self, own: RunWrites) -> Writes:
-        self._writes = ShardWrites(own, self._shard_of)
+        self._writes = ShardWrites(own, self.shard_of)
         return self._writes
 
     @override
     def reconciler(self, declared: Reconciler[Any]) -> Reconciler[Any]:
-        return partial(self._reconcile, declared)
+        async def reconcile(rt: Runtime, request: Request[Any]) -> Result:
+            return await self._shards[self.shard_of(request.id.key)].reconcile(declared, rt, request)
+
+        return reconcile
 
     @override
     def runtime_for(self, key: Key) -> Runtime | None:
-        shard = self._shards.get(self._shard_of(key))
+        shard = self._shards.get(self.shard_of(key))
         return None if shard is None else shard.runtime
 
     @override
@@ -156,6 +287,26 @@ class Shards(Ownership):
         """Do nothing, because no shard is open yet."""
 
     @override
+    async def serve(self, run: PrimedRun) -> None:
+        """Be a member, and keep the shards that belong to it, until canceled."""
+        prefix = f"{run.fence_name}/members/"
+        async with (
+            hold_lease(run.leases, prefix + self.process, holder=self.process, ttl=self.ttl, report=run.report),
+            trio.open_nursery() as nursery,
+        ):
+            while True:
+                delay = self.ttl / 3 * random.uniform(0.7, 1)
+                try:
+                    leases = await run.leases.list(prefix)
+                except Unavailable as error:
+                    run.report(CallDelayed(run.definition.name, "List", error, delay))
+                else:
+                    members = {lease.name.removeprefix(prefix) for lease in leases}
+                    self._assign(run, members | {self.process}, nursery)
+                run.note_progress()
+                await trio.sleep(delay)
+
+    @override
     async def end(self, run: PrimedRun) -> None:
         """Do nothing, because each shard has recorded its own checkpoint."""
 
@@ -166,126 +317,35 @@ class Shards(Ownership):
             return False
         return self.queue.is_idle()
 
-    async def _reconcile(self, declared: Reconciler[Any], rt: Runtime, request: Request[Any]) -> Result:
-        """Call the declared reconciler in a scope that can be canceled for its shard only."""
-        shard = self._shards[self._shard_of(request.id.key)]
-        with trio.CancelScope() as scope:
-            shard.running.add(scope)
-            try:
-                return await declared(shard.runtime or rt, request)
-            finally:
-                shard.ended(scope)
-        raise LeaseLost(f"shard {shard.number} of {rt.controller} now belongs to another process")
-
-    # --- assignment of shards ---
-
-    @override
-    async def serve(self, run: PrimedRun) -> None:
-        """Be a member, and keep the shards that belong to it, until canceled."""
-        prefix = f"{run.fence_name}/members/"
-        async with (
-            hold_lease(run.leases, prefix + self._process, holder=self._process, ttl=self._ttl, report=run.report),
-            trio.open_nursery() as nursery,
-        ):
-            while True:
-                delay = self._ttl / 3 * random.uniform(0.7, 1)
-                try:
-                    leases = await run.leases.list(prefix)
-                except Unavailable as error:
-                    run.report(CallDelayed(run.definition.name, "List", error, delay))
-                else:
-                    members = {lease.name.removeprefix(prefix) for lease in leases}
-                    self._assign(run, members | {self._process}, nursery)
-                run.note_progress()
-                await trio.sleep(delay)
-
     def _assign(self, run: PrimedRun, members: set[str], nursery: trio.Nursery) -> None:
         self._assigned = True
         for number in range(self._count):
             shard = self._shards.get(number)
-            mine = member_of(number, members) == self._process
-            if not mine:
-                if shard is not None:
-                    shard.leave()
-                else:
-                    self.queue.close_shard(number)
-            elif shard is None:
-                self._shards[number] = shard = _Shard(number)
-                nursery.start_soon(self._have, run, shard, name=f"shard {number} of {run.definition.name}")
+            if member_of(number, members) == self.process:
+                if shard is None:
+                    self._shards[number] = shard = _Shard(number, self, run)
+                    nursery.start_soon(shard.have, name=f"shard {number} of {run.definition.name}")
+            elif shard is not None:
+                shard.leave()
+            else:
+                self.queue.close_shard(number)
 
-    async def _have(self, run: PrimedRun, shard: _Shard) -> None:
-        """Wait for the shard's lease, and keep the shard until another member should have it or the lease is lost."""
-        name = f"{run.fence_name}#{shard.number}"
-        try:
-            with shard.waiting:
-                async with hold_lease(
-                    run.leases, name, holder=self._process, ttl=self._ttl, report=run.report
-                ) as lease:
-                    await self._hold(run, shard, lease)
-        except Exception as error:
-            # The shard is requested again after the next listing of members. The report gives that delay as well.
-            if not all(isinstance(each, LeaseLost | Fenced | Unavailable) for each in leaves(error)):
-                raise
-            run.report(CallDelayed(run.definition.name, f"shard {shard.number}", only_error(error), self._ttl / 3))
-        finally:
-            if shard.leaving.is_set():
-                self.queue.close_shard(shard.number)
-            del self._shards[shard.number]
+    # --- called by the shards ---
 
-    async def _hold(self, run: PrimedRun, shard: _Shard, lease: HeldLease) -> None:
-        number, queue = shard.number, self.queue
-        own = OneShard(queue, number, self._shard_of)
-        writes = RunWrites(run.definition.name, run.caches, own, run.report, run.note_progress, run.writes.own)
-        queue.collect(number)
-        try:
-            shard.recorded = await self._take(run, shard, lease, writes, own)
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(writes.resolve, run.leases, name=f"resolving writes of shard {number}")
-                nursery.start_soon(self._map_all, run, shard, name=f"mapping for shard {number}")
-                nursery.start_soon(self._record_shard, run, shard, writes, name=f"recording shard {number}")
-                await shard.leaving.wait()
-                checkpoint = self._checkpoint_of(run, shard)
-                queue.close_shard(number)
-                with trio.move_on_after(self._ttl):
-                    await shard.wait_idle()
-                await self._end_in_hand(shard)
-                while own.held:
-                    await run.wait_progress()
-                await self._record(run, shard, writes, checkpoint)
-                nursery.cancel_scope.cancel()
-        finally:
-            if not shard.leaving.is_set():
-                # The shard should still belong to this process, which then owes what it owed before.
-                queue.collect(number)
-            # Invariant: no reconcile of the shard is running when its lease is released (C7).
-            await self._end_in_hand(shard)
-            # Leave only now: a reconcile that is canceled during a write holds all keys.
-            own.leave()
+    def shard_of(self, key: Key) -> int:
+        """Return the number of a key's shard."""
+        return shard_of(key, self._count)
 
-    async def _take(self, run: PrimedRun, shard: _Shard, lease: HeldLease, writes: RunWrites, own: OneShard) -> int:
-        """Take over a shard whose lease is held. Return the checkpoint of its previous holder."""
-        number, caches = shard.number, run.caches
-        raised = await writes.raise_first(run.leases, run.fence_name, str(number), term=lease.term, number=1)
-        start = raised.position
-        if start.store_id != run.writes.store_id:
-            raise StoreChanged(f"shard {number} was taken over in store {start.store_id}, not {run.writes.store_id}")
-        await caches.wait_complete(start.revision)
-        # Changes that were mapped without being collected are at or below these frontiers.
-        deleted = await self._deleted_until(caches, start, raised.checkpoint, caches.frontiers())
-        # No checkpoint from here on.
-        caches.check()
-        mapping = run.new_mapping(own, partial(self._on_mapped, run, shard))
-        mapping.add_start(deleted)
-        shard.runtime = run.new_runtime(writes)
+    def open(self, number: int, writes: RunWrites) -> None:
+        """Start to hand out the keys of a shard, whose reconciles write with its fence."""
         self._writes.by_shard[number] = writes
-        shard.mapping = mapping
         self.queue.open_shard(number)
-        managed = caches.subscriptions[run.definition.manages.name]
-        held = [key for key in managed.gate.entries if self._shard_of(key) == number]
-        self.queue.add_all(held, Reason("started"), priority=BACKLOG)
-        return raised.checkpoint
 
-    async def _deleted_until(
+    def forget(self, number: int) -> None:
+        """Forget a shard that has ended here."""
+        del self._shards[number]
+
+    async def deletions(
         self, caches: RunCaches, start: Position, checkpoint: int, until: dict[TypeName, int]
     ) -> Deletions:
         """Return the deletions after a checkpoint, up to a revision for each type.
@@ -300,49 +360,3 @@ class Shards(Ownership):
             if not self._reading.statistics().tasks_waiting:
                 self._read = None
         return {name: [each for each in found if each.revision > checkpoint] for name, found in read.found.items()}
-
-    async def _end_in_hand(self, shard: _Shard) -> None:
-        for scope in shard.running:
-            scope.cancel()
-        with trio.CancelScope(shield=True):
-            await shard.wait_idle()
-
-    # --- tasks of an open shard ---
-
-    async def _map_all(self, run: PrimedRun, shard: _Shard) -> None:
-        """Map what the cache held when the shard was taken over, retrying failures."""
-        mapping = shard.mapping
-        assert mapping is not None
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(mapping.retry)
-            while mapping.unmapped:
-                await mapping.map_ready()
-                if mapping.unmapped:
-                    await run.wait_progress()
-            nursery.cancel_scope.cancel()
-
-    def _on_mapped(self, run: PrimedRun, shard: _Shard) -> None:
-        # Wait for the last change: otherwise shards that wait for progress would wake each other endlessly.
-        if shard.mapping is not None and not shard.mapping.unmapped:
-            run.note_progress()
-
-    def _checkpoint_of(self, run: PrimedRun, shard: _Shard) -> int:
-        """Return the revision up to which nothing of a shard is owed, or 0 while something is."""
-        idle = shard.mapping is not None and not shard.mapping.unmapped and self.queue.is_shard_idle(shard.number)
-        return run.mapped() if idle else 0
-
-    async def _record_shard(self, run: PrimedRun, shard: _Shard, writes: RunWrites) -> None:
-        while True:
-            await trio.sleep(RECORD_INTERVAL * random.uniform(0.7, 1))
-            await self._record(run, shard, writes, self._checkpoint_of(run, shard))
-
-    async def _record(self, run: PrimedRun, shard: _Shard, writes: RunWrites, checkpoint: int) -> None:
-        if checkpoint <= shard.recorded or writes.fence is None:
-            return
-        # If recording fails, the next holder does more than necessary, but nothing is lost. Fenced ends the shard.
-        try:
-            await run.leases.record_checkpoint(writes.fence, checkpoint)
-        except Unavailable as error:
-            run.report(CallDelayed(run.definition.name, "RecordSettled", error, RECORD_INTERVAL))
-        else:
-            shard.recorded = checkpoint
