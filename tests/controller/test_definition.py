@@ -13,7 +13,7 @@ import pytest
 
 import headway
 from headway import field
-from headway.controller._definition import GivenControllerOptions, Options
+from headway.controller import GivenControllerOptions, Options
 from headway.errors import DeclarationError, InvalidArgument
 from headway.mapper import ReadyMapper
 

@@ -31,14 +31,14 @@ class _Leases:
 async def test_write_lost_while_those_of_the_initialiser_are_resolved_holds_the_keys() -> None:
     """A task that the initialiser left behind may still write; the raise above the others is not above that one."""
     queue = WaitingQueue[Key, Reason](WorkQueue())
-    writes = RunWrites("pools", cast("RunCaches", None), queue, lambda _: None, lambda: None)
     leases = _Leases()
-    lease = cast("LeaseClient", leases)
-    await writes.raise_first(lease, "app/pools", "")
+    caches = cast("RunCaches", None)
+    writes = RunWrites("pools", cast("LeaseClient", leases), caches, queue, lambda _: None, lambda: None)
+    await writes.raise_first("app/pools", "")
     writes.unknown(None)
     assert queue.held
-    await writes.raise_again(lease)
+    await writes.raise_again()
     assert not queue.held
     leases.lose = writes.unknown
-    await writes.raise_again(lease)
+    await writes.raise_again()
     assert queue.held

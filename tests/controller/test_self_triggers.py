@@ -50,8 +50,8 @@ async def test_self_triggering_key_rests_longer_each_time(autojump_clock: MockCl
         await staff.write_team("loop")
         await trio.sleep(300)
         heard = staff.heard(events.SelfTriggered)
-        rests = [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 51.2, 60, 60, 60, 60]
-        assert [round(event.delay, 1) for event in heard] == rests
+        delays = [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 51.2, 60, 60, 60, 60]
+        assert [round(event.delay, 1) for event in heard] == delays
         assert len(staff.runs) == 1 + FREE + len(heard) - 1
         first = heard[0]
         assert (first.controller, first.id.name, first.count) == ("again", "loop", FREE + 1)
@@ -311,7 +311,7 @@ def test_write_outside_a_reconcile_is_no_self_trigger() -> None:
     for revision in range(1, 100):
         noted(own, revision)
         reason = Reason("changed", ACCOUNT.name, key("ada"), revision)
-        assert triggers.rest(key("ada"), [reason], 1, float(revision)) is None
+        assert triggers.delay(key("ada"), [reason], 1, float(revision)) is None
 
 
 def caused(own: OwnWrites, revision: int) -> Reason:
@@ -333,7 +333,7 @@ def test_requeue_is_no_self_trigger() -> None:
     triggers = SelfTriggers(own)
     caused(own, 1)
     for _ in range(3 * FREE):
-        assert triggers.rest(key("ada"), [Reason("requeue")], 1, 0.0) is None
+        assert triggers.delay(key("ada"), [Reason("requeue")], 1, 0.0) is None
     assert triggers.loops == {}
 
 
@@ -341,8 +341,8 @@ def test_self_trigger_is_detected_although_the_key_also_requeues() -> None:
     own = OwnWrites()
     triggers = SelfTriggers(own)
     reasons = [[caused(own, revision), Reason("requeue")] for revision in range(1, FREE + 2)]
-    rests = [triggers.rest(key("ada"), each, 1, 0.0) for each in reasons]
-    assert [rest is not None for rest in rests] == [False] * FREE + [True]
+    delays = [triggers.delay(key("ada"), each, 1, 0.0) for each in reasons]
+    assert [delay is not None for delay in delays] == [False] * FREE + [True]
 
 
 def test_reason_from_elsewhere_ends_the_count() -> None:
@@ -351,9 +351,9 @@ def test_reason_from_elsewhere_ends_the_count() -> None:
     for attempt, ends in ((1, True), (2, False)):
         triggers = SelfTriggers(own)
         for revision in range(1, FREE + 1):
-            assert triggers.rest(key("ada"), [caused(own, revision)], 1, 0.0) is None
-        rest = triggers.rest(key("ada"), [caused(own, FREE + 1), OTHER], attempt, 0.0)
-        assert (rest is None) is ends
+            assert triggers.delay(key("ada"), [caused(own, revision)], 1, 0.0) is None
+        delay = triggers.delay(key("ada"), [caused(own, FREE + 1), OTHER], attempt, 0.0)
+        assert (delay is None) is ends
         assert (triggers.loops == {}) is ends
 
 

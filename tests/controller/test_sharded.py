@@ -10,7 +10,7 @@ from trio.testing import MockClock
 
 import headway
 from headway import events
-from headway.run._shards import member_of, shard_of
+from headway.run import member_of, shard_of
 from headway.testing import Fault
 from tests.helpers.cluster import TTL, Cluster
 

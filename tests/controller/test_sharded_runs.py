@@ -13,9 +13,8 @@ import headway
 from headway import events
 from headway.errors import Fenced, LeaseLost
 from headway.resource import TypeName
-from headway.run import RECORD_INTERVAL
+from headway.run import RECORD_INTERVAL, member_of
 from headway.run._sharding import _Deletions, _Shard
-from headway.run._shards import member_of
 from headway.testing import Fault
 from tests.helpers.cluster import TTL, Cluster, Job
 from tests.helpers.shards import SHARDS, Sources, has_all, lose, reconciled_since, shard, shards_of

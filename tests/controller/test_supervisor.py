@@ -15,8 +15,7 @@ from headway.client import LeaseClient
 from headway.errors import LeaseLost, NotHeadway
 from headway.events import LeaseAwaited, LeaseTaken, RunEnded
 from headway.rpc import InProcessChannel
-from headway.run import ControllerStatus, Leading, Owed, Run
-from headway.run._supervisor import Supervisor, restart_delay
+from headway.run import ControllerStatus, Leading, Owed, Run, Supervisor, restart_delay
 from headway.service import LeaseService
 from headway.storage import MemoryBackend
 from tests.helpers.pools import SourceFailed

@@ -24,7 +24,7 @@ from headway.client import client_error
 from headway.controller import Definition, Sharded
 from headway.errors import OutcomeUnknown
 from headway.resource import Key, Kind, pb
-from headway.run._shards import shard_of
+from headway.run import shard_of
 from headway.testing import simulation
 from headway.testing.simulation import _faults as faults
 from headway.testing.simulation._link import RECONCILE

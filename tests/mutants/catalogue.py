@@ -181,15 +181,15 @@ MUTANTS = (
     Mutant(
         "a key that triggers itself is not slowed",
         "run/_worker.py",
-        "        if rest is None:\n            return False\n",
-        "        if rest is not None or True:\n            return False\n",
+        "        if delay is None:\n            return False\n",
+        "        if delay is not None or True:\n            return False\n",
         "controller/test_self_triggers.py",
     ),
     Mutant(
         "a key that its own status has woken is forgotten",
         "run/_worker.py",
-        "self._queue.rest(key, rest.seconds)",
-        "self._queue.dropped(key) if rest.quiet else self._queue.rest(key, rest.seconds)",
+        "self._queue.rest(key, delay.seconds)",
+        "self._queue.dropped(key) if delay.quiet else self._queue.rest(key, delay.seconds)",
         "controller/test_self_triggers.py",
     ),
     Mutant(

@@ -7,6 +7,9 @@ from headway.controller._app import App as App
 from headway.controller._app import sealed as sealed
 from headway.controller._definition import Definition as Definition
 from headway.controller._definition import Enqueue as Enqueue
+from headway.controller._definition import GivenControllerOptions as GivenControllerOptions
+from headway.controller._definition import GivenOptions as GivenOptions
+from headway.controller._definition import Options as Options
 from headway.controller._definition import Placement as Placement
 from headway.controller._definition import Reconciler as Reconciler
 from headway.controller._definition import Sharded as Sharded

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Literal, TypeVar, overload
 
@@ -23,20 +23,15 @@ from headway.controller._checks import (
     refuse,
     seconds_problem,
 )
-from headway.controller._daemons import Daemons, Timers
+from headway.controller._daemons import Daemons, R, ResourceFunction, Timers
 from headway.controller._definition import Definition, GivenControllerOptions, GivenOptions, Reconciler
 from headway.errors import DeclarationError
 from headway.mapper import Predicate, When
 from headway.queue import Backoff
-from headway.reconcile import Runtime
 from headway.resource import Columns, Hooks, Payload, Registry, Resource, ResourceType, Scope, name_problem
 
 T = TypeVar("T", bound=Payload)
 N = TypeVar("N", bound=Payload)
-R = TypeVar("R", bound=Resource[Any] | Projected[Any])
-
-ResourceFunction = Callable[[Runtime, R], Awaitable[None]]
-"""The function of a daemon or a timer: ``async def heartbeat(rt, resource)``."""
 
 _DAEMON_FORM = """
     @app.daemon(TEAM)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Awaitable, Callable
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 from weakref import WeakKeyDictionary
 
 import trio
@@ -29,11 +29,13 @@ from headway.resource import Key, Resource, ResourceId
 _LASTED = 60.0
 """A daemon that raises after this many seconds is called again with the delay of a first failure."""
 
-Daemon = Callable[[Runtime, Any], Awaitable[None]]
-"""The function of a daemon. Its resource is a `Resource`, or a `Projected` if the daemon's type is a projection."""
+R = TypeVar("R", bound=Resource[Any] | Projected[Any])
+
+ResourceFunction = Callable[[Runtime, R], Awaitable[None]]
+"""The function of a daemon or a timer: ``async def heartbeat(rt, resource)``."""
 
 
-class _Life:
+class _DaemonTask:
     """The task of one resource."""
 
     def __init__(self, uid: str) -> None:
@@ -48,13 +50,13 @@ class _Host:
         self.nursery: trio.Nursery | None = None
         self.opened = trio.Event()
         # Invariant: at most one for each key. It is replaced only after it has ended.
-        self.lives: dict[Key, _Life] = {}
+        self.tasks: dict[Key, _DaemonTask] = {}
 
 
 class Daemons:
     """A daemon as declared by `App.daemon`."""
 
-    def __init__(self, daemon: Daemon, *, finalizer: bool, backoff: Backoff) -> None:
+    def __init__(self, daemon: ResourceFunction[Any], *, finalizer: bool, backoff: Backoff) -> None:
         self._daemon = daemon
         self._finalizer = finalizer
         self._backoff = backoff
@@ -74,24 +76,26 @@ class Daemons:
         await host.opened.wait()
         resource = rt.cache.get(rt.cache.manages, request.id)
         if resource is None or not self._finalizer:
-            await self._keep(host, rt, request.id.key, None if resource is None or resource.is_deleting else resource)
+            await self._ensure(host, rt, request.id.key, None if resource is None or resource.is_deleting else resource)
             return
         async with rt.finalizer(resource) as guarded:
-            await self._keep(host, rt, request.id.key, guarded.resource if guarded.alive else None)
+            await self._ensure(host, rt, request.id.key, guarded.resource if guarded.alive else None)
 
-    async def _keep(self, host: _Host, rt: Runtime, key: Key, resource: Resource[Any] | Projected[Any] | None) -> None:
-        life = host.lives.get(key)
-        if life is not None and (resource is None or life.uid != resource.uid):
+    async def _ensure(
+        self, host: _Host, rt: Runtime, key: Key, resource: Resource[Any] | Projected[Any] | None
+    ) -> None:
+        task = host.tasks.get(key)
+        if task is not None and (resource is None or task.uid != resource.uid):
             # Its scope was canceled when the run received the change that is visible here.
-            await life.ended.wait()
-            del host.lives[key]
-            life = None
-        if life is None and resource is not None:
-            life = host.lives[key] = _Life(resource.uid)
+            await task.ended.wait()
+            del host.tasks[key]
+            task = None
+        if task is None and resource is not None:
+            task = host.tasks[key] = _DaemonTask(resource.uid)
             assert host.nursery is not None
-            host.nursery.start_soon(self._live, rt, resource, life, name=f"daemon {rt.controller} of {resource.id}")
+            host.nursery.start_soon(self._run_task, rt, resource, task, name=f"daemon {rt.controller} of {resource.id}")
 
-    async def _live(self, rt: Runtime, resource: Resource[Any] | Projected[Any], life: _Life) -> None:
+    async def _run_task(self, rt: Runtime, resource: Resource[Any] | Projected[Any], task: _DaemonTask) -> None:
         # A reconcile started this task, but the daemon's writes are not that reconcile's.
         RECONCILING.set(None)
         MAPPING.set(KeyAtWork(resource.id.key))
@@ -106,7 +110,7 @@ class Daemons:
             # The function raised while it was being canceled.
             rt.report(DaemonEnded(rt.controller, resource.id, error, None))
         finally:
-            life.ended.set()
+            task.ended.set()
 
     async def _call(self, rt: Runtime, resource: Resource[Any] | Projected[Any]) -> None:
         failures = 0
@@ -131,14 +135,10 @@ class Daemons:
             await trio.sleep(delay)
 
 
-Timer = Callable[[Runtime, Any], Awaitable[None]]
-"""The function of a timer. Its resource is a `Resource`, or a `Projected` if the timer's type is a projection."""
-
-
 class Timers:
     """A timer as declared by `App.timer`."""
 
-    def __init__(self, timer: Timer, every: float, jitter: float) -> None:
+    def __init__(self, timer: ResourceFunction[Any], every: float, jitter: float) -> None:
         self._timer = timer
         self._every = every
         self._jitter = jitter

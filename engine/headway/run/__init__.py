@@ -13,8 +13,11 @@ from headway.run._ownership import Ownership as Ownership
 from headway.run._priming import STALL_LIMIT as STALL_LIMIT
 from headway.run._run import Run as Run
 from headway.run._sharding import Shards as Shards
+from headway.run._shards import member_of as member_of
+from headway.run._shards import shard_of as shard_of
 from headway.run._status import ControllerStatus as ControllerStatus
 from headway.run._status import NotDone as NotDone
 from headway.run._status import Phase as Phase
 from headway.run._status import TypeStatus as TypeStatus
 from headway.run._supervisor import Supervisor as Supervisor
+from headway.run._supervisor import restart_delay as restart_delay

@@ -39,6 +39,11 @@ class SupportsHold(Protocol):
 class RunWrites:
     """An implementation of `client.Writes` for one run, or for one shard of a run.
 
+    Args:
+        controller: the controller's name, for reports.
+        on_resolved: called when keys are handed out again.
+        own: the acknowledged writes of the run, if another part of it already records them.
+
     Attributes:
         own: the acknowledged writes of the run.
         starting_revision: the revision of the commit that raised the fence at the start; 0 before it.
@@ -47,6 +52,7 @@ class RunWrites:
     def __init__(
         self,
         controller: str,
+        leases: LeaseClient,
         caches: RunCaches,
         queue: SupportsHold,
         report: Report,
@@ -54,6 +60,7 @@ class RunWrites:
         own: OwnWrites | None = None,
     ) -> None:
         self._controller = controller
+        self._leases = leases
         self._caches = caches
         self._queue = queue
         self._report = report
@@ -64,7 +71,7 @@ class RunWrites:
         self.starting_revision = 0
         # The number of unknown writes so far. All are resolved when `resolve` has processed this number.
         self.unknown_writes = 0
-        self._tainted = trio.Event()
+        self._unresolved = trio.Event()
 
     def acknowledged(self, write: Acknowledged) -> None:
         """Apply a write to the cache before the call returns."""
@@ -85,57 +92,55 @@ class RunWrites:
     def unknown(self, error: OutcomeUnknown | None) -> None:
         """Hold all keys and start the resolution of the write."""
         self._report(WriteUnknown(self._controller, error))
-        self._taint()
+        self._hold()
 
     def refused(self, fence: pb.Fence | None) -> None:
         """Find out whether another run has begun. If so, raising this run's fence fails, which ends the run.
 
         A write that was in flight while this run raised its own fence is refused as well. That means nothing.
         """
-        if fence == self.fence and not self._tainted.is_set():
-            self._taint()
+        if fence == self.fence and not self._unresolved.is_set():
+            self._hold()
 
-    def _taint(self) -> None:
+    def _hold(self) -> None:
         self.unknown_writes += 1
         self._queue.hold()
-        self._tainted.set()
+        self._unresolved.set()
 
     @property
     def term(self) -> int:
         """The term of the fence; 0 before it is raised."""
         return 0 if self.fence is None else self.fence.term
 
-    async def raise_first(
-        self, lease: LeaseClient, controller: str, member: str, *, term: int = 0, number: int = 0
-    ) -> RunFence:
+    async def raise_first(self, fence_name: str, member: str, *, term: int = 0, number: int = 0) -> RunFence:
         """Raise the fence for a run that starts. After this commit, no write of an earlier run can be stored.
 
         Under a lease, ``term`` is the lease's term. ``number`` is then higher than for any earlier run in that term,
         and starts at 1.
         """
-        raised = await lease.raise_fence(controller, member, term=term, number=number)
+        raised = await self._leases.raise_fence(fence_name, member, term=term, number=number)
         self.fence = raised.fence
         self.store_id = raised.position.store_id
         self.starting_revision = raised.position.revision
         return raised
 
-    async def raise_again(self, lease: LeaseClient) -> RunFence:
+    async def raise_again(self) -> RunFence:
         """Raise the fence above the initialiser's writes, which resolves those with an unknown outcome."""
-        self._tainted = trio.Event()
-        raised = await self._raise(lease)
+        self._unresolved = trio.Event()
+        raised = await self._raise()
         self.starting_revision = raised.position.revision
         # A write that was lost during this raise needs a later commit, which `resolve` makes.
-        if not self._tainted.is_set():
+        if not self._unresolved.is_set():
             self._queue.release()
         return raised
 
-    async def resolve(self, lease: LeaseClient) -> None:
+    async def resolve(self) -> None:
         """Resolve every unknown write for as long as the run lasts. Raises Fenced if another run has begun."""
         while True:
-            await self._tainted.wait()
-            self._tainted = trio.Event()
+            await self._unresolved.wait()
+            self._unresolved = trio.Event()
             resolving = self.unknown_writes
-            raised = await self._raise(lease)
+            raised = await self._raise()
             await self._caches.wait_complete(raised.position.revision)
             # A write that was lost during this resolution needs a later commit.
             if resolving == self.unknown_writes:
@@ -143,14 +148,14 @@ class RunWrites:
                 self._report(WriteResolved(self._controller, raised.position.revision))
                 self._on_resolved()
 
-    async def _raise(self, lease: LeaseClient) -> RunFence:
+    async def _raise(self) -> RunFence:
         fence = self.fence
         assert fence is not None
         wait, number = 0.05, fence.number
         while True:
             number += 1
             try:
-                raised = await lease.raise_fence(fence.controller, fence.member, term=fence.term, number=number)
+                raised = await self._leases.raise_fence(fence.controller, fence.member, term=fence.term, number=number)
             except Unavailable as error:
                 # This raise may have been stored, so the next one needs a higher number.
                 delay = wait * random.uniform(0.5, 1)

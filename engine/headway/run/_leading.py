@@ -37,8 +37,6 @@ class Leading:
     Attributes:
         leader: the other process that holds the lease; empty if none is known.
         answered: True once a server has reported the holder of the lease.
-        error: the reason that the lease cannot be acquired or renewed now, or that no run could begin with it; empty if
-            there is none.
     """
 
     def __init__(

@@ -74,8 +74,9 @@ class RunMapping:
         self._manages = definition.manages.name
         self._watches = {type.name: watch for type, watch in definition.watches.items()}
         self._subscriptions = subscriptions
-        self._kept = trio.Event()
-        self._asked: object = None
+        self._has_kept = trio.Event()
+        # The function to name if it raises.
+        self._calling: object = None
         self._at_work = KeyAtWork()
 
     @property
@@ -164,8 +165,8 @@ class RunMapping:
         while True:
             due = self._items.next_due()
             with trio.CancelScope(deadline=trio.current_time() + 3600 if due is None else due):
-                await self._kept.wait()
-            self._kept = trio.Event()
+                await self._has_kept.wait()
+            self._has_kept = trio.Event()
             while (kept := self._items.take_due(trio.current_time())) is not None:
                 self._map_again(kept)
             self._at_work.key = None
@@ -184,7 +185,7 @@ class RunMapping:
             now = trio.current_time()
             delay = self._definition.backoff.delay(0)
             kept = self._items.keep(item, now + delay)
-            self._kept.set()
+            self._has_kept.set()
             # It waits together with earlier changes of its resource, for as long as they do.
             delay = delay if kept.changes[0] is item.applied else max(kept.due - now, 0.0)
             self._fail(item.type, item.applied, error, delay)
@@ -231,8 +232,7 @@ class RunMapping:
         self._at_work.key = applied.key
         priority: Priority = BACKLOG if backlog else LIVE
         reason = Reason("started" if backlog else "changed", type, applied.key, applied.revision)
-        # The function to name if it raises.
-        self._asked = definition.when
+        self._calling = definition.when
         if type == self._manages and (
             definition.when is None or self._passes(type, applied, definition.manages, definition.when)
         ):
@@ -240,13 +240,13 @@ class RunMapping:
         watch = self._watches.get(type)
         if watch is None:
             return
-        self._asked = watch.when
+        self._calling = watch.when
         if watch.when is not None and not self._passes(type, applied, watch.type, watch.when):
             return
         self._map_by(watch, applied, reason, priority)
 
     def _map_by(self, watch: Watch[Any], applied: Applied, reason: Reason, priority: Priority) -> None:
-        self._asked = watch.mapper
+        self._calling = watch.mapper
         keys, problems = self._keys(applied, watch)
         for key in keys:
             self.add(key, reason, priority)
@@ -268,7 +268,7 @@ class RunMapping:
     def _map_legible(self, type: TypeName, applied: Applied, legible: Applied) -> None:
         """Map a change, or its readable states if the mapper reads payloads.
 
-        No predicate is asked: it would take a partial change for a creation or a deletion.
+        No predicate is called, because it would take a partial change for a creation or a deletion.
         """
         reason = Reason("changed", type, applied.key, applied.revision)
         if type == self._manages:
@@ -308,7 +308,7 @@ class RunMapping:
         return list(dict.fromkeys(keys)) if len(keys) > 1 else keys, problems
 
     def _fail(self, type: TypeName, applied: Applied, error: Exception, delay: float) -> None:
-        name = mapper_name(self._asked)
+        name = mapper_name(self._calling)
         self._bounded(
             MappingFailed,
             of=(type, name),

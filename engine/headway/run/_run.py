@@ -95,9 +95,10 @@ class Run:
         self._owed = owed
         self._leases = LeaseClient(channel)
         self._progress = trio.lowlevel.ParkingLot()
-        self._informers = informers
         self._caches = RunCaches(definition, informers, channel, report, self._bounded, stall_limit)
-        self._writes = RunWrites(definition.name, self._caches, ownership.queue, report, self._note_progress)
+        self._writes = RunWrites(
+            definition.name, self._leases, self._caches, ownership.queue, report, self._note_progress
+        )
         self._cache = Cache(
             definition.name, definition.manages, definition.watches, definition.queries, informers.isolation
         )
@@ -183,7 +184,9 @@ class Run:
     def status(self) -> ControllerStatus:
         """Return the state of this run."""
         now = trio.current_time()
-        known = [each for type in self._definition.types for each in self._informers.known(type) if each.type is type]
+        known = [
+            each for type in self._definition.types for each in self._caches.informers.known(type) if each.type is type
+        ]
         # A run that is still starting has no revision to wait for: the initialiser raises the fence again.
         starting_revision = self._writes.starting_revision if self.answered else 0
         queue = self._ownership.queue.statistics() if self._primed is not None else None
@@ -215,11 +218,11 @@ class Run:
         """Raise the fence, whose commit is the starting revision (C3), and run the initialiser."""
         # Under a lease, the fence is raised in the lease's term. This is the only run in that term.
         term, number = (0, 0) if self._lease is None else (self._lease.term, 1)
-        raised = await self._writes.raise_first(self._leases, self._fence_name, self._member, term=term, number=number)
+        raised = await self._writes.raise_first(self._fence_name, self._member, term=term, number=number)
         if self._definition.initialiser is not None:
             await guarded(self._definition.initialiser, self._runtime)
             # The initialiser's writes carried the fence. Because of a second commit, the run sees them from its start.
-            again = await self._writes.raise_again(self._leases)
+            again = await self._writes.raise_again()
             raised = again._replace(checkpoint=raised.checkpoint)
         return raised
 
@@ -243,7 +246,7 @@ class Run:
         async with trio.open_nursery() as nursery:
             for type, subscription in self._caches.subscriptions.items():
                 nursery.start_soon(run.mapping.watch, type, subscription, name=f"watching {type}")
-            nursery.start_soon(writes.resolve, self._leases, name="resolving unknown writes")
+            nursery.start_soon(writes.resolve, name="resolving unknown writes")
             nursery.start_soon(run.mapping.map_ready, name="mapping the backlog")
             nursery.start_soon(run.mapping.retry, name="retrying mappers")
             nursery.start_soon(self._ownership.serve, run, name=f"the ownership of keys of {definition.name}")

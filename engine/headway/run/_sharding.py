@@ -75,7 +75,7 @@ class _Shard:
         # Keys of other shards are not added, and the queue is held until this shard's own unknown writes are resolved.
         self._queue = OneShard(shards.queue, number, shards.shard_of)
         self._writes = RunWrites(
-            run.definition.name, run.caches, self._queue, run.report, run.note_progress, run.writes.own
+            run.definition.name, run.leases, run.caches, self._queue, run.report, run.note_progress, run.writes.own
         )
         self._recorded = 0
         # The scope of the task that waits for the shard until it is open.
@@ -130,7 +130,7 @@ class _Shard:
         try:
             await self._take(lease)
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._writes.resolve, run.leases, name=f"resolving writes of shard {number}")
+                nursery.start_soon(self._writes.resolve, name=f"resolving writes of shard {number}")
                 nursery.start_soon(self._map_all, name=f"mapping for shard {number}")
                 nursery.start_soon(self._record_often, name=f"recording shard {number}")
                 await self._leaving.wait()
@@ -155,7 +155,7 @@ class _Shard:
     async def _take(self, lease: HeldLease) -> None:
         """Take over the shard, whose lease is held."""
         run, number, caches = self._run, self.number, self._run.caches
-        raised = await self._writes.raise_first(run.leases, run.fence_name, str(number), term=lease.term, number=1)
+        raised = await self._writes.raise_first(run.fence_name, str(number), term=lease.term, number=1)
         start = raised.position
         if start.store_id != run.writes.store_id:
             raise StoreChanged(f"shard {number} was taken over in store {start.store_id}, not {run.writes.store_id}")

@@ -15,6 +15,8 @@ from collections.abc import Callable, Collection, Iterable
 from hashlib import blake2b
 from typing import Any
 
+from typing_extensions import override
+
 from headway.client import Acknowledged, Writes
 from headway.errors import OutcomeUnknown
 from headway.queue import LIVE, Priority, Taken, WaitingQueue, WorkQueue
@@ -42,7 +44,11 @@ _OWED = Reason("owed")
 
 
 class ShardQueue(WaitingQueue[Key, Reason]):
-    """A `WaitingQueue` divided into shards. It may have many holders, and each one releases it separately."""
+    """A `WaitingQueue` divided into shards.
+
+    It accepts, hands out and owes only keys of open shards, and of those that it collects. It may have many holders,
+    and each one releases it separately.
+    """
 
     def __init__(self, machine: WorkQueue[Key, Reason], shard_of: Callable[[Key], int]) -> None:
         super().__init__(machine)
@@ -85,8 +91,8 @@ class ShardQueue(WaitingQueue[Key, Reason]):
 
     # --- as a queue ---
 
+    @override
     def add(self, key: Key, reason: Reason, *, priority: Priority = LIVE) -> None:
-        """Add a key, if its shard is open or collecting."""
         shard = self._shard_of(key)
         if shard in self._open:
             super().add(key, reason, priority=priority)
@@ -95,50 +101,51 @@ class ShardQueue(WaitingQueue[Key, Reason]):
             if known is None or priority < known[1]:
                 collected[key] = (reason, priority)
 
+    @override
     def add_all(self, keys: Iterable[Key], reason: Reason, *, priority: Priority = LIVE) -> None:
-        """Add the keys whose shards are open."""
         super().add_all([key for key in keys if self._shard_of(key) in self._open], reason, priority=priority)
 
+    @override
     def take_nowait(self) -> Taken[Key, Reason] | None:
-        """Dequeue a key of an open shard without waiting, or return None."""
         while (taken := super().take_nowait()) is not None and self._shard_of(taken.key) not in self._open:
             self.dropped(taken.key)
         return taken
 
+    @override
     def failed(self, key: Key, reason: Reason) -> float:
-        """Requeue a failed key with back-off, or drop it if its shard is not open."""
         if self._shard_of(key) in self._open:
             return super().failed(key, reason)
         self.dropped(key)
         return 0.0
 
+    @override
     def requeue_after(self, key: Key, delay: float, reason: Reason) -> None:
-        """Requeue a key after a delay, or drop it if its shard is not open."""
         if self._shard_of(key) in self._open:
             super().requeue_after(key, delay, reason)
         else:
             self.dropped(key)
 
+    @override
     def rest(self, key: Key, delay: float) -> None:
-        """Delay a dequeued key, or drop it if its shard is not open."""
         if self._shard_of(key) in self._open:
             super().rest(key, delay)
         else:
             self.dropped(key)
 
+    @override
     def is_idle(self) -> bool:
-        """Return True if no key is owed. Collected keys are owed."""
         return not any(self._collected.values()) and super().is_idle()
 
+    @override
     def owed(self) -> list[Key]:
-        """Return the owed keys, from open shards and collected ones. Other processes handle other shards."""
         collected = [key for keys in self._collected.values() for key in keys]
         return collected + [key for key in super().owed() if self._shard_of(key) in self._open]
 
+    @override
     def scheduled(self) -> dict[Key, float]:
-        """Return the scheduled keys of open shards."""
         return {key: due for key, due in super().scheduled().items() if self._shard_of(key) in self._open}
 
+    @override
     def hold(self, holder: object = None) -> None:
         """Hold all keys back for a holder."""
         self._holders.add(holder)
@@ -148,6 +155,7 @@ class ShardQueue(WaitingQueue[Key, Reason]):
         """Return True if this holder has not released the queue."""
         return holder in self._holders
 
+    @override
     def release(self, holder: object = None) -> None:
         """Release the queue for a holder. Keys are handed out again after the last holder has released it."""
         self._holders.discard(holder)
@@ -193,8 +201,8 @@ class OneShard:
         self._queue.release(self)
 
 
-class ShardWrites:
-    """An implementation of `client.Writes` for a sharded run.
+class ShardWrites(Writes):
+    """The writes of a sharded run.
 
     Writes outside a reconcile (by a source or the initialiser) carry the process' own fence.
 
@@ -215,31 +223,27 @@ class ShardWrites:
         return self.by_shard[self._shard_of(reconciling.key)]
 
     @property
+    @override
     def fence(self) -> pb.Fence | None:
-        """The fence of the current shard, or of the process."""
         return self._current.fence
 
     @property
+    @override
     def store_id(self) -> str:
-        """The store that the run writes to."""
         return self._own.store_id
 
+    @override
     def acknowledged(self, write: Acknowledged) -> None:
-        """Apply a write to the cache before the call returns."""
         self._own.acknowledged(write)
 
+    @override
     async def wait_shown(self, type: ResourceType[Any], revision: int) -> None:
-        """Wait for the streams of other versions of the kind, if the run caches any."""
         await self._own.wait_shown(type, revision)
 
+    @override
     def unknown(self, error: OutcomeUnknown | None) -> None:
-        """Hold all keys and start the resolution of the write."""
         self._current.unknown(error)
 
+    @override
     def refused(self, fence: pb.Fence | None) -> None:
-        """Find out whether another run has begun."""
         self._current.refused(fence)
-
-
-def _meets_the_protocol(own: RunWrites) -> Writes:
-    return ShardWrites(own, lambda _: 0)

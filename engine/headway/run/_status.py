@@ -235,4 +235,4 @@ class Results:
 
     def list(self) -> tuple[NotDone, ...]:
         """Return the known results by partition, namespace and name."""
-        return tuple(self.not_done[key] for key in sorted(self.not_done) if self.not_done[key] is not None)  # type: ignore[misc]  # just looked at
+        return tuple(each for _, each in sorted(self.not_done.items()) if each is not None)

@@ -72,14 +72,14 @@ class Worker:
         limit = self._definition.deadline
         began, due, in_a_row = 0.0, 0.0, 0
         running: tuple[Taken[Key, Reason], ResourceId] | None = None
-        beside: Exception | None = None
+        alongside: Exception | None = None
         canceled: BaseException | None = None
         own_writes = self._self_triggers.writes
         try:
             with trio.CancelScope() as scope:
                 late = False
                 while taken is not None and not late:
-                    if not (own_writes and self._rests(taken)):
+                    if not (own_writes and self._delays(taken)):
                         key = taken.key
                         id = ResourceId(self._type, key[2], key[0], key[1])
                         began, running = trio.current_time(), (taken, id)
@@ -108,16 +108,18 @@ class Worker:
             # The reconcile raised this alongside its cancellation. Headway's own code raises nothing here.
             if running is None:
                 raise
-            beside = only_error(raised)
+            alongside = only_error(raised)
         except BaseException as raised:  # noqa: BLE001  # it is raised again
             # This ends the run or the engine. The key stays in hand, and is therefore owed to the next run.
             failed, _ = of_controller(raised)
             if running is not None and failed is not None:
-                self._tell(*running, "failed", began, only_error(failed), None, timed_out=scope.cancel_called)
+                self._report_reconcile(
+                    *running, "failed", began, only_error(failed), None, timed_out=scope.cancel_called
+                )
             raise leaving(raised) from None
         if running is not None:
             taken, id = running
-            error = beside or self._timeout(id, canceled)
+            error = alongside or self._timeout(id, canceled)
             self._done(taken, id, began, None, error, reconciling, timed_out=True)
         return await self._queue.take()
 
@@ -176,17 +178,19 @@ class Worker:
         if self._self_triggers.loops:
             self._self_triggers.ended(taken.key, wrote=reconciling.wrote)
         reconciling.key, reconciling.wrote = None, False
-        outcome, retry_after = self._settle(taken.key, result, error)
+        outcome, retry_after = self._finish(taken.key, result, error)
         if error is not None:
-            failed: Literal["failed", "permanent"] = "permanent" if retry_after is None else "failed"
-            self._not_done(taken, id, failed, error, retry_after, timed_out=timed_out)
+            now = trio.current_time()
+            until = None if retry_after is None else now + retry_after
+            failed: Literal["failed", "permanent"] = "permanent" if until is None else "failed"
+            self._results.note(NotDone(id, failed, story(error), taken.attempt, now, until, timed_out))
         elif self._results.not_done:
             self._results.done(taken.key)
         if self._reports_all or error is not None:
-            self._tell(taken, id, outcome, began, error, retry_after, timed_out=timed_out)
+            self._report_reconcile(taken, id, outcome, began, error, retry_after, timed_out=timed_out)
         self._on_done()
 
-    def _tell(
+    def _report_reconcile(
         self,
         taken: Taken[Key, Reason],
         id: ResourceId,
@@ -204,7 +208,7 @@ class Worker:
         attempt, reasons = taken.attempt, taken.reasons
         self._report(Reconciled(name, id, outcome, seconds, error, retry_after, reasons, waited, attempt, timed_out))
 
-    def _settle(self, key: Key, result: RequeueAfter | None, error: Exception | None) -> tuple[str, float | None]:
+    def _finish(self, key: Key, result: RequeueAfter | None, error: Exception | None) -> tuple[str, float | None]:
         queue = self._queue
         if error is None:
             if result is None:
@@ -222,33 +226,19 @@ class Worker:
         now = trio.current_time()
         return tuple(now - began for began in self._started.values())
 
-    def _not_done(
-        self,
-        taken: Taken[Key, Reason],
-        id: ResourceId,
-        outcome: Literal["failed", "permanent"],
-        error: Exception,
-        retry_after: float | None,
-        *,
-        timed_out: bool,
-    ) -> None:
-        now = trio.current_time()
-        until = None if retry_after is None else now + retry_after
-        self._results.note(NotDone(id, outcome, story(error), taken.attempt, now, until, timed_out))
-
-    def _rests(self, taken: Taken[Key, Reason]) -> bool:
+    def _delays(self, taken: Taken[Key, Reason]) -> bool:
         """Delay the key if it has triggered itself too often, and return True if so."""
         now, key = trio.current_time(), taken.key
-        rest = self._self_triggers.rest(key, taken.reasons, taken.attempt, now)
-        if rest is None:
+        delay = self._self_triggers.delay(key, taken.reasons, taken.attempt, now)
+        if delay is None:
             return False
-        self._queue.rest(key, rest.seconds)
-        if not rest.quiet:
-            id = ResourceId(self._type, key[2], key[0], key[1])
-            self._report(SelfTriggered(self._definition.name, id, rest.writes, rest.runs, rest.seconds))
-            writes = ", ".join(map(str, rest.writes))
+        self._queue.rest(key, delay.seconds)
+        if not delay.quiet:
+            id = self._id(key)
+            self._report(SelfTriggered(self._definition.name, id, delay.writes, delay.runs, delay.seconds))
+            writes = ", ".join(map(str, delay.writes))
             text = f"triggers itself with its own writes: {writes}"
-            self._results.note(NotDone(id, "slowed", text, rest.runs, now, now + rest.seconds))
+            self._results.note(NotDone(id, "slowed", text, delay.runs, now, now + delay.seconds))
         return True
 
     async def watchdog(self) -> None:
@@ -258,5 +248,7 @@ class Worker:
             now = trio.current_time()
             for key, began in self._started.items():
                 if now - began >= _SLOW:
-                    id = ResourceId(self._type, key[2], key[0], key[1])
-                    self._report(ReconcileSlow(self._definition.name, id, now - began))
+                    self._report(ReconcileSlow(self._definition.name, self._id(key), now - began))
+
+    def _id(self, key: Key) -> ResourceId:
+        return ResourceId(self._type, key[2], key[0], key[1])
