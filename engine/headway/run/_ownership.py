@@ -8,9 +8,10 @@ records in the store the revision up to which nothing is owed. `EveryKey` owns a
 from __future__ import annotations
 
 import contextlib
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import trio
 from typing_extensions import override
@@ -48,7 +49,6 @@ class PrimedRun:
     caches: RunCaches
     queue: WaitingQueue[Key, Reason]
     writes: RunWrites
-    runtime: Runtime
     mapping: RunMapping
     note_progress: Callable[[], None]
     wait_progress: Callable[[], Awaitable[None]]
@@ -62,74 +62,57 @@ class PrimedRun:
         return self.mapping.complete
 
 
-class Ownership(Protocol):
+class Ownership(ABC):
     """The keys of one run that belong to this process.
 
-    Attributes:
+    Args:
         queue: the work queue of the run.
     """
 
-    queue: WaitingQueue[Key, Reason]
+    def __init__(self, queue: WaitingQueue[Key, Reason]) -> None:
+        self.queue = queue
 
     def shards(self) -> tuple[int, ...] | None:
         """Return the shards of this process; None unless the controller is sharded."""
-        ...
+        return None
 
     def writes(self, own: RunWrites) -> Writes:
         """Return the writes of the run's client, given those under the run's fence."""
-        ...
+        return own
 
     def reconciler(self, declared: Reconciler[Any]) -> Reconciler[Any]:
         """Return the function that reconciles a key, given the declared one."""
-        ...
+        return declared
 
-    def runtime_for(self, key: Key) -> Runtime | None:
+    def runtime_for(self, key: Key) -> Runtime | None:  # noqa: ARG002  # all keys have that of the run
         """Return the reconcile context of a key, or None for that of the run."""
-        ...
-
-    async def missed(self, caches: RunCaches, raised: RunFence) -> Deletions:
-        """Return the deletions from before the run's subscriptions that the run has to map."""
-        ...
-
-    def begin(self, run: PrimedRun, missed: Deletions) -> None:
-        """Enqueue the cached resources, and those to be mapped, as backlog. Contains no checkpoint."""
-        ...
-
-    async def serve(self, run: PrimedRun) -> None:
-        """Acquire and release keys, and record checkpoints, as long as the run lasts."""
-        ...
-
-    async def end(self, run: PrimedRun) -> None:
-        """Record the last checkpoint. Everything else of the run has ended."""
-        ...
+        return None
 
     def is_idle(self) -> bool:
         """Return True if no key is owed, and every key that should belong to this process does."""
-        ...
+        return self.queue.is_idle()
+
+    async def missed(self, caches: RunCaches, raised: RunFence) -> Deletions:  # noqa: ARG002  # none
+        """Return the deletions from before the run's subscriptions that the run has to map."""
+        return {}
+
+    def begin(self, run: PrimedRun, missed: Deletions) -> None:  # noqa: B027  # by default, no key is owned at first
+        """Enqueue the cached resources, and those to be mapped, as backlog. Contains no checkpoint."""
+
+    @abstractmethod
+    async def serve(self, run: PrimedRun) -> None:
+        """Acquire and release keys, and record checkpoints, as long as the run lasts."""
+
+    async def end(self, run: PrimedRun) -> None:  # noqa: B027  # by default, `serve` has recorded all
+        """Record the last checkpoint. Everything else of the run has ended."""
 
 
 class EveryKey(Ownership):
     """The ownership of all keys, under the fence of the run."""
 
     def __init__(self, backoff: Backoff) -> None:
-        self.queue = WaitingQueue[Key, Reason](WorkQueue(backoff))
+        super().__init__(WaitingQueue(WorkQueue(backoff)))
         self._recorded = 0
-
-    @override
-    def shards(self) -> None:
-        return None
-
-    @override
-    def writes(self, own: RunWrites) -> Writes:
-        return own
-
-    @override
-    def reconciler(self, declared: Reconciler[Any]) -> Reconciler[Any]:
-        return declared
-
-    @override
-    def runtime_for(self, key: Key) -> Runtime | None:  # all keys have that of the run
-        return None
 
     @override
     async def missed(self, caches: RunCaches, raised: RunFence) -> Deletions:
@@ -165,7 +148,3 @@ class EveryKey(Ownership):
         if checkpoint > self._recorded and run.writes.fence is not None:
             await run.leases.record_checkpoint(run.writes.fence, checkpoint)
             self._recorded = checkpoint
-
-    @override
-    def is_idle(self) -> bool:
-        return self.queue.is_idle()

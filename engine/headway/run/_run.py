@@ -279,7 +279,6 @@ class Run:
             caches=self._caches,
             queue=self._ownership.queue,
             writes=self._writes,
-            runtime=self._runtime,
             mapping=new_mapping(self._ownership.queue, self._note_progress),
             note_progress=self._note_progress,
             wait_progress=self.wait_progress,

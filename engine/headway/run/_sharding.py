@@ -30,7 +30,7 @@ import trio
 from typing_extensions import override
 
 from headway._groups import leaves, only_error
-from headway.client import HeldLease, RunFence, Writes, hold_lease
+from headway.client import HeldLease, Writes, hold_lease
 from headway.controller import Definition, Reconciler, Sharded
 from headway.errors import Fenced, LeaseLost, StoreChanged, Unavailable
 from headway.events import CallDelayed
@@ -240,15 +240,15 @@ class Shards(Ownership):
     def __init__(self, definition: Definition, process: str, ttl: float, owed: Owed) -> None:
         placement = definition.placement
         assert isinstance(placement, Sharded)
+        self._count = placement.shards
+        super().__init__(ShardQueue(WorkQueue(definition.backoff), self.shard_of))
         self.process = process
         self.ttl = ttl
-        self._count = placement.shards
         self._shards: dict[int, _Shard] = {}
         # True once the members have been listed.
         self._assigned = False
         self._reading = trio.Lock()
         self._read: _Deletions | None = None
-        self.queue = ShardQueue(WorkQueue(definition.backoff), self.shard_of)
         if owed.store_id:
             # The shards of this process are not known yet, so everything owed is kept until they are.
             for number in range(self._count):
@@ -278,15 +278,6 @@ class Shards(Ownership):
         return None if shard is None else shard.runtime
 
     @override
-    async def missed(self, caches: RunCaches, raised: RunFence) -> Deletions:
-        # Each shard reads the deletions since its own checkpoint.
-        return {}
-
-    @override
-    def begin(self, run: PrimedRun, missed: Deletions) -> None:
-        """Do nothing, because no shard is open yet."""
-
-    @override
     async def serve(self, run: PrimedRun) -> None:
         """Be a member, and keep the shards that belong to it, until canceled."""
         prefix = f"{run.fence_name}/members/"
@@ -307,15 +298,11 @@ class Shards(Ownership):
                 await trio.sleep(delay)
 
     @override
-    async def end(self, run: PrimedRun) -> None:
-        """Do nothing, because each shard has recorded its own checkpoint."""
-
-    @override
     def is_idle(self) -> bool:
         mappings = [shard.mapping for shard in self._shards.values()]
         if not self._assigned or any(mapping is None or mapping.unmapped for mapping in mappings):
             return False
-        return self.queue.is_idle()
+        return super().is_idle()
 
     def _assign(self, run: PrimedRun, members: set[str], nursery: trio.Nursery) -> None:
         self._assigned = True
