@@ -25,7 +25,7 @@ from headway.rpc import RemoteChannel, open_channel
 from headway.rpc._health import HealthCheckRequest, HealthCheckResponse
 from headway.storage import MemoryBackend, StoreProblem, find_problem, open_sqlite
 from headway.testing._conformance_tools import EVERYTHING, KIND, names, put, thing
-from tests.controller.test_store_went_back import went_back
+from tests.controller.test_store_rolled_back import rolled_back
 
 WATCH = "/grpc.health.v1.Health/Watch"
 SERVING, NOT_SERVING = 1, 2
@@ -274,7 +274,7 @@ async def test_a_watch_hears_of_a_server_that_stops(tmp_path: Path) -> None:
 
 async def test_a_store_that_was_rolled_back_is_healthy_and_not_ready(autojump_clock: MockClock) -> None:  # noqa: ARG001  # the test runs by it
     """A restart would forget what an operator has to accept."""
-    async with went_back() as it:
+    async with rolled_back() as it:
         assert it.engine.store_problem is StoreProblem.ROLLED_BACK
         pages = Pages(it.engine.status, store=lambda: it.engine.store_problem)
         async with httpx.AsyncClient(transport=httpx.ASGITransport(pages), base_url="http://engine") as http:

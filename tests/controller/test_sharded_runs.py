@@ -1,4 +1,4 @@
-"""Runs of a sharded controller: what begins and ends with them, what holds their keys, and what a shard waits for."""
+"""Runs of a sharded controller: their start and end, the keys that they hold, and the take-over of shards."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from tests.helpers.cluster import TTL, Cluster, Job
 from tests.helpers.shards import SHARDS, Sources, has_all, lose, reconciled_since, shard, shards_of
 
 
-async def test_what_is_no_shards_runs_in_every_process(autojump_clock: MockClock) -> None:
-    """The initialiser before the first reconcile, `on_start`, sources for the shards that are there, and `on_stop`."""
+async def test_initialiser_callbacks_and_sources_run_in_every_process(autojump_clock: MockClock) -> None:
+    """The initialiser ends before the first reconcile. Sources reach the shards of their own process."""
     cluster = Cluster(autojump_clock, headway.sharded(shards=SHARDS))
     sources = Sources(cluster)
     told: list[tuple[str, str]] = []
@@ -83,8 +83,11 @@ async def test_what_is_no_shards_runs_in_every_process(autojump_clock: MockClock
     cluster.check_fences()
 
 
-async def test_a_lost_write_of_a_source_holds_the_keys_of_all_shards(autojump_clock: MockClock) -> None:
-    """Until the process' own fence has been raised; what then arrives is refused (C5)."""
+async def test_lost_write_of_a_source_holds_the_keys_of_all_shards(autojump_clock: MockClock) -> None:
+    """They are held until the process's own fence has been raised.
+
+    The lost write is then rejected if it arrives (C5).
+    """
     cluster = Cluster(autojump_clock, headway.sharded(shards=SHARDS))
     sources = Sources(cluster)
     async with cluster.open("web-1"):
@@ -106,8 +109,8 @@ async def test_a_lost_write_of_a_source_holds_the_keys_of_all_shards(autojump_cl
         assert member.heard(events.RunEnded) == []
 
 
-async def test_a_process_may_be_named_as_a_shard_is(autojump_clock: MockClock) -> None:
-    """Its own fence is not that of the shard with the number."""
+async def test_process_named_like_a_shard_has_a_fence_of_its_own(autojump_clock: MockClock) -> None:
+    """Its fence differs from that of the shard with this number."""
     cluster = Cluster(autojump_clock, headway.sharded(shards=SHARDS))
     jobs = {f"j{number}": "1" for number in range(20)}
     async with cluster.open("0") as nursery:
@@ -123,8 +126,8 @@ async def test_a_process_may_be_named_as_a_shard_is(autojump_clock: MockClock) -
             assert member.heard(events.CallDelayed) == []
 
 
-async def test_c5_a_lease_that_is_lost_amid_a_write_holds_nobody_for_ever(autojump_clock: MockClock) -> None:
-    """The write's shard is taken in another term, which settles it; the keys of other shards go on."""
+async def test_c5_lease_lost_during_a_write_does_not_hold_the_keys_forever(autojump_clock: MockClock) -> None:
+    """The shard's next term resolves the write, and the keys of other shards continue."""
     cluster = Cluster(autojump_clock, headway.sharded(shards=SHARDS))
     jobs = {f"j{number}": "1" for number in range(20)}
     async with cluster.open("web-1"):
@@ -145,8 +148,8 @@ async def test_c5_a_lease_that_is_lost_amid_a_write_holds_nobody_for_ever(autoju
         assert member.heard(events.RunEnded) == []
 
 
-async def test_c5_a_shard_is_given_up_when_its_lost_write_is_settled(autojump_clock: MockClock) -> None:
-    """A reconcile that is cancelled amid a write, because its shard moves, holds all keys until the fence is raised."""
+async def test_c5_shard_is_released_only_when_its_lost_write_is_resolved(autojump_clock: MockClock) -> None:
+    """A reconcile canceled during a write, because its shard moves, holds all keys until the fence is raised.."""
     cluster = Cluster(autojump_clock, headway.sharded(shards=SHARDS))
     async with cluster.open("web-1") as nursery:
         first = cluster.members["web-1"]
@@ -173,8 +176,8 @@ async def test_c5_a_shard_is_given_up_when_its_lost_write_is_settled(autojump_cl
         assert {copy.name: copy.data.by for copy in await cluster.client.list(cluster.copy)}[moves] == "web-2"
 
 
-async def test_c3_a_shard_begins_when_every_type_has_reached_its_starting_revision(autojump_clock: MockClock) -> None:
-    """A member whose cache lags behind what the former holder wrote reconciles none of its keys before it sees that."""
+async def test_c3_shard_begins_when_every_type_has_reached_its_starting_revision(autojump_clock: MockClock) -> None:
+    """A member reconciles no key of the shard while its cache is behind the writes of the previous holder."""
     cluster = Cluster(autojump_clock, headway.sharded(shards=SHARDS))
     async with cluster.open("web-1", "web-2"):
         first, second = cluster.members["web-1"], cluster.members["web-2"]
@@ -199,8 +202,8 @@ async def test_c3_a_shard_begins_when_every_type_has_reached_its_starting_revisi
         assert [copy.data.by for copy in await cluster.client.list(cluster.copy)] == ["web-2"]
 
 
-def test_a_read_of_history_covers_what_is_within_it() -> None:
-    """From its beginning on, up to where each type stood; where a type's deletions can't be known, nothing."""
+def test_read_of_history_covers_the_ranges_within_it() -> None:
+    """It covers the revisions from its start to each type's frontier, and none of a type with unknown deletions."""
     job, copy = TypeName("staff", "v1", "Job"), TypeName("staff", "v1", "Copy")
     read = _Deletions(10, {job: 20, copy: 30}, {job: [], copy: []})
     assert read.cover(10, {job: 20, copy: 30})
@@ -213,8 +216,8 @@ def test_a_read_of_history_covers_what_is_within_it() -> None:
     assert unknown.cover(30, {job: 20, copy: 30})
 
 
-async def test_shards_that_are_taken_at_once_share_the_reads_of_history(autojump_clock: MockClock) -> None:
-    """A type lags while their fences are raised, so that all go on when it has caught up."""
+async def test_shards_taken_over_together_share_reads_of_history(autojump_clock: MockClock) -> None:
+    """One type lags while their fences are raised, so all of them continue when it has caught up."""
     cluster = Cluster(autojump_clock, headway.sharded(shards=SHARDS))
 
     async def on_start(_: headway.Runtime) -> None:
@@ -238,10 +241,10 @@ async def test_shards_that_are_taken_at_once_share_the_reads_of_history(autojump
         assert max(reads.values()) < SHARDS - 1
 
 
-async def test_what_ends_a_shard_may_be_found_by_several_of_its_tasks(
+async def test_errors_of_several_tasks_of_a_shard_end_only_the_shard(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever raises its fence, its settling and its records are refused at once: that ends no more than the shard."""
+    """The raise of its fence, the resolution of writes and the record of a checkpoint may be rejected together.."""
     cluster = Cluster(autojump_clock, headway.sharded(shards=SHARDS))
     hold, failed = _Shard._hold, list[int]()
 

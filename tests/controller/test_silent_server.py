@@ -1,4 +1,4 @@
-"""A server that takes a run's calls and never answers: each ends in its time, is seen, and is made again."""
+"""A server that never answers a run's calls: each call ends in time, is reported and is repeated."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from tests.helpers.rig import Rig
 from tests.helpers.scripted_channel import Pause, ScriptedChannel
 
 
-async def test_a_run_whose_first_raise_is_not_answered_ends_and_starts_again(autojump_clock: MockClock) -> None:
-    """After ten seconds, with an error that says so; the next one raises above what may have been raised."""
+async def test_unanswered_first_raise_ends_the_run_and_the_next_one_starts(autojump_clock: MockClock) -> None:
+    """The run ends after ten seconds with an error that says so. The next raise has a higher number."""
     rig = Rig(autojump_clock)
     rig.channel.raises(Fault.SILENT, Fault.SILENT)
     async with rig.open():
@@ -28,8 +28,8 @@ async def test_a_run_whose_first_raise_is_not_answered_ends_and_starts_again(aut
         assert rig.names == ["a"]
 
 
-async def test_a_settling_that_is_not_answered_is_tried_again(autojump_clock: MockClock) -> None:
-    """With a higher number, and an operator sees it; the keys wait for no longer than that takes."""
+async def test_unanswered_resolution_of_a_write_is_repeated(autojump_clock: MockClock) -> None:
+    """The next raise has a higher number and the delay is reported. The keys wait only until one is answered."""
     rig = Rig(autojump_clock)
     async with rig.open():
         await rig.settle()
@@ -45,8 +45,8 @@ async def test_a_settling_that_is_not_answered_is_tried_again(autojump_clock: Mo
         assert len(rig.witness.heard(events.WriteResolved)) == 1
 
 
-async def test_a_note_of_what_is_settled_that_is_not_answered_is_made_again(autojump_clock: MockClock) -> None:
-    """Nothing depends on it but what the next run reads; so the run goes on, and it is seen."""
+async def test_unanswered_record_of_a_checkpoint_is_repeated(autojump_clock: MockClock) -> None:
+    """Only the next run needs the checkpoint, so the run continues and reports the delay."""
     rig = Rig(autojump_clock)
     async with rig.open():
         await rig.write_pool("a")
@@ -60,8 +60,8 @@ async def test_a_note_of_what_is_settled_that_is_not_answered_is_made_again(auto
 
 
 @pytest.mark.parametrize("told", [0, 1])
-async def test_a_history_that_is_not_told_ends(autojump_clock: MockClock, told: int) -> None:
-    """Nothing for half a minute, at its beginning or in its midst, is Unavailable: the next run asks again."""
+async def test_silent_stream_of_history_fails(autojump_clock: MockClock, told: int) -> None:
+    """After half a minute of silence, at any point of the stream, the read fails with Unavailable."""
     since = Position("store", "incarnation", 5)
     first = Bookmark(since, resumed=True)
     channel = ScriptedChannel([[*[first] * told, Pause(1e9)]])

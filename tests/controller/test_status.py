@@ -1,4 +1,4 @@
-"""What a controller says of itself: what isn't done, why, and until when it rests."""
+"""The status of a controller: its failed keys with the reasons, and the time of the next attempts."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Failing(Staff):
 
 
 async def test_each_result_is_visible(autojump_clock: MockClock) -> None:  # noqa: ARG001
-    """Failed ones with the time of their next attempt, permanent ones without, and neither once they are done."""
+    """A failed key has the time of its next attempt, and a permanent failure has none. Both go after a success."""
     staff = Failing()
     async with staff.open() as engine:
         for name in ("fail", "never", "later", "fine"):
@@ -91,8 +91,8 @@ async def test_each_result_is_visible(autojump_clock: MockClock) -> None:  # noq
         assert status.settled > 0
 
 
-async def test_what_a_reconcilers_nursery_raises_is_unwrapped(autojump_clock: MockClock) -> None:  # noqa: ARG001
-    """One error is itself, and permanent if it is; several are one story."""
+async def test_exceptions_of_a_reconcilers_nursery_are_unwrapped(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """A single exception is shown alone, and may be a PermanentFailure. Several are summarized."""
     staff = Staff()
 
     async def fail(error: Exception) -> None:
@@ -126,8 +126,8 @@ async def test_what_a_reconcilers_nursery_raises_is_unwrapped(autojump_clock: Mo
         (True, 7, "the types to reach one revision"),
     ],
 )
-def test_what_priming_waits_for_is_told(primed: bool, revision: int, waits_for: str) -> None:
-    """The types that aren't there yet, and no others."""
+def test_problem_names_the_types_that_priming_waits_for(primed: bool, revision: int, waits_for: str) -> None:
+    """It names the types that are not complete yet, and no others."""
     there = TypeStatus(TypeName("x", "v1", "There"), True, 7, 7, 3)
     status = ControllerStatus(
         "x", "priming", 4.0, types=(there, TypeStatus(TypeName("x", "v1", "Y"), primed, revision, 7, 3))
@@ -136,13 +136,13 @@ def test_what_priming_waits_for_is_told(primed: bool, revision: int, waits_for: 
 
 
 @pytest.mark.parametrize(("seconds", "problem"), [(9.9, ""), (10.0, "has received nothing about x.v1.Y for 10 s: why")])
-def test_a_type_may_be_without_a_stream_for_ten_seconds(seconds: float, problem: str) -> None:
+def test_type_may_be_without_a_stream_for_ten_seconds(seconds: float, problem: str) -> None:
     kind = TypeStatus(TypeName("x", "v1", "Y"), True, 7, 7, 3, cut_off="why", cut_off_seconds=seconds)
     assert ControllerStatus("x", "running", 4.0, types=(kind,)).problem == problem
 
 
-async def test_what_ended_the_run_before_is_told(autojump_clock: MockClock) -> None:  # noqa: ARG001
-    """Between two runs, and before the first is primed, none is running."""
+async def test_status_has_the_error_of_the_previous_run(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """Between two runs, and before the first one is primed, the controller is not running."""
     staff = Staff()
     runs = 0
 
@@ -167,8 +167,11 @@ async def test_what_ended_the_run_before_is_told(autojump_clock: MockClock) -> N
         assert (supervisor.status().phase, supervisor.status().error) == ("running", "LookupError: not yet")
 
 
-async def test_without_a_stream_it_is_not_ready_for_long(autojump_clock: MockClock) -> None:  # noqa: ARG001
-    """A server that is back soon is no trouble; of one that isn't, each type is named with why and for how long."""
+async def test_controller_is_not_ready_after_long_without_a_stream(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """A short absence of the server is no problem.
+
+    After a longer one, each type is named with the reason and the time.
+    """
     staff, channel = Staff(), Away()
 
     @staff.app.controller(manages=staff.team, watches=[headway.watch(staff.account, headway.mappers.owner())])
@@ -194,8 +197,8 @@ async def test_without_a_stream_it_is_not_ready_for_long(autojump_clock: MockClo
         assert status().problem == ""
 
 
-async def test_a_type_without_a_stream_is_primed_by_none(autojump_clock: MockClock) -> None:  # noqa: ARG001
-    """Why there is none is told where it is waited for."""
+async def test_status_of_priming_has_the_reason_that_a_type_has_no_stream(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """The reason is next to the type that priming waits for."""
     staff, channel = Staff(), Away()
     channel.away = True
 
@@ -211,8 +214,8 @@ async def test_a_type_without_a_stream_is_primed_by_none(autojump_clock: MockClo
         assert engine.controllers["look"].status().error.endswith("revision is 0 of 6; UNAVAILABLE: gone fishing")
 
 
-async def test_what_a_type_lags_and_refuses_is_told(autojump_clock: MockClock) -> None:  # noqa: ARG001
-    """Behind the newest of the controller's types; and what came from a stream and was older than what is held."""
+async def test_status_counts_the_lag_and_the_refused_items_of_a_type(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """A type lags behind the newest type of its controller, and refuses items that are older than its cache."""
     staff, channel = Staff(), ScriptedChannel()
 
     @staff.app.controller(manages=staff.team, watches=[headway.watch(staff.account, headway.mappers.owner())])
@@ -239,8 +242,8 @@ async def test_what_a_type_lags_and_refuses_is_told(autojump_clock: MockClock) -
         assert team.refused > 0
 
 
-async def test_two_controllers_of_one_name_are_told_apart() -> None:
-    """By their apps."""
+async def test_controllers_of_the_same_name_are_distinguished_by_their_apps() -> None:
+    """Each has its own status."""
     apps = []
     for name in ("one", "two"):
         app = headway.App(name)
@@ -260,7 +263,7 @@ async def test_two_controllers_of_one_name_are_told_apart() -> None:
         assert {"one/look", "two/look", "alone", "reaper"} <= set(engine.controllers)
 
 
-def test_of_very_many_only_some_are_kept_and_all_are_counted() -> None:
+def test_errors_of_many_keys_are_counted_and_only_some_are_kept() -> None:
     results = Results()
     for number in range(KEPT + 10):
         results.note(NotDone(TEAM.id(f"t{number}"), "failed", "odd", 1, 0.0, None))

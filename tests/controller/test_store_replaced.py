@@ -23,7 +23,7 @@ Reply = TypeVar("Reply")
 
 
 class Switch:
-    """Meets `Channel`: leads to one service or to another."""
+    """A `Channel` that leads to one service or to another."""
 
     def __init__(self, to: Channel) -> None:
         self.to = to
@@ -43,10 +43,10 @@ class Switch:
         return self.to.stream(path, request, metadata=metadata)
 
 
-async def test_another_store_ends_the_runs_by_name_and_they_begin_anew(
+async def test_runs_restart_when_another_store_replaces_theirs(
     autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
 ) -> None:
-    """The error is in the report, and the next run sees what the other store has and nothing of the former one."""
+    """The report has the error. The next run sees the content of the new store and nothing of the old one."""
     app = headway.App("pools")
     pool = app.type("pools", "v1", "Pool", Pool)
     seen: list[list[str]] = []

@@ -1,4 +1,4 @@
-"""A `trio.Cancelled` that a function of the program's kept and raises again is that function's failure."""
+"""A `trio.Cancelled` that a program's function keeps and raises again. It is a failure of that function."""
 
 from __future__ import annotations
 
@@ -130,13 +130,13 @@ PLACES: list[tuple[Callable[[Program], None], type[object], type[BaseException]]
 
 
 @pytest.mark.parametrize(("place", "kind", "expected"), PLACES)
-async def test_a_kept_cancelled_is_reported_as_the_failure_of_the_function_that_raised_it(
+async def test_kept_cancelled_is_reported_as_a_failure_of_its_function(
     place: Callable[[Program], None],
     kind: type[object],
     expected: type[BaseException],
     autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
 ) -> None:
-    """Each event names the controller, and no other kind of event tells the failure."""
+    """Each event names the controller, and no other kind of event reports the failure."""
     program = Program(await _kept())
     place(program)
     staff = program.staff
@@ -156,10 +156,10 @@ async def test_a_kept_cancelled_is_reported_as_the_failure_of_the_function_that_
     assert restarts == (2 if kind is events.RunEnded else 0)
 
 
-async def test_a_reconcile_that_raises_a_kept_cancelled_is_tried_again_with_its_key(
+async def test_reconcile_that_raises_a_kept_cancelled_is_retried(
     autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
 ) -> None:
-    """The report has the key, when it is tried again, and the Cancelled as the cause."""
+    """The report has the key, the time of the next attempt, and the Cancelled as the cause."""
     program = Program(await _kept())
     _in_reconcile(program)
     async with program.staff.open():
@@ -173,11 +173,11 @@ async def test_a_reconcile_that_raises_a_kept_cancelled_is_tried_again_with_its_
     assert all(each.retry_after and each.error and each.error.__cause__ is program.kept for each in failed)
 
 
-async def test_a_report_that_raises_a_kept_cancelled_loses_that_event_alone(
+async def test_report_that_raises_a_kept_cancelled_loses_only_that_event(
     autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
     failed_reports: list[BaseException],
 ) -> None:
-    """A report does not wait, so Trio cannot have cancelled it."""
+    """A report does not wait, so Trio cannot have canceled it."""
     kept, staff = await _kept(), Staff()
 
     def report(event: object) -> None:

@@ -1,4 +1,4 @@
-"""An error whose text can't be made, wherever a program raises it: it counts as any other."""
+"""Exceptions of a program whose text cannot be computed. They are handled like any other."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from tests.helpers.staff import Staff
 
 
 class NoText(ValueError):
-    """As a client library's error whose answer is missing."""
+    """An exception without a text, such as one of a client library that lacks its response."""
 
     def __str__(self) -> str:
         return str(self.answer.text)  # type: ignore[attr-defined]
 
 
 class NoRepr(ValueError):
-    """Can't even be shown in a container."""
+    """An exception whose repr raises as well."""
 
     def __repr__(self) -> str:
         raise LookupError("no repr")
@@ -150,13 +150,13 @@ PLACES = [
 @pytest.mark.parametrize("verbose", [False, True])
 @pytest.mark.parametrize("error", ERRORS)
 @pytest.mark.parametrize("place", PLACES)
-async def test_an_error_without_a_text_is_logged_and_ends_no_more_than_another(
+async def test_error_without_a_text_is_logged_and_the_engine_continues(
     place: Callable[[Program], None],
     error: type[Exception],
     verbose: bool,
     autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
 ) -> None:
-    """The log names its class, and the engine goes on."""
+    """The log has its class."""
     program = Program(error)
     place(program)
     staff = program.staff
@@ -176,8 +176,8 @@ async def test_an_error_without_a_text_is_logged_and_ends_no_more_than_another(
 
 
 @pytest.mark.parametrize("error", ERRORS)
-async def test_a_hook_that_refuses_without_a_text_refuses(error: type[Exception]) -> None:
-    """Its caller hears of the class, and the engine goes on."""
+async def test_write_is_rejected_by_a_hook_whose_error_has_no_text(error: type[Exception]) -> None:
+    """The caller's error has the class, and the engine continues."""
 
     def refuse(_: object) -> NoReturn:
         raise error
@@ -191,16 +191,16 @@ async def test_a_hook_that_refuses_without_a_text_refuses(error: type[Exception]
 
 
 class Odd:
-    """A value that can't be shown."""
+    """A value whose repr raises."""
 
     def __repr__(self) -> str:
         raise LookupError("no repr")
 
 
-async def test_a_reconcile_that_returns_what_can_not_be_shown_has_failed(
+async def test_reconcile_fails_if_it_returns_a_value_without_a_repr(
     autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
 ) -> None:
-    """Its key is tried again, and no run ends."""
+    """Its key is retried, and no run ends."""
     staff = Staff()
 
     @staff.app.controller(manages=staff.team)
@@ -214,8 +214,8 @@ async def test_a_reconcile_that_returns_what_can_not_be_shown_has_failed(
     assert "teams returned a Odd, whose __repr__ raised LookupError" in staff.errors()[0]
 
 
-def test_an_interrupt_that_comes_while_a_text_is_made_is_no_failure_of_the_text() -> None:
-    """Python raises it in whatever code runs."""
+def test_interrupt_while_a_text_is_computed_is_raised_again() -> None:
+    """Python raises KeyboardInterrupt in whatever code is running."""
 
     class Interrupted(Exception):
         def __str__(self) -> str:

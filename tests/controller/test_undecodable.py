@@ -1,4 +1,4 @@
-"""Stored payloads that do not decode: each costs its own resource its place in indexes and mappers, no more."""
+"""Stored payloads that do not decode: only their own resources are missing from indexes and mappers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ GARBAGE = b"\x0a\x30" + b"\xff" * 48
 
 
 class Program:
-    """Teams, which list their accounts by an index, and whose reconciles an account's mapper queues."""
+    """Teams list their accounts by an index, and a mapper maps each account to its team."""
 
     def __init__(self, *, projected: bool = False) -> None:
         self.app = headway.App("staff")
@@ -66,7 +66,7 @@ def _login_changed(old: headway.Resource[Account] | None, new: headway.Resource[
 
 
 async def put(store: Backend, program: Program, name: str, over: headway.Resource[Account] | None = None) -> None:
-    """Store garbage as another writer of the same store does: past every check of the service."""
+    """Store garbage as another writer of the same store does, without the checks of the service."""
     await store.commit((program.garbage(name, over),))
 
 
@@ -76,8 +76,8 @@ async def settle(engine: headway.Engine) -> None:
 
 
 @pytest.mark.parametrize("projected", [False, True])
-async def test_garbage_in_a_store_stops_no_reconcile(autojump_clock: MockClock, projected: bool) -> None:
-    """Stored before the run and while it goes on; what is beside it is indexed, mapped and reconciled."""
+async def test_undecodable_payload_stops_no_reconcile(autojump_clock: MockClock, projected: bool) -> None:
+    """It may be stored before the run or during it. The other resources are indexed, mapped and reconciled."""
     assert autojump_clock.autojump_threshold == 0
     program, store = Program(projected=projected), MemoryBackend()
     await put(store, program, "old")
@@ -95,8 +95,8 @@ async def test_garbage_in_a_store_stops_no_reconcile(autojump_clock: MockClock, 
 
 
 @pytest.mark.parametrize("projected", [False, True])
-async def test_the_readable_state_of_a_change_is_still_mapped(autojump_clock: MockClock, projected: bool) -> None:
-    """A good account turns to garbage, and is mended: each time the team that it left or joined hears of it (C6)."""
+async def test_decodable_state_of_a_change_is_still_mapped(autojump_clock: MockClock, projected: bool) -> None:
+    """An account becomes undecodable and is repaired. Each time, the team that it left or joined is reconciled (C6)."""
     assert autojump_clock.autojump_threshold == 0
     program, store = Program(projected=projected), MemoryBackend()
     async with headway.open_engine(store, program.app, report=program.report) as engine:
@@ -115,7 +115,7 @@ async def test_the_readable_state_of_a_change_is_still_mapped(autojump_clock: Mo
 
 
 class Owned:
-    """Teams, whose reconciles are queued by the label of an account, which no payload is needed for."""
+    """A mapper maps an account to its team by a label, without reading the payload."""
 
     def __init__(self, *, looks: bool) -> None:
         self.program = Program()
@@ -139,7 +139,7 @@ class Owned:
             self.runs.append(request.id.name)
 
     async def deleted(self, failures: int) -> list[str]:
-        """Return which teams are reconciled when an account that does not decode is deleted."""
+        """Return the teams that are reconciled when an undecodable account is deleted."""
         store = MemoryBackend()
         async with headway.open_engine(store, self.app, report=self.program.report) as engine:
             for team in ("core", "edge"):
@@ -157,10 +157,13 @@ class Owned:
 
 
 @pytest.mark.parametrize(("looks", "failures"), [(False, 0), (False, 1), (True, 0), (True, 1)])
-async def test_c6_a_state_that_does_not_decode_is_mapped_by_who_needs_no_payload(
+async def test_c6_undecodable_state_is_mapped_by_a_mapper_that_reads_no_payload(
     autojump_clock: MockClock, looks: bool, failures: int
 ) -> None:
-    """A failure of the mapper's own keeps the change, and a predicate that needs the payload costs the mapper none."""
+    """If the mapper itself fails, the change is kept.
+
+    A failing predicate that reads the payload does not prevent it.
+    """
     assert autojump_clock.autojump_threshold == 0
     owned = Owned(looks=looks)
     assert await owned.deleted(failures) == ["core"]
@@ -168,10 +171,10 @@ async def test_c6_a_state_that_does_not_decode_is_mapped_by_who_needs_no_payload
 
 
 @pytest.mark.parametrize("projected", [False, True])
-async def test_garbage_is_named_by_status_metrics_events_and_readiness(
+async def test_undecodable_payload_appears_in_status_metrics_events_and_readiness(
     autojump_clock: MockClock, projected: bool
 ) -> None:
-    """With its type, a key and its number, once; until it is mended or deleted. Readiness stays: nothing is stopped."""
+    """Its type, a key and the number are shown until it is repaired or deleted. The controller stays ready."""
     assert autojump_clock.autojump_threshold == 0
     program, store = Program(projected=projected), MemoryBackend()
     for name in ("x", "y"):
@@ -203,8 +206,8 @@ async def test_garbage_is_named_by_status_metrics_events_and_readiness(
         assert await _ready(engine) == (200, "ok\n")
 
 
-async def test_the_rest_of_a_burst_of_garbage_is_counted(autojump_clock: MockClock) -> None:
-    """Whatever is suppressed after the first event is told a moment later, also when nothing more comes."""
+async def test_rest_of_a_burst_of_undecodable_payloads_is_counted(autojump_clock: MockClock) -> None:
+    """The events suppressed after the first one are reported a moment later, even if no further event follows."""
     assert autojump_clock.autojump_threshold == 0
     program, store = Program(), MemoryBackend()
     for name in "uvwxyz":
@@ -222,8 +225,8 @@ async def _ready(engine: headway.Engine) -> tuple[int, str]:
     return answer.status_code, answer.text
 
 
-async def test_a_view_leaves_garbage_out_as_well(autojump_clock: MockClock) -> None:
-    """What was garbage when the view was opened, and has changed since, does not make its index incomplete."""
+async def test_view_leaves_out_undecodable_payloads(autojump_clock: MockClock) -> None:
+    """An undecodable payload that has changed since the view opened does not make its index incomplete.."""
     assert autojump_clock.autojump_threshold == 0
     program, store = Program(), MemoryBackend()
     by_login = headway.indexes.by(program.account, "login", lambda account: account.data.login)
@@ -251,8 +254,8 @@ async def test_a_view_leaves_garbage_out_as_well(autojump_clock: MockClock) -> N
     assert found == [[]]
 
 
-async def test_a_payload_that_does_not_decode_is_named_with_its_resource() -> None:
-    """A reconciler that reads it fails with an error that says which one it is, and at which version."""
+async def test_error_of_an_undecodable_payload_names_its_resource() -> None:
+    """A reconciler that reads it fails with an error that has the resource and its version."""
     program, store = Program(), MemoryBackend()
     await put(store, program, "x")
     async with headway.open_engine(store, program.app) as engine:

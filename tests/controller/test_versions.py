@@ -1,4 +1,4 @@
-"""Controllers of several versions of a kind, without converters and with them."""
+"""Controllers of several versions of a kind, with converters and without."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ class Job:
     name: str = headway.field(1)
 
 
-async def test_c5_a_write_as_another_version_is_seen_in_both(
+async def test_c5_write_in_another_version_is_visible_in_both(
     autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
 ) -> None:
-    """As soon as it has returned: gone as the one, there as the other."""
+    """When it has returned, the resource is absent in the old version and present in the new one."""
     app = headway.App("versions")
     old: ResourceType[Old] = app.type("versions", "v1", "Note", Old)
     new: ResourceType[New] = app.type("versions", "v2", "Note", New)
@@ -58,7 +58,7 @@ async def test_c5_a_write_as_another_version_is_seen_in_both(
 
 
 def converted(name: str = "converted") -> tuple[headway.App, ResourceType[Old], ResourceType[New]]:
-    """An app whose two versions have converters; a text of digits alone can't be converted."""
+    """Return an app whose two versions have converters. A text of digits cannot be converted."""
     app = headway.App(name)
     old: ResourceType[Old] = app.type("versions", "v1", "Note", Old)
     new: ResourceType[New] = app.type("versions", "v2", "Note", New)
@@ -72,10 +72,10 @@ def converted(name: str = "converted") -> tuple[headway.App, ResourceType[Old], 
     return app, old, new
 
 
-async def test_c5_a_write_is_seen_at_once_in_every_version_with_a_converter(
+async def test_c5_write_is_visible_at_once_in_every_convertible_version(
     autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
 ) -> None:
-    """By the controller that wrote it, in its caches of both; and no cache ever loses what is only updated."""
+    """The controller that wrote it sees it in its caches of both versions. An update removes it from no cache."""
     app, old, new = converted()
     job = app.type("versions", "v1", "Job", Job)
     seen: list[tuple[str, str]] = []
@@ -121,10 +121,10 @@ def _text(found: headway.Resource[Old] | headway.Resource[New] | None) -> str:
     return found.data.text
 
 
-async def test_c6_a_controller_of_each_version_reconciles_every_change_of_any_version(
+async def test_c6_controllers_of_each_version_reconcile_changes_of_all_versions(
     autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
 ) -> None:
-    """Deletions too, and what was stored by a former program before there was a converter."""
+    """This includes deletions, and resources that were stored before the converter was declared."""
     former = headway.App("former")
     plain: ResourceType[Old] = former.type("versions", "v1", "Note", Old)
     app, old, new = converted()
@@ -155,10 +155,10 @@ async def test_c6_a_controller_of_each_version_reconciles_every_change_of_any_ve
     assert seen == {"v1": ["a", "b", "c", "gone"], "v2": ["a", "b", "c", "gone"]}
 
 
-async def test_c6_a_converter_that_was_declared_since_hides_no_deletion(
+async def test_c6_new_converter_hides_no_deletion(
     autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
 ) -> None:
-    """A run reads the deletions since the former run, whichever versions that one saw."""
+    """A run reads the deletions since the previous run, whichever versions that run used."""
     seen: list[str] = []
 
     def declare(app: headway.App, type: ResourceType[Old]) -> None:
@@ -186,10 +186,10 @@ async def test_c6_a_converter_that_was_declared_since_hides_no_deletion(
     assert seen == ["a", "gone"]
 
 
-async def test_a_resource_that_cannot_be_converted_costs_its_own_reconciles_alone(
+async def test_unconvertible_resource_fails_only_its_own_reconciles(
     autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
 ) -> None:
-    """They fail with an error that names it; indexes leave it out; the others go on; an event is reported once."""
+    """They fail with an error that names it, indexes leave it out, and it is reported once."""
     former = headway.App("former")
     plain: ResourceType[Old] = former.type("versions", "v1", "Note", Old)
     app, old, new = converted()

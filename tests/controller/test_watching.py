@@ -1,4 +1,4 @@
-"""Predicates and mappers at work in a controller: what is turned away, what never is, and what fails."""
+"""Predicates and mappers in a running controller: the changes that they reject, map and fail for."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from tests.helpers.resources import Account, Team
 from tests.helpers.staff import Staff
 
 
-async def test_a_predicate_turns_away_what_it_says_and_passes_the_rest(autojump_clock: MockClock) -> None:  # noqa: ARG001
-    """Of the managed type and of a watched one; creations, deletions and their beginnings pass."""
+async def test_predicate_rejects_only_the_changes_that_it_names(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """This holds for the managed type and for a watched one. Creations and deletions pass."""
     staff, seen = Staff(), list[str]()
 
     @staff.app.controller(
@@ -59,8 +59,8 @@ async def test_a_predicate_turns_away_what_it_says_and_passes_the_rest(autojump_
         await looks("core")
 
 
-async def test_what_is_there_when_a_run_begins_passes(autojump_clock: MockClock) -> None:  # noqa: ARG001
-    """All that is managed, and of what is watched all for which a function, which is asked then, lets it."""
+async def test_resources_cached_at_the_start_of_a_run_are_not_rejected(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """All managed resources pass. Of the watched ones, those pass that a predicate function accepts."""
     store = MemoryBackend()
     first = Staff()
     async with first.open(store):
@@ -90,8 +90,11 @@ async def test_what_is_there_when_a_run_begins_passes(autojump_clock: MockClock)
     assert {str(each).partition(" at ")[0] for each in reasons} == {"started", "Account ada started"}
 
 
-async def test_a_predicate_that_raises_keeps_the_change(autojump_clock: MockClock) -> None:  # noqa: ARG001
-    """It is named and asked again, with growing rests; nothing is settled meanwhile and nothing lost."""
+async def test_change_is_kept_while_its_predicate_raises(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """The predicate is named and called again with growing delays.
+
+    The controller is not idle, and no change is lost.
+    """
     staff, tries, seen = Staff(), list[float](), list[str]()
 
     def fickle(_: Any, __: Any) -> bool:
@@ -117,8 +120,8 @@ async def test_a_predicate_that_raises_keeps_the_change(autojump_clock: MockCloc
     assert failed[0].mapper.endswith("fickle")
 
 
-async def test_own_writes_can_be_turned_away_and_no_others(autojump_clock: MockClock) -> None:  # noqa: ARG001
-    """A status that was so already is answered with another writer's revision; that writer's change still counts."""
+async def test_only_own_writes_are_rejected_by_not_own_writes(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """An unneeded status write returns the revision of another writer, whose change still counts."""
     staff, seen = Staff(), list[list[str]]()
 
     @staff.app.controller(manages=staff.team, when=headway.predicates.not_own_writes())
@@ -149,8 +152,8 @@ async def test_own_writes_can_be_turned_away_and_no_others(autojump_clock: MockC
         assert len(seen) == 3
 
 
-async def test_a_status_that_was_so_already_does_not_hide_who_wrote(autojump_clock: MockClock) -> None:  # noqa: ARG001
-    """A write of others whose revision our unneeded write is answered with, is mapped all the same."""
+async def test_unneeded_status_write_does_not_hide_the_change_of_another_writer(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """The change with the revision that the unneeded write returned is mapped."""
     staff, seen = Staff(), list[str]()
 
     @staff.app.controller(manages=staff.team, when=headway.predicates.not_own_writes())
@@ -177,7 +180,7 @@ async def test_a_status_that_was_so_already_does_not_hide_who_wrote(autojump_clo
         assert seen == ["ada", "bob", "bob"]
 
 
-async def test_a_mapper_by_old_and_new_is_asked_once_a_change(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_mapper_of_old_and_new_state_is_called_once_per_change(autojump_clock: MockClock) -> None:  # noqa: ARG001
     staff, changes, seen = Staff(), list[tuple[str, str]](), list[str]()
 
     def moved(
@@ -201,8 +204,8 @@ async def test_a_mapper_by_old_and_new_is_asked_once_a_change(autojump_clock: Mo
     assert seen == ["both"]
 
 
-async def test_what_a_changed_resource_owns_is_reconciled(autojump_clock: MockClock) -> None:  # noqa: ARG001
-    """mappers.owned brings the index that it needs on the managed type."""
+async def test_resources_owned_by_a_changed_one_are_reconciled(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """mappers.owned adds the index that it needs to the managed type."""
     staff, seen = Staff(), list[str]()
 
     @staff.app.controller(manages=staff.account, watches=[headway.watch(staff.team, headway.mappers.owned())])

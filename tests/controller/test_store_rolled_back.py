@@ -1,4 +1,4 @@
-"""A store that goes back under a running engine: its controllers stop until it is accepted or replaced."""
+"""A store that is rolled back under a running engine: its controllers stop until it is accepted or replaced."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.helpers.pools import Pool
 
 
 @dataclass
-class WentBack:
+class RolledBack:
     """An engine whose controllers' channel leads to an older copy of its store."""
 
     engine: headway.Engine
@@ -43,8 +43,8 @@ def _give_id(store: MemoryBackend, id: str) -> None:
 
 
 @asynccontextmanager
-async def went_back() -> AsyncIterator[WentBack]:
-    """The runs have ended when the block begins."""
+async def rolled_back() -> AsyncIterator[RolledBack]:
+    """Roll the store back. The runs have ended when the block begins."""
     app = headway.App("pools")
     pool = app.type("pools", "v1", "Pool", Pool)
     seen: list[list[str]] = []
@@ -77,16 +77,16 @@ async def went_back() -> AsyncIterator[WentBack]:
         switches[0].to = elsewhere
         script.drop(pool)
         await trio.sleep(60)
-        it = WentBack(engine, copy, lambda name: at_copy.write(pool.new(name)), seen, reported)
+        it = RolledBack(engine, copy, lambda name: at_copy.write(pool.new(name)), seen, reported)
         assert set(it.ended_by) == {StoreRolledBack}
         yield it
 
 
-async def test_no_run_begins_though_the_store_grows_past_where_it_stood(
+async def test_no_run_begins_when_a_rolled_back_store_grows_past_its_former_revision(
     autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
 ) -> None:
-    """What it has then is another history; nor is anything written to it."""
-    async with went_back() as it:
+    """Its new commits are another history. No run writes to it either."""
+    async with rolled_back() as it:
         reconciled = len(it.seen)
         for number in range(20):
             await it.write_to_copy(f"since-{number}")
@@ -97,11 +97,11 @@ async def test_no_run_begins_though_the_store_grows_past_where_it_stood(
         assert it.copy.position.revision == stands_at
 
 
-async def test_runs_begin_anew_when_it_is_accepted(
+async def test_runs_restart_when_a_rolled_back_store_is_accepted(
     autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
 ) -> None:
-    """They see what it has and nothing of what they held; and there is nothing more to accept."""
-    async with went_back() as it:
+    """They see its content and nothing that they cached before. A second acceptance has no effect."""
+    async with rolled_back() as it:
         assert it.engine.accept_store()
         await trio.sleep(120)
         assert it.seen[-1] == ["old"]
@@ -111,11 +111,11 @@ async def test_runs_begin_anew_when_it_is_accepted(
         assert not it.engine.accept_store()
 
 
-async def test_runs_begin_anew_when_it_is_another_store(
+async def test_runs_restart_when_a_restored_store_has_a_new_id(
     autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
 ) -> None:
-    """A restore that gives the store a new id needs nobody's word."""
-    async with went_back() as it:
+    """A restore that changes the store's id needs no acceptance."""
+    async with rolled_back() as it:
         _give_id(it.copy, "restored")
         await trio.sleep(120)
         assert it.seen[-1] == ["old"]
