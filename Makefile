@@ -83,7 +83,7 @@ pythons: ## the same with other Pythons, the newest that is found (PYTHONS="pyth
 	  $$where/bin/pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1' && \
 	  $$where/bin/pip install --quiet --disable-pip-version-check --editable . --group dev && \
 	  $$where/bin/pytest -n 3 --dist worksteal -m 'not deep' -p no:cacheprovider \
-	    tests/rpc tests/observe tests/resource tests/test_engine.py tests/test_shutdown.py tests/test_private_names.py || exit 1; \
+	    tests/rpc tests/observe tests/protobuf tests/resource tests/test_engine.py tests/test_shutdown.py tests/test_private_names.py || exit 1; \
 	done
 
 ##@ Deeper

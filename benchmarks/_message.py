@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 import headway
 from headway import field
-from headway.resource import AnyMessage, ResourceType, encode, pb, resource_key
+from headway.protobuf import encode
+from headway.resource import AnyMessage, ResourceType, pb, resource_key
 from headway.storage import MemoryBackend, Put
 
 GROUPS = 10

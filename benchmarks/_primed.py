@@ -9,7 +9,8 @@ import trio
 import headway
 from benchmarks._message import TEXT, Note, built, put, texts
 from headway.events import RunStarted
-from headway.resource import ResourceType, encode
+from headway.protobuf import encode
+from headway.resource import ResourceType
 from headway.storage import Backend
 
 CONTROLLER = "notes"

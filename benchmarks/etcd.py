@@ -25,10 +25,11 @@ from benchmarks._harness import Row, Scenario, interleaved
 from benchmarks._message import TEXT, Note, built, texts
 from headway._gen.etcdserverpb import TxnRequest, TxnResponse
 from headway.events import ignore
-from headway.resource import ResourceType, encode
+from headway.protobuf import encode
+from headway.resource import ResourceType
 from headway.rpc import open_channel
-from headway.storage._etcd._client import LIMITS
-from headway.storage._etcd._transaction import putting, unchanged
+from headway.storage.etcd._client import LIMITS
+from headway.storage.etcd._transaction import putting, unchanged
 
 WRITERS = 64
 UNDER_WAY = 2

@@ -27,10 +27,11 @@ from benchmarks._primed import one_type
 from benchmarks.fanout import COMMITS, told
 from benchmarks.reconcile import through_channel
 from headway._gen.etcdserverpb import PutRequest, PutResponse, WatchCreateRequest, WatchRequest, WatchResponse
-from headway.resource import ResourceType, decode, encode
+from headway.protobuf import decode, encode
+from headway.resource import ResourceType
 from headway.rpc import open_channel
 from headway.storage import EtcdBackend
-from headway.storage._etcd._client import LIMITS, WATCH
+from headway.storage.etcd._client import LIMITS, WATCH
 
 PUT = "/etcdserverpb.KV/Put"
 _METRICS = ("etcd_debugging_mvcc_watch_stream_total", "etcd_debugging_mvcc_watcher_total")

@@ -21,11 +21,12 @@ from benchmarks._harness import Row, Scenario, interleaved
 from benchmarks._message import Note
 from benchmarks._primed import filled, one_type, primed_after
 from headway._gen.etcdserverpb import RangeRequest, RangeResponse
-from headway.resource import ResourceType, decode, pb
+from headway.protobuf import decode
+from headway.resource import ResourceType, pb
 from headway.rpc import open_channel
 from headway.storage import EtcdBackend
-from headway.storage._etcd._client import LIMITS, RANGE
-from headway.storage._etcd._snapshot import PAGE
+from headway.storage.etcd._client import LIMITS, RANGE
+from headway.storage.etcd._snapshot import PAGE
 
 
 def measure(size: int, rounds: int) -> Row:

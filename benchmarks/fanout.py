@@ -22,7 +22,8 @@ from benchmarks._harness import Row, Scenario, interleaved
 from benchmarks._message import TEXT, Note, built, texts
 from benchmarks.reconcile import through_channel
 from headway.cache import WATCH_LIST, watch_request
-from headway.resource import Changes, EndOfSnapshot, ResourceType, encode, resource_key
+from headway.protobuf import encode
+from headway.resource import Changes, EndOfSnapshot, ResourceType, resource_key
 from headway.rpc import InProcessChannel
 from headway.service import ResourceService
 from headway.storage import Backend, MemoryBackend, Put

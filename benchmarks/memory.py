@@ -26,7 +26,8 @@ import headway
 from benchmarks._harness import Row, Scenario, interleaved
 from benchmarks._message import Note, built, note, tenancy, texts, type_message
 from headway.events import ignore
-from headway.resource import ResourceType, encode
+from headway.protobuf import encode
+from headway.resource import ResourceType
 from headway.storage import MemoryBackend
 
 

@@ -18,7 +18,8 @@ from benchmarks._harness import Row, Scenario, interleaved
 from benchmarks._message import Note, built, texts
 from headway.cache import CachedType, Informer
 from headway.events import ignore
-from headway.resource import EndOfSnapshot, Position, ResourceType, SnapshotChunk, encode
+from headway.protobuf import encode
+from headway.resource import EndOfSnapshot, Position, ResourceType, SnapshotChunk
 
 _CHUNK = 500
 _TYPE: ResourceType[Note] = ResourceType("bench", "v1", "Big", Note)

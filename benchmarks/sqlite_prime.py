@@ -24,7 +24,8 @@ import trio
 from benchmarks._harness import Row, Scenario, interleaved
 from benchmarks._message import Note
 from benchmarks._primed import filled, one_type, primed_after
-from headway.resource import ResourceType, decode, pb
+from headway.protobuf import decode
+from headway.resource import ResourceType, pb
 from headway.storage import SqliteBackend
 
 

@@ -23,7 +23,8 @@ import headway
 from benchmarks._harness import Row, Scenario, interleaved
 from benchmarks._message import TEXT, Note, built, texts
 from headway.events import ignore
-from headway.resource import ResourceType, encode
+from headway.protobuf import encode
+from headway.resource import ResourceType
 
 
 def measure(size: int, rounds: int) -> Row:

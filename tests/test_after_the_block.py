@@ -1,4 +1,4 @@
-"""What is used after the block that opened it says so at once."""
+"""Clients and engines that are used after their block raise Closed."""
 
 from __future__ import annotations
 
@@ -66,8 +66,8 @@ async def _check(client: headway.Client, staff: Staff) -> None:
         assert isinstance(raised.value, headway.HeadwayError), name
 
 
-async def test_every_call_of_a_client_fails_after_the_block_of_its_engine(tmp_path: Any) -> None:
-    """Nothing is read from the closed store or written to it; a lease client that was kept fails as well."""
+async def test_calls_of_a_client_fail_after_the_block_of_its_engine(tmp_path: Any) -> None:
+    """No call reads or writes the closed store, not even one of a lease client that was kept."""
     for opened in (_in_process(staff := Staff()), _in_file(staff, tmp_path / "staff.db")):
         async with opened as client:
             await client.write(staff.team.new("core"))
@@ -77,8 +77,8 @@ async def test_every_call_of_a_client_fails_after_the_block_of_its_engine(tmp_pa
             await leases.acquire("staff/reports", "web-1", 15.0)
 
 
-async def test_every_call_of_a_client_fails_after_the_block_of_its_connection() -> None:
-    """One that had asked the server for its types and one that had not."""
+async def test_calls_of_a_client_fail_after_the_block_of_its_connection() -> None:
+    """Both a client that has asked for the server's types and one that has not raise Closed."""
     staff = Staff()
     async with headway.open_engine("memory:", staff.app, listen=["127.0.0.1:0"], insecure=True) as engine:
         async with headway.connect(engine.addresses[0], staff.app) as used:
@@ -89,8 +89,8 @@ async def test_every_call_of_a_client_fails_after_the_block_of_its_connection() 
         await _check(unused, staff)
 
 
-async def test_wait_settled_fails_after_the_block_of_its_engine() -> None:
-    """It would wait for runs that never begin."""
+async def test_wait_idle_fails_after_the_block_of_its_engine() -> None:
+    """Otherwise the call would wait for runs that never begin."""
     staff = Staff()
 
     @staff.app.controller(manages=staff.team)
@@ -108,10 +108,10 @@ async def test_wait_settled_fails_after_the_block_of_its_engine() -> None:
         await engine.wait_idle()
 
 
-async def test_wait_settled_of_another_task_fails_when_the_block_ends(
+async def test_wait_idle_of_another_task_fails_when_the_block_ends(
     autojump_clock: trio.testing.MockClock,  # noqa: ARG001  # the test runs by it
 ) -> None:
-    """A waiter in a nursery around the engine is told."""
+    """A task in a nursery around the engine raises Closed."""
     staff, told = Staff(), list[BaseException]()
 
     @staff.app.controller(manages=staff.team)

@@ -1,4 +1,4 @@
-"""The garbage collector beside an engine: off until the first pass is over, then without what was primed."""
+"""The garbage collector beside an engine: off until the first pass is over, then without the primed objects."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ async def later(clock: MockClock, seconds: float) -> None:
     await trio.sleep_until(clock.current_time() + seconds)
 
 
-async def test_no_garbage_is_collected_until_the_first_pass_is_over_and_what_was_primed_is_frozen(
+async def test_collection_is_off_during_the_first_pass_and_primed_objects_are_frozen(
     autojump_clock: MockClock,
 ) -> None:
     it = Pass()
@@ -114,7 +114,7 @@ async def test_no_garbage_is_collected_until_the_first_pass_is_over_and_what_was
 
 
 async def test_garbage_of_the_first_pass_is_not_frozen(autojump_clock: MockClock) -> None:
-    """What reconciles have left in cycles would otherwise stay for ever."""
+    """Otherwise cycles that reconciles leave behind would stay for ever."""
     it = Pass()
     left: list[object] = []
 
@@ -141,7 +141,7 @@ async def test_garbage_of_the_first_pass_is_not_frozen(autojump_clock: MockClock
             assert len(left) == COUNT
 
 
-async def test_a_controller_that_never_gets_done_keeps_collection_off_for_a_time_only(
+async def test_controller_that_never_becomes_idle_keeps_collection_off_for_a_limited_time(
     monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
 ) -> None:
     monkeypatch.setattr(_collector, "LIMIT", 5.0)
@@ -157,8 +157,10 @@ async def test_a_controller_that_never_gets_done_keeps_collection_off_for_a_time
 
 
 @pytest.mark.parametrize("cut_short", [False, True])
-async def test_engines_of_one_process_keep_it_off_together(cut_short: bool, autojump_clock: MockClock) -> None:
-    """It is on again when the last of them is done, or has ended."""
+async def test_collection_is_off_until_the_last_engine_of_the_process_is_done(
+    cut_short: bool, autojump_clock: MockClock
+) -> None:
+    """Collection is on again when the last engine is idle, or has ended."""
     first, second = Pass(), Pass()
     async with first.filled() as store, second.filled() as other:
         second.go_on = trio.Event()
@@ -176,7 +178,7 @@ async def test_engines_of_one_process_keep_it_off_together(cut_short: bool, auto
         assert not is_frozen()
 
 
-async def test_a_program_that_collects_and_freezes_by_itself_finds_it_as_it_was(autojump_clock: MockClock) -> None:
+async def test_collector_settings_of_the_program_are_restored(autojump_clock: MockClock) -> None:
     it = Pass()
     async with it.filled() as store:
         gc.disable()
@@ -189,7 +191,7 @@ async def test_a_program_that_collects_and_freezes_by_itself_finds_it_as_it_was(
         assert is_frozen()
 
 
-async def test_what_fails_to_open_leaves_collection_on() -> None:
+async def test_failed_opening_leaves_collection_on() -> None:
     @asynccontextmanager
     async def broken() -> AsyncIterator[Any]:
         assert not gc.isenabled(), "a store that is opened reads what it holds"
@@ -203,7 +205,7 @@ async def test_what_fails_to_open_leaves_collection_on() -> None:
     assert not is_frozen()
 
 
-async def test_workers_do_as_engines_do(autojump_clock: MockClock) -> None:
+async def test_workers_pause_collection_as_engines_do(autojump_clock: MockClock) -> None:
     it = Pass()
     types = headway.App("types")
     types.type("tests", "v1", "Collected", Note)
@@ -218,7 +220,7 @@ async def test_workers_do_as_engines_do(autojump_clock: MockClock) -> None:
     assert not is_frozen()
 
 
-async def test_what_python_has_frozen_by_itself_is_not_the_programs(
+async def test_objects_frozen_by_python_do_not_count_as_frozen_by_the_program(
     monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
 ) -> None:
     """Python 3.12 counts its immortal objects as frozen: at its start, and again after each full collection."""
@@ -234,8 +236,8 @@ async def test_what_python_has_frozen_by_itself_is_not_the_programs(
 
 
 @pytest.mark.parametrize("failures_only", [False, True])
-async def test_a_report_of_failures_only_stays_one(autojump_clock: MockClock, failures_only: bool) -> None:
-    """A report that does not ask for successes is not called with them, frozen or not."""
+async def test_report_of_failures_only_stays_so(autojump_clock: MockClock, failures_only: bool) -> None:
+    """A report that does not ask for successes is not called with them, with or without a frozen collector."""
     it = Pass()
     heard: list[Reconciled] = []
 

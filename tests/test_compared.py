@@ -1,4 +1,4 @@
-"""Clients and workers of a server that has other types than their program: told at the first call, and told rightly."""
+"""Clients and workers whose types do not fit with those of their server."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ import headway
 from headway.access import Access, Authorizer
 from headway.engine import ComparedChannel
 from headway.errors import OutcomeUnknown, PermissionDenied, Unavailable
-from headway.resource import ResourceType, describe, field, message, types_pb
+from headway.protobuf import field, message
+from headway.resource import ResourceType, describe, types_pb
 from headway.rpc import Services, open_server
 from headway.service import OriginService, ResourceService
 from headway.storage import MemoryBackend
@@ -74,8 +75,8 @@ async def serving(type: ResourceType[Any] = TEAM, **options: Any) -> AsyncIterat
         yield engine.addresses[0]
 
 
-async def test_a_client_that_would_misread_is_told_at_its_first_call() -> None:
-    """And at every later one; nothing is sent to the store."""
+async def test_client_that_would_misread_fails_at_its_first_call() -> None:
+    """Every later call fails as well, and nothing is sent to the store."""
     async with serving() as address, headway.connect(address, program(WRONG)) as client:
         with pytest.raises(headway.errors.SchemaMismatch) as caught:
             await client.read(WRONG, "core")
@@ -89,16 +90,16 @@ async def test_a_client_that_would_misread_is_told_at_its_first_call() -> None:
             assert (await other.read(TEAM, "core")).data.members == []
 
 
-async def test_clients_older_and_newer_than_their_server_are_taken() -> None:
-    """What one side lacks, the other one keeps."""
+async def test_older_and_newer_clients_are_accepted() -> None:
+    """Fields that one side does not know are kept by the other."""
     pairs: list[tuple[ResourceType[Any], ResourceType[Any]]] = [(TEAM, NEWER), (NEWER, TEAM)]
     for theirs, ours in pairs:
         async with serving(theirs) as address, headway.connect(address, program(ours)) as client:
             assert (await client.read(ours, "core")).name == "core"
 
 
-async def test_workers_end_by_what_their_server_would_misread() -> None:
-    """The error comes out of the block, and no controller has run."""
+async def test_workers_that_would_misread_end_with_an_error() -> None:
+    """The error leaves the block, and no controller has run."""
     async with serving() as address:
         with trio.fail_after(20), pytest.raises(headway.errors.SchemaMismatch) as caught:
             async with headway.open_workers(address, program(WRONG, controller=True), process="web-1"):
@@ -110,8 +111,8 @@ async def test_workers_end_by_what_their_server_would_misread() -> None:
     assert reconciled == []
 
 
-async def test_workers_without_controllers_are_compared_too() -> None:
-    """Nothing calls the server for them, so the comparison itself must begin the talk."""
+async def test_workers_without_controllers_are_compared() -> None:
+    """No controller calls the server, so the comparison itself makes the first call."""
     async with serving() as address:
         with trio.fail_after(20), pytest.raises(headway.errors.SchemaMismatch) as caught:
             async with headway.open_workers(address, program(WRONG), process="web-1"):
@@ -119,8 +120,8 @@ async def test_workers_without_controllers_are_compared_too() -> None:
         assert str(caught.value) == SAID
 
 
-async def test_a_server_that_is_away_is_compared_once_it_answers(autojump_clock: trio.testing.MockClock) -> None:
-    """Its absence is no failure; each wait is longer than the one before, up to a bound."""
+async def test_unreachable_server_is_compared_once_it_answers(autojump_clock: trio.testing.MockClock) -> None:
+    """An unreachable server is not a failure. Each wait is longer than the one before, up to a limit."""
     away = GRPCError(Status.UNAVAILABLE, "away")
     lists = Lists(*[away] * 20, describe([TEAM]))
     lists.may_answer.set()
@@ -131,8 +132,8 @@ async def test_a_server_that_is_away_is_compared_once_it_answers(autojump_clock:
     assert (lists.asked, 60 < autojump_clock.current_time() - began < 1200) == (21, True)
 
 
-async def test_a_comparison_elsewhere_ends_the_wait(nursery: trio.Nursery) -> None:
-    """A controller's call may find the mismatch while the first question rests."""
+async def test_mismatch_found_by_another_call_ends_the_wait(nursery: trio.Nursery) -> None:
+    """A controller's call may find the mismatch while the first comparison waits to try again."""
     lists = Lists(GRPCError(Status.UNAVAILABLE, "away"), describe([TEAM]))
     lists.may_answer.set()
     channel = ComparedChannel(lists, [WRONG])
@@ -152,8 +153,8 @@ async def test_a_comparison_elsewhere_ends_the_wait(nursery: trio.Nursery) -> No
     assert (len(ended), lists.asked) == (1, 2)
 
 
-async def test_a_server_that_has_no_description_is_taken() -> None:
-    """Consul's, or one of an earlier version."""
+async def test_server_without_a_description_is_accepted() -> None:
+    """Consul has none, and neither has an earlier version of Headway."""
     registry = program(TEAM).registry
     services = Services(ResourceService(MemoryBackend(), registry), OriginService(MemoryBackend(), registry))
     async with (
@@ -163,8 +164,8 @@ async def test_a_server_that_has_no_description_is_taken() -> None:
         assert await client.get(WRONG, "core") is None
 
 
-async def test_a_token_that_may_know_nothing_learns_nothing() -> None:
-    """What a type looks like is not compared for a caller who may do nothing with it; the call itself is refused."""
+async def test_token_without_rights_learns_no_types() -> None:
+    """The server compares no type that the caller has no right to. The call itself is denied."""
     access = Authorizer(Access([], []))
     async with serving(access=access) as address, headway.connect(address, program(WRONG)) as client:
         with pytest.raises(PermissionDenied):
@@ -196,8 +197,8 @@ class Lists:
         raise NotImplementedError
 
 
-async def test_callers_at_one_time_ask_once(nursery: trio.Nursery) -> None:
-    """All of them hear of a failure, none of their own calls has begun, and the next call asks again."""
+async def test_concurrent_callers_share_one_comparison(nursery: trio.Nursery) -> None:
+    """If it fails, all of them fail without having begun, and the next call asks again."""
     lists = Lists(GRPCError(Status.UNAVAILABLE, "away"), describe([TEAM]))
     channel = ComparedChannel(lists, [TEAM])
     client = headway.Client(channel, program(TEAM).registry)
@@ -221,7 +222,7 @@ async def test_callers_at_one_time_ask_once(nursery: trio.Nursery) -> None:
     assert (lists.asked, lists.calls[-2:]) == (2, ["/a/B", "/a/B"])
 
 
-async def test_a_caller_that_is_canceled_leaves_the_question_to_the_next(nursery: trio.Nursery) -> None:
+async def test_canceled_caller_leaves_the_comparison_to_the_next(nursery: trio.Nursery) -> None:
     lists = Lists(describe([TEAM]))
     channel = ComparedChannel(lists, [TEAM])
     answers: list[str] = []
@@ -243,7 +244,7 @@ async def test_a_caller_that_is_canceled_leaves_the_question_to_the_next(nursery
     assert answers == ["answered"]
 
 
-async def test_a_description_that_makes_no_sense_is_named() -> None:
+async def test_invalid_description_is_reported() -> None:
     nonsense = describe([TEAM])
     nonsense.types[0].message = 7
     lists = Lists(nonsense)

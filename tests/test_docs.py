@@ -1,4 +1,4 @@
-"""The programs in the documents run as they stand, and print what the text says."""
+"""The programs in the documents run as they are, and print what the text says."""
 
 import os
 import re
@@ -78,13 +78,13 @@ def run(program: str, folder: Path, **environment: str) -> tuple[str, str]:
 # A page that explores takes some seconds of a processor, which a busy machine gives it when it can.
 @pytest.mark.timeout(200)
 @pytest.mark.parametrize("page", PRINTS)
-def test_the_program_of_a_page_runs(page: str, tmp_path: Path) -> None:
-    """The Python blocks of a page, one after the other, are a program that prints what the page says."""
+def test_program_of_a_page_prints_what_the_page_says(page: str, tmp_path: Path) -> None:
+    """The Python blocks of a page, in order, are one program."""
     assert printed(page, tmp_path) == (PRINTS[page], "")
 
 
-def test_the_story_in_the_guide_is_what_is_printed(tmp_path: Path) -> None:
-    """Line by line, as pytest would show it."""
+def test_story_in_the_guide_is_the_printed_one(tmp_path: Path) -> None:
+    """Every line is as pytest would show it."""
     text = (ROOT / "docs/guides/proving.md").read_text()
     said = re.search(r"<!-- the story, as it is printed -->\n```text\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     blocks = re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
@@ -94,8 +94,8 @@ def test_the_story_in_the_guide_is_what_is_printed(tmp_path: Path) -> None:
     assert run("\n".join([*before, "print(story)"]), tmp_path, PYTEST_CURRENT_TEST=test) == (said[1], "")
 
 
-def test_the_readmes_scenario_proves_the_readmes_program(tmp_path: Path) -> None:
-    """Its test passes, also when the process is killed."""
+def test_scenario_of_the_readme_proves_its_program(tmp_path: Path) -> None:
+    """The test passes, even though the process is killed."""
     text = (ROOT / "README.md").read_text()
     blocks = re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     program = "\n".join([*blocks, "test_accounts()"])
@@ -105,8 +105,8 @@ def test_the_readmes_scenario_proves_the_readmes_program(tmp_path: Path) -> None
     assert wrong == ""
 
 
-async def test_the_readmes_program_writes_nothing_the_next_time(tmp_path: Path) -> None:
-    """It finds the accounts that it has made, prints them again and leaves them as they are."""
+async def test_program_of_the_readme_writes_nothing_when_run_again(tmp_path: Path) -> None:
+    """The second run finds the accounts of the first, prints them again and leaves them unchanged."""
     app = headway.App("staff")
     account = app.type("staff", "v1", "Account", Account)
     versions: list[list[tuple[str, str]]] = []
@@ -119,8 +119,8 @@ async def test_the_readmes_program_writes_nothing_the_next_time(tmp_path: Path) 
     assert [name for name, _ in versions[0]] == ["ada", "grace"]
 
 
-def test_a_controller_is_what_the_guide_says_unless_told_otherwise() -> None:
-    """Concurrency, deadline, back-off and name."""
+def test_defaults_of_a_controller_are_those_of_the_guide() -> None:
+    """The guide names the defaults of concurrency, deadline, back-off and name."""
     app = headway.App("staff")
 
     @app.controller(manages=app.type("staff", "v1", "Account", Account))
@@ -132,8 +132,7 @@ def test_a_controller_is_what_the_guide_says_unless_told_otherwise() -> None:
     assert (made.backoff.delay(0), made.backoff.delay(1), made.backoff.delay(99)) == (0.005, 0.01, 1000)
 
 
-def test_every_python_block_belongs_to_a_tested_page() -> None:
-    """A page with Python in it is one of those that are run."""
+def test_every_page_with_python_is_tested() -> None:
     pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]
 
     assert {str(page.relative_to(ROOT)) for page in pages if "```python" in page.read_text()} == set(PRINTS)
@@ -148,8 +147,8 @@ def links(page: Path) -> list[tuple[Path, str]]:
     return [((page.parent / file).resolve() if file else page, heading) for file, heading in found]
 
 
-def test_every_link_between_pages_leads_somewhere() -> None:
-    """To a file that exists, and a heading that is in it."""
+def test_every_link_between_pages_is_valid() -> None:
+    """The file exists, and it has the heading."""
     for page in PAGES:
         for file, heading in links(page):
             assert file.exists(), f"{page.name} links to {file}"
@@ -159,8 +158,8 @@ def test_every_link_between_pages_leads_somewhere() -> None:
                 assert heading in anchors, f"{page.name} links to {heading} in {file.name}"
 
 
-def test_the_readme_leads_to_every_page() -> None:
-    """From one to the next; and to every guide at once."""
+def test_every_page_is_reachable_from_the_readme() -> None:
+    """Links lead from page to page. The README itself links to every guide."""
     reached: set[Path] = set()
     ahead = [ROOT / "README.md"]
     while ahead:

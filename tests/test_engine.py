@@ -1,4 +1,4 @@
-"""`open_engine`: it owns everything that it starts, and lets errors out as they are."""
+"""`open_engine` owns every task that it starts, and does not change the errors that leave its block."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _tasks() -> set[trio.lowlevel.Task]:
 
 
 async def test_no_task_outlives_the_block(autojump_clock: MockClock) -> None:
-    """Every stream, run and worker lives in the block and is gone after it, whatever state it was in."""
+    """Every stream, run and worker ends with the block, whatever its state."""
     rig = Rig(autojump_clock, concurrency=3)
     rig.pools.pause = 100.0
     async with rig.open():
@@ -53,8 +53,8 @@ class Mine(Exception):
     """The caller's own."""
 
 
-async def test_the_callers_error_comes_out_unwrapped(autojump_clock: MockClock) -> None:
-    """What the block raises is what comes out, with its own cause and traceback, and everything has ended."""
+async def test_error_of_the_block_leaves_unwrapped(autojump_clock: MockClock) -> None:
+    """The error keeps its cause and traceback, and every task has ended."""
     rig = Rig(autojump_clock)
     rig.pools.pause = 100.0
 
@@ -71,8 +71,7 @@ async def test_the_callers_error_comes_out_unwrapped(autojump_clock: MockClock) 
     assert not _tasks()
 
 
-async def test_the_callers_group_stays_a_group(autojump_clock: MockClock) -> None:
-    """Several errors at once stay together."""
+async def test_exception_group_of_the_block_stays_a_group(autojump_clock: MockClock) -> None:
     rig = Rig(autojump_clock)
     with pytest.raises(ExceptionGroup) as caught:
         async with rig.open():
@@ -86,8 +85,8 @@ def _leaves(error: BaseException) -> list[BaseException]:
     return [error]
 
 
-async def test_the_block_can_be_cancelled(autojump_clock: MockClock) -> None:
-    """A deadline around the engine ends it, and only the deadline is to be seen outside."""
+async def test_block_can_be_canceled(autojump_clock: MockClock) -> None:
+    """A deadline around the engine ends it, and no other error leaves the block."""
     rig = Rig(autojump_clock)
     rig.pools.pause = 100.0
     with trio.move_on_after(5) as scope:
@@ -100,8 +99,8 @@ async def test_the_block_can_be_cancelled(autojump_clock: MockClock) -> None:
 
 
 @pytest.mark.parametrize("given", ["App", None, headway.App])
-async def test_apps_must_be_apps(given: object) -> None:
-    """Something else after the store is refused with what was given."""
+async def test_argument_that_is_not_an_app_is_refused(given: object) -> None:
+    """The error shows the value."""
     with pytest.raises(DeclarationError, match=r"open_engine expects headway\.App objects after the store"):
         async with headway.open_engine("memory:", given):  # type: ignore[arg-type]  # that is the point
             pass
@@ -119,25 +118,25 @@ async def test_apps_must_be_apps(given: object) -> None:
         ("insecure='no' must be True or False", {"insecure": "no"}),
     ],
 )
-async def test_what_an_engine_can_not_be_opened_with_is_named(says: str, given: dict[str, Any]) -> None:
-    """With what is right."""
+async def test_invalid_option_of_an_engine_is_refused(says: str, given: dict[str, Any]) -> None:
+    """The error names the option and shows a valid form."""
     with pytest.raises(DeclarationError, match=says):
         async with headway.open_engine(**{"store": "memory:", **given}):
             pass
 
 
-async def test_two_apps_of_one_name_can_not_share_a_controllers_name(autojump_clock: MockClock) -> None:
-    """Their fences would be one: refused before anything is opened."""
+async def test_two_apps_with_one_name_cannot_have_controllers_with_one_name(autojump_clock: MockClock) -> None:
+    """Both controllers would have the same fence, so nothing is opened."""
     one, other = Rig(autojump_clock), Rig(autojump_clock)
     with pytest.raises(DeclarationError):
         async with headway.open_engine("memory:", one.pools.app, other.pools.app):
             pass
 
 
-async def test_what_is_declared_while_an_app_is_open_is_refused(
+async def test_declaration_on_an_open_app_is_refused(
     autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
 ) -> None:
-    """It would never run. Before, between and after, and in another app, everything may be declared."""
+    """The declaration would have no effect. It is accepted before, between and after the blocks, and on another app."""
     app = headway.App("staff")
     team = app.type("staff", "v1", "Team", Team)
     later = app.type("staff", "v2", "Team", Team)
@@ -172,8 +171,8 @@ async def test_what_is_declared_while_an_app_is_open_is_refused(
         declare()
 
 
-async def test_an_engine_without_controllers_is_settled(autojump_clock: MockClock) -> None:
-    """There is nothing to wait for but the engine's own, which look at their streams at short intervals."""
+async def test_engine_without_controllers_becomes_idle(autojump_clock: MockClock) -> None:
+    """Only the engine's own controllers have to run, and they check their streams at short intervals."""
     async with headway.open_engine("memory:") as engine:
         with trio.fail_after(1):
             await engine.wait_idle()
@@ -183,8 +182,7 @@ async def test_an_engine_without_controllers_is_settled(autojump_clock: MockCloc
 # --- wait_idle ---
 
 
-async def test_an_empty_store_is_settled_once_every_controller_runs(autojump_clock: MockClock) -> None:
-    """With nothing stored the wait still lasts until the runs have begun."""
+async def test_wait_idle_on_an_empty_store_waits_until_every_controller_runs(autojump_clock: MockClock) -> None:
     rig = Rig(autojump_clock)
     rig.channel.stall(rig.pools.summary)
     async with rig.open():
@@ -195,8 +193,8 @@ async def test_an_empty_store_is_settled_once_every_controller_runs(autojump_clo
         await rig.settle(1)
 
 
-async def test_settled_includes_what_has_been_applied_and_not_yet_mapped(autojump_clock: MockClock) -> None:
-    """However soon after a write one asks, its reconcile is waited for."""
+async def test_wait_idle_includes_changes_that_are_not_yet_mapped(autojump_clock: MockClock) -> None:
+    """A reconcile that follows from an earlier write is always waited for."""
     rig = Rig(autojump_clock)
     async with rig.open():
         await rig.write_pool("a")
@@ -210,8 +208,8 @@ async def test_settled_includes_what_has_been_applied_and_not_yet_mapped(autojum
             assert rig.witness.reconciles[-1].frontiers[rig.pools.pool.name] >= written
 
 
-async def test_settled_waits_for_what_reconciles_write_themselves(autojump_clock: MockClock) -> None:
-    """Outputs are mapped back and reconciled as well before it is over."""
+async def test_wait_idle_includes_changes_that_reconciles_make(autojump_clock: MockClock) -> None:
+    """Outputs are mapped and reconciled before the wait ends."""
     rig = Rig(autojump_clock)
     async with rig.open():
         await rig.write_pool("a")
@@ -220,8 +218,8 @@ async def test_settled_waits_for_what_reconciles_write_themselves(autojump_clock
         assert rig.witness.reconciles[-1].frontiers[rig.pools.summary.name] >= rig.store.commits[-1].revision
 
 
-async def test_settled_waits_through_failures_and_restarts(autojump_clock: MockClock) -> None:
-    """A key that fails, a write that is lost and a run that ends hold it up until they are made good."""
+async def test_wait_idle_continues_over_failures_and_restarts(autojump_clock: MockClock) -> None:
+    """The wait lasts while a key fails, a write is lost or a run ends."""
     rig = Rig(autojump_clock)
     async with rig.open():
         await rig.write_pool("a")
@@ -234,8 +232,8 @@ async def test_settled_waits_through_failures_and_restarts(autojump_clock: MockC
         assert await rig.summaries() == {"a": ["m"]}
 
 
-async def test_settled_does_not_wait_for_a_time_that_was_asked_for(autojump_clock: MockClock) -> None:
-    """A key that only comes back later doesn't count."""
+async def test_wait_idle_does_not_wait_for_requested_requeues(autojump_clock: MockClock) -> None:
+    """A key that is only queued for a later time does not count."""
     rig = Rig(autojump_clock)
 
     async def again(_: headway.Runtime, __: headway.Request) -> headway.RequeueAfter:
@@ -279,7 +277,7 @@ PROGRAM = """
 
 
 @pytest.mark.parametrize("store", ["memory:", "sqlite:things.db"])
-def test_an_interrupt_ends_the_program_soon_and_quietly(store: str, tmp_path: Path) -> None:
+def test_interrupt_ends_the_program_soon_and_quietly(store: str, tmp_path: Path) -> None:
     """Ctrl-C comes out of `trio.run` as KeyboardInterrupt, and nothing is printed but by main.
 
     That ending waits for no time to pass is held by `tests/test_shutdown.py`. Here a busy machine says how long it is.

@@ -1,4 +1,4 @@
-"""Engines on a real etcd: one store, whoever writes, and controllers placed over them by its leases."""
+"""Engines that share one store in a real etcd, and divide the controllers by its leases."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ async def until(condition: Callable[[], object]) -> None:
 
 
 async def test_engines_on_one_etcd_share_a_store_and_its_controllers(etcd: EtcdServer) -> None:
-    """What either writes the leader reconciles, keys are shared out, and the other one goes on when it ends."""
+    """The leader reconciles the writes of both engines. Keys are sharded. The second engine takes over."""
     url = f"etcd://{etcd.endpoint}{etcd.new_prefix()}"
     names = [f"j{number}" for number in range(20)]
     with trio.fail_after(50):

@@ -1,4 +1,4 @@
-"""A misspelled or missing argument of a declaration is refused with the right name."""
+"""A misspelled or missing argument of a declaration is refused, and the error has the right name."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 import headway
 from headway import indexes, mappers, predicates, sources
 from headway.errors import DeclarationError
-from headway.resource import field, message
+from headway.protobuf import field, message
 
 
 @message
@@ -62,8 +62,8 @@ REFUSED: list[tuple[Callable[[], Any], str]] = [
 
 
 @pytest.mark.parametrize(("call", "said"), REFUSED)
-def test_argument_that_does_not_fit_is_refused_with_the_right_name(call: Callable[[], Any], said: str) -> None:
-    """The error is still a TypeError, as Python's own would be."""
+def test_invalid_argument_is_refused_with_the_right_name(call: Callable[[], Any], said: str) -> None:
+    """The error is also a TypeError, as Python's own would be."""
     with pytest.raises(DeclarationError, match=said) as caught:
         call()
     assert isinstance(caught.value, TypeError)
@@ -84,13 +84,13 @@ DECLARING = {
 
 @pytest.mark.parametrize("name", [name for name in DECLARING if name != "App.controller"])
 def test_every_declaring_function_names_a_misspelled_argument(name: str) -> None:
-    """A new one does, too. `field` and `App.controller` keep theirs for the sentence about the whole declaration."""
+    """A new function is included. `field` and `App.controller` have their own sentences about the whole declaration."""
     with pytest.raises(DeclarationError, match="unknown option 'mispelled'"):
         DECLARING[name](mispelled=1)
 
 
-def test_signatures_are_as_they_were() -> None:
-    """For `help`, editors and whoever calls by name."""
+def test_signatures_are_unchanged() -> None:
+    """`help` and editors show the original signature, and arguments can be passed by name."""
     assert list(inspect.signature(headway.Hooks).parameters) == ["mutate", "validate"]
     assert list(inspect.signature(headway.sources.every).parameters) == ["seconds", "keys", "jitter"]
     assert sources.every.__name__ == "every"

@@ -1,4 +1,4 @@
-"""What holds the event loop is named, with its controller, its key and its stack; and nothing else is."""
+"""A task that blocks the event loop is reported with its controller, its key and its stack. No other task is."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ class Looks:
             self.told.append(round(held, 2))
 
 
-def test_a_block_is_reported_once_it_has_lasted_and_then_at_twice_the_time() -> None:
-    """So that one that lasts for ever makes a line a minute."""
+def test_block_is_reported_again_each_time_its_duration_has_doubled() -> None:
+    """A block that never ends makes one line a minute."""
     looks = Looks()
     looks.turn(5)
     assert looks.told == []
@@ -68,8 +68,8 @@ def test_a_block_is_reported_once_it_has_lasted_and_then_at_twice_the_time() -> 
     assert looks.told == [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 124.0, 184.0]
 
 
-def test_a_loop_that_turns_slowly_is_not_blocked() -> None:
-    """Many short tasks, or a machine that is busy with others: there is nobody to be named."""
+def test_slow_loop_is_not_reported() -> None:
+    """Many short tasks or an overloaded machine delay the loop, but no task blocks it."""
     looks = Looks()
     looks.block(10, TASK, OTHER)
     looks.turn(1)
@@ -78,8 +78,8 @@ def test_a_loop_that_turns_slowly_is_not_blocked() -> None:
 
 
 @pytest.mark.parametrize("before", [0.0, 0.4])
-def test_a_suspended_process_is_not_blocked(before: float) -> None:
-    """SIGSTOP, or a laptop asleep: no thread ran, and no processor was used. A block after it is reported."""
+def test_suspended_process_is_not_reported(before: float) -> None:
+    """After SIGSTOP or a suspended laptop, no thread ran and no processor was used. A later block is reported."""
     looks = Looks()
     looks.turn(5)
     looks.block(before, TASK)
@@ -90,8 +90,8 @@ def test_a_suspended_process_is_not_blocked(before: float) -> None:
     assert len(looks.told) == 1
 
 
-def test_a_function_that_holds_the_interpreters_lock_is_blocked() -> None:
-    """The watchdog couldn't run meanwhile either; but the processor worked."""
+def test_function_that_holds_the_interpreter_lock_is_reported() -> None:
+    """The watchdog could not run meanwhile, but the process has used the processor."""
     looks = Looks()
     looks.turn(5)
     looks.beat = looks.now
@@ -100,8 +100,8 @@ def test_a_function_that_holds_the_interpreters_lock_is_blocked() -> None:
     assert held == pytest.approx(30, abs=1)
 
 
-def test_block_after_block_is_reported_every_ten_seconds() -> None:
-    """With the number of those between."""
+def test_successive_blocks_are_reported_every_ten_seconds() -> None:
+    """The report has the number of the blocks in between."""
     looks = Looks()
     suppressed = []
     for _ in range(20):
@@ -150,8 +150,8 @@ def held_by_a_reconcile(hold: Any) -> None:
     hold()
 
 
-async def test_a_reconcile_that_blocks_the_loop_is_named_with_its_key_and_stack() -> None:
-    """While it does, from another thread; the log and the metrics have it as well."""
+async def test_blocking_reconcile_is_reported_with_its_key_and_stack() -> None:
+    """The report comes from another thread during the block. The log and the metrics have it as well."""
     staff = Staff()
     hold = _hold(staff)
 
@@ -176,10 +176,10 @@ async def test_a_reconcile_that_blocks_the_loop_is_named_with_its_key_and_stack(
     assert lines == [("LoopBlocked", "teams", "default/default/core")]
 
 
-async def test_a_reconcile_that_ends_while_its_stack_is_read_is_named_all_the_same(
+async def test_block_that_ends_while_its_stack_is_read_is_reported(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """As after C code that held the interpreter: the loop goes on as soon as the watchdog does."""
+    """C code that held the interpreter lock lets the loop continue as soon as the watchdog runs."""
     staff = Staff()
     holding, ended, told = threading.Event(), threading.Event(), threading.Event()
 
@@ -211,8 +211,8 @@ async def test_a_reconcile_that_ends_while_its_stack_is_read_is_named_all_the_sa
     assert (blocked[0].controller, blocked[0].key) == ("teams", ("default", "default", "core"))
 
 
-async def test_a_mapper_that_blocks_the_loop_is_named_with_the_changed_resource() -> None:
-    """And with the controller that it maps for."""
+async def test_blocking_mapper_is_reported_with_the_changed_resource() -> None:
+    """The report names the controller of the mapper."""
     staff = Staff()
     hold = _hold(staff)
 
@@ -229,8 +229,8 @@ async def test_a_mapper_that_blocks_the_loop_is_named_with_the_changed_resource(
     assert "in mapper" in blocked.stack
 
 
-async def test_a_daemon_that_blocks_the_loop_is_named_with_its_resource() -> None:
-    """It is no reconcile, and has a key all the same."""
+async def test_blocking_daemon_is_reported_with_its_resource() -> None:
+    """A daemon is not a reconcile, but it has a key."""
     staff = Staff()
     hold = _hold(staff)
 
@@ -243,8 +243,7 @@ async def test_a_daemon_that_blocks_the_loop_is_named_with_its_resource() -> Non
     assert (blocked.controller, blocked.key) == ("beats", ("default", "default", "core"))
 
 
-async def test_no_thread_is_started_where_none_is_wanted() -> None:
-    """Without a limit nothing looks."""
+async def test_no_thread_is_started_without_a_limit() -> None:
     async with headway.open_engine("memory:", Staff().app, block_limit=None):
         assert _watchdogs() == []
 
@@ -252,14 +251,13 @@ async def test_no_thread_is_started_where_none_is_wanted() -> None:
 async def test_no_thread_is_started_in_virtual_time(
     autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
 ) -> None:
-    """There nothing takes time, and a simulation has no threads."""
+    """Virtual time does not pass during a computation, and a simulation has no threads."""
     async with headway.open_engine("memory:", Staff().app):
         assert _watchdogs() == []
 
 
 @pytest.mark.parametrize("limit", [0, -1, "1", True])
-async def test_a_limit_that_is_none_is_refused(limit: Any) -> None:
-    """As every number of seconds is."""
+async def test_invalid_block_limit_is_refused(limit: Any) -> None:
     with pytest.raises(headway.errors.DeclarationError, match="block_limit="):
         async with headway.open_engine("memory:", Staff().app, block_limit=limit):
             pass

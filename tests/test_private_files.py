@@ -1,4 +1,4 @@
-"""Tokens, passwords and keys in files: refused when other users can read or replace them."""
+"""Tokens, passwords and keys in files are refused when other users can read or replace them."""
 
 import os
 import stat
@@ -10,7 +10,7 @@ import trustme
 from headway._private_files import check_secret, create_private, exposure, read_secret
 from headway.errors import StoreUnusable
 from headway.rpc import client_tls, server_tls
-from headway.storage._etcd._address import etcd_address
+from headway.storage.etcd._address import etcd_address
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="modes are POSIX's")
 
@@ -39,13 +39,13 @@ def status(mode: int, owner: int) -> os.stat_result:
         (SOMEBODY, 0o640, FOREIGN),
     ],
 )
-def test_secret_of_this_mode_and_owner(owner: int, mode: int, problem: str | None) -> None:
-    """Only its owner may read a secret; of root's, a group may. Root and this user are the only owners."""
+def test_secret_is_refused_by_mode_and_owner(owner: int, mode: int, problem: str | None) -> None:
+    """Only root or this user may own a secret. No other user may read it, except for the group of one of root."""
     found = exposure(status(stat.S_IFREG | mode, owner), ME)
     assert (found is None) if problem is None else (found is not None and problem in found)
 
 
-def test_pipe_and_terminal_are_no_files_that_others_read() -> None:
+def test_pipe_and_terminal_are_accepted() -> None:
     """`--token-file <(pass show headway)` works."""
     for kind in (stat.S_IFIFO, stat.S_IFCHR):
         assert exposure(status(kind | 0o666, SOMEBODY), ME) is None
@@ -57,8 +57,8 @@ def secret(path: Path, text: bytes, mode: int = 0o600) -> Path:
     return path
 
 
-def test_secret_is_followed_through_links_and_judged_by_the_file_at_the_end(tmp_path: Path) -> None:
-    """As Kubernetes mounts them: name -> ..data/name, ..data -> ..2026_11_22/; a link's own mode is 0777."""
+def test_secret_behind_links_is_checked_by_its_file(tmp_path: Path) -> None:
+    """Kubernetes mounts name -> ..data/name and ..data -> ..2026_11_22/. A link's own mode is 0777."""
     (tmp_path / "..2026").mkdir()
     file = secret(tmp_path / "..2026" / "token", b"hw_a_b")
     (tmp_path / "..data").symlink_to("..2026")
@@ -70,16 +70,16 @@ def test_secret_is_followed_through_links_and_judged_by_the_file_at_the_end(tmp_
 
 
 @pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="only root gives files to other users")
-def test_secret_of_another_user_is_refused_also_by_root(tmp_path: Path) -> None:
-    """Its owner could put another one there."""
+def test_secret_of_another_user_is_refused_even_by_root(tmp_path: Path) -> None:
+    """Its owner could replace it."""
     file = secret(tmp_path / "token", b"hw_a_b")
     os.chown(file, SOMEBODY, -1)
     with pytest.raises(PermissionError, match=f"belongs to user 1001, .*: chown 0 {file}"):
         check_secret(file)
 
 
-def test_key_that_others_can_read_is_refused_by_both_sides_of_tls(tmp_path: Path) -> None:
-    """In a file of its own or behind the certificate; the certificate alone may be public."""
+def test_readable_key_is_refused_by_both_sides_of_tls(tmp_path: Path) -> None:
+    """The key may be in its own file or follow the certificate. A certificate alone may be public."""
     issued = trustme.CA().issue_cert("127.0.0.1")
     certificate = secret(tmp_path / "cert.pem", issued.cert_chain_pems[0].bytes(), 0o644)
     key = secret(tmp_path / "key.pem", issued.private_key_pem.bytes())
@@ -95,8 +95,8 @@ def test_key_that_others_can_read_is_refused_by_both_sides_of_tls(tmp_path: Path
             client_tls(certificate=given[0], key=given[1])
 
 
-def test_password_file_that_others_can_read_is_refused(tmp_path: Path) -> None:
-    """Of an etcd store; the error does not hold the password."""
+def test_readable_password_file_of_etcd_is_refused(tmp_path: Path) -> None:
+    """The error does not contain the password."""
     file = secret(tmp_path / "password", b"correct horse\n")
     where = etcd_address(f"etcd://ada@127.0.0.1:2379/staff?password_file={file}")
     assert where.secret() == "correct horse"
@@ -106,8 +106,8 @@ def test_password_file_that_others_can_read_is_refused(tmp_path: Path) -> None:
     assert "horse" not in str(caught.value)
 
 
-def test_created_file_is_its_owners_alone_and_never_an_existing_one(tmp_path: Path) -> None:
-    """Whatever the umask; a dangling link counts as existing."""
+def test_created_file_is_new_and_private_to_its_owner(tmp_path: Path) -> None:
+    """The umask has no effect, and a dangling link counts as an existing file."""
     before = os.umask(0o777)
     try:
         os.close(create_private(str(tmp_path / "new")))

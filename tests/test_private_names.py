@@ -1,4 +1,4 @@
-"""A version of another package that lacks a private name is refused by what is missing and what works."""
+"""A version of another package that lacks a private name is refused, with the versions that work."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def refused(package: str, name: str, parameters: str | None = None) -> str:
     return str(caught.value)
 
 
-def test_what_is_there_passes() -> None:
-    """A function by its parameters, or by the first of them; and anything by its name."""
+def test_existing_names_pass() -> None:
+    """A function is checked by its parameters or the first of them, anything else by its name."""
     names = {"grpclib.protocol:Connection.ack": "self stream_id ...", "grpclib.protocol:Connection": None}
     check_private_names(GRPCLIB, PrivateNames("grpclib", names))
 
 
-def test_a_missing_name_is_told_with_the_versions_that_work() -> None:
-    """They are those that pyproject.toml asks for."""
+def test_missing_name_is_refused_with_the_versions_that_work() -> None:
+    """The versions are those of pyproject.toml."""
     said = refused("grpclib", "grpclib.protocol:Connection.forget.it")
     assert said.startswith(f"grpclib {version('grpclib')} does not work with Headway: ")
     assert "grpclib.protocol.Connection.forget.it not found; " in said
@@ -38,33 +38,33 @@ def test_a_missing_name_is_told_with_the_versions_that_work() -> None:
 
 @pytest.mark.parametrize("package", ["h2", "trio-asyncio", "hypercorn"])
 def test_every_package_has_versions_that_work(package: str) -> None:
-    """Also one that is an extra."""
+    """Packages of extras are included."""
     assert f"pip install '{package}" in refused(package, "h2.connection:nothing")
 
 
-def test_other_parameters_are_told() -> None:
-    """An override with ours would not be called as the package's own is."""
+def test_other_parameters_are_refused() -> None:
+    """The package would not call our override correctly."""
     said = refused("grpclib", "grpclib.protocol:Connection.ack", "self stream_id size padding")
     assert "Connection.ack takes (self, stream_id, size), expected (self, stream_id, size, padding); " in said
 
 
-def test_a_python_without_a_name_is_told_with_those_that_work() -> None:
-    """The standard library comes with it."""
+def test_python_without_a_name_is_refused_with_those_that_work() -> None:
+    """The names of the standard library come with Python itself."""
     said = refused(PYTHON, "asyncio.sslproto:SSLProtocol._gone")
     assert said.startswith(f"Python {sys.version.split()[0]} does not work with Headway: asyncio.sslproto.")
     assert said.endswith("; Python 3.11, 3.12 and 3.13 work")
 
 
-def test_a_module_that_cannot_be_imported_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As trio-asyncio 0.16 by Python 3.14, which lacks a class that it extends."""
+def test_module_that_cannot_be_imported_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For example, trio-asyncio 0.16 on Python 3.14 lacks a class that it extends."""
     (tmp_path / "too_old.py").write_text("import asyncio\nclass Watcher(asyncio.GoneChildWatcher): ...\n")
     monkeypatch.syspath_prepend(tmp_path)
     said = refused("trio-asyncio", "too_old:Watcher")
     assert "too_old cannot be imported: module 'asyncio' has no attribute 'GoneChildWatcher'; " in said
 
 
-def test_the_network_is_checked_before_it_is_loaded() -> None:
-    """A name that a module needs as it is imported, such as a class that it extends, is told in the same way."""
+def test_network_packages_are_checked_before_they_are_loaded() -> None:
+    """A module may need a name during its import, such as a class that it extends."""
     program = "import grpclib.protocol, headway.rpc; del grpclib.protocol.EventsProcessor; headway.rpc.open_server"
     command = [sys.executable, "-c", program]
     ended = subprocess.run(command, cwd=Path(__file__).parents[1], capture_output=True, text=True, check=False)
@@ -73,8 +73,7 @@ def test_the_network_is_checked_before_it_is_loaded() -> None:
     assert "grpclib.protocol.EventsProcessor.__init__ not found" in ended.stderr
 
 
-async def test_the_pages_are_checked_before_they_are_served(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By Hypercorn's names, which only they need."""
+async def test_hypercorn_is_checked_before_pages_are_served(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(WorkerContext, "__init__", lambda _: None)
     with pytest.raises(ImportError, match=r"hypercorn .*WorkerContext\.__init__ takes \(_\), expected"):
         async with open_pages("127.0.0.1:0", list):

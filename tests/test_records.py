@@ -1,4 +1,4 @@
-"""Records: made, compared and shown as frozen dataclasses are."""
+"""Records are created, compared and shown like frozen dataclasses."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ class Other(Record):
     y: int = 7
 
 
-def test_a_record_has_its_fields_by_place_by_name_and_by_default() -> None:
+def test_fields_are_given_by_position_by_name_and_by_default() -> None:
     assert vars(Point(1)) == vars(Point(x=1)) == vars(Point(1, 7)) == vars(Point(y=7, x=1)) == {"x": 1, "y": 7}
     assert list(vars(Point(y=2, x=1))) == ["x", "y"], "in the order of their declaration"
 
 
 @pytest.mark.parametrize(("values", "named"), [((), {}), ((1, 2, 3), {}), ((1,), {"x": 1}), ((1,), {"z": 1})])
-def test_other_fields_than_its_own_are_refused(values: tuple[Any, ...], named: dict[str, Any]) -> None:
+def test_unknown_and_missing_fields_are_refused(values: tuple[Any, ...], named: dict[str, Any]) -> None:
     with pytest.raises(TypeError, match="argument"):
         Point(*values, **named)
 
 
-def test_equal_is_what_is_of_one_class_with_equal_fields() -> None:
+def test_records_of_one_class_with_equal_fields_are_equal() -> None:
     assert Point(1) == Point(1, 7)
     assert hash(Point(1)) == hash(Point(1, 7))
     assert Point(1) != Point(2)
@@ -41,12 +41,12 @@ def test_equal_is_what_is_of_one_class_with_equal_fields() -> None:
     assert Point(1) != (1, 7)
 
 
-def test_a_record_shows_its_fields() -> None:
+def test_repr_shows_the_fields() -> None:
     assert repr(Point(1)) == "Point(x=1, y=7)"
     assert repr(events.LeaseTaken("a/b", "ada", 3)) == "LeaseTaken(name='a/b', holder='ada', term=3)"
 
 
-def test_a_record_does_not_change() -> None:
+def test_record_is_immutable() -> None:
     point: Any = Point(1)
     with pytest.raises(AttributeError, match="cannot set x: a Point is immutable"):
         point.x = 2
@@ -57,12 +57,12 @@ def test_a_record_does_not_change() -> None:
     assert point == Point(1)
 
 
-def test_a_record_is_matched_by_its_fields_in_order() -> None:
+def test_record_is_matched_by_its_fields_in_order() -> None:
     match Point(1, 2):
         case Point(x, y):
             assert (x, y) == (1, 2)
 
 
-def test_a_record_can_be_copied_and_pickled() -> None:
+def test_record_can_be_copied_and_pickled() -> None:
     point = Point(1, 2)
     assert copy.copy(point) == copy.deepcopy(point) == pickle.loads(pickle.dumps(point)) == point

@@ -1,4 +1,4 @@
-"""A report that fails costs nobody anything but its own events."""
+"""A report that fails affects nothing but its own events."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Broken:
 
 
 @pytest.mark.parametrize("error", FAILURES, ids=lambda error: type(error).__name__)
-async def test_a_report_that_raises_changes_nothing(
+async def test_failing_report_does_not_affect_the_engine(
     error: BaseException,
     failed_reports: list[BaseException],
     autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
@@ -78,7 +78,7 @@ def full_disk() -> Iterator[TextIO]:
         yield full
 
 
-async def test_a_log_that_can_not_be_written_changes_nothing(
+async def test_unwritable_log_does_not_affect_the_engine(
     full_disk: TextIO,
     failed_reports: list[BaseException],
     autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
@@ -102,7 +102,7 @@ async def test_a_log_that_can_not_be_written_changes_nothing(
     assert failures == [OSError]
 
 
-async def test_a_lease_is_held_whatever_hears_of_it(
+async def test_failing_report_does_not_affect_a_lease(
     failed_reports: list[BaseException],
     autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
 ) -> None:
@@ -115,8 +115,8 @@ async def test_a_lease_is_held_whatever_hears_of_it(
     failed_reports.clear()
 
 
-def test_one_of_several_reports_that_fails_keeps_nothing_from_the_others(failed_reports: list[BaseException]) -> None:
-    """A full disk of the log must not stop the metrics."""
+def test_failing_report_does_not_affect_other_reports(failed_reports: list[BaseException]) -> None:
+    """A full disk under the log must not stop the metrics."""
     heard: list[object] = []
     both = reports(Broken(OSError("full")), heard.append)
     both("one")
@@ -125,13 +125,13 @@ def test_one_of_several_reports_that_fails_keeps_nothing_from_the_others(failed_
     failed_reports.clear()
 
 
-def test_an_interrupt_comes_through() -> None:
+def test_keyboard_interrupt_is_propagated() -> None:
     """Python raises it in whatever code is running."""
     with pytest.raises(KeyboardInterrupt):
         safe_report(Broken(KeyboardInterrupt()))("event")
 
 
-def test_a_kept_cancelled_is_a_failure_of_the_report(failed_reports: list[BaseException]) -> None:
+def test_cancelled_from_a_report_is_a_failure_of_the_report(failed_reports: list[BaseException]) -> None:
     """A report waits for nothing, so Trio cannot have canceled it."""
     cancelled = trio.run(_cancelled)
     safe_report(Broken(cancelled))("event")
@@ -150,8 +150,8 @@ async def _cancelled() -> trio.Cancelled:
 
 
 @pytest.mark.parametrize("verbose", [False, True])
-def test_what_a_report_wants_to_hear_is_the_same(verbose: bool) -> None:
-    """Else each reconcile that went well would cost an event."""
+def test_safe_report_keeps_the_choice_of_failures_only(verbose: bool) -> None:
+    """Otherwise each successful reconcile would cost an event."""
     assert events.hears_successes(safe_report(log_report(verbose=verbose))) is verbose
     assert events.hears_successes(safe_report(functools.partial(print, end=""))) is True
     assert safe_report(events.ignore) is events.ignore

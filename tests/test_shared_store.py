@@ -1,4 +1,4 @@
-"""Engines that have one store open at the same time share the controllers out among them, Headway's own included."""
+"""Engines that have one store open at once divide the controllers among them, Headway's own included."""
 
 from __future__ import annotations
 
@@ -90,10 +90,8 @@ async def led(*engines: Engine) -> None:
             await trio.sleep(0.1)
 
 
-async def test_one_engine_runs_what_there_is_one_of_and_the_next_takes_over(
-    store: Backend, autojump_clock: MockClock
-) -> None:
-    """Nobody's run is ended by the other one's, and what is owned by what was deleted goes, whoever is there."""
+async def test_singletons_run_in_one_engine_and_the_next_takes_over(store: Backend, autojump_clock: MockClock) -> None:
+    """No engine ends the other's runs, and resources of a deleted owner are deleted by either engine."""
     assert autojump_clock.autojump_threshold == 0
     first, second = Engine("web-1"), Engine("web-2")
     async with trio.open_nursery() as nursery:
@@ -121,8 +119,8 @@ async def test_one_engine_runs_what_there_is_one_of_and_the_next_takes_over(
         nursery.cancel_scope.cancel()
 
 
-async def test_an_engine_without_a_name_has_one_that_nobody_else_has(store: Backend, autojump_clock: MockClock) -> None:
-    """So two of them don't take the other one's leases for their own."""
+async def test_engine_without_a_name_gets_a_unique_one(store: Backend, autojump_clock: MockClock) -> None:
+    """Otherwise two engines would take each other's leases for their own."""
     first, second = Engine(None), Engine(None)
     assert autojump_clock.autojump_threshold == 0
     async with first.opened(store), second.opened(store):
@@ -137,8 +135,8 @@ async def test_an_engine_without_a_name_has_one_that_nobody_else_has(store: Back
     assert names[0].isdisjoint({*names[1], "server"})
 
 
-async def test_an_engine_that_has_its_store_alone_needs_no_name() -> None:
-    """It is the server, and Headway's own controllers take no leases; a wrong name is refused all the same."""
+async def test_engine_with_its_own_store_needs_no_name() -> None:
+    """It is named server, and Headway's own controllers take no leases. An invalid name is still refused."""
     heard: list[object] = []
     async with headway.open_engine("memory:", app_of("server")[0], report=heard.append) as engine:
         with trio.fail_after(30):

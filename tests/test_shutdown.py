@@ -1,4 +1,4 @@
-"""The end of an engine is bounded, or says for whom it waits (C10)."""
+"""The end of an engine is bounded, or the tasks that it waits for are reported (C10)."""
 
 from __future__ import annotations
 
@@ -89,8 +89,8 @@ def _end_of(refusal: str, *changes: tuple[str, str]) -> subprocess.CompletedProc
 
 
 @pytest.mark.parametrize("refusal", ["busy", "shielding", "swallowing"])
-def test_c10_a_hard_exit_ends_a_process_whose_reconcile_refuses_to(refusal: str) -> None:
-    """It ends with its status, and the worker and the place where it stood are named."""
+def test_c10_hard_exit_ends_a_process_whose_reconcile_does_not_end(refusal: str) -> None:
+    """The exit status is 70, and the worker and its position are reported."""
     ended = _end_of(refusal)
     assert ended.returncode == 70, ended.stderr
     assert "ended by itself" not in ended.stdout
@@ -101,8 +101,8 @@ def test_c10_a_hard_exit_ends_a_process_whose_reconcile_refuses_to(refusal: str)
 
 
 @pytest.mark.parametrize("stderr", ["None", "io.StringIO()"])
-def test_c10_a_hard_exit_needs_nobody_who_hears_of_it(stderr: str) -> None:
-    """A report that raises, and a standard error that is no file, don't keep the process from its end."""
+def test_c10_hard_exit_does_not_depend_on_reports(stderr: str) -> None:
+    """A report that raises and a standard error that is not a file do not prevent the exit."""
     ended = _end_of(
         "busy",
         ('open_engine("memory:", app,', 'open_engine("memory:", app, report=deaf,'),
@@ -112,8 +112,8 @@ def test_c10_a_hard_exit_needs_nobody_who_hears_of_it(stderr: str) -> None:
     assert "worker 0 of things has not ended within 0.6 s of the start of the shutdown" in ended.stderr
 
 
-def test_c10_a_hard_exit_ends_a_process_in_which_no_thread_runs_any_more() -> None:
-    """A reconcile that holds the interpreter's lock is shown by the last resort."""
+def test_c10_hard_exit_ends_a_process_in_which_no_thread_can_run() -> None:
+    """faulthandler shows a reconcile that holds the interpreter lock."""
     ended = _end_of("without_the_lock")
     assert ended.returncode == 1, ended.stderr
     assert "in without_the_lock" in ended.stderr
@@ -152,8 +152,8 @@ class Stubborn:
         return report
 
 
-async def test_c10_without_it_the_culprit_is_named_again_and_again() -> None:
-    """The block waits for it, and says for whom: once each bound."""
+async def test_c10_without_hard_exit_the_task_is_reported_repeatedly() -> None:
+    """The block waits for the task, and reports it once each bound."""
     stubborn = Stubborn()
     report = stubborn.report_to(trio.lowlevel.current_trio_token())
     with trio.fail_after(20):
@@ -167,8 +167,8 @@ async def test_c10_without_it_the_culprit_is_named_again_and_again() -> None:
     assert (first.seconds, second.seconds) == (0.05, 0.1)
 
 
-async def test_c10_what_the_engine_itself_waits_for_is_named_too() -> None:
-    """A task that is no child of its nursery but of one within it; and the engine's own, if there is no other."""
+async def test_c10_tasks_of_inner_nurseries_are_reported() -> None:
+    """If no other task is left, the engine's own task is reported."""
     let_go = trio.Event()
 
     async def stubborn() -> None:
@@ -186,8 +186,8 @@ async def test_c10_what_the_engine_itself_waits_for_is_named_too() -> None:
             let_go.set()
 
 
-async def test_c10_a_report_that_never_returns_holds_up_no_end() -> None:
-    """It may be waiting for the engine to end; what has ended isn't kept by it."""
+async def test_c10_report_that_never_returns_does_not_delay_the_end() -> None:
+    """The report may be waiting for the engine to end."""
     stubborn = Stubborn()
     token = trio.lowlevel.current_trio_token()
     ended, heard = threading.Event(), threading.Event()
@@ -207,8 +207,7 @@ async def test_c10_a_report_that_never_returns_holds_up_no_end() -> None:
     assert heard.wait(30)
 
 
-async def test_c10_it_is_watched_however_the_block_ends() -> None:
-    """An error and a deadline are no less of an end."""
+async def test_c10_shutdown_is_watched_after_errors_and_deadlines() -> None:
     for ending in ("error", "deadline"):
         stubborn = Stubborn()
         report = stubborn.report_to(trio.lowlevel.current_trio_token())
@@ -224,8 +223,7 @@ async def test_c10_it_is_watched_however_the_block_ends() -> None:
         assert [each.task for each in stubborn.heard] == ["worker 0 of things"] * 2
 
 
-async def test_an_end_in_time_reports_nothing_and_leaves_no_thread() -> None:
-    """What watches is gone with what it watched."""
+async def test_end_in_time_reports_nothing_and_leaves_no_thread() -> None:
     stubborn = Stubborn()
     stubborn.let_go.set()
     heard: list[object] = []
@@ -238,8 +236,8 @@ async def test_an_end_in_time_reports_nothing_and_leaves_no_thread() -> None:
     assert "headway shutdown" not in {thread.name for thread in threading.enumerate()}
 
 
-async def test_a_hard_exit_needs_no_standard_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A block that ends in time ends well without one."""
+async def test_hard_exit_works_without_standard_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A block that ends in time ends without an error."""
     monkeypatch.setattr("sys.stderr", None)
     async with headway.open_engine("memory:", report=headway.events.ignore, hard_exit=20):
         pass
@@ -247,14 +245,14 @@ async def test_a_hard_exit_needs_no_standard_error(monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.parametrize("given", [0, -1, float("inf"), float("nan"), "10", True])
 @pytest.mark.parametrize("name", ["shutdown_bound", "hard_exit"])
-async def test_a_bound_must_be_a_number_of_seconds(name: str, given: object) -> None:
-    """What isn't is named, with its value."""
+async def test_invalid_bound_is_refused(name: str, given: object) -> None:
+    """The error names the option and its value."""
     with pytest.raises(DeclarationError, match=f"{name}=.* must be a number of seconds above 0"):
         async with headway.open_engine("memory:", **{name: given}):  # type: ignore[arg-type]  # that is the point
             pass
 
 
-def test_a_long_stack_is_said_to_its_last_line(capfd: pytest.CaptureFixture[str]) -> None:
-    """The line that blocks stands at its end."""
+def test_long_stack_is_printed_to_its_last_line(capfd: pytest.CaptureFixture[str]) -> None:
+    """The last line is the one that blocks."""
     _standard_error.say("x" * 10_000 + " the last line")
     assert capfd.readouterr().err == "x" * 10_000 + " the last line"

@@ -56,7 +56,7 @@ def test_write_does_not_block_when_another_writer_takes_the_room(
     output.close()
 
 
-def test_write_goes_on_when_there_is_room_again(pipe: tuple[int, int]) -> None:
+def test_write_continues_when_the_pipe_has_room_again(pipe: tuple[int, int]) -> None:
     output = Output(pipe[1])
     fill(pipe[1])
     assert not output.write(b"lost")
@@ -66,7 +66,7 @@ def test_write_goes_on_when_there_is_room_again(pipe: tuple[int, int]) -> None:
     output.close()
 
 
-def test_descriptor_stays_blocking_for_those_who_share_it(pipe: tuple[int, int]) -> None:
+def test_descriptor_stays_blocking_for_other_processes(pipe: tuple[int, int]) -> None:
     output = Output(pipe[1])
     assert os.get_blocking(pipe[1])
     output.close()

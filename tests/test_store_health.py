@@ -1,4 +1,4 @@
-"""Health and the pages of an engine whose store fails, and recovers."""
+"""The health service and the pages of an engine whose store fails and recovers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from headway import events, field
 from headway.engine import _store_health
 from headway.errors import StoreUnusable, Unavailable, WriteRejected
 from headway.observe import Pages, open_pages
-from headway.resource import Key, Kind, decode, pb
+from headway.protobuf import decode
+from headway.resource import Key, Kind, pb
 from headway.rpc import RemoteChannel, open_channel
 from headway.rpc._health import HealthCheckRequest, HealthCheckResponse
 from headway.storage import MemoryBackend, StoreProblem, find_problem, open_sqlite
@@ -89,8 +90,8 @@ async def watched(store: Any, service: str = "headway.resource.v1.ResourceServic
             yield it
 
 
-async def test_a_store_that_must_be_opened_again_is_not_serving_and_not_healthy(tmp_path: Path) -> None:
-    """Its file was taken away: a restart may mend that."""
+async def test_store_that_must_be_reopened_is_neither_serving_nor_healthy(tmp_path: Path) -> None:
+    """Its file was removed, which a restart may repair."""
     async with watched(f"sqlite:{tmp_path}/a.db") as it:
         (tmp_path / "a.db").rename(tmp_path / "elsewhere.db")
         with pytest.raises(Unavailable, match="moved or removed"):
@@ -100,8 +101,8 @@ async def test_a_store_that_must_be_opened_again_is_not_serving_and_not_healthy(
         assert it.reported() == ["StoreFailed unusable"]
 
 
-async def test_moved_file_is_a_problem_before_anything_is_written(tmp_path: Path) -> None:
-    """The reads of an open store never fail for that, so the look at the store finds it."""
+async def test_moved_file_is_a_problem_before_the_next_write(tmp_path: Path) -> None:
+    """Reads of an open store never fail for that reason, so the regular check finds it."""
     path = tmp_path / "a.db"
     async with open_sqlite(path) as backend:
         assert await find_problem(backend) is None
@@ -128,8 +129,8 @@ def small_disk(tmp_path: Path) -> Any:
     subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
-async def test_a_store_on_a_full_disk_is_not_serving_and_serves_again_when_there_is_room(small_disk: Path) -> None:
-    """Nobody has to write for that. A restart would mend nothing: the process is healthy."""
+async def test_store_on_a_full_disk_serves_again_when_there_is_room(small_disk: Path) -> None:
+    """No write is needed for that. The process stays healthy, because a restart would not help."""
     async with watched(f"sqlite:{small_disk}/a.db") as it:
         ballast = small_disk / "ballast"
         with pytest.raises(OSError, match="No space"):
@@ -145,8 +146,8 @@ async def test_a_store_on_a_full_disk_is_not_serving_and_serves_again_when_there
         assert it.reported()[:2] == ["StoreFailed away", "StoreRecovered away"]
 
 
-async def test_a_full_disk_is_a_problem_until_a_write_is_stored(small_disk: Path) -> None:
-    """Smaller writes may still find room in what SQLite has taken of the disk. A look makes no revision."""
+async def test_full_disk_is_a_problem_until_a_write_is_stored(small_disk: Path) -> None:
+    """Small writes may still fit into space that SQLite has allocated. The check makes no revision."""
     async with open_sqlite(small_disk / "a.db") as backend:
         await put(backend, thing("small"))
         with pytest.raises(WriteRejected):
@@ -162,8 +163,8 @@ async def test_a_full_disk_is_a_problem_until_a_write_is_stored(small_disk: Path
         assert await names(backend) == ["other", "small"]
 
 
-async def test_a_damaged_file_is_a_problem_as_long_as_it_can_not_be_read(tmp_path: Path) -> None:
-    """It is tried again with the read that has failed."""
+async def test_damaged_file_is_a_problem_until_it_can_be_read(tmp_path: Path) -> None:
+    """The check repeats the read that has failed."""
     path = tmp_path / "a.db"
     async with open_sqlite(path) as backend:
         for index in range(60):
@@ -227,10 +228,10 @@ class Away(MemoryBackend):
         ("closed", StoreProblem.UNUSABLE, 503),
     ],
 )
-async def test_a_store_that_is_away_is_not_serving_until_it_is_back(
+async def test_unreachable_store_is_not_serving_until_it_answers(
     how: str, problem: StoreProblem, healthy: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without a leader, silent, or closed; the whole server and every service alike."""
+    """The store may have no leader, be silent or be closed. The whole server and every service have the same health."""
     if how == "silent":
         monkeypatch.setattr(_store_health, "PATIENCE", 0.1)
     for service in ("", "grpc.health.v1.Health"):
@@ -247,8 +248,8 @@ async def test_a_store_that_is_away_is_not_serving_until_it_is_back(
             assert it.reported() == [f"StoreFailed {name}", f"StoreRecovered {name}"]
 
 
-async def test_a_watch_hears_of_a_server_that_stops(tmp_path: Path) -> None:
-    """Before it is ended."""
+async def test_health_watch_receives_the_end_of_the_server(tmp_path: Path) -> None:
+    """The status arrives before the watch is ended."""
     told: list[object] = []
     where = f"unix:{tmp_path}/server"
 
@@ -272,8 +273,8 @@ async def test_a_watch_hears_of_a_server_that_stops(tmp_path: Path) -> None:
     assert told == [SERVING, NOT_SERVING, Status.UNAVAILABLE]
 
 
-async def test_a_store_that_was_rolled_back_is_healthy_and_not_ready(autojump_clock: MockClock) -> None:  # noqa: ARG001  # the test runs by it
-    """A restart would forget what an operator has to accept."""
+async def test_rolled_back_store_is_healthy_and_not_ready(autojump_clock: MockClock) -> None:  # noqa: ARG001  # the test runs by it
+    """A restart would lose the decision that an operator has to make."""
     async with rolled_back() as it:
         assert it.engine.store_problem is StoreProblem.ROLLED_BACK
         pages = Pages(it.engine.status, store=lambda: it.engine.store_problem)

@@ -1,4 +1,4 @@
-"""`open_workers`: controllers in processes of their own, over a real network, killed and stopped as processes are."""
+"""`open_workers`: controllers in processes of their own, over a real network, with real signals."""
 
 from __future__ import annotations
 
@@ -93,8 +93,8 @@ async def copied(engine: headway.Engine, copy: Any, name: str) -> str:
     raise AssertionError("unreachable")
 
 
-async def test_processes_that_are_killed_and_stopped_are_followed() -> None:
-    """A leader that is killed is followed; one that was stopped past its ttl can't write any more."""
+async def test_killed_and_suspended_leaders_are_replaced() -> None:
+    """A leader that was suspended for longer than its ttl can no longer write."""
     async with served() as (engine, job, copy), program(engine, "web-1") as first:
         await first.says("RunStarted")
         async with program(engine, "web-2") as second:
@@ -122,8 +122,8 @@ async def test_processes_that_are_killed_and_stopped_are_followed() -> None:
                 assert (await engine.client.read(copy, "c")).data.by == "web-3"
 
 
-async def test_a_process_has_the_rights_of_its_token() -> None:
-    """On what it reads and writes, and on its leases; without them the status says why it doesn't run."""
+async def test_process_has_the_rights_of_its_token() -> None:
+    """The rights apply to its reads, its writes and its leases. The status shows a missing right."""
     placed, job, copy = app_of("web-1")
     names = [str(type.name) for type in (job, copy)]
     resources = [Rule(verbs=["*"], type=name, partition="*", namespace="*") for name in names]
@@ -152,8 +152,8 @@ async def test_a_process_has_the_rights_of_its_token() -> None:
         assert await engine.client.leases.list() == []
 
 
-async def test_the_process_with_the_store_competes_with_the_others(autojump_clock: MockClock) -> None:
-    """Whoever comes first leads, through the same leases; and headway's own controllers run beside the store alone."""
+async def test_process_with_the_store_competes_for_the_same_leases(autojump_clock: MockClock) -> None:
+    """The first process leads. Headway's own controllers run only in the process with the store."""
     cluster = Cluster(autojump_clock, "singleton")
     async with cluster.open("web-1"):
         await cluster.until(lambda: cluster.members["web-1"].status().phase == "running", 10)
@@ -172,23 +172,23 @@ async def test_the_process_with_the_store_competes_with_the_others(autojump_cloc
 
 
 @pytest.mark.parametrize("given", ["", "a b", "-a", "a/b", "a#b", "x" * 64, "server", 3])
-async def test_a_process_name_must_be_one_that_a_lease_can_have(given: Any) -> None:
-    """And not that of the process with the store."""
+async def test_invalid_process_name_is_refused(given: Any) -> None:
+    """The name of the process with the store is refused as well."""
     with pytest.raises(headway.errors.DeclarationError, match="process='web-1'"):
         async with headway.open_workers("127.0.0.1:1", process=given):
             pytest.fail("it opened")
 
 
-async def test_two_processes_without_a_name_have_two() -> None:
-    """A host's name is not enough."""
+async def test_default_process_names_are_unique() -> None:
+    """The host's name alone would not be."""
     from headway.engine import worker_name
 
     assert worker_name(None) != worker_name(None)
 
 
 @pytest.mark.parametrize("placement", ["single", "", None, 3, "sharded", 16])
-def test_a_placement_must_be_one(placement: Any) -> None:
-    """What is wrong is named when it is declared, with the right forms."""
+def test_invalid_placement_is_refused(placement: Any) -> None:
+    """The error of the declaration shows the valid forms."""
     app = headway.App("staff")
     job = app.type("staff", "v1", "Job", Job)
     with pytest.raises(
@@ -201,7 +201,7 @@ def test_a_placement_must_be_one(placement: Any) -> None:
 
 
 @pytest.mark.parametrize("shards", [0, -1, 1025, 1.5, "16", True, None])
-def test_a_number_of_shards_must_be_one(shards: Any) -> None:
-    """From 1 to 1,024."""
+def test_invalid_number_of_shards_is_refused(shards: Any) -> None:
+    """The number must be from 1 to 1,024."""
     with pytest.raises(headway.errors.DeclarationError, match=r"shards must be a whole number from 1 to 1024"):
         headway.sharded(shards=shards)

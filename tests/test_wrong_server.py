@@ -1,4 +1,4 @@
-"""Servers that are not Headway's: a client, a lease and workers end with one named error that says what is there."""
+"""Clients, leases and workers of a server that is not Headway's end with one error that names the server."""
 
 from __future__ import annotations
 
@@ -108,8 +108,8 @@ WRONG: dict[str, tuple[Callable[[], Served], str]] = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-async def test_client_of_a_server_that_is_not_headways_raises_an_error_that_says_so(name: str) -> None:
-    """Every kind of call does, at once, and says what answers there; a write is known not to have happened."""
+async def test_client_of_another_server_raises_not_headway(name: str) -> None:
+    """Every kind of call fails at once, names the answer, and reports that a write has not happened."""
     serve, said = WRONG[name]
     with trio.fail_after(PATIENCE):
         async with serve() as where, headway.connect(where, app()) as client:
@@ -133,8 +133,8 @@ async def _refused(call: Awaitable[object], where: str, said: str) -> None:
 
 
 @pytest.mark.parametrize("name", WRONG)
-async def test_workers_of_a_server_that_is_not_headways_end_with_an_error_that_says_so(name: str) -> None:
-    """The block is cancelled, and the error comes out by itself."""
+async def test_workers_of_another_server_end_with_not_headway(name: str) -> None:
+    """The block is canceled, and the error leaves it without a group."""
     serve, said = WRONG[name]
     with trio.fail_after(PATIENCE):
         async with serve() as where:
@@ -146,10 +146,10 @@ async def test_workers_of_a_server_that_is_not_headways_end_with_an_error_that_s
 
 @pytest.mark.parametrize("name", ["web server", "another gRPC server"])
 @pytest.mark.parametrize("made", [lambda: headway.App("empty"), types, lambda: app(2)], ids=["no types", "none", "two"])
-async def test_workers_with_any_number_of_controllers_end_with_one_error_that_says_so(
+async def test_workers_end_with_one_error_for_any_number_of_controllers(
     name: str, made: Callable[[], headway.App]
 ) -> None:
-    """Without controllers nothing else would ask the server; several of them would each raise the error."""
+    """Without controllers the workers ask the server themselves; several controllers would each raise the error."""
     serve, said = WRONG[name]
     with trio.fail_after(PATIENCE):
         async with serve() as where:
@@ -160,8 +160,8 @@ async def test_workers_with_any_number_of_controllers_end_with_one_error_that_sa
     assert said in str(caught.value)
 
 
-async def test_workers_without_controllers_report_that_no_server_answers() -> None:
-    """They ask again, as controllers would, and stay when an engine is there at last."""
+async def test_workers_without_controllers_report_an_unreachable_server() -> None:
+    """They ask again, as controllers would, and keep running once an engine answers."""
     delayed: list[events.CallDelayed] = []
     told = trio.Event()
 
@@ -180,8 +180,8 @@ async def test_workers_without_controllers_report_that_no_server_answers() -> No
     assert where in str(delayed[0].error)
 
 
-async def test_workers_of_a_server_without_leases_end_with_an_error_that_says_so() -> None:
-    """They can't run without them."""
+async def test_workers_of_a_server_without_leases_end_with_not_headway() -> None:
+    """Workers need leases."""
     with trio.fail_after(PATIENCE):
         async with offering(ResourceService) as where:
             with pytest.raises(NotHeadway, match="is not a Headway engine"):
@@ -189,8 +189,8 @@ async def test_workers_of_a_server_without_leases_end_with_an_error_that_says_so
                     await trio.sleep_forever()
 
 
-async def test_tls_on_one_side_alone_is_said(tmp_path: Path) -> None:
-    """An engine without it says nothing that a TLS client understands, and the other way round."""
+async def test_tls_on_one_side_only_is_named_in_the_error(tmp_path: Path) -> None:
+    """Neither side understands the other's first bytes."""
     made = certificates(tmp_path)
     with trio.fail_after(PATIENCE):
         async with (
@@ -213,8 +213,8 @@ STARTING = {
 
 
 @pytest.mark.parametrize("answer", STARTING.values(), ids=STARTING)
-async def test_server_that_may_be_starting_is_tried_again(answer: bytes | None) -> None:
-    """A call is Unavailable, and workers go on until an engine is there."""
+async def test_server_that_may_be_starting_is_retried(answer: bytes | None) -> None:
+    """A call raises Unavailable, and workers retry until an engine answers."""
     delayed, taken = trio.Event(), trio.Event()
 
     def report(event: object) -> None:
@@ -269,8 +269,7 @@ class _Starting:
                 await stream.send_all(self.answer)
 
 
-async def test_wrong_server_among_right_ones_is_passed_over() -> None:
-    """The others serve."""
+async def test_wrong_server_among_engines_is_skipped() -> None:
     with trio.fail_after(PATIENCE):
         async with (
             echoing() as wrong,
@@ -281,8 +280,8 @@ async def test_wrong_server_among_right_ones_is_passed_over() -> None:
             assert (await client.read(NOTE, "one")).name == "one"
 
 
-async def test_server_that_took_the_place_of_an_engine_may_pass() -> None:
-    """Workers that have worked go on, and a call is Unavailable: a proxy may answer for an engine that is down."""
+async def test_wrong_server_in_the_place_of_an_engine_is_retried() -> None:
+    """A proxy may answer for an engine that is down, so running workers go on and a call raises Unavailable."""
     taken, answered = trio.Event(), trio.Event()
 
     def report(event: object) -> None:
@@ -320,8 +319,8 @@ async def test_server_that_took_the_place_of_an_engine_may_pass() -> None:
             instead.scope.cancel()
 
 
-async def test_worker_that_stands_by_outlives_a_wrong_server_in_the_place_of_its_engine() -> None:
-    """An engine has answered it, though it has never run."""
+async def test_standby_worker_survives_a_wrong_server_in_the_place_of_its_engine() -> None:
+    """An engine has answered the worker before, though the worker has never run."""
     awaited, ended = trio.Event(), trio.Event()
 
     def report(event: object) -> None:

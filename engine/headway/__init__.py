@@ -3,6 +3,7 @@
 The packages, in the order that a change passes through them. Each imports only those above it:
 
     errors, events   the exceptions, and the events that are reported
+    protobuf         message classes: declaring, encoding, copying, comparing
     resource         types, ids and resources
     rpc              channels, for calling services
     storage          stores, with their history and fences
@@ -62,6 +63,8 @@ from headway.errors import NotFound as NotFound
 from headway.errors import PermanentFailure as PermanentFailure
 from headway.mapper import Watch as Watch
 from headway.mapper import watch as watch
+from headway.protobuf import field as field
+from headway.protobuf import message as message
 from headway.queue import Backoff as Backoff
 from headway.reconcile import Conditions as Conditions
 from headway.reconcile import Finalizer as Finalizer
@@ -85,8 +88,6 @@ from headway.resource import ResourceId as ResourceId
 from headway.resource import ResourceType as ResourceType
 from headway.resource import Scope as Scope
 from headway.resource import Status as Status
-from headway.resource import field as field
-from headway.resource import message as message
 from headway.run import ControllerStatus as ControllerStatus
 from headway.run import NotDone as NotDone
 from headway.run import OwnWrite as OwnWrite

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Collection
 from typing import Any, TypeVar
 
+from headway._safe_text import did_you_mean
 from headway.errors import DeclarationError
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -55,9 +56,6 @@ _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_O
 
 
 def _refused(function: Callable[..., Any], error: str, unknown: list[str], known: list[str]) -> DeclarationError:
-    # Imported here, because that package's own declarations use this module.
-    from headway.resource import did_you_mean
-
     name = function.__qualname__
     if "." in name:
         # A method is called on an instance, which all examples name like its class, in lower case.

@@ -1,6 +1,9 @@
-"""Safe text of exceptions and values of a program, bounded where it is kept. No I/O."""
+"""Text for error messages: safe and bounded text of a program's exceptions and values, and hints. No I/O."""
 
 from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
 
 LONGEST = 2_000
 """The number of characters of an exception's message that are kept or logged."""
@@ -37,3 +40,15 @@ def plain(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+
+
+def did_you_mean(value: str, known: Iterable[str]) -> str:
+    """Return a hint for an unknown value: ``; did you mean 'x'?`` if a known value is close.
+
+    Otherwise the hint lists the known values, if any.
+    """
+    names = sorted(known)
+    close = difflib.get_close_matches(value, names, n=1)
+    if close:
+        return f"; did you mean {close[0]!r}?"
+    return f"; known: {', '.join(names)}" if names else ""

@@ -8,7 +8,8 @@ from trio.testing import MockClock
 
 import headway
 from headway.events import Reconciled
-from headway.resource import DELETION_TIMESTAMP, TOMBSTONE, copy_message
+from headway.protobuf import copy_message
+from headway.resource import DELETION_TIMESTAMP, TOMBSTONE
 from headway.service import migrate
 from headway.storage import MemoryBackend
 from tests.builtin.test_reaper import Crashing, engine_on, everything, settle

@@ -15,8 +15,16 @@ from headway.client import SnapshotEnd, Upserted
 from headway.engine import open_engine
 from headway.resource import FINALIZERS, Changes
 from headway.service import MigrationService, _migrate
-from headway.storage import EtcdBackend, MemoryBackend, SqliteBackend, Within, read_schemas, record_schemas, version_of
-from headway.storage._unfinished import mark_unfinished
+from headway.storage import (
+    EtcdBackend,
+    MemoryBackend,
+    SqliteBackend,
+    Within,
+    mark_unfinished,
+    read_schemas,
+    record_schemas,
+    version_of,
+)
 from tests.cli import versioned
 from tests.cli.terminal import Terminal
 from tests.helpers.calls import Calls, take

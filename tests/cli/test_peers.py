@@ -20,7 +20,7 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 
-from headway.resource import encode
+from headway.protobuf import encode
 from tests.cli.conftest import Started, address_of, interrupt
 from tests.cli.served import ACCOUNT, TEAM, Account, Team
 from tests.helpers.secret_files import write_secret

@@ -13,8 +13,7 @@ import trio
 
 from headway.engine import open_engine
 from headway.resource import Kind
-from headway.storage import EtcdBackend, SqliteBackend, Within, copy_store
-from headway.storage._unfinished import mark_unfinished
+from headway.storage import EtcdBackend, SqliteBackend, Within, copy_store, mark_unfinished
 from headway.testing._conformance_tools import KIND, fill, put, thing
 from tests.cli.conftest import ROOT, Started
 from tests.cli.served import ACCOUNT, Account, apps

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import headway
-from headway.resource import ResourceType, field
+from headway.protobuf import field
+from headway.resource import ResourceType
 from tests.helpers.versions import ALONE, V1, V2, V3, Roster, down, down_again, up, up_again
 
 app = headway.App("versioned")

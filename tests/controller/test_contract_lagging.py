@@ -12,7 +12,8 @@ from trio.testing import MockClock
 
 import headway
 from headway.events import RunEnded, StreamLagging
-from headway.resource import Registry, decode, encode, pb
+from headway.protobuf import decode, encode
+from headway.resource import Registry, pb
 from headway.rpc import InProcessChannel
 from headway.service import WATCH_LIST, ResourceService
 from headway.storage import Backend, MemoryBackend, Put
@@ -36,7 +37,7 @@ def _registry(pools: PoolsApp) -> Registry:
 async def _replica(store: RecordingBackend | RecordingSqlite) -> MemoryBackend:
     """Return a copy of a store in which everything so far was a creation. It receives no further changes."""
     replica = MemoryBackend()
-    replica._store_id, replica._incarnation = store.position.store_id, store.position.session
+    replica._store_id, replica._session = store.position.store_id, store.position.session
     for commit in store.commits:
         assert commit.new is not None
         stored = Put(commit.kind, commit.key, decode(pb.Resource, encode(commit.new)), "")

@@ -1,4 +1,4 @@
-"""The main job as a person sees it: `make run`, killed processes, bad commands, bad manifests, Ctrl-C."""
+"""The main job as a user sees it: `make run`, killed processes, bad commands, bad manifests, Ctrl-C."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def folder(tmp_path: Path) -> Iterator[Folder]:
 # --- Killed processes -----------------------------------------------------
 
 
-async def test_a_killed_process_is_back_and_its_address_was_gone(folder: Folder) -> None:
-    """After a kill -9 its address is unlisted within a health check, and listed again, with a new process, in 2 s."""
+async def test_killed_process_is_replaced_and_its_address_unlisted(folder: Folder) -> None:
+    """After kill -9 a health check unlists the address. Within 2 s it is listed again, with a new process."""
     folder.declare(replicas=2, web=folder.web())
     begun = time.monotonic()
     async with folder.run() as run:
@@ -59,8 +59,8 @@ async def test_a_killed_process_is_back_and_its_address_was_gone(folder: Folder)
         assert answering(by_pid[other.pid]) == other.pid
 
 
-async def test_what_a_killed_engine_leaves_is_adopted_by_the_next_run(folder: Folder) -> None:
-    """Kill -9 of the engine, and run it again: the same processes, each started once; Ctrl-C then stops them all."""
+async def test_processes_of_a_killed_engine_are_adopted_by_the_next_run(folder: Folder) -> None:
+    """Each process was started once and keeps running. Ctrl-C then stops all of them."""
     folder.declare(replicas=2, web=folder.web())
     async with folder.run() as run:
         await run.line("endpoints", folder.name("web"), ", ")
@@ -78,8 +78,8 @@ async def test_what_a_killed_engine_leaves_is_adopted_by_the_next_run(folder: Fo
             assert living(folder.path) == []
 
 
-async def test_what_died_while_no_engine_ran_is_started_again(folder: Folder) -> None:
-    """The store still says that it is healthy: the next run unlists it, starts it once, and adopts the other."""
+async def test_process_that_died_without_an_engine_is_restarted(folder: Folder) -> None:
+    """The store still lists it as healthy. The next run unlists it, starts it once, and adopts the other process."""
     folder.declare(replicas=2, web=folder.web())
     async with folder.run() as run:
         await run.line("endpoints", folder.name("web"), ", ")
@@ -96,8 +96,8 @@ async def test_what_died_while_no_engine_ran_is_started_again(folder: Folder) ->
         assert len(folder.starts.read_text().splitlines()) == 3
 
 
-async def test_a_process_that_no_instance_knows_is_stopped(folder: Folder) -> None:
-    """Somebody has removed the store: the next run starts the fleet anew, and stops what the former one has left."""
+async def test_process_without_an_instance_is_stopped(folder: Folder) -> None:
+    """The store was removed. The next run starts the fleet again, and stops the processes of the former run."""
     folder.declare(replicas=2, web=folder.web())
     async with folder.run() as run:
         await run.line("endpoints", folder.name("web"), ", ")
@@ -113,8 +113,10 @@ async def test_a_process_that_no_instance_knows_is_stopped(folder: Folder) -> No
 
 
 @pytest.mark.parametrize("adopted", [False, True])
-async def test_an_exit_is_heard_when_it_happens(folder: Folder, monkeypatch: pytest.MonkeyPatch, adopted: bool) -> None:
-    """With a health check once an hour a killed process is back at once too, be it adopted or our own."""
+async def test_exit_of_a_process_is_noticed_at_once(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch, adopted: bool
+) -> None:
+    """The health check runs once an hour here. A killed process is replaced at once, adopted or not."""
     monkeypatch.setattr(instances, "HEALTH_INTERVAL", 3600.0)
     wanted = APP.new(folder.name("web"), App(command=folder.web(), replicas=1, environment={MARK: str(folder.path)}))
     if adopted:
@@ -159,8 +161,8 @@ async def addresses_of(client: headway.Client, count: int) -> None:
 # --- Bad commands ---------------------------------------------------------
 
 
-async def test_an_app_that_crashes_at_once_rests_and_harms_no_other(folder: Folder) -> None:
-    """The pauses between its starts grow; the other app's process is listed all the time, and is never another one."""
+async def test_app_that_crashes_at_once_backs_off_and_does_not_affect_others(folder: Folder) -> None:
+    """The delays between its starts grow. The other app's process stays listed and is never replaced."""
     crashes = folder.path / "crashes"
     # When the process was made, by the kernel's clock: when it came to run is for a busy machine to say.
     made = f"cut -d ' ' -f 22 /proc/$$/stat >> {crashes}"
@@ -186,8 +188,8 @@ async def test_an_app_that_crashes_at_once_rests_and_harms_no_other(folder: Fold
         assert not [line for line in run.lines[healthy:] if line.startswith(f"endpoints {folder.name('web')}")]
 
 
-async def test_a_command_that_does_not_exist_is_named(folder: Folder) -> None:
-    """The failure has the command's name, in a line and in the table; the fleet is not as declared: exit code 1."""
+async def test_missing_command_is_reported(folder: Folder) -> None:
+    """A line and the table name the command. The fleet differs from its declaration, so the exit code is 1."""
     folder.declare(web=folder.web(), missing=["no-such-command"])
     async with folder.run("--for", "2") as run:
         await run.line("instance", folder.name("missing"), "no-such-command")
@@ -202,8 +204,8 @@ async def test_a_command_that_does_not_exist_is_named(folder: Folder) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-async def test_an_engine_told_to_stop_stops_its_processes(folder: Folder, number: signal.Signals) -> None:
-    """Ctrl-C, and a polite kill: it ends in a few seconds, says so, and no process is left."""
+async def test_stopped_engine_stops_its_processes(folder: Folder, number: signal.Signals) -> None:
+    """After SIGINT or SIGTERM the engine ends within seconds and says so. No process is left."""
     folder.declare(replicas=2, web=folder.web())
     begun = time.monotonic()
     async with folder.run() as run:
@@ -216,8 +218,8 @@ async def test_an_engine_told_to_stop_stops_its_processes(folder: Folder, number
         assert run.lines[-1].startswith("stopped")
 
 
-async def test_a_bounded_run_shows_all_and_ends_well(folder: Folder) -> None:
-    """Priming by controller and type, a line for each change, the table; then exit code 0 and nothing left."""
+async def test_bounded_run_prints_its_progress_and_exits_with_0(folder: Folder) -> None:
+    """The output has the priming of each type, a line for each change, and the table. Nothing is left."""
     folder.declare(replicas=2, web=folder.web())
     async with folder.run("--for", "2") as run:
         for controller, types in {
@@ -241,8 +243,8 @@ async def test_a_bounded_run_shows_all_and_ends_well(folder: Folder) -> None:
 # --- What can't run -------------------------------------------------------
 
 
-async def test_an_unknown_field_in_the_manifest_is_named(folder: Folder) -> None:
-    """A message with the field, no traceback, an exit code that isn't 0, and nothing was started."""
+async def test_unknown_field_in_the_manifest_is_reported(folder: Folder) -> None:
+    """The message has the field and no traceback. The exit code is not 0, and nothing was started."""
     folder.declare(web=folder.web())
     folder.manifest.write_text(folder.manifest.read_text().replace('"replicas"', '"replicaz"'))
     async with folder.run() as run:
@@ -252,16 +254,16 @@ async def test_an_unknown_field_in_the_manifest_is_named(folder: Folder) -> None
         assert living(folder.path) == []
 
 
-async def test_a_manifest_that_is_not_there_is_named(folder: Folder) -> None:
-    """A message with its path, no traceback, and an exit code that isn't 0."""
+async def test_missing_manifest_is_reported(folder: Folder) -> None:
+    """The message has the path and no traceback. The exit code is not 0."""
     async with folder.run() as run:
         assert await run.end() == 2
         assert str(folder.manifest) in run.text
         assert "Traceback" not in run.text
 
 
-async def test_a_folder_in_use_is_left_alone(folder: Folder) -> None:
-    """A second engine names the first, ends with an exit code that isn't 0, and stops none of its processes."""
+async def test_second_engine_on_a_folder_is_refused(folder: Folder) -> None:
+    """The second engine names the first, exits with a code that is not 0, and stops none of its processes."""
     folder.declare(replicas=2, web=folder.web())
     async with folder.run() as first:
         await first.line("endpoints", folder.name("web"), ", ")

@@ -125,15 +125,15 @@ async def all_steps(folder: Path) -> list[str]:
         return steps
 
 
-async def test_the_sample_is_of_steps_that_there_are(tmp_path: Path) -> None:
-    """A run without a crash comes through every step of the sample, and every kind of step is in the deep test."""
+async def test_sampled_steps_exist(tmp_path: Path) -> None:
+    """A run without a crash passes every step of the samples."""
     steps = await all_steps(fleet_folder(tmp_path))
     assert {*SAMPLE, *WIDE_SAMPLE} <= set(steps)
 
 
 @pytest.mark.parametrize("step", [*SAMPLE, *(pytest.param(each, marks=pytest.mark.wide) for each in WIDE_SAMPLE)])
-async def test_an_engine_killed_at_a_step_is_replaced_by_the_next(tmp_path: Path, step: str) -> None:
-    """The next engine adopts what runs, starts what is missing once, stops what is left over, and tells the truth."""
+async def test_engine_killed_at_a_step_is_replaced_by_the_next(tmp_path: Path, step: str) -> None:
+    """The next engine adopts running processes, starts missing ones once, stops the others, and its status is right."""
     folder = fleet_folder(tmp_path)
     with all_killed(folder):
         await crash(folder, "--crash-at", step)
@@ -142,8 +142,8 @@ async def test_an_engine_killed_at_a_step_is_replaced_by_the_next(tmp_path: Path
 
 @pytest.mark.deep
 @pytest.mark.timeout(1800)
-async def test_an_engine_killed_at_any_step_is_replaced_by_the_next(tmp_path: Path) -> None:
-    """The same at every step that a run without a crash comes through."""
+async def test_engine_killed_at_any_step_is_replaced_by_the_next(tmp_path: Path) -> None:
+    """Each step of a run without a crash is tried."""
     failed = []
     for number, step in enumerate(await all_steps(fleet_folder(tmp_path))):
         folder = fleet_folder(tmp_path, f"-{number}")
@@ -161,8 +161,8 @@ async def test_an_engine_killed_at_any_step_is_replaced_by_the_next(tmp_path: Pa
 @pytest.mark.deep
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("step", ["spawn launcher started:2", "Write Instance acknowledged:6", "stop called:1"])
-async def test_engines_killed_while_they_take_over_are_replaced_too(tmp_path: Path, step: str) -> None:
-    """After a crash each next engine is killed a step later than the one before, until one gets through."""
+async def test_engines_killed_during_their_takeover_are_replaced(tmp_path: Path, step: str) -> None:
+    """After a crash, each next engine is killed one step later than the one before, until one completes."""
     folder = fleet_folder(tmp_path)
     with all_killed(folder):
         await crash(folder, "--crash-at", step)

@@ -1,4 +1,4 @@
-"""What lives is read from the locks, whatever their records say."""
+"""Locks decide which processes live, whatever their records say."""
 
 import os
 import signal
@@ -22,21 +22,21 @@ from examples.fleet.processes import (
 from tests.examples.fleet_kit import PATIENCE, STUCK, Fleet, line_of, record_of, take_lock, this_process
 
 
-async def test_find_in_no_folder_finds_nothing(tmp_path: Path) -> None:
+async def test_find_without_a_folder_finds_nothing(tmp_path: Path) -> None:
     """Before the first spawn there is no folder."""
     assert await find(tmp_path / "none") == {}
 
 
-async def test_a_record_without_a_lock_counts_for_nothing(fleet: Fleet) -> None:
-    """A record of a living process, with the lock free, is of a run that is over."""
+async def test_record_without_a_lock_is_ignored(fleet: Fleet) -> None:
+    """If the lock is free, the run of the record is over, even if its process lives."""
     fleet.folder.mkdir()
     locks.lock_path(fleet.folder, "one").write_bytes(record_of(this_process(fleet, "one")))
     assert await find(fleet.folder) == {}
 
 
 @pytest.mark.parametrize("content", [b"", b"0", b"00000000 {}\n", b"\xff\x00\n", b'deadbeef {"pid": 1'])
-async def test_torn_content_without_a_lock_counts_for_nothing(fleet: Fleet, content: bytes) -> None:
-    """Whatever is in the file, a free lock means that nothing lives, and a new process can start."""
+async def test_damaged_record_without_a_lock_is_ignored(fleet: Fleet, content: bytes) -> None:
+    """A free lock means that nothing lives, so a new process can start."""
     fleet.folder.mkdir()
     locks.lock_path(fleet.folder, "one").write_bytes(content)
     assert await find(fleet.folder) == {}
@@ -44,8 +44,8 @@ async def test_torn_content_without_a_lock_counts_for_nothing(fleet: Fleet, cont
     assert {"one": process} == await find(fleet.folder)
 
 
-async def test_a_pid_that_was_reused_is_not_the_process(fleet: Fleet) -> None:
-    """A held lock whose recorded pid belongs to another process by now is a remnant."""
+async def test_reused_pid_is_not_the_recorded_process(fleet: Fleet) -> None:
+    """A held lock whose recorded pid now belongs to another process is a remnant."""
     own = this_process(fleet, "one")
     lock = take_lock(fleet, "one")
     launcher.tell(lock, record_of(replace(own, start_time=own.start_time - 1)))
@@ -54,8 +54,8 @@ async def test_a_pid_that_was_reused_is_not_the_process(fleet: Fleet) -> None:
     assert found["one"].state == State.REMNANT
 
 
-async def test_a_pid_of_another_boot_is_not_the_process(fleet: Fleet) -> None:
-    """Pid and start time can both come again after a reboot."""
+async def test_pid_of_an_earlier_boot_is_not_the_recorded_process(fleet: Fleet) -> None:
+    """Pid and start time can both repeat after a reboot."""
     lock = take_lock(fleet, "one")
     launcher.tell(lock, record_of(replace(this_process(fleet, "one"), boot_id="another")))
     found = await find(fleet.folder)
@@ -63,8 +63,8 @@ async def test_a_pid_of_another_boot_is_not_the_process(fleet: Fleet) -> None:
     assert found["one"].state == State.REMNANT
 
 
-async def test_find_waits_for_a_launcher_that_has_not_told_yet(fleet: Fleet) -> None:
-    """A lock that says "starting" is looked at again until its record is there; the old record is not believed."""
+async def test_find_waits_for_the_record_of_a_starting_launcher(fleet: Fleet) -> None:
+    """A lock that says "starting" is read again until its record exists. The old record is ignored."""
     own = this_process(fleet, "one")
     lock = take_lock(fleet, "one")
     os.pwrite(lock, record_of(replace(own, start_time=1)), 0)
@@ -82,8 +82,8 @@ async def test_find_waits_for_a_launcher_that_has_not_told_yet(fleet: Fleet) -> 
     assert {"one": own} == found
 
 
-async def test_a_launcher_that_is_stuck_is_found_by_its_lock(fleet: Fleet) -> None:
-    """One that has the lock and never tells is reported with its pid, and can be stopped: it is not lost."""
+async def test_stuck_launcher_is_found_by_its_lock(fleet: Fleet) -> None:
+    """A launcher that holds the lock and writes no record is reported with its pid, and can be stopped."""
     fleet.folder.mkdir()
     stuck = fleet.start_python(STUCK, str(locks.lock_path(fleet.folder, "one")))
     await line_of(stuck)
@@ -94,15 +94,15 @@ async def test_a_launcher_that_is_stuck_is_found_by_its_lock(fleet: Fleet) -> No
     assert await find(fleet.folder) == {}
 
 
-async def test_a_shorter_record_leaves_nothing_of_a_longer_one(fleet: Fleet) -> None:
-    """A second run with a short command is read as well as the first with a long one."""
+async def test_shorter_record_replaces_a_longer_one_completely(fleet: Fleet) -> None:
+    """The second run has a shorter command than the first."""
     await wait_exit(await fleet.spawn(command=("true", "x" * 9000)))
     process = await fleet.spawn()
     assert await find(fleet.folder) == {"one": process}
 
 
-async def test_what_is_left_of_a_damaged_run_is_not_a_later_launcher(fleet: Fleet) -> None:
-    """A run whose record was damaged, and that is over, can be stopped while the next one starts: that one goes on."""
+async def test_stop_of_a_damaged_earlier_run_does_not_stop_the_next(fleet: Fleet) -> None:
+    """The earlier run is over. The next one starts meanwhile, and continues."""
     fleet.folder.mkdir()
     starting = fleet.start_python(STUCK, str(locks.lock_path(fleet.folder, "one")))
     await line_of(starting)
@@ -112,8 +112,10 @@ async def test_what_is_left_of_a_damaged_run_is_not_a_later_launcher(fleet: Flee
 
 
 @pytest.mark.parametrize("damage", [lambda _: b"", lambda record: record.replace(b"4711", b"4712")])
-async def test_a_damaged_record_is_a_remnant_and_can_be_stopped(fleet: Fleet, damage: Callable[[bytes], bytes]) -> None:
-    """The lock is held, but nobody can say by whom: stop ends whoever holds it, and nobody who looks at it."""
+async def test_process_with_a_damaged_record_is_a_remnant_and_can_be_stopped(
+    fleet: Fleet, damage: Callable[[bytes], bytes]
+) -> None:
+    """Stop ends the process that holds the lock, and no process that only reads it."""
     process = await fleet.spawn(port=4711)
     path = locks.lock_path(fleet.folder, "one")
     path.write_bytes(damage(path.read_bytes()))
@@ -130,8 +132,8 @@ async def test_a_damaged_record_is_a_remnant_and_can_be_stopped(fleet: Fleet, da
     assert reader.wait() == -signal.SIGKILL  # the first signal that it got
 
 
-async def test_forget_leaves_a_living_instance_alone(fleet: Fleet) -> None:
-    """The files of an instance go when it is gone, and not before."""
+async def test_forget_keeps_the_files_of_a_living_instance(fleet: Fleet) -> None:
+    """The files are removed once the instance has ended."""
     process = await fleet.spawn()
     assert not forget(fleet.folder, "one")
     await stop(process, grace=PATIENCE)
@@ -139,8 +141,8 @@ async def test_forget_leaves_a_living_instance_alone(fleet: Fleet) -> None:
     assert list(fleet.folder.iterdir()) == []
 
 
-async def test_a_lock_that_is_held_is_the_one_in_the_folder(fleet: Fleet) -> None:
-    """However often files are removed meanwhile, nobody ends up with the lock of a file that nobody else can find."""
+async def test_held_lock_is_always_the_file_in_the_folder(fleet: Fleet) -> None:
+    """However often files are removed meanwhile, no process holds the lock of a file that others cannot find."""
     path = locks.lock_path(fleet.folder, "one")
     os.close(take_lock(fleet, "one"))
 

@@ -22,8 +22,8 @@ from tests.examples.fleet_kit import DYING_ENGINE, PATIENCE, SLEEP, Fleet, ended
 # --- Ends -----------------------------------------------------------------
 
 
-async def test_a_kill_frees_the_lock_and_is_heard(fleet: Fleet) -> None:
-    """Kill -9: wait_exit returns with the signal, nothing lives, no zombie is left, and it can start again."""
+async def test_killed_process_frees_its_lock_and_ends_the_wait(fleet: Fleet) -> None:
+    """After kill -9, wait_exit returns the signal, no zombie is left, and the instance can start again."""
     process = await fleet.spawn()
     os.kill(process.pid, signal.SIGKILL)
     with trio.fail_after(PATIENCE):
@@ -33,14 +33,13 @@ async def test_a_kill_frees_the_lock_and_is_heard(fleet: Fleet) -> None:
     assert process.pid != (await fleet.spawn()).pid
 
 
-async def test_an_exit_status_is_heard_once(fleet: Fleet) -> None:
-    """A process that ends by itself was started all the same; its status goes to who asks first."""
+async def test_exit_status_is_delivered_once(fleet: Fleet) -> None:
+    """The first call gets the status, even of a process that ended by itself."""
     process = await fleet.spawn_script("exit 7")
     assert [await wait_exit(process), await wait_exit(process)] == [7, None]
 
 
-async def test_a_cancelled_wait_leaves_the_exit_to_the_next(fleet: Fleet) -> None:
-    """Cancellation of a wait loses nothing."""
+async def test_canceled_wait_leaves_the_exit_status_to_the_next(fleet: Fleet) -> None:
     process = await fleet.spawn()
     with trio.move_on_after(0):
         await wait_exit(process)
@@ -48,15 +47,15 @@ async def test_a_cancelled_wait_leaves_the_exit_to_the_next(fleet: Fleet) -> Non
     assert await wait_exit(process) == -signal.SIGKILL
 
 
-async def test_nobody_else_is_waited_for(fleet: Fleet) -> None:
-    """A pid that belongs to another process by now: the one that was meant has ended."""
+async def test_wait_ends_if_the_pid_belongs_to_another_process(fleet: Fleet) -> None:
+    """The recorded process has ended."""
     own = this_process(fleet, "one")
     with trio.fail_after(PATIENCE):
         await wait_exit(replace(own, start_time=own.start_time - 1))
 
 
-async def test_find_reaps_what_nobody_waits_for(fleet: Fleet) -> None:
-    """A process that ends unheard does not stay a zombie for the engine's life."""
+async def test_find_reaps_processes_without_a_waiter(fleet: Fleet) -> None:
+    """Otherwise such a process would stay a zombie as long as the engine runs."""
     process = await fleet.spawn()
     with trio.move_on_after(0):
         await wait_exit(process)
@@ -65,8 +64,7 @@ async def test_find_reaps_what_nobody_waits_for(fleet: Fleet) -> None:
     assert not fleet.has_children()
 
 
-async def test_find_leaves_a_status_to_who_waits_for_it(fleet: Fleet) -> None:
-    """Reaping what nobody waits for does not take an exit status from somebody who does."""
+async def test_find_leaves_an_exit_status_to_its_waiter(fleet: Fleet) -> None:
     statuses: list[int | None] = []
 
     async def wait() -> None:
@@ -84,8 +82,8 @@ async def test_find_leaves_a_status_to_who_waits_for_it(fleet: Fleet) -> None:
 # --- Adoption -------------------------------------------------------------
 
 
-async def test_processes_of_a_killed_engine_are_adopted(fleet: Fleet) -> None:
-    """After kill -9 of the engine its process runs on: it is found, refused a second start, waited for and stopped."""
+async def test_process_of_a_killed_engine_is_adopted(fleet: Fleet) -> None:
+    """The process is found, not started again, waited for and stopped."""
     engine = fleet.start_engine("one", *SLEEP)
     started, pid = await line_of(engine)
     engine.kill()
@@ -101,8 +99,8 @@ async def test_processes_of_a_killed_engine_are_adopted(fleet: Fleet) -> None:
     assert await find(fleet.folder) == {}
 
 
-async def test_an_engine_killed_while_it_spawns_loses_nothing(fleet: Fleet) -> None:
-    """Wherever its launcher is: whoever spawns next gets a process or is told of one, and there is one."""
+async def test_engine_killed_during_a_spawn_loses_no_process(fleet: Fleet) -> None:
+    """The next spawn starts the process or reports the running one. There is exactly one."""
     engine = fleet.start_engine("one", *SLEEP)
     with trio.fail_after(PATIENCE):
         while not fleet.folder.exists():  # made right before the launcher is started
@@ -116,8 +114,8 @@ async def test_an_engine_killed_while_it_spawns_loses_nothing(fleet: Fleet) -> N
     assert [process.identity] == [found.identity for found in (await find(fleet.folder)).values()]
 
 
-async def test_a_launcher_that_outlives_its_engine_without_a_lock_starts_nothing(fleet: Fleet) -> None:
-    """One that is so slow that the next engine has looked, and has forgotten the instance, would run for nobody."""
+async def test_launcher_without_a_lock_starts_nothing_after_its_engine_has_ended(fleet: Fleet) -> None:
+    """The next engine may already have forgotten the instance."""
     started = fleet.folder / "started"
     engine = fleet.start_python(DYING_ENGINE, str(fleet.folder), str(started))
     launcher_pid = int((await line_of(engine))[0])
@@ -131,7 +129,7 @@ async def test_a_launcher_that_outlives_its_engine_without_a_lock_starts_nothing
 # --- Stopping -------------------------------------------------------------
 
 
-async def test_stop_is_polite_first(fleet: Fleet) -> None:
+async def test_stop_sends_sigterm_first(fleet: Fleet) -> None:
     """A process that ends on SIGTERM is not killed."""
     process = await fleet.spawn_script("trap 'echo bye; exit' TERM; echo up > $FIFO; while :; do sleep 0.01; done")
     await fleet.hear()
@@ -140,8 +138,8 @@ async def test_stop_is_polite_first(fleet: Fleet) -> None:
     assert not fleet.has_children()
 
 
-async def test_stop_kills_what_ignores_it_with_its_children(fleet: Fleet) -> None:
-    """SIGTERM is ignored by the process and by what it has forked: after the grace both are gone."""
+async def test_stop_kills_a_process_that_ignores_sigterm_with_its_children(fleet: Fleet) -> None:
+    """Both end after the grace period."""
     process = await fleet.spawn_script("trap '' TERM; sleep 1000 & echo $! > $FIFO; wait")
     child = int(await fleet.hear())
     with trio.fail_after(PATIENCE):
@@ -151,8 +149,8 @@ async def test_stop_kills_what_ignores_it_with_its_children(fleet: Fleet) -> Non
     assert await find(fleet.folder) == {}
 
 
-async def test_stop_kills_what_is_left_of_the_group(fleet: Fleet) -> None:
-    """A child that does not hold the lock and ignores SIGTERM does not outlive the instance."""
+async def test_stop_kills_the_rest_of_the_process_group(fleet: Fleet) -> None:
+    """A child without the lock that ignores SIGTERM does not outlive the instance."""
     process = await fleet.spawn_script(
         "(trap '' TERM; exec sleep 20 3>&- 4>&- 5>&- 6>&-) & echo $! > $FIFO; exec sleep 1000"
     )
@@ -161,8 +159,8 @@ async def test_stop_kills_what_is_left_of_the_group(fleet: Fleet) -> None:
     await ended(child)
 
 
-async def test_a_remnant_is_told_and_can_be_stopped(fleet: Fleet) -> None:
-    """What a killed process has forked into another session holds the lock: nothing starts until it is stopped."""
+async def test_remnant_is_reported_and_can_be_stopped(fleet: Fleet) -> None:
+    """A child in another session holds the lock of a killed process. Nothing starts until it is stopped."""
     process = await fleet.spawn_script("setsid sleep 1000 & echo $! > $FIFO; exec sleep 1000")
     child = int(await fleet.hear())
     kill(process)
@@ -178,8 +176,8 @@ async def test_a_remnant_is_told_and_can_be_stopped(fleet: Fleet) -> None:
     assert await find(fleet.folder) == {}
 
 
-async def test_stop_touches_neither_a_reused_pid_nor_a_later_run(fleet: Fleet) -> None:
-    """A run that is over is stopped by doing nothing, whoever has its pid or its lock now."""
+async def test_stop_affects_neither_a_reused_pid_nor_a_later_run(fleet: Fleet) -> None:
+    """Stopping a run that is over does nothing."""
     process = await fleet.spawn()
     with trio.fail_after(PATIENCE):
         await stop(replace(process, start_time=process.start_time - 1), grace=0)

@@ -1,4 +1,4 @@
-"""The fleet's processes start as ordered, and each exactly once."""
+"""The fleet's processes start as ordered, each exactly once."""
 
 import json
 import os
@@ -31,15 +31,15 @@ from tests.examples.fleet_kit import (
 # --- Starting -------------------------------------------------------------
 
 
-async def test_a_process_is_found_as_it_was_spawned(fleet: Fleet) -> None:
-    """What spawn returns is what find reads: pid, start time, boot, port and command."""
+async def test_find_returns_what_spawn_returned(fleet: Fleet) -> None:
+    """The record has pid, start time, boot, port and command."""
     process = await fleet.spawn(port=4711)
     assert {"one": process} == await find(fleet.folder)
     assert (process.port, process.command, process.state) == (4711, SLEEP, State.RUNNING)
 
 
-async def test_a_process_leads_its_own_session_with_nothing_of_the_engine(fleet: Fleet) -> None:
-    """It has a session and group of its own, /dev/null, its log, its lock, and no other descriptor."""
+async def test_process_has_its_own_session_and_no_descriptor_of_the_engine(fleet: Fleet) -> None:
+    """Its descriptors are /dev/null, its log and its lock."""
     ours = os.open("/", os.O_RDONLY)
     os.set_inheritable(ours, True)
     # Until it says something, it may be loading its libraries.
@@ -52,8 +52,8 @@ async def test_a_process_leads_its_own_session_with_nothing_of_the_engine(fleet:
     assert {os.devnull, str(fleet.folder / "one.log"), str(fleet.folder / "one.lock")} == files
 
 
-async def test_the_folder_is_for_its_owner_alone(fleet: Fleet) -> None:
-    """Nobody else may take a lock, or read a log or a record."""
+async def test_folder_is_private_to_its_owner(fleet: Fleet) -> None:
+    """No other user may take a lock, or read a log or a record."""
     await fleet.spawn()
     assert fleet.folder.stat().st_mode == 0o40700
     assert {0o100600} == {path.stat().st_mode for path in fleet.folder.iterdir()}
@@ -61,7 +61,7 @@ async def test_the_folder_is_for_its_owner_alone(fleet: Fleet) -> None:
 
 @pytest.mark.parametrize("name", ["one.lock", "one.log"])
 async def test_planted_link_is_refused_and_its_target_kept(fleet: Fleet, tmp_path: Path, name: str) -> None:
-    """Neither a record nor output is written to a file that a symbolic or a hard link leads to."""
+    """No record or output is written to the target of a symbolic or hard link."""
     fleet.folder.mkdir(mode=0o700)
     victim = tmp_path / "victim"
     victim.write_bytes(b"another program's file")
@@ -73,30 +73,30 @@ async def test_planted_link_is_refused_and_its_target_kept(fleet: Fleet, tmp_pat
     assert victim.read_bytes() == b"another program's file"
 
 
-async def test_output_goes_to_the_log_across_runs(fleet: Fleet) -> None:
-    """The log has stdout and stderr of every run, and nothing is overwritten."""
+async def test_output_of_all_runs_is_appended_to_the_log(fleet: Fleet) -> None:
+    """The log has stdout and stderr of every run."""
     for word in ("first", "second"):
         await wait_exit(await fleet.spawn_script(f"echo {word}; echo {word} error >&2"))
     assert last_lines(fleet.folder, "one") == ["first", "first error", "second", "second error"]
 
 
-async def test_the_command_gets_the_given_environment_and_nothing_else(fleet: Fleet) -> None:
-    """The engine's own environment does not leak, and neither Python nor the shell of a launcher adds to it."""
+async def test_command_gets_only_the_given_environment(fleet: Fleet) -> None:
+    """Neither the engine's environment nor a variable of the launcher's Python or shell is passed on."""
     given = {"NAME": "Zoë", "EMPTY": "", "PYTHONHOME": "/nowhere"}
     await wait_exit(await spawn(fleet.folder, "one", ["env"], given, 0))
     assert {f"{name}={value}" for name, value in given.items()} == set(last_lines(fleet.folder, "one"))
 
 
-async def test_the_command_gets_the_signals_defaults(fleet: Fleet) -> None:
-    """Python ignores SIGPIPE, a shell SIGQUIT of what it starts with &: nothing of that is inherited."""
+async def test_command_gets_default_signal_handlers(fleet: Fleet) -> None:
+    """Python ignores SIGPIPE, and a shell ignores SIGQUIT for background jobs. Neither is inherited."""
     await wait_exit(await fleet.spawn(command=("grep", "-E", "Sig(Blk|Ign)", "/proc/self/status")))
     masks = [int(line.split()[1], 16) for line in last_lines(fleet.folder, "one")]
     # The real-time signals are left out: the C library keeps two of them to itself, and ignores them in what it spawns.
     assert [mask & 0x7FFF_FFFF for mask in masks] == [0, 0]
 
 
-async def test_a_command_that_does_not_exist_fails_by_name(fleet: Fleet) -> None:
-    """SpawnFailed names the command, the log says it too, and nothing is left."""
+async def test_missing_command_fails_with_its_name(fleet: Fleet) -> None:
+    """SpawnFailed and the log name the command, and nothing is left."""
     with pytest.raises(SpawnFailed, match="no-such-command") as failed:
         await fleet.spawn(command=("no-such-command", "x"))
     assert list(failed.value.log) == ["cannot run 'no-such-command': No such file or directory"]
@@ -104,14 +104,14 @@ async def test_a_command_that_does_not_exist_fails_by_name(fleet: Fleet) -> None
     assert not fleet.has_children()
 
 
-async def test_a_command_that_cannot_be_executed_fails_by_name(fleet: Fleet) -> None:
-    """A folder is there, but is no program."""
+async def test_command_that_cannot_be_executed_fails_with_its_name(fleet: Fleet) -> None:
+    """A folder exists, but is not a program."""
     with pytest.raises(SpawnFailed, match=r"cannot run '/': Permission denied"):
         await fleet.spawn(command=("/",))
 
 
-async def test_a_folder_that_cannot_be_used_fails_with_its_reason(fleet: Fleet) -> None:
-    """A log that can't be opened is told as that, and the command isn't run."""
+async def test_unusable_folder_fails_with_the_reason(fleet: Fleet) -> None:
+    """The error is about the log that cannot be opened, and the command is not run."""
     (fleet.folder / "one.log").mkdir(parents=True)
     with pytest.raises(SpawnFailed, match="Is a directory"):
         await fleet.spawn()
@@ -119,8 +119,8 @@ async def test_a_folder_that_cannot_be_used_fails_with_its_reason(fleet: Fleet) 
 
 
 @pytest.mark.parametrize("uid", ["", "../one", "a/b", ".hidden", "a.lock"])
-async def test_a_uid_that_is_no_file_name_is_refused(fleet: Fleet, uid: str) -> None:
-    """A uid can't reach out of the folder."""
+async def test_uid_that_is_not_a_file_name_is_refused(fleet: Fleet, uid: str) -> None:
+    """A uid must not lead out of the folder."""
     with pytest.raises(ValueError, match="can't name a lock"):
         await fleet.spawn(uid)
 
@@ -128,8 +128,8 @@ async def test_a_uid_that_is_no_file_name_is_refused(fleet: Fleet, uid: str) -> 
 # --- Exactly one ----------------------------------------------------------
 
 
-async def test_one_of_many_concurrent_spawns_runs(fleet: Fleet) -> None:
-    """One call gets the process, every other is told of that very process."""
+async def test_one_of_many_concurrent_spawns_starts_the_process(fleet: Fleet) -> None:
+    """Every other call gets an error that names that process."""
     started: list[Process] = []
     refused: list[Process] = []
 
@@ -146,16 +146,16 @@ async def test_one_of_many_concurrent_spawns_runs(fleet: Fleet) -> None:
     assert [started[0].identity] * 4 == [process.identity for process in refused]
 
 
-async def test_one_of_two_engines_gets_the_process(fleet: Fleet) -> None:
-    """Two engines that want the same instance end up with one process, and both know its pid."""
+async def test_one_of_two_engines_starts_the_process(fleet: Fleet) -> None:
+    """Both engines know its pid."""
     engines = [fleet.start_engine("one", *SLEEP) for _ in range(2)]
     said = [await line_of(engine) for engine in engines]
     running = (await find(fleet.folder))["one"]
     assert [["refused", str(running.pid)], ["started", str(running.pid)]] == sorted(said)
 
 
-async def test_a_launcher_that_is_refused_ends_with_its_exit_code(fleet: Fleet) -> None:
-    """A launcher that is run by hand says so too: 75, and nothing was started."""
+async def test_refused_launcher_exits_with_75(fleet: Fleet) -> None:
+    """A launcher that is run by hand starts nothing either."""
     await fleet.spawn()
     order = {"folder": str(fleet.folder), "uid": "one", "command": ["touch", str(fleet.folder / "no")], "port": 0}
     arguments = [sys.executable, "-I", "-S", launcher.__file__]
@@ -165,8 +165,8 @@ async def test_a_launcher_that_is_refused_ends_with_its_exit_code(fleet: Fleet) 
     assert not (fleet.folder / "no").exists()
 
 
-async def test_looking_never_makes_a_launcher_lose(fleet: Fleet) -> None:
-    """Spawn succeeds while another task does nothing but ask for the locks."""
+async def test_concurrent_find_does_not_prevent_a_spawn(fleet: Fleet) -> None:
+    """Another task only reads the locks meanwhile."""
     async with trio.open_nursery() as nursery:
 
         async def look() -> None:
@@ -185,8 +185,8 @@ async def test_looking_never_makes_a_launcher_lose(fleet: Fleet) -> None:
 
 
 @pytest.mark.parametrize("milliseconds", [0, 5, 20, 40, 60])
-async def test_a_cancelled_spawn_leaves_nothing_or_a_process(fleet: Fleet, milliseconds: int) -> None:
-    """Wherever it is cancelled: either it returned a process that is found, or nothing lives and nothing is to reap."""
+async def test_canceled_spawn_leaves_either_no_process_or_one_that_is_found(fleet: Fleet, milliseconds: int) -> None:
+    """No zombie is left, at whatever moment it is canceled."""
     process = None
     with trio.move_on_after(milliseconds / 1000):
         process = await fleet.spawn()

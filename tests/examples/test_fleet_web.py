@@ -14,8 +14,8 @@ from examples.fleet.processes import spawn, wait_exit
 from tests.examples.fleet_kit import PATIENCE, Fleet
 
 
-async def test_the_web_program_serves_http_and_ends_at_once(fleet: Fleet) -> None:
-    """It answers / and /healthz on its port, is healthy then and not before, and SIGTERM ends it."""
+async def test_web_program_serves_http_and_ends_on_sigterm(fleet: Fleet) -> None:
+    """It answers / and /healthz on its port, and is healthy only once it serves."""
     port = pick_port(str(fleet.folder), set())  # of this run of the tests alone
     assert not await healthy(HOST, port, timeout=1)
     environment = {"PORT": str(port), "NAME": "ada", "GREETING": "Good day"}
@@ -45,8 +45,8 @@ async def get(port: int, path: str) -> tuple[int, str]:
     return int(head.split()[1]), body
 
 
-async def test_a_port_is_chosen_again_unless_it_is_taken(tmp_path: Path) -> None:
-    """The same uid gets the same port; one that is listened on, or taken by another instance, is passed over."""
+async def test_port_of_a_uid_stays_the_same_unless_it_is_taken(tmp_path: Path) -> None:
+    """A port that is in use, or that belongs to another instance, is skipped."""
     uid = str(tmp_path)
     port = pick_port(uid, set())
     assert port == pick_port(uid, set())

@@ -1,4 +1,4 @@
-"""The example of a proof refutes the one way, for the reason that it gives, and proves the other."""
+"""The example of a proof refutes one program for the reason that it gives, and proves the other."""
 
 import importlib.util
 import sys
@@ -22,7 +22,7 @@ def example() -> Any:
     return module
 
 
-def test_to_look_first_is_refuted_by_a_call_that_arrives_late(example: Any) -> None:
+def test_program_that_looks_first_is_refuted_by_a_late_call(example: Any) -> None:
     with pytest.raises(simulation.Refuted) as caught:
         simulation.explore(
             example.program(example.looks_first),
@@ -34,12 +34,12 @@ def test_to_look_first_is_refuted_by_a_call_that_arrives_late(example: Any) -> N
 
 
 @pytest.mark.parametrize("plan", ["crash_after(2)", "commit_late(2, 0.0)", "commit_late(2, 30.0)", "lease_lost(2)"])
-def test_to_say_which_is_proved(example: Any, plan: str) -> None:
+def test_program_with_an_idempotency_key_is_proved(example: Any, plan: str) -> None:
     simulation.explore(example.program(example.says_which), example.scenario, outside=example.Authority, plan=plan)
 
 
 @pytest.mark.deep
-def test_to_say_which_is_proved_under_every_fault(example: Any) -> None:
+def test_program_with_an_idempotency_key_is_proved_under_every_fault(example: Any) -> None:
     explored = simulation.explore(
         example.program(example.says_which), example.scenario, outside=example.Authority, seconds=600
     )

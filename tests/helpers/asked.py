@@ -8,7 +8,8 @@ from typing import Any
 
 from grpclib import GRPCError
 
-from headway.resource import AnyMessage, EndOfSnapshot, ResourceType, SnapshotChunk, Tombstone, encode, pb
+from headway.protobuf import encode
+from headway.resource import AnyMessage, EndOfSnapshot, ResourceType, SnapshotChunk, Tombstone, pb
 from tests.helpers.calls import Calls
 from tests.helpers.declared import NOTE, ULID, a_status, a_type, an_id, id_of
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from headway.resource import AnyMessage, Hooks, Registry, Resource, ResourceType, Scope, encode, field, message, pb
+from headway.protobuf import encode, field, message
+from headway.resource import AnyMessage, Hooks, Registry, Resource, ResourceType, Scope, pb
 
 ULID = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
 """A generation that no resource has."""

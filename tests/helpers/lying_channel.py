@@ -7,7 +7,8 @@ from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Any, TypeVar
 
-from headway.resource import Bookmark, Change, Changes, EndOfSnapshot, SnapshotChunk, StreamItem, copy_message, pb
+from headway.protobuf import copy_message
+from headway.resource import Bookmark, Change, Changes, EndOfSnapshot, SnapshotChunk, StreamItem, pb
 from headway.rpc import Channel, Metadata
 from headway.service import WATCH_LIST
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from headway.resource import Key, Kind, Position, Resource, ResourceType, pb
 from headway.storage import Fence, MemoryBackend, Operation, Put, Require, RequireOwnsNothing, SqliteBackend
-from headway.storage._sqlite_commit import WriteRequest
+from headway.storage.sqlite._requests import WriteRequest
 
 
 class Commit(NamedTuple):

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
-from headway.resource import AnyMessage, Registry, ResourceType, encode, field, message, pb
+from headway.protobuf import encode, field, message
+from headway.resource import AnyMessage, Registry, ResourceType, pb
 from tests.helpers.declared import registry
 
 

@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 import trio
 
 from headway.resource import Key, Kind, pb
-from headway.storage import Fence
-from headway.storage._leases import scope_of
+from headway.storage import Fence, scope_of
 from headway.testing import simulation
 from headway.testing._facts import digest_of
 

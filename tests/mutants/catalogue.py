@@ -256,7 +256,7 @@ MUTANTS = (
     # --- durable ---
     Mutant(
         "SQLite answers before it has committed",
-        "storage/_sqlite_commit.py",
+        "storage/sqlite/_writer.py",
         'connection.execute("COMMIT")',
         "pass",
         _FURTHER,
@@ -280,7 +280,7 @@ MUTANTS = (
     ),
     Mutant(
         "a filter that leaves a part of a commit says that more follows",
-        "storage/_tail.py",
+        "storage/_watch.py",
         "if more != change.more:",
         "if False:",
         _HISTORIES,
@@ -304,7 +304,7 @@ MUTANTS = (
     ),
     Mutant(
         "a snapshot ends after its first chunk",
-        "storage/_tail.py",
+        "storage/_watch.py",
         "        chunk, self._taken = self._taken[:SNAPSHOT_CHUNK], self._taken[SNAPSHOT_CHUNK:]\n",
         "        chunk, self._taken, self._cut = self._taken[:SNAPSHOT_CHUNK], [], Cut((), 0, 0)\n",
         _HISTORIES,

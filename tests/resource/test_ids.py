@@ -5,18 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.resource import (
-    Position,
-    ResourceId,
-    TypeName,
-    decode,
-    encode,
-    pb,
-    position,
-    resource_id,
-    resource_key,
-    type_name,
-)
+from headway.protobuf import decode, encode
+from headway.resource import Position, ResourceId, TypeName, pb, position, resource_id, resource_key, type_name
 
 TEAM = TypeName("staff", "v1", "Team")
 

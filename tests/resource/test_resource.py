@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.errors import InvalidArgument, PayloadError
+from headway.protobuf import copy_message, encode
 from headway.resource import (
     DELETION_TIMESTAMP,
     FINALIZERS,
@@ -16,8 +17,6 @@ from headway.resource import (
     Condition,
     Resource,
     Status,
-    copy_message,
-    encode,
     finalizers,
     is_marked,
     pb,

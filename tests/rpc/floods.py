@@ -30,7 +30,8 @@ from hyperframe.frame import (
     WindowUpdateFrame,
 )
 
-from headway.resource import encode, pb
+from headway.protobuf import encode
+from headway.resource import pb
 from headway.rpc import framed
 from tests.rpc.hostile_bytes import PREFACE, REQUEST, header_bomb, raw_frame
 from tests.rpc.tls_records import TlsPeer

@@ -11,7 +11,7 @@ from grpclib.const import Cardinality, Handler
 from h2.errors import ErrorCodes
 
 from headway import rpc
-from headway.resource import encode
+from headway.protobuf import encode
 from headway.rpc import framed
 from tests.rpc.rpc_kit import Served, Text, served
 

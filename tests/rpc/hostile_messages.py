@@ -10,7 +10,8 @@ from grpclib.const import Status
 from h2.errors import ErrorCodes
 from hypothesis import strategies as st
 
-from headway.resource import encode, pb
+from headway.protobuf import encode
+from headway.resource import pb
 from headway.rpc import framed
 from tests.rpc.hostile_bytes import READ
 from tests.rpc.hostile_caller import Headers, Shot, calling

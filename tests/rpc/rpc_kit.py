@@ -16,7 +16,7 @@ from grpclib.const import Cardinality, Handler, Status
 
 import headway
 from headway import rpc
-from headway.resource import decode, field, message
+from headway.protobuf import decode, field, message
 from headway.service import (
     WATCH_LIST,
     LeaseService,

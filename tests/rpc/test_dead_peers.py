@@ -16,7 +16,8 @@ from h2.settings import SettingCodes
 
 from headway import rpc
 from headway.client import Client
-from headway.resource import EndOfSnapshot, encode
+from headway.protobuf import encode
+from headway.resource import EndOfSnapshot
 from headway.rpc import Limits
 from headway.rpc._calls import Calls
 from headway.rpc._remote import CHANNEL_LIMITS

@@ -7,7 +7,8 @@ import trio
 from grpclib import GRPCError
 from grpclib.const import Cardinality, Handler, Status
 
-from headway.resource import decode, pb
+from headway.protobuf import decode
+from headway.resource import pb
 from headway.rpc import Services, open_channel, open_server
 
 ECHO, ASK = "/test.Echo/Both", "/test.Echo/One"

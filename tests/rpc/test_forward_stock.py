@@ -18,7 +18,8 @@ from grpclib.client import Channel
 
 from headway import rpc
 from headway.client import Client
-from headway.resource import AnyMessage, decode, encode, pb
+from headway.protobuf import decode, encode
+from headway.resource import AnyMessage, pb
 from headway.rpc._reflection import ServerReflectionRequest, ServerReflectionResponse
 from headway.service import TypesService
 from tests.helpers.stock import StockClient

@@ -15,7 +15,8 @@ from h2.settings import SettingCodes
 from hpack import Encoder
 from hyperframe.frame import ContinuationFrame, DataFrame, HeadersFrame, SettingsFrame
 
-from headway.resource import encode, pb
+from headway.protobuf import encode
+from headway.resource import pb
 from headway.rpc import Limits, MessageParser, framed
 from headway.rpc._inbox import Inbox
 from tests.rpc.hostile_bytes import PREFACE, REQUEST, request

@@ -17,7 +17,7 @@ from trio.testing import MockClock
 
 import headway
 from headway.access import Access, Authorizer
-from headway.resource import decode
+from headway.protobuf import decode
 from headway.rpc import (
     DescribedFiles,
     Health,

@@ -15,7 +15,8 @@ from h2.settings import SettingCodes
 
 from headway import rpc
 from headway.client import Client
-from headway.resource import encode, field, message, pb
+from headway.protobuf import encode, field, message
+from headway.resource import pb
 from headway.rpc import InProcessChannel, Limits, Services
 from headway.rpc._services import RequestCodec
 from headway.service import _list_reply

@@ -19,7 +19,7 @@ from hyperframe.frame import PingFrame, SettingsFrame
 
 from headway import rpc
 from headway.events import ConnectionEnded
-from headway.resource import encode
+from headway.protobuf import encode
 from headway.rpc import Limits, Rate
 from headway.rpc._health import HealthCheckRequest
 from headway.rpc._sending import WindowQueue

@@ -15,7 +15,8 @@ from h2.events import DataReceived, RemoteSettingsChanged, ResponseReceived, Tra
 
 from headway import rpc
 from headway.client import Client
-from headway.resource import Bookmark, Changes, EndOfSnapshot, Position, StreamItem, encode, pb
+from headway.protobuf import encode
+from headway.resource import Bookmark, Changes, EndOfSnapshot, Position, StreamItem, pb
 from headway.rpc import Limits, MessageParser
 from headway.service import WATCH_LIST, WatchDecoder
 from tests.rpc.hostile_kit import resident, steps_while_idle

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.errors import PayloadError
+from headway.protobuf import decode
 from headway.resource import (
     AnyMessage,
     Bookmark,
@@ -18,7 +19,6 @@ from headway.resource import (
     Position,
     SnapshotChunk,
     StreamItem,
-    decode,
     pb,
 )
 from headway.rpc import PIECE, MessageParser, framed

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from grpclib.const import Status
 
-from headway.resource import ResourceType, encode, pb
+from headway.protobuf import encode
+from headway.resource import ResourceType, pb
 from headway.service._list_reply import Kept
 from tests.helpers.calls import Calls, at, refused
 from tests.helpers.declared import (

@@ -8,7 +8,8 @@ import pytest
 import trio
 
 from headway.client import Client
-from headway.resource import FINALIZERS, AnyMessage, Registry, ResourceType, encode, pb, resource_key
+from headway.protobuf import encode
+from headway.resource import FINALIZERS, AnyMessage, Registry, ResourceType, pb, resource_key
 from headway.service import _migrate, migrate
 from headway.storage import Backend, Within, version_of
 from tests.helpers.calls import Calls, Interrupted

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from grpclib.const import Status
 
-from headway.resource import DELETION_TIMESTAMP, AnyMessage, copy_message, pb, resource_key
+from headway.protobuf import copy_message
+from headway.resource import DELETION_TIMESTAMP, AnyMessage, pb, resource_key
 from headway.storage import MemoryBackend, Put
 from tests.helpers.calls import Calls, refused
 from tests.helpers.declared import HOOKED, NOTE_V2, ULID, a_note, a_status, an_id, id_of, text_of

@@ -9,6 +9,7 @@ import trio.testing
 from grpclib import GRPCError
 from grpclib.const import Status
 
+from headway.protobuf import field, message
 from headway.resource import (
     EMPTIED_FINALIZER,
     FINALIZERS,
@@ -18,8 +19,6 @@ from headway.resource import (
     ResourceType,
     Scope,
     SnapshotChunk,
-    field,
-    message,
     pb,
 )
 from headway.service._list_reply import TURN

@@ -10,18 +10,8 @@ import pytest
 from grpclib.const import Status
 
 from headway.client import Client
-from headway.resource import (
-    FINALIZERS,
-    AnyMessage,
-    Registry,
-    ResourceType,
-    copy_message,
-    encode,
-    field,
-    message,
-    pb,
-    resource_key,
-)
+from headway.protobuf import copy_message, encode, field, message
+from headway.resource import FINALIZERS, AnyMessage, Registry, ResourceType, pb, resource_key
 from headway.storage import Backend, MemoryBackend, Put
 from tests.helpers.calls import Calls, over_the_network, refused
 from tests.helpers.declared import ULID, a_status

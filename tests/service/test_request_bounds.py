@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from grpclib.const import Status
 
-from headway.resource import FINALIZERS, AnyMessage, Position, ResourceType, field, message, pb, resource_key
+from headway.protobuf import field, message
+from headway.resource import FINALIZERS, AnyMessage, Position, ResourceType, pb, resource_key
 from headway.storage import MemoryBackend, Put
 from tests.helpers.calls import Calls, over_the_network, refused
 from tests.helpers.declared import HOOKED, NOTE, ULID, Note, a_note, a_status, a_type, an_id, id_of, registry

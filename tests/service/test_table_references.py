@@ -8,19 +8,8 @@ import pytest
 from grpclib import GRPCError
 
 from headway.errors import InvalidArgument
-from headway.resource import (
-    Hooks,
-    Reference,
-    Registry,
-    Resource,
-    ResourceId,
-    ResourceType,
-    Scope,
-    field,
-    message,
-    pb,
-    tenancy_within,
-)
+from headway.protobuf import field, message
+from headway.resource import Hooks, Reference, Registry, Resource, ResourceId, ResourceType, Scope, pb, tenancy_within
 from headway.storage import Backend
 from tests.helpers.asked import Cell, Here, answer_here
 from tests.helpers.calls import PLACES, Calls

@@ -11,7 +11,8 @@ import pytest
 import trio
 from grpclib import GRPCError
 
-from headway.resource import TypeName, encode, pb, resource_key
+from headway.protobuf import encode
+from headway.resource import TypeName, pb, resource_key
 from headway.service import Decision
 from headway.storage import MemoryBackend, Put
 from tests.helpers.calls import Calls, over_the_network

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from grpclib.const import Status
 
-from headway.resource import AnyMessage, Resource, ResourceId, ResourceType, copy_message, pb, resource_key
+from headway.protobuf import copy_message
+from headway.resource import AnyMessage, Resource, ResourceId, ResourceType, pb, resource_key
 from headway.service import Decision
 from headway.storage import MemoryBackend, Put
 from tests.helpers.calls import Calls, refused

@@ -10,6 +10,7 @@ from grpclib.const import Status
 
 from headway.errors import ConversionFailed
 from headway.events import ConversionFailed as Reported
+from headway.protobuf import copy_message
 from headway.resource import (
     FINALIZERS,
     Bookmark,
@@ -20,7 +21,6 @@ from headway.resource import (
     ResourceType,
     SnapshotChunk,
     StreamItem,
-    copy_message,
     is_marked,
     pb,
 )

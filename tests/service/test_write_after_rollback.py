@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from grpclib.const import Status
 
-from headway.resource import AnyMessage, ResourceType, encode, pb
+from headway.protobuf import encode
+from headway.resource import AnyMessage, ResourceType, pb
 from headway.service import migrate
 from headway.storage import Backend, SqliteBackend, version_of
 from tests.helpers.calls import Calls, refused

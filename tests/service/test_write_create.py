@@ -9,7 +9,8 @@ import trio
 import trio.testing
 from grpclib.const import Status
 
-from headway.resource import DELETION_TIMESTAMP, AnyMessage, Hooks, Resource, ResourceType, copy_message, pb
+from headway.protobuf import copy_message
+from headway.resource import DELETION_TIMESTAMP, AnyMessage, Hooks, Resource, ResourceType, pb
 from headway.service import NOTHING_WRITTEN
 from headway.storage import MemoryBackend
 from tests.helpers.calls import Calls, Interrupted, refused

@@ -10,7 +10,8 @@ import trio
 import trio.testing
 from grpclib.const import Status
 
-from headway.resource import AnyMessage, Key, Kind, Position, ResourceType, copy_message, pb
+from headway.protobuf import copy_message
+from headway.resource import AnyMessage, Key, Kind, Position, ResourceType, pb
 from headway.storage import MemoryBackend
 from tests.helpers.calls import Calls, Interrupted, at, refused
 from tests.helpers.declared import CHILD, NOTE, a_note, an_id, registry, text_of, uid_of

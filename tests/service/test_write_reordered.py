@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from grpclib.const import Status
 
-from headway.resource import Registry, ResourceType, field, message
+from headway.protobuf import field, message
+from headway.resource import Registry, ResourceType
 from headway.storage import Backend
 from tests.helpers.calls import Calls, refused
 from tests.helpers.versions import Crew, Member, a_team, crew

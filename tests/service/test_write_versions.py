@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from grpclib.const import Status
 
-from headway.resource import AnyMessage, Registry, ResourceType, encode, field, message, pb, resource_key
+from headway.protobuf import encode, field, message
+from headway.resource import AnyMessage, Registry, ResourceType, pb, resource_key
 from headway.storage import Backend, Put, version_of
 from tests.helpers.calls import Calls, refused
 from tests.helpers.declared import NOTE, ULID, a_note, an_id, uid_of

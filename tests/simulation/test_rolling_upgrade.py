@@ -10,7 +10,8 @@ import pytest
 
 import headway
 from headway.client import Client
-from headway.resource import ResourceType, field, message
+from headway.protobuf import field, message
+from headway.resource import ResourceType
 from headway.rpc import InProcessChannel
 from headway.service import ResourceService, _storage_version, migrate
 from headway.testing import simulation

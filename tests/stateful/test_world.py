@@ -19,7 +19,8 @@ from hypothesis.stateful import initialize, invariant, rule
 import headway
 from headway import field
 from headway.cache import CacheReader
-from headway.resource import Key, ResourceType, decode, pb, resource_id, resource_key
+from headway.protobuf import decode
+from headway.resource import Key, ResourceType, pb, resource_id, resource_key
 from headway.testing import simulation
 from headway.testing.simulation import _faults as faults
 from headway.testing.simulation._oracles import Finding, reads_went_back, twice_at_once, two_writers

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import trio
 
-from headway.resource import Key, Kind, Position, copy_message, pb
+from headway.protobuf import copy_message
+from headway.resource import Key, Kind, Position, pb
 from headway.storage import (
     Fence,
     Operation,
@@ -22,7 +23,7 @@ from headway.testing import _conformance_commits as claims
 from tests.storage.kept_memory import Applied, Broken, KeptMemory
 
 
-class CreatesOverWhatIsThere(KeptMemory):
+class CreatesOverAStoredResource(KeptMemory):
     def decide(self, operation: Operation) -> Applied | None:
         if isinstance(operation, Put) and not operation.expected:
             return (operation.kind, operation.key, self.there(operation), operation.resource)
@@ -44,7 +45,7 @@ class TheLastWriterWins(KeptMemory):
         return super().decide(operation)
 
 
-class TakesOlderVersionsToo(KeptMemory):
+class AcceptsOlderVersions(KeptMemory):
     def decide(self, operation: Operation) -> Applied | None:
         stored = self.there(operation)
         if isinstance(operation, Put) and stored is not None and operation.expected <= stored.version:
@@ -68,7 +69,7 @@ class ComparesVersionsFirst(KeptMemory):
         return super().decide(operation)
 
 
-class RemembersUidsOfWhatIsGone(KeptMemory):
+class ComparesUidsOfDeletedResources(KeptMemory):
     def __init__(self, *, max_changes: int = 100_000) -> None:
         super().__init__(max_changes=max_changes)
         self._gone: dict[Key, str] = {}
@@ -102,7 +103,7 @@ class RemovesAtAnyVersion(KeptMemory):
         return super().decide(operation)
 
 
-class KeepsEachGroupVersionApart(KeptMemory):
+class StoresGroupVersionsSeparately(KeptMemory):
     def decide(self, operation: Operation) -> Applied | None:
         stored = self.there(operation)
         if isinstance(operation, Put) and stored is not None and stored.id is not None:
@@ -113,7 +114,7 @@ class KeepsEachGroupVersionApart(KeptMemory):
         return super().decide(operation)
 
 
-class CutsOffLargeData(KeptMemory):
+class TruncatesLargeData(KeptMemory):
     def publish(self, applied: Sequence[Applied]) -> None:
         super().publish(applied)
         for _, _, _, new in applied:
@@ -121,7 +122,7 @@ class CutsOffLargeData(KeptMemory):
                 new.data.value = new.data.value[:4096]
 
 
-class DropsMetadataItCantSpell(KeptMemory):
+class DropsNonAsciiMetadata(KeptMemory):
     def publish(self, applied: Sequence[Applied]) -> None:
         super().publish(applied)
         for _, _, _, new in applied:
@@ -129,7 +130,7 @@ class DropsMetadataItCantSpell(KeptMemory):
                 new.metadata = {key: value for key, value in new.metadata.items() if key.isascii()}
 
 
-class SaysTheRevisionBefore(KeptMemory):
+class ReturnsThePreviousRevision(KeptMemory):
     async def commit(self, operations: Sequence[Operation], fence: Fence | None = None) -> Position:
         before = self.position
         await super().commit(operations, fence)
@@ -142,7 +143,7 @@ class CommitsEachOperationAlone(KeptMemory):
             super().publish([entry])
 
 
-class CommitsUpToTheRefusal(KeptMemory):
+class CommitsUpToTheRejection(KeptMemory):
     async def commit(self, operations: Sequence[Operation], fence: Fence | None = None) -> Position:
         for index, operation in enumerate(operations):
             try:
@@ -154,7 +155,7 @@ class CommitsUpToTheRefusal(KeptMemory):
         return await super().commit(operations, fence)
 
 
-class TakesTheFirstOfTwo(KeptMemory):
+class AcceptsTheFirstOfTwo(KeptMemory):
     async def commit(self, operations: Sequence[Operation], fence: Fence | None = None) -> Position:
         first: dict[object, Operation] = {}
         for number, each in enumerate(operations):
@@ -176,7 +177,7 @@ class IgnoresRequirements(KeptMemory):
         return None if isinstance(operation, Require) else super().decide(operation)
 
 
-class IgnoresWhatIsOwned(KeptMemory):
+class IgnoresOwnedResources(KeptMemory):
     def decide(self, operation: Operation) -> Applied | None:
         return None if isinstance(operation, RequireOwnsNothing) else super().decide(operation)
 
@@ -192,14 +193,14 @@ class ChecksThenWaits(KeptMemory):
         return self.position
 
 
-class ForeseesItsRevision(KeptMemory):
+class PredictsItsRevision(KeptMemory):
     async def commit(self, operations: Sequence[Operation], fence: Fence | None = None) -> Position:
         foreseen = self._at(self._log.head + 1)
         at = await super().commit(operations, fence)
         return foreseen if any(isinstance(each, Put) for each in operations) else at
 
 
-class CommitsThoughCancelled(KeptMemory):
+class CommitsAfterCancellation(KeptMemory):
     async def commit(self, operations: Sequence[Operation], fence: Fence | None = None) -> Position:
         with trio.CancelScope(shield=True):
             at = await super().commit(operations, fence)
@@ -214,7 +215,7 @@ class CommitsInTwoParts(KeptMemory):
         return await super().commit(operations[1:] if len(operations) > 1 else operations, fence)
 
 
-class WritesOverWhatItHandedOut(KeptMemory):
+class ModifiesReturnedResources(KeptMemory):
     def publish(self, applied: Sequence[Applied]) -> None:
         super().publish(applied)
         for _, _, old, new in applied:
@@ -222,7 +223,7 @@ class WritesOverWhatItHandedOut(KeptMemory):
                 old.version, old.data = new.version, new.data
 
 
-class HandsOutWhatItWasGivenBefore(KeptMemory):
+class ReadsThePreviousState(KeptMemory):
     """Reads return the state before the last change."""
 
     def __init__(self, *, max_changes: int = 100_000) -> None:
@@ -241,29 +242,29 @@ class HandsOutWhatItWasGivenBefore(KeptMemory):
 
 
 BROKEN: Broken = {
-    CreatesOverWhatIsThere: [claims.an_empty_version_creates_and_nothing_else],
+    CreatesOverAStoredResource: [claims.an_empty_version_creates_and_nothing_else],
     CreatesAtAnyVersion: [claims.a_version_of_nothing_is_a_conflict],
     TheLastWriterWins: [claims.a_stale_version_is_a_conflict, claims.of_writers_with_one_version_one_wins],
-    TakesOlderVersionsToo: [claims.a_stale_version_is_a_conflict],
+    AcceptsOlderVersions: [claims.a_stale_version_is_a_conflict],
     KeepsTheFirstVersion: [claims.the_stored_version_is_replaced_by_a_new_one],
-    HandsOutWhatItWasGivenBefore: [claims.the_stored_version_is_replaced_by_a_new_one],
+    ReadsThePreviousState: [claims.the_stored_version_is_replaced_by_a_new_one],
     ComparesVersionsFirst: [claims.another_uid_is_refused_before_versions_are_compared],
-    RemembersUidsOfWhatIsGone: [claims.a_deleted_name_may_have_another_uid],
+    ComparesUidsOfDeletedResources: [claims.a_deleted_name_may_have_another_uid],
     CountsRemovalsOfNothing: [claims.a_removal_of_nothing_makes_no_revision],
     RemovesAtAnyVersion: [claims.a_removal_at_a_stale_or_empty_version_is_a_conflict],
-    KeepsEachGroupVersionApart: [claims.all_versions_of_a_kind_share_its_names],
-    CutsOffLargeData: [claims.what_is_stored_is_what_was_given],
-    DropsMetadataItCantSpell: [claims.what_is_stored_is_what_was_given],
-    SaysTheRevisionBefore: [claims.revisions_rise_and_are_never_given_out_twice],
+    StoresGroupVersionsSeparately: [claims.all_versions_of_a_kind_share_its_names],
+    TruncatesLargeData: [claims.what_is_stored_is_what_was_given],
+    DropsNonAsciiMetadata: [claims.what_is_stored_is_what_was_given],
+    ReturnsThePreviousRevision: [claims.revisions_rise_and_are_never_given_out_twice],
     CommitsEachOperationAlone: [claims.a_commit_has_one_revision_for_all_it_changes],
-    CommitsUpToTheRefusal: [claims.a_commit_is_whole],
-    TakesTheFirstOfTwo: [claims.a_commit_that_names_a_resource_twice_is_refused],
+    CommitsUpToTheRejection: [claims.a_commit_is_whole],
+    AcceptsTheFirstOfTwo: [claims.a_commit_that_names_a_resource_twice_is_refused],
     CountsEmptyCommits: [claims.a_commit_of_nothing_makes_no_revision],
     IgnoresRequirements: [claims.a_required_resource_is_there_in_the_commit_itself],
-    IgnoresWhatIsOwned: [claims.that_a_uid_owns_nothing_is_asked_in_the_commit_itself],
+    IgnoresOwnedResources: [claims.that_a_uid_owns_nothing_is_asked_in_the_commit_itself],
     ChecksThenWaits: [claims.of_writers_with_one_version_one_wins],
-    ForeseesItsRevision: [claims.writers_at_once_have_a_revision_each],
-    CommitsThoughCancelled: [
+    PredictsItsRevision: [claims.writers_at_once_have_a_revision_each],
+    CommitsAfterCancellation: [
         claims.a_commit_cancelled_beforehand_does_nothing,
         claims.a_cancelled_commit_happened_whole_or_not_at_all,
     ],

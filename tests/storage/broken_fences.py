@@ -35,10 +35,10 @@ class LowersFences(KeptMemory):
 
 class IgnoresFences(KeptMemory):
     def _check_fence(self, fence: Fence) -> None:  # noqa: ARG002  # that is the fault
-        self._end_what_has_run_out()
+        self._end_expired_leases()
 
 
-class TakesTermsThatWereNeverGranted(KeptMemory):
+class AcceptsTermsNeverGranted(KeptMemory):
     def _check_fence(self, fence: Fence) -> None:
         term, _ = self._fences.get((fence.controller, fence.member), (0, 0))
         super()._check_fence(fence if fence.term <= term else fence._replace(term=term, number=fence.number + 1_000))
@@ -50,7 +50,7 @@ class ComparesTermsAlone(KeptMemory):
         super()._check_fence(fence._replace(number=stored[1]))
 
 
-class WantsTheVeryFence(KeptMemory):
+class RequiresTheExactFence(KeptMemory):
     def _check_fence(self, fence: Fence) -> None:
         stored = self._fences.get((fence.controller, fence.member))
         super()._check_fence(fence if stored in (None, (fence.term, fence.number)) else fence._replace(term=0))
@@ -70,33 +70,33 @@ class ChecksFencesThenWaits(KeptMemory):
         return await super().commit(operations)
 
 
-class SettlesWhateverItIsTold(KeptMemory):
+class AcceptsLowerCheckpoints(KeptMemory):
     async def record_checkpoint(self, fence: Fence, revision: int) -> None:
         await trio.lowlevel.checkpoint()
         self._check_fence(fence)
         self._checkpoints[fence.controller, fence.member] = revision
 
 
-class SettlesForAnybody(KeptMemory):
+class RecordsCheckpointsOfLoweredFences(KeptMemory):
     async def record_checkpoint(self, fence: Fence, revision: int) -> None:
         term, number = self._fences.get((fence.controller, fence.member), (0, 0))
         await super().record_checkpoint(fence._replace(term=term, number=number), revision)
 
 
-class SettlesByRaising(KeptMemory):
+class MovesCheckpointsByRaising(KeptMemory):
     async def raise_fence(self, controller: str, member: str, term: int, number: int) -> Raised:
         self._checkpoints.pop((controller, member), None)
         return await super().raise_fence(controller, member, term, number)
 
 
-class TakesLeasesWithoutARevision(KeptMemory):
+class AcquiresLeasesWithoutARevision(KeptMemory):
     async def acquire_lease(self, name: str, holder: str, ttl: float, attempt: str = "") -> Acquired:
         before = self.position
         acquired = await super().acquire_lease(name, holder, ttl, attempt)
         return acquired._replace(position=before)
 
 
-class GivesAHolderItsTermAgain(KeptMemory):
+class GrantsAHolderItsTermAgain(KeptMemory):
     async def acquire_lease(self, name: str, holder: str, ttl: float, attempt: str = "") -> Acquired:
         held = self._leases.held(name)
         if held is not None and held.lease.holder == holder:
@@ -105,7 +105,7 @@ class GivesAHolderItsTermAgain(KeptMemory):
         return await super().acquire_lease(name, holder, ttl, attempt)
 
 
-class GivesLeasesToAnybody(KeptMemory):
+class GrantsHeldLeases(KeptMemory):
     async def acquire_lease(self, name: str, holder: str, ttl: float, attempt: str = "") -> Acquired:
         held = self._leases.held(name)
         if held is not None and held.lease.holder != holder:
@@ -113,7 +113,7 @@ class GivesLeasesToAnybody(KeptMemory):
         return await super().acquire_lease(name, holder, ttl, attempt)
 
 
-class GivesAnAttemptItsTermAgain(KeptMemory):
+class GrantsAnAttemptItsTermAgain(KeptMemory):
     """A repeated request gets the same term again.
 
     A release of the term may still be in flight. When it arrives, it ends the term of the repeated request.
@@ -132,7 +132,7 @@ class ForgetsAttempts(KeptMemory):
         return await super().acquire_lease(name, holder, ttl)
 
 
-class LooksThenTakes(KeptMemory):
+class ChecksThenAcquires(KeptMemory):
     """A lease is acquired in two steps: a check that it is free, and a write that overwrites any holder in between."""
 
     async def acquire_lease(self, name: str, holder: str, ttl: float, attempt: str = "") -> Acquired:
@@ -144,7 +144,7 @@ class LooksThenTakes(KeptMemory):
         return acquired
 
 
-class TakesLeasesWithoutAFence(KeptMemory):
+class AcquiresLeasesWithoutAFence(KeptMemory):
     async def acquire_lease(self, name: str, holder: str, ttl: float, attempt: str = "") -> Acquired:
         before = self._fences.get(scope_of(name))
         acquired = await super().acquire_lease(name, holder, ttl, attempt)
@@ -165,13 +165,13 @@ class ReleasesWithoutAFence(KeptMemory):
             self._fences[scope_of(name)] = before
 
 
-class LetsLeasesRunOutWithoutAFence(KeptMemory):
-    def _end_what_has_run_out(self) -> None:
-        for lease in self._leases.run_out():
+class ExpiresLeasesWithoutAFence(KeptMemory):
+    def _end_expired_leases(self) -> None:
+        for lease in self._leases.expired():
             self._leases.end(lease.name, lease.term)
 
 
-class RaisesBesideALease(KeptMemory):
+class RaisesFencesOfHeldLeases(KeptMemory):
     async def raise_fence(self, controller: str, member: str, term: int, number: int) -> Raised:
         held = self._leases.held(lease_of(controller, member))
         if held is not None and term not in (0, held.lease.term):
@@ -188,13 +188,13 @@ class EndsMembersLeasesWithTheControllers(KeptMemory):
             self._end(each.lease)
 
 
-class LetsAnybodyKeepALease(KeptMemory):
+class RenewsForAnyHolder(KeptMemory):
     async def keep_lease(self, name: str, holder: str, term: int) -> None:  # that is the fault
         held = self._leases.held(name)
         await super().keep_lease(name, held.lease.holder if held is not None else holder, term)
 
 
-class KeepsAliveWhatHasEnded(KeptMemory):
+class RenewsEndedTerms(KeptMemory):
     async def keep_lease(self, name: str, holder: str, term: int) -> None:
         try:
             await super().keep_lease(name, holder, term)
@@ -204,7 +204,7 @@ class KeepsAliveWhatHasEnded(KeptMemory):
             self._leases.begin(Lease(name, holder, term, 600.0, "", 0.0))
 
 
-class ReleasesForWhoeverHoldsIt(KeptMemory):
+class ReleasesForAnyHolder(KeptMemory):
     async def release_lease(self, name: str, holder: str, term: int) -> None:  # noqa: ARG002  # that is the fault
         held = self._leases.held(name)
         if held is not None:
@@ -216,7 +216,7 @@ class ListsAllLeases(KeptMemory):
         return await super().list_leases()
 
 
-class HearsNoEndButTheClocks(KeptMemory):
+class NoticesOnlyExpiry(KeptMemory):
     async def wait_lease_ended(self, name: str, term: int) -> None:
         held = self._leases.held(name)
         if held is not None and held.lease.term == term:
@@ -233,32 +233,32 @@ BROKEN: Broken = {
     CountsTermsFromZero: [claims.term_zero_raises_to_the_next_term],
     LowersFences: [claims.a_fence_that_is_not_above_is_refused],
     IgnoresFences: [claims.a_write_below_the_fence_is_refused],
-    TakesTermsThatWereNeverGranted: [claims.a_write_of_a_term_that_was_never_granted_is_refused],
+    AcceptsTermsNeverGranted: [claims.a_write_of_a_term_that_was_never_granted_is_refused],
     ComparesTermsAlone: [claims.a_write_below_the_fence_is_refused],
-    WantsTheVeryFence: [claims.a_write_at_or_above_the_fence_is_stored],
+    RequiresTheExactFence: [claims.a_write_at_or_above_the_fence_is_stored],
     OneFenceForAllMembers: [claims.fences_are_compared_with_their_own],
     ChecksFencesThenWaits: [claims.nothing_lands_after_the_fence_was_raised],
-    SettlesWhateverItIsTold: [claims.what_is_settled_is_returned_by_the_next_raise],
-    SettlesByRaising: [claims.what_is_settled_is_returned_by_the_next_raise],
+    AcceptsLowerCheckpoints: [claims.what_is_settled_is_returned_by_the_next_raise],
+    MovesCheckpointsByRaising: [claims.what_is_settled_is_returned_by_the_next_raise],
     ListsFencesOfControllersAlone: [claims.fences_are_listed_as_they_stand],
-    SettlesForAnybody: [claims.settling_below_the_fence_is_refused],
-    TakesLeasesWithoutARevision: [leases.a_lease_is_taken_by_a_commit],
-    GivesAHolderItsTermAgain: [leases.terms_only_grow],
-    GivesLeasesToAnybody: [leases.a_lease_that_is_held_is_given_to_nobody_else],
-    GivesAnAttemptItsTermAgain: [leases.a_repeated_request_has_a_term_of_its_own],
+    RecordsCheckpointsOfLoweredFences: [claims.settling_below_the_fence_is_refused],
+    AcquiresLeasesWithoutARevision: [leases.a_lease_is_taken_by_a_commit],
+    GrantsAHolderItsTermAgain: [leases.terms_only_grow],
+    GrantsHeldLeases: [leases.a_lease_that_is_held_is_given_to_nobody_else],
+    GrantsAnAttemptItsTermAgain: [leases.a_repeated_request_has_a_term_of_its_own],
     ForgetsAttempts: [leases.a_late_request_does_not_end_a_term_in_use],
-    LooksThenTakes: [leases.one_of_many_gets_it],
-    TakesLeasesWithoutAFence: [
+    ChecksThenAcquires: [leases.one_of_many_gets_it],
+    AcquiresLeasesWithoutAFence: [
         leases.nothing_of_a_term_lands_after_anothers_acquire,
         leases.nothing_of_a_term_lands_after_its_holder_has_taken_another,
     ],
     ReleasesWithoutAFence: [leases.nothing_of_a_term_lands_after_its_release],
-    LetsLeasesRunOutWithoutAFence: [leases.nothing_of_a_term_lands_after_it_has_run_out],
-    RaisesBesideALease: [leases.a_raise_is_in_the_term_of_its_lease],
+    ExpiresLeasesWithoutAFence: [leases.nothing_of_a_term_lands_after_it_has_run_out],
+    RaisesFencesOfHeldLeases: [leases.a_raise_is_in_the_term_of_its_lease],
     EndsMembersLeasesWithTheControllers: [leases.a_members_fence_is_governed_by_its_own_lease],
-    LetsAnybodyKeepALease: [leases.a_lease_is_kept_alive_by_its_holder_alone],
-    KeepsAliveWhatHasEnded: [leases.a_lease_that_has_ended_is_not_kept_alive],
-    ReleasesForWhoeverHoldsIt: [leases.a_lease_that_has_ended_is_not_kept_alive],
+    RenewsForAnyHolder: [leases.a_lease_is_kept_alive_by_its_holder_alone],
+    RenewsEndedTerms: [leases.a_lease_that_has_ended_is_not_kept_alive],
+    ReleasesForAnyHolder: [leases.a_lease_that_has_ended_is_not_kept_alive],
     ListsAllLeases: [leases.leases_are_listed_by_the_beginning_of_their_names],
-    HearsNoEndButTheClocks: [leases.the_end_of_a_lease_is_heard],
+    NoticesOnlyExpiry: [leases.the_end_of_a_lease_is_heard],
 }

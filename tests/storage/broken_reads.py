@@ -6,10 +6,9 @@ from collections.abc import Sequence
 
 import trio
 
-from headway.resource import Key, Kind, Position, copy_message, pb, resource_key
-from headway.storage import Within
-from headway.storage._log import Cursor
-from headway.storage._tail import LogWatch
+from headway.protobuf import copy_message
+from headway.resource import Key, Kind, Position, pb, resource_key
+from headway.storage import Cursor, LogWatch, Within
 from headway.testing import _conformance_concurrency as concurrency
 from headway.testing import _conformance_grammar as grammar
 from headway.testing import _conformance_reads as claims
@@ -18,7 +17,7 @@ from tests.storage.kept_memory import Applied, Broken, Found, KeptMemory
 from tests.storage.list_snapshot import ListSnapshot
 
 
-class ReadsAReplicaBehind(KeptMemory):
+class ReadsALaggingReplica(KeptMemory):
     """Reads and lists return the state before the last commit, at that commit's revision."""
 
     def __init__(self, *, max_changes: int = 100_000) -> None:
@@ -36,7 +35,7 @@ class ReadsAReplicaBehind(KeptMemory):
         return tables.get(kind, {}).get(key), at
 
 
-class ListsAReplicaBehind(ReadsAReplicaBehind):
+class ListsALaggingReplica(ReadsALaggingReplica):
     async def read(self, kind: Kind, key: Key) -> tuple[pb.Resource | None, Position]:
         return await KeptMemory.read(self, kind, key)
 
@@ -48,7 +47,7 @@ class ListsAReplicaBehind(ReadsAReplicaBehind):
         return [table[key] for key in (keys[:limit] if limit else keys)], at
 
 
-class ReadsWhateverTheTenancy(KeptMemory):
+class IgnoresTenancyInReads(KeptMemory):
     def read_nowait(self, kind: Kind, key: Key) -> tuple[pb.Resource | None, Position]:
         table = self.tables.get(kind, {})
         return next((table[each] for each in table if each[2] == key[2]), None), self.position
@@ -122,7 +121,7 @@ class OwnsByTheBeginningOfAUid(KeptMemory):
         return owned, self.position
 
 
-class ForgetsWhatAGoneOwnerOwned(KeptMemory):
+class ForgetsResourcesOfADeletedOwner(KeptMemory):
     def publish(self, applied: Sequence[Applied]) -> None:
         super().publish(applied)
         for _, _, old, new in applied:
@@ -137,7 +136,7 @@ class LosesOwnersByAnUpdate(KeptMemory):
         super().index(kind, key, old, new if old is None else None)
 
 
-class ReadsThenSaysWhereItStands(KeptMemory):
+class ReadsThenTakesItsPosition(KeptMemory):
     async def read(self, kind: Kind, key: Key) -> tuple[pb.Resource | None, Position]:
         found, _ = await super().read(kind, key)
         await trio.lowlevel.checkpoint()
@@ -217,17 +216,17 @@ class SharesCachedSnapshots(KeptMemory):
 
 
 BROKEN: Broken = {
-    ReadsAReplicaBehind: [
+    ReadsALaggingReplica: [
         claims.what_was_acknowledged_is_read,
         watches.what_a_watch_has_said_is_read,
         concurrency.whoever_looks_again_never_sees_less,
     ],
-    ListsAReplicaBehind: [
+    ListsALaggingReplica: [
         claims.what_was_acknowledged_is_read,
         concurrency.what_a_watch_has_said_is_listed,
         concurrency.whoever_looks_again_never_sees_less,
     ],
-    ReadsWhateverTheTenancy: [claims.what_was_never_written_reads_as_nothing],
+    IgnoresTenancyInReads: [claims.what_was_never_written_reads_as_nothing],
     ListsInOrderOfWriting: [claims.a_list_is_what_is_within_in_order_of_key],
     TakesPrefixesForPatterns: [claims.a_list_is_what_is_within_in_order_of_key],
     BeginsAPageAtItsKey: [claims.a_list_goes_on_behind_a_key_and_ends_at_its_limit],
@@ -237,12 +236,12 @@ BROKEN: Broken = {
     TailsOfAllNames: [claims.the_tail_is_what_is_within],
     KeepsEmptyKinds: [claims.kinds_are_those_of_what_is_stored],
     OwnsByTheBeginningOfAUid: [claims.what_an_owner_owns_is_found_by_its_uid],
-    ForgetsWhatAGoneOwnerOwned: [claims.what_an_owner_owned_outlives_it],
+    ForgetsResourcesOfADeletedOwner: [claims.what_an_owner_owned_outlives_it],
     LosesOwnersByAnUpdate: [
         claims.what_an_owner_owned_outlives_it,
         concurrency.what_an_owner_owns_is_what_a_list_says,
     ],
-    ReadsThenSaysWhereItStands: [concurrency.whatever_is_read_was_stored_where_it_stands],
+    ReadsThenTakesItsPosition: [concurrency.whatever_is_read_was_stored_where_it_stands],
     ListsOneKeyAfterTheOther: [
         concurrency.whatever_is_read_was_stored_where_it_stands,
         concurrency.a_commit_is_never_seen_in_part,

@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-from types import TracebackType
-
-from headway.storage._lease_table import LeaseTable
+from headway.storage import LeaseTable
 from headway.testing import _conformance_restarts as claims
 from tests.storage.kept_memory import Broken, KeptMemory
 
 
-class ClosesInSilence(KeptMemory):
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+class ClosesWithoutWaking(KeptMemory):
+    async def __aexit__(self, *_: object) -> None:
         """Close without waking any waiter."""
 
 
-class LosesWhatNobodyChangedTwice(KeptMemory):
+class LosesTheLastResourceOfAKind(KeptMemory):
     def open_again(self) -> None:
         super().open_again()
         for table in self.tables.values():
@@ -27,25 +20,25 @@ class LosesWhatNobodyChangedTwice(KeptMemory):
                 del table[key]
 
 
-class ForgetsWhoOwns(KeptMemory):
+class ForgetsOwners(KeptMemory):
     def open_again(self) -> None:
         super().open_again()
         self.owned.clear()
 
 
-class StandsWhereItStoodBefore(KeptMemory):
+class ReusesItsLastRevision(KeptMemory):
     def open_again(self) -> None:
         super().open_again()
         self._log.head -= 1
         self._position = self._at(self._log.head)
 
 
-class IsTheSameOpening(KeptMemory):
+class KeepsItsSession(KeptMemory):
     def open_again(self) -> None:
         """Keep the incarnation."""
 
 
-class ForgetsItsOpenings(KeptMemory):
+class ForgetsItsSessions(KeptMemory):
     def open_again(self) -> None:
         super().open_again()
         self.left.clear()
@@ -63,7 +56,7 @@ class ForgetsFences(KeptMemory):
         self._fences.clear()
 
 
-class ForgetsWhatIsSettled(KeptMemory):
+class ForgetsCheckpoints(KeptMemory):
     def open_again(self) -> None:
         super().open_again()
         self._checkpoints.clear()
@@ -87,15 +80,15 @@ class RestoresEarlierTerms(KeptMemory):
 
 
 BROKEN: Broken = {
-    ClosesInSilence: [claims.a_closed_store_ends_its_watches],
-    LosesWhatNobodyChangedTwice: [claims.what_was_acknowledged_is_there_again],
-    ForgetsWhoOwns: [claims.what_was_acknowledged_is_there_again],
-    StandsWhereItStoodBefore: [claims.revisions_go_on_after_reopening],
-    IsTheSameOpening: [claims.revisions_go_on_after_reopening],
-    ForgetsItsOpenings: [claims.positions_of_before_can_be_resumed_from],
+    ClosesWithoutWaking: [claims.a_closed_store_ends_its_watches],
+    LosesTheLastResourceOfAKind: [claims.what_was_acknowledged_is_there_again],
+    ForgetsOwners: [claims.what_was_acknowledged_is_there_again],
+    ReusesItsLastRevision: [claims.revisions_go_on_after_reopening],
+    KeepsItsSession: [claims.revisions_go_on_after_reopening],
+    ForgetsItsSessions: [claims.positions_of_before_can_be_resumed_from],
     ForgetsItsHistory: [claims.positions_of_before_can_be_resumed_from],
     ForgetsFences: [claims.fences_outlive_a_reopening],
-    ForgetsWhatIsSettled: [claims.fences_outlive_a_reopening],
+    ForgetsCheckpoints: [claims.fences_outlive_a_reopening],
     ForgetsLeases: [claims.a_lease_counts_as_held_after_reopening],
     KeepsItsIdWhenRestored: [claims.a_restored_store_is_another],
     RestoresEarlierTerms: [claims.a_restored_store_is_another],

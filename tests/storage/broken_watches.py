@@ -8,6 +8,7 @@ from typing import Any
 import trio
 
 from headway.errors import HistoryCompacted
+from headway.protobuf import copy_message
 from headway.resource import (
     Bookmark,
     Change,
@@ -18,21 +19,19 @@ from headway.resource import (
     Position,
     SnapshotChunk,
     StreamItem,
-    copy_message,
     resource_key,
 )
-from headway.storage import StorageError, Within
-from headway.storage._tail import LogWatch
+from headway.storage import LogWatch, StorageError, Within
 from headway.testing import _conformance_concurrency as concurrency
 from headway.testing import _conformance_grammar as grammar
 from headway.testing import _conformance_history as history
 from headway.testing import _conformance_watches as claims
-from tests.storage.broken_commits import WritesOverWhatItHandedOut
+from tests.storage.broken_commits import ModifiesReturnedResources
 from tests.storage.kept_memory import Broken, KeptMemory, SpoilableWatch
 from tests.storage.list_snapshot import ListSnapshot
 
 
-class SaysAnEmptyPieceFirst(KeptMemory):
+class DeliversAnEmptyChunkFirst(KeptMemory):
     def tail(self, kind: Kind, within: Within, after: int, snapshot: ListSnapshot | None) -> LogWatch:
         made = super().tail(kind, within, after, snapshot)
         assert isinstance(made, SpoilableWatch)
@@ -41,7 +40,7 @@ class SaysAnEmptyPieceFirst(KeptMemory):
         return made
 
 
-class LeavesOutThePieceBeforeTheEnd(KeptMemory):
+class DropsTheLastChunk(KeptMemory):
     def spoil(self, item: StreamItem) -> StreamItem | None:
         return None if isinstance(item, SnapshotChunk) and len(item.resources) < 1000 else item
 
@@ -54,22 +53,22 @@ class LosesDeletions(KeptMemory):
         return Changes(kept) if kept else None
 
 
-class SaysChangesTwice(KeptMemory):
+class DeliversChangesTwice(KeptMemory):
     def spoil(self, item: StreamItem) -> StreamItem | None:
         return Changes([*item.changes, *item.changes[-1:]]) if isinstance(item, Changes) else item
 
 
-class SaysTheNewestFirst(KeptMemory):
+class DeliversTheNewestFirst(KeptMemory):
     def spoil(self, item: StreamItem) -> StreamItem | None:
         return Changes(item.changes[::-1]) if isinstance(item, Changes) else item
 
 
-class SaysCommitsInPieces(KeptMemory):
+class SplitsCommits(KeptMemory):
     def spoil(self, item: StreamItem) -> StreamItem | None:
         return Changes([each._replace(more=False) for each in item.changes]) if isinstance(item, Changes) else item
 
 
-class MarksBeforeItFilters(KeptMemory):
+class MarksCommitsBeforeFiltering(KeptMemory):
     def tail(self, kind: Kind, within: Within, after: int, snapshot: ListSnapshot | None) -> LogWatch:
         made = super().tail(kind, Within(), after, snapshot)
         assert isinstance(made, SpoilableWatch)
@@ -84,12 +83,12 @@ class MarksBeforeItFilters(KeptMemory):
         return made
 
 
-class SaysNothingOfCommitsElsewhere(KeptMemory):
+class BookmarksNoCommitsOfOtherKinds(KeptMemory):
     def spoil(self, item: StreamItem) -> StreamItem | None:
         return None if isinstance(item, Bookmark) and not item.resumed else item
 
 
-class SaysNothingOfCommitsThatItFilters(KeptMemory):
+class BookmarksNoFilteredCommits(KeptMemory):
     def tail(self, kind: Kind, within: Within, after: int, snapshot: ListSnapshot | None) -> LogWatch:
         made = super().tail(kind, within, after, snapshot)
         if not within.everything:
@@ -98,14 +97,14 @@ class SaysNothingOfCommitsThatItFilters(KeptMemory):
         return made
 
 
-class BookmarksWhereTheStoreWillStand(KeptMemory):
+class BookmarksAboveTheHead(KeptMemory):
     def spoil(self, item: StreamItem) -> StreamItem | None:
         if isinstance(item, Bookmark) and not item.resumed:
             return Bookmark(item.position._replace(revision=item.position.revision + 1))
         return item
 
 
-class SharesOutChangesAmongWatchers(KeptMemory):
+class DeliversEachChangeToOneWatcher(KeptMemory):
     def __init__(self, *, max_changes: int = 100_000) -> None:
         super().__init__(max_changes=max_changes)
         self._said: set[int] = set()
@@ -118,7 +117,7 @@ class SharesOutChangesAmongWatchers(KeptMemory):
         return Changes(kept) if kept else None
 
 
-class TakesBeforeItIsCancelled(KeptMemory):
+class TakesAnItemWhenCanceled(KeptMemory):
     def tail(self, kind: Kind, within: Within, after: int, snapshot: ListSnapshot | None) -> LogWatch:
         return _Hasty(self.spoil, self._log, self._pulse, self._at, self._log.cursor(kind, after), within, snapshot)
 
@@ -162,17 +161,17 @@ class EndsItsSnapshotTwice(KeptMemory):
         return made
 
 
-class ResumesWithoutSayingSo(KeptMemory):
+class ResumesWithoutABookmark(KeptMemory):
     def spoil(self, item: StreamItem) -> StreamItem | None:
         return None if isinstance(item, Bookmark) and item.resumed else item
 
 
-class SaysChangesWithoutStatus(KeptMemory):
+class DeliversChangesWithoutStatus(KeptMemory):
     def spoil(self, item: StreamItem) -> StreamItem | None:
         return _changed(item, lambda change: not change.deleted, status={})
 
 
-class SaysDeletionsByTheirIdsAlone(KeptMemory):
+class DeliversDeletionsWithIdsAlone(KeptMemory):
     def spoil(self, item: StreamItem) -> StreamItem | None:
         return _changed(item, lambda change: change.deleted, data=None, metadata={}, status={}, owner=None)
 
@@ -201,7 +200,7 @@ class DeletesAtTheDeletionsVersion(KeptMemory):
         return Changes(changes)
 
 
-class SaysOnlyHowEachKeyEnded(KeptMemory):
+class DeliversOnlyTheLastChangeOfAKey(KeptMemory):
     def spoil(self, item: StreamItem) -> StreamItem | None:
         if not isinstance(item, Changes):
             return item
@@ -212,7 +211,7 @@ class SaysOnlyHowEachKeyEnded(KeptMemory):
         return Changes(list(last.values()))
 
 
-class SaysNothingOfTheVersionThatIsLeft(KeptMemory):
+class DeliversNoDeletionOfTheFormerVersion(KeptMemory):
     def spoil(self, item: StreamItem) -> StreamItem | None:
         if not isinstance(item, Changes):
             return item
@@ -223,7 +222,7 @@ class SaysNothingOfTheVersionThatIsLeft(KeptMemory):
         return Changes([each for each in item.changes if each not in left])
 
 
-class BeginsAnewWithoutSayingSo(KeptMemory):
+class SendsASnapshotForCompactedHistory(KeptMemory):
     async def watch(self, kind: Kind, within: Within, resume_after: Position | None = None) -> LogWatch:
         try:
             return await super().watch(kind, within, resume_after)
@@ -269,7 +268,7 @@ class ResumesInAnyStore(KeptMemory):
         super().check_resumable(wanted._replace(store_id=self.position.store_id))
 
 
-class ResumesInAnyIncarnation(KeptMemory):
+class ResumesInAnySession(KeptMemory):
     def check_resumable(self, wanted: Position) -> None:
         super().check_resumable(wanted._replace(session=self.position.session))
 
@@ -284,7 +283,7 @@ class KeepsEverything(KeptMemory):
         super().__init__()
 
 
-class SkipsWhatIsGone(KeptMemory):
+class SkipsCompactedChanges(KeptMemory):
     def tail(self, kind: Kind, within: Within, after: int, snapshot: ListSnapshot | None) -> LogWatch:
         return _Skipping(self.spoil, self._log, self._pulse, self._at, self._log.cursor(kind, after), within, snapshot)
 
@@ -298,7 +297,7 @@ class _Skipping(SpoilableWatch):
             return await super().next()
 
 
-class ReadsSnapshotsWhenAskedForThem(KeptMemory):
+class ReadsSnapshotsLazily(KeptMemory):
     def tail(self, kind: Kind, within: Within, after: int, snapshot: ListSnapshot | None) -> LogWatch:
         if snapshot is not None:
             snapshot = _Late(self, kind, within)
@@ -322,37 +321,37 @@ class CutsOffLargeCommits(KeptMemory):
 
 
 BROKEN: Broken = {
-    SaysAnEmptyPieceFirst: [claims.a_watch_of_nothing_says_so_at_once],
-    LeavesOutThePieceBeforeTheEnd: [claims.a_watch_says_what_is_there_and_that_this_was_all],
+    DeliversAnEmptyChunkFirst: [claims.a_watch_of_nothing_says_so_at_once],
+    DropsTheLastChunk: [claims.a_watch_says_what_is_there_and_that_this_was_all],
     LosesDeletions: [
         claims.every_write_and_deletion_follows_once_in_order,
         grammar.what_is_gone_before_a_watch_begins_is_not_in_it,
     ],
-    SaysChangesTwice: [claims.every_write_and_deletion_follows_once_in_order],
-    SaysTheNewestFirst: [claims.every_write_and_deletion_follows_once_in_order],
-    SaysCommitsInPieces: [claims.a_commit_over_two_kinds_gives_each_watcher_its_part],
-    MarksBeforeItFilters: [claims.more_is_true_of_what_a_filter_leaves],
-    SaysNothingOfCommitsElsewhere: [
+    DeliversChangesTwice: [claims.every_write_and_deletion_follows_once_in_order],
+    DeliversTheNewestFirst: [claims.every_write_and_deletion_follows_once_in_order],
+    SplitsCommits: [claims.a_commit_over_two_kinds_gives_each_watcher_its_part],
+    MarksCommitsBeforeFiltering: [claims.more_is_true_of_what_a_filter_leaves],
+    BookmarksNoCommitsOfOtherKinds: [
         claims.a_commit_elsewhere_becomes_a_bookmark,
         claims.a_waiting_watch_hears_what_comes,
     ],
-    SaysNothingOfCommitsThatItFilters: [grammar.watches_of_other_kinds_and_tenancies_stand_where_it_stands],
-    BookmarksWhereTheStoreWillStand: [claims.bookmarks_are_true, claims.a_commit_elsewhere_becomes_a_bookmark],
-    SharesOutChangesAmongWatchers: [claims.all_watchers_hear_the_same],
-    TakesBeforeItIsCancelled: [claims.a_cancelled_next_has_taken_nothing],
-    WritesOverWhatItHandedOut: [claims.what_was_handed_out_is_not_written_to],
+    BookmarksNoFilteredCommits: [grammar.watches_of_other_kinds_and_tenancies_stand_where_it_stands],
+    BookmarksAboveTheHead: [claims.bookmarks_are_true, claims.a_commit_elsewhere_becomes_a_bookmark],
+    DeliversEachChangeToOneWatcher: [claims.all_watchers_hear_the_same],
+    TakesAnItemWhenCanceled: [claims.a_cancelled_next_has_taken_nothing],
+    ModifiesReturnedResources: [claims.what_was_handed_out_is_not_written_to],
     ClosesAllWithOne: [claims.a_watch_may_be_closed_twice, concurrency.a_watch_that_is_left_ends_no_other],
     EndsItsSnapshotTwice: [grammar.a_watch_says_its_snapshot_its_end_once_and_then_changes],
-    ResumesWithoutSayingSo: [
+    ResumesWithoutABookmark: [
         grammar.a_watch_says_its_snapshot_its_end_once_and_then_changes,
         history.a_watch_resumes_after_every_position,
     ],
-    SaysChangesWithoutStatus: [grammar.a_watch_says_the_whole_resource],
-    SaysDeletionsByTheirIdsAlone: [grammar.a_watch_says_the_whole_resource],
+    DeliversChangesWithoutStatus: [grammar.a_watch_says_the_whole_resource],
+    DeliversDeletionsWithIdsAlone: [grammar.a_watch_says_the_whole_resource],
     DeletesAtTheDeletionsVersion: [grammar.a_deletion_has_a_revision_of_its_own],
-    SaysOnlyHowEachKeyEnded: [grammar.a_new_incarnation_is_said_after_the_old_ones_end],
-    SaysNothingOfTheVersionThatIsLeft: [grammar.another_group_version_is_a_deletion_and_a_write],
-    BeginsAnewWithoutSayingSo: [
+    DeliversOnlyTheLastChangeOfAKey: [grammar.a_new_incarnation_is_said_after_the_old_ones_end],
+    DeliversNoDeletionOfTheFormerVersion: [grammar.another_group_version_is_a_deletion_and_a_write],
+    SendsASnapshotForCompactedHistory: [
         grammar.a_watch_that_cant_begin_says_why_at_once,
         history.history_is_bounded,
     ],
@@ -365,10 +364,10 @@ BROKEN: Broken = {
     ResumesAfterResourcesAlone: [history.every_position_that_is_handed_out_can_be_resumed_after],
     ResumesInTheFuture: [history.a_position_above_the_head_is_refused],
     ResumesInAnyStore: [history.a_position_of_another_store_is_refused],
-    ResumesInAnyIncarnation: [history.a_position_of_another_store_is_refused],
+    ResumesInAnySession: [history.a_position_of_another_store_is_refused],
     KeepsAQuarter: [history.the_newest_history_is_kept, history.a_watcher_that_keeps_up_loses_nothing],
     KeepsEverything: [history.history_is_bounded],
-    SkipsWhatIsGone: [history.a_slow_watcher_blocks_no_writer_and_is_told],
-    ReadsSnapshotsWhenAskedForThem: [history.a_watcher_that_begins_slowly_has_no_gap],
+    SkipsCompactedChanges: [history.a_slow_watcher_blocks_no_writer_and_is_told],
+    ReadsSnapshotsLazily: [history.a_watcher_that_begins_slowly_has_no_gap],
     CutsOffLargeCommits: [history.a_commit_larger_than_history_is_whole],
 }

@@ -1,24 +1,16 @@
 """A fixture that holds a store's commits until a test releases them."""
 
-import sqlite3
 from collections.abc import Iterator
 
 import pytest
 
-from headway.storage import _sqlite_commit
-from tests.storage.sqlite_kit import Gate
+from tests.storage.sqlite_kit import Gate, hold_commits
 
 
 @pytest.fixture
 def commit_gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
     """Hold every transaction just before its COMMIT."""
-    gate, commit = Gate(), _sqlite_commit.end_transaction
-
-    def end_transaction(connection: sqlite3.Connection) -> None:
-        if connection.in_transaction:
-            gate.pass_through()
-        commit(connection)
-
-    monkeypatch.setattr(_sqlite_commit, "end_transaction", end_transaction)
+    gate = Gate()
+    hold_commits(monkeypatch, gate)
     yield gate
     gate.open()

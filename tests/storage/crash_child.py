@@ -19,7 +19,8 @@ import headway
 from headway import field
 from headway.client import Client
 from headway.errors import NotFound
-from headway.resource import ResourceType, decode, pb
+from headway.protobuf import decode
+from headway.resource import ResourceType, pb
 from headway.rpc import InProcessChannel
 from headway.service import LeaseService, ResourceService
 from headway.storage import Backend, Put, open_sqlite

@@ -12,6 +12,8 @@ import trio
 from headway.resource import Key, Kind, Position, StreamItem, pb
 from headway.storage import (
     Fence,
+    LeaseTable,
+    LogWatch,
     MemoryBackend,
     Operation,
     Put,
@@ -21,11 +23,9 @@ from headway.storage import (
     VersionConflict,
     Within,
     WrongUid,
+    check_resumable,
+    refuse_repeated_keys,
 )
-from headway.storage._backend import refuse_repeated_keys
-from headway.storage._lease_table import LeaseTable
-from headway.storage._resume import check_resumable
-from headway.storage._tail import LogWatch
 from headway.testing import BackendCheck
 from headway.testing._conformance_tools import uid_of, version_of
 from tests.storage.list_snapshot import ListSnapshot
@@ -58,8 +58,8 @@ class KeptMemory(MemoryBackend):
         return self
 
     def open_again(self) -> None:
-        self.left[self._incarnation] = self._log.head
-        self._incarnation = uuid.uuid4().hex
+        self.left[self._session] = self._log.head
+        self._session = uuid.uuid4().hex
         self._leases = LeaseTable(list(self._leases._leases.values()))
         self._position = self._at(self._log.head)
 
@@ -160,7 +160,7 @@ class KeptMemory(MemoryBackend):
 
     def check_resumable(self, wanted: Position) -> None:
         """Raise unless a watch can resume after a position."""
-        check_resumable(wanted, self.position, {**self.left, self._incarnation: None})
+        check_resumable(wanted, self.position, {**self.left, self._session: None})
 
     def tail(self, kind: Kind, within: Within, after: int, snapshot: ListSnapshot | None) -> LogWatch:
         """Return a watch of the snapshot, if there is one, and of the changes after a revision."""

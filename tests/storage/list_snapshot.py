@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headway.resource import pb
-from headway.storage._tail import SNAPSHOT_CHUNK
+from headway.storage import SNAPSHOT_CHUNK
 
 
 class ListSnapshot:

@@ -1,8 +1,11 @@
-"""Helpers for the tests of the SQLite store: a gate in a worker thread, and a plain connection to the file."""
+"""Helpers for the tests of the SQLite store: a gate in a worker thread, faults, and a plain connection to the file.
+
+Only this module knows in which private modules the faults are put.
+"""
 
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -12,8 +15,16 @@ import trio.testing
 
 from headway.errors import StoreUnusable
 from headway.resource import Position
-from headway.storage import open_sqlite
+from headway.storage import LogWatch, open_sqlite
+from headway.storage.sqlite import _backend, _backup, _connect, _file, _inspect, _reader, _rows, _schema, _writer
 from headway.testing._conformance_tools import put, remove, thing
+
+FORMAT = _schema.FORMAT
+READERS = _reader.CONNECTIONS
+CONNECTING = {"inspect": _inspect, "file": _file, "reader": _reader}
+"""The modules that open connections to the file of a store."""
+
+Connect = Callable[..., sqlite3.Connection]
 
 
 class Gate:
@@ -34,6 +45,127 @@ class Gate:
 
     def open(self) -> None:
         self._open.set()
+
+
+def set_limit(patch: pytest.MonkeyPatch, name: str, value: float) -> None:
+    """Set a limit of the store, like TRIM_STEP."""
+    (module,) = (module for module in (_connect, _file, _reader, _writer) if name in vars(module))
+    patch.setattr(module, name, value)
+
+
+def replace_commit(patch: pytest.MonkeyPatch, instead: Callable[[sqlite3.Connection], None]) -> None:
+    """Call a function in place of every COMMIT of the store's writer."""
+    patch.setattr(_writer, "end_transaction", instead)
+
+
+def fail_commits(patch: pytest.MonkeyPatch, code: int) -> None:
+    """Fail every COMMIT with a code of SQLite."""
+
+    def failing(_: sqlite3.Connection) -> None:
+        error = sqlite3.OperationalError("disk I/O error")
+        error.sqlite_errorcode = code
+        raise error
+
+    replace_commit(patch, failing)
+
+
+def hold_commits(patch: pytest.MonkeyPatch, gate: Gate) -> None:
+    """Hold every transaction of the store's writer just before its COMMIT."""
+    commit = _writer.end_transaction
+
+    def held(connection: sqlite3.Connection) -> None:
+        if connection.in_transaction:
+            gate.pass_through()
+        commit(connection)
+
+    replace_commit(patch, held)
+
+
+def hold_published(patch: pytest.MonkeyPatch, gate: Gate) -> None:
+    """Hold every batch of writes after its transaction, before it is published."""
+    run_batch = _writer.run_batch
+
+    def held(*arguments: object) -> int:
+        head = run_batch(*arguments)  # type: ignore[arg-type]  # passed through
+        gate.pass_through()
+        return head
+
+    patch.setattr(_writer, "run_batch", held)
+
+
+def count_batches(patch: pytest.MonkeyPatch) -> list[int]:
+    """Return the numbers of requests in the batches of writes from now on."""
+    sizes: list[int] = []
+    run_batch = _writer.run_batch
+
+    def counted(file: object, requests: Sequence[object], *rest: object) -> int:
+        sizes.append(len(requests))
+        return run_batch(file, requests, *rest)  # type: ignore[arg-type]  # passed through
+
+    patch.setattr(_writer, "run_batch", counted)
+    return sizes
+
+
+def replace_gathering(patch: pytest.MonkeyPatch, instead: Callable[[object], Awaitable[None]]) -> None:
+    """Call a function in place of the wait of a leader for other writers."""
+    patch.setattr(_writer.GroupWriter, "_gather", instead)
+
+
+def hold_lists(patch: pytest.MonkeyPatch, gate: Gate, *, after: bool = False) -> None:
+    """Hold every list and every snapshot before it reads the file, or after."""
+    read_many = _reader.read_many
+
+    def held(*arguments: object, **named: object) -> object:
+        if not after:
+            gate.pass_through()
+        found = read_many(*arguments, **named)  # type: ignore[arg-type]  # passed through
+        if after:
+            gate.pass_through()
+        return found
+
+    patch.setattr(_backend, "read_many", held)
+
+
+def around_reads(patch: pytest.MonkeyPatch, around: Callable[[int, Callable[[], None]], None]) -> None:
+    """Call ``around`` with the number of reads in each transaction of single reads, and with what performs them."""
+    read_all = _reader._read_all
+
+    def wrapped(readers: object, batch: Sequence[object], connection: object) -> None:
+        around(len(batch), lambda: read_all(readers, batch, connection))  # type: ignore[arg-type]  # passed through
+
+    patch.setattr(_reader, "_read_all", wrapped)
+
+
+def replace_connect(patch: pytest.MonkeyPatch, module: str, wrap: Callable[[Connect], Connect]) -> None:
+    """Replace the function by which a module of `CONNECTING` opens connections."""
+    patch.setattr(CONNECTING[module], "connect", wrap(_connect.connect))
+
+
+def fail_upgrade(patch: pytest.MonkeyPatch) -> None:
+    """Fail each opening at its last statement, after the upgrade of the file."""
+    patch.setattr(_schema, "BEGIN_SESSION", "SELECT 1 FROM no_such_table WHERE ? = ? AND ?")
+
+
+def after_content_check(patch: pytest.MonkeyPatch, act: Callable[[str], object]) -> None:
+    """Call ``act`` with the path after each check of a file's content at its opening."""
+
+    def check_and_act(path: str) -> None:
+        _inspect.check_content(path)
+        act(path)
+
+    patch.setattr(_file, "check_content", check_and_act)
+
+
+def wrap_copied(patch: pytest.MonkeyPatch, wrap: Callable[[sqlite3.Connection], sqlite3.Connection]) -> None:
+    """Replace the connection to the file that a backup or a restoration copies."""
+    patch.setattr(_backup, "open_to_read", lambda path: wrap(_inspect.open_to_read(path)))
+
+
+def chunks_of(watch: LogWatch) -> Sequence[_rows.RowChunk]:
+    """Return the chunks of a watch's snapshot that have not been decoded."""
+    snapshot = watch._snapshot
+    assert isinstance(snapshot, _rows.Rows)
+    return snapshot.chunks
 
 
 @contextmanager

@@ -12,8 +12,7 @@ from hypothesis import find, given, settings
 from hypothesis import strategies as st
 
 from headway.resource import Key, Kind, Position, StreamItem, pb
-from headway.storage import Fence, MemoryBackend, Operation, Put, VersionConflict, Within
-from headway.storage._tail import LogWatch
+from headway.storage import Fence, LogWatch, MemoryBackend, Operation, Put, VersionConflict, Within
 from headway.testing import BackendCheck, StoreUnderTest, claim_of, run_backend_check
 from headway.testing import _conformance_commits as commits
 from headway.testing import _conformance_concurrency as concurrency

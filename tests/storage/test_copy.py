@@ -11,8 +11,10 @@ import trio
 
 import headway
 from headway.errors import FailedPrecondition, InvalidArgument, StoreUnusable
-from headway.resource import Condition, Key, Kind, Position, copy_message, pb
+from headway.protobuf import copy_message
+from headway.resource import Condition, Key, Kind, Position, pb
 from headway.storage import (
+    UNFINISHED_KIND,
     Backend,
     EtcdBackend,
     Fence,
@@ -23,10 +25,9 @@ from headway.storage import (
     StoreMismatch,
     Within,
     copy_store,
+    mark_unfinished,
     verify_store,
 )
-from headway.storage import _copy as copying
-from headway.storage._unfinished import UNFINISHED_KIND
 from headway.testing._conformance_tools import (
     EVERYTHING,
     KIND,
@@ -210,14 +211,14 @@ async def test_interrupted_copy_resumes_and_is_not_served_before() -> None:
 
 async def test_pages_of_a_copy_add_up_to_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     """This holds wherever page edges fall, and for a resumed copy that must also remove resources."""
-    monkeypatch.setattr(copying, "PAGE", 3)
+    monkeypatch.setattr("headway.storage.upkeep._copy.PAGE", 3)
     strays = ("a", "n0000b", "n0002b", "n0003", "z1", "z2", "z3", "z4")
     counted: list[tuple[Kind, int]] = []
     for count in (0, 1, 3, 4, 9):
         source, target = MemoryBackend(), MemoryBackend()
         await fill(source, count)
         await put(source, thing("other", kind=OTHER_KIND))
-        await copying._begin(source, target)
+        await mark_unfinished(target, source.position.store_id)
         await target.commit([putting(thing(name)) for name in strays])
         copied = await copy_store(source, target, progress=lambda kind, so_far: counted.append((kind, so_far)))
 

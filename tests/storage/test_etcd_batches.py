@@ -11,19 +11,18 @@ from headway._gen.etcdserverpb import ResponseHeader, TxnResponse
 from headway.errors import OutcomeUnknown, Unavailable
 from headway.resource import resource_key
 from headway.storage import Require, RequireOwnsNothing
-from headway.storage._etcd._batcher import (
+from headway.storage.etcd._batcher import (
     LONGEST_WAIT,
     MOST_BYTES,
     MOST_OPERATIONS,
     MOST_UNDER_WAY,
-    Made,
-    Together,
+    Batcher,
+    Committed,
 )
-from headway.storage._etcd._layout import Layout
-from headway.storage._etcd._mirror import Mirror
-from headway.storage._etcd._records import Head, Timeline, revision_of
-from headway.storage._etcd._transaction import Draft
-from headway.storage._etcd._transaction import putting as putting_key
+from headway.storage.etcd._layout import Head, Layout, Timeline, revision_of
+from headway.storage.etcd._mirror import Mirror
+from headway.storage.etcd._transaction import Draft
+from headway.storage.etcd._transaction import putting as putting_key
 from headway.testing._conformance_tools import kind_of, putting, thing
 
 LAYOUT = Layout("/p")
@@ -32,11 +31,11 @@ LAYOUT = Layout("/p")
 def draft(*names: str, size: int = 0) -> Draft:
     """Return a commit that creates these resources."""
     mirror = Mirror(LAYOUT, "s", Timeline(((0, "a"),)), Head(0, 1, (0,), b""), Counter(), max_changes=9, max_age=9)
-    made = Draft(LAYOUT, mirror)
+    committed = Draft(LAYOUT, mirror)
     operations = [putting(thing(name, "x" * size)) for name in names]
-    made.believe(operations)
-    made.apply([(each.kind, each.key, None, each.resource) for each in operations])
-    return made
+    committed.compare(operations)
+    committed.apply([(each.kind, each.key, None, each.resource) for each in operations])
+    return committed
 
 
 class Etcd:
@@ -57,13 +56,13 @@ class Etcd:
 
 
 async def test_transactions_in_flight_are_bounded_and_the_rest_is_batched() -> None:
-    etcd, made = Etcd(), list[Made]()
-    together = Together(etcd.write)
+    etcd, committed = Etcd(), list[Committed]()
+    batcher = Batcher(etcd.write)
 
     async def submit(each: Draft) -> None:
-        reply = await together.submit(each)
+        reply = await batcher.submit(each)
         assert reply is not None
-        made.append(reply)
+        committed.append(reply)
 
     async with trio.open_nursery() as nursery:
         for index in range(MOST_UNDER_WAY):
@@ -75,9 +74,9 @@ async def test_transactions_in_flight_are_bounded_and_the_rest_is_batched() -> N
         assert etcd.asked == [1] * MOST_UNDER_WAY
         etcd.go_on.set()
     assert etcd.asked == [*[1] * MOST_UNDER_WAY, 10]
-    assert len({each.revision for each in made}) == MOST_UNDER_WAY + 10
+    assert len({each.revision for each in committed}) == MOST_UNDER_WAY + 10
     last = MOST_UNDER_WAY + 1
-    assert sorted(each.revision for each in made)[-10:] == [revision_of(last, place) for place in range(10)]
+    assert sorted(each.revision for each in committed)[-10:] == [revision_of(last, place) for place in range(10)]
 
 
 @pytest.mark.parametrize(
@@ -95,10 +94,10 @@ async def test_transactions_in_flight_are_bounded_and_the_rest_is_batched() -> N
 async def test_transaction_never_exceeds_the_limits_of_etcd(drafts: list[Draft], asked: list[int]) -> None:
     """A commit that does not fit with the others goes alone, without waiting."""
     etcd = Etcd()
-    together = Together(etcd.write)
+    batcher = Batcher(etcd.write)
     async with trio.open_nursery() as nursery:
         for each in (*(draft(f"first{index}") for index in range(MOST_UNDER_WAY)), *drafts):
-            nursery.start_soon(together.submit, each)
+            nursery.start_soon(batcher.submit, each)
             await trio.testing.wait_all_tasks_blocked()
         etcd.go_on.set()
     assert sorted(etcd.asked) == sorted([*[1] * MOST_UNDER_WAY, *asked])
@@ -107,10 +106,10 @@ async def test_transaction_never_exceeds_the_limits_of_etcd(drafts: list[Draft],
 async def test_commit_that_depends_on_one_in_flight_goes_alone() -> None:
     """It was decided on before that one ended, and would most likely get its whole batch rejected."""
     etcd = Etcd()
-    together = Together(etcd.write)
+    batcher = Batcher(etcd.write)
     async with trio.open_nursery() as nursery:
         for each in (draft("hot"), draft("hot"), draft("other")):
-            nursery.start_soon(together.submit, each)
+            nursery.start_soon(batcher.submit, each)
             await trio.testing.wait_all_tasks_blocked()
         assert etcd.asked == [1, 1, 1]
         etcd.go_on.set()
@@ -126,11 +125,11 @@ async def test_waiting_commit_goes_alone_after_a_conflicting_one_was_sent() -> N
         await answered[len(asked) - 1].wait()
         return TxnResponse(header=ResponseHeader(revision=len(asked)), succeeded=True)
 
-    together = Together(write)
+    batcher = Batcher(write)
     first = [draft(f"first{index}") for index in range(MOST_UNDER_WAY)]
     async with trio.open_nursery() as nursery:
         for each in (*first, draft("a"), draft("hot"), draft("b"), draft("hot", size=MOST_BYTES)):
-            nursery.start_soon(together.submit, each)
+            nursery.start_soon(batcher.submit, each)
             await trio.testing.wait_all_tasks_blocked()
         answered[0].set()
         await trio.testing.wait_all_tasks_blocked()
@@ -144,12 +143,12 @@ async def test_batch_of_an_interrupted_writer_gets_unknown_outcome() -> None:
     etcd = Etcd()
     etcd.error = KeyboardInterrupt()
     etcd.go_on.set()
-    together = Together(etcd.write)
+    batcher = Batcher(etcd.write)
     told: list[str] = []
 
     async def submit(index: int) -> None:
         try:
-            await together.submit(draft(f"n{index}"))
+            await batcher.submit(draft(f"n{index}"))
         except (OutcomeUnknown, KeyboardInterrupt) as error:
             told.append(type(error).__name__)
 
@@ -158,26 +157,26 @@ async def test_batch_of_an_interrupted_writer_gets_unknown_outcome() -> None:
             nursery.start_soon(submit, index)
     assert sorted(told) == ["KeyboardInterrupt", *["OutcomeUnknown"] * 3]
     etcd.error = None
-    assert await together.submit(draft("again")) is not None
+    assert await batcher.submit(draft("again")) is not None
 
 
 async def test_writer_canceled_while_waiting_writes_nothing_and_does_not_block_others() -> None:
     etcd = Etcd()
-    together = Together(etcd.write)
+    batcher = Batcher(etcd.write)
     async with trio.open_nursery() as nursery:
         for index in range(MOST_UNDER_WAY):
-            nursery.start_soon(together.submit, draft(f"first{index}"))
+            nursery.start_soon(batcher.submit, draft(f"first{index}"))
             await trio.testing.wait_all_tasks_blocked()
         scope = trio.CancelScope()
 
         async def leave() -> None:
             with scope:
-                await together.submit(draft("left"))
+                await batcher.submit(draft("left"))
 
         nursery.start_soon(leave)
         await trio.testing.wait_all_tasks_blocked()
         for index in range(3):
-            nursery.start_soon(together.submit, draft(f"n{index}"))
+            nursery.start_soon(batcher.submit, draft(f"n{index}"))
         await trio.testing.wait_all_tasks_blocked()
         scope.cancel()
         await trio.testing.wait_all_tasks_blocked()
@@ -194,11 +193,11 @@ async def test_writers_time_out_when_etcd_does_not_answer(autojump_clock: MockCl
         await trio.sleep(call)
         raise OutcomeUnknown("no answer")
 
-    together = Together(hang)
+    batcher = Batcher(hang)
 
     async def submit(index: int) -> None:
         try:
-            await together.submit(draft(f"n{index}"))
+            await batcher.submit(draft(f"n{index}"))
         except (OutcomeUnknown, Unavailable) as error:
             told[type(error).__name__] += 1
 
@@ -214,16 +213,16 @@ async def test_writers_time_out_when_etcd_does_not_answer(autojump_clock: MockCl
 def test_only_independent_commits_share_a_transaction() -> None:
     first, other, same = draft("a"), draft("b"), draft("a")
     requires = draft("c")
-    requires.believe([Require(kind_of(thing("a")), resource_key(thing("a")), "uid")])
-    assert other.fits_with(first.believed, first.places)
+    requires.compare([Require(kind_of(thing("a")), resource_key(thing("a")), "uid")])
+    assert other.fits_with(first.compared, first.places)
     for each in (same, requires):
-        assert not each.fits_with(first.believed, first.places)
-    assert not first.fits_with(requires.believed, requires.places)
+        assert not each.fits_with(first.compared, first.places)
+    assert not first.fits_with(requires.compared, requires.places)
     # Two commits may share a key that both only read, if both have read the same state.
-    shared = {**other.believed, b"/p/fence/c/": 7}
-    first.believed[b"/p/fence/c/"] = 7
+    shared = {**other.compared, b"/p/fence/c/": 7}
+    first.compared[b"/p/fence/c/"] = 7
     assert first.fits_with(shared, other.places)
-    first.believed[b"/p/fence/c/"] = 8
+    first.compared[b"/p/fence/c/"] = 8
     assert not first.fits_with(shared, other.places)
 
 
@@ -234,7 +233,7 @@ def test_only_independent_commits_share_a_transaction() -> None:
         lambda it: it.end_lease("c"),
         lambda it: it.read(b"k"),
         lambda it: it.note(b"k", b"1"),
-        lambda it: it.believe([RequireOwnsNothing("uid")]),
+        lambda it: it.compare([RequireOwnsNothing("uid")]),
     ],
     ids=["writes a fence", "ends a lease", "reads", "notes", "requires that nothing is owned"],
 )

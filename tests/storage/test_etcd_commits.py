@@ -19,7 +19,7 @@ from headway.storage import (
     StillOwns,
     VersionConflict,
 )
-from headway.storage._etcd import _snapshot
+from headway.storage.etcd import _snapshot
 from headway.testing._conformance_tools import names, put, putting, refused, removing, stored, thing, uid_of
 from tests.helpers.etcd_server import need_etcd, single_member
 from tests.storage.etcd_kit import failing, is_write, lagging, primed, rigged
@@ -293,8 +293,8 @@ async def test_closing_the_store_wakes_all_waiters_with_an_error() -> None:
             nursery.start_soon(hear)
             nursery.start_soon(wait)
             await trio.testing.wait_all_tasks_blocked()
-            assert store._opened is not None
-            store._opened.stop(lambda: StoreUnusable("closed"))
+            assert store._session is not None
+            store._session.stop(lambda: StoreUnusable("closed"))
         await refused(StoreUnusable, names(store), "a read of a closed store")
 
 

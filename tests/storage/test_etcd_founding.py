@@ -13,9 +13,9 @@ from headway._gen.etcdserverpb import PutRequest, PutResponse, RangeRequest, Txn
 from headway.errors import StoreUnusable
 from headway.rpc import open_channel
 from headway.storage import EtcdBackend, etcd_address
-from headway.storage._etcd._client import EtcdClient, open_client
-from headway.storage._etcd._founding import begin_session
-from headway.storage._etcd._layout import Layout
+from headway.storage.etcd._client import EtcdClient, open_client
+from headway.storage.etcd._founding import begin_session
+from headway.storage.etcd._layout import Layout
 from headway.testing._conformance_tools import names, put, thing
 from tests.helpers.etcd_server import EtcdServer
 

@@ -5,13 +5,13 @@ from collections import Counter
 import pytest
 
 from headway._gen.mvccpb import Event, EventEventType, KeyValue
-from headway.resource import Position, encode
-from headway.storage._etcd import _records
-from headway.storage._etcd._layout import Layout, lease_name_from, place_of, scope_from
-from headway.storage._etcd._mirror import Lost, Mirror, OtherHistory
-from headway.storage._etcd._records import (
+from headway.protobuf import encode
+from headway.resource import Position
+from headway.storage.etcd import _layout
+from headway.storage.etcd._layout import (
     PLACES,
     Head,
+    Layout,
     StoredFence,
     Timeline,
     anchor_value,
@@ -19,11 +19,15 @@ from headway.storage._etcd._records import (
     fence_value,
     head_from,
     head_value,
+    lease_name_from,
+    place_of,
     resource_value,
     revision_of,
+    scope_from,
     timeline_from,
 )
-from headway.storage._etcd._rejoin import check_same_history, check_standing
+from headway.storage.etcd._mirror import Lost, Mirror, OtherHistory
+from headway.storage.etcd._snapshot import check_same_history, check_standing
 from headway.testing._conformance_tools import KIND, thing
 
 LAYOUT = Layout("/p")
@@ -48,9 +52,9 @@ def head(revision: int, sequence: int, *changes: int, nonce: bytes = b"nonce-xx"
 
 def test_commit_is_applied_when_it_is_complete() -> None:
     it = mirror()
-    it.hear([put(11)], 0)
+    it.receive([put(11)], 0)
     assert it.tables.get(KIND, KEY) is None
-    it.hear([head(11, 5)], 0)
+    it.receive([head(11, 5)], 0)
     found = it.tables.get(KIND, KEY)
     assert found is not None
     assert found.version == str(revision_of(11))
@@ -83,7 +87,7 @@ def test_commit_is_applied_when_it_is_complete() -> None:
 def test_stream_that_does_not_match_its_commits_is_closed(events: list[Event]) -> None:
     it = mirror()
     with pytest.raises(Lost):
-        it.hear(events, 0)
+        it.receive(events, 0)
     assert (it.head, it.tables.get(KIND, KEY)) == (HEAD, None)
 
 
@@ -110,7 +114,7 @@ def test_commits_of_one_transaction_are_applied_one_by_one() -> None:
     for place, event in enumerate(events[1:], 1):
         assert event.kv is not None
         event.kv.value = resource_value(event.kv.value, place)
-    it.hear([*events, head(11, 5, 1, 1, 1)], 0)
+    it.receive([*events, head(11, 5, 1, 1, 1)], 0)
     assert it.head.revision == revision_of(11, 2)
     changes = it.log.take(it.log.cursor(KIND, HEAD.revision))
     assert changes is not None
@@ -123,7 +127,7 @@ def test_transaction_that_cannot_be_applied_completely_changes_nothing() -> None
     it = mirror()
     gone = Event(type=EventEventType.DELETE, kv=put(11, "m").kv)
     with pytest.raises(Lost):
-        it.hear([put(11), gone, head(11, 5, 1, 1)], 0)
+        it.receive([put(11), gone, head(11, 5, 1, 1)], 0)
     assert (it.head, it.tables.get(KIND, KEY), it.log.head) == (HEAD, None, HEAD.revision)
 
 
@@ -131,31 +135,31 @@ def test_transaction_that_cannot_be_applied_completely_changes_nothing() -> None
 def test_repeated_change_does_not_hide_a_lost_one(type: EventEventType) -> None:
     """The number of changes equals the head's count, but one change is missing."""
     it = mirror()
-    it.hear([put(11), put(11, "m"), head(11, 5, 2)], 0)
+    it.receive([put(11), put(11, "m"), head(11, 5, 2)], 0)
     told = Event(type=type, kv=put(12).kv)
     with pytest.raises(Lost, match="twice"):
-        it.hear([told, told, head(12, 6, 2)], 0)
+        it.receive([told, told, head(12, 6, 2)], 0)
     assert len(it.tables.keys(KIND)) == 2
 
 
 def test_interrupted_commit_is_received_again() -> None:
     it = mirror()
-    it.hear([put(11)], 0)
+    it.receive([put(11)], 0)
     it.interrupted()
-    it.hear([put(11), head(11, 5)], 0)
+    it.receive([put(11), head(11, 5)], 0)
     assert it.head.revision == revision_of(11)
 
 
 def test_resumed_stream_must_begin_with_the_known_head() -> None:
     it = mirror()
     it.rejoining = True
-    it.hear([put(10), head(10, 4, nonce=b"nonce-10"), put(11), head(11, 5)], 0)
+    it.receive([put(10), head(10, 4, nonce=b"nonce-10"), put(11), head(11, 5)], 0)
     assert it.head.revision == revision_of(11)
     for other in ([head(10, 4, nonce=b"another!")], [put(11), head(11, 5)]):
         it = mirror()
         it.rejoining = True
         with pytest.raises(OtherHistory):
-            it.hear(other, 0)
+            it.receive(other, 0)
 
 
 def test_fence_is_above_the_term_of_an_ended_lease() -> None:
@@ -165,10 +169,10 @@ def test_fence_is_above_the_term_of_an_ended_lease() -> None:
     it.load([fence, lease])
     assert it.fence("c", "") == StoredFence(5, 2, True, revision_of(9), revision_of(4))
     gone = Event(type=EventEventType.DELETE, kv=KeyValue(key=LAYOUT.lease("c"), mod_revision=9))
-    it.hear([gone], 0)
+    it.receive([gone], 0)
     assert it.fence("c", "").term == 5, "a deletion no later than its term is not its end"
     gone = Event(type=EventEventType.DELETE, kv=KeyValue(key=LAYOUT.lease("c"), mod_revision=12))
-    it.hear([gone], 0)
+    it.receive([gone], 0)
     assert it.fence("c", "") == StoredFence(6, 0, False, revision_of(9), revision_of(4))
 
 
@@ -206,7 +210,7 @@ def test_revision_below_all_known_openings_is_not_another_history(monkeypatch: p
     forgotten = SEEN._replace(session="forgotten", revision=revision_of(3) - 1)
     with pytest.raises(OtherHistory):
         check_same_history(forgotten, "store", TIMELINE, HEAD)
-    monkeypatch.setattr(_records, "KNOWN_SESSIONS", 1)
+    monkeypatch.setattr(_layout, "KNOWN_SESSIONS", 1)
     check_same_history(forgotten, "store", TIMELINE, HEAD)
     with pytest.raises(OtherHistory):
         check_same_history(forgotten._replace(revision=revision_of(3)), "store", TIMELINE, HEAD)

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from headway.storage._etcd import _follow
-from headway.storage._etcd._opened import Opened
-from headway.storage._etcd._records import etcd_revision
-from headway.storage._etcd._snapshot import load_mirror, read_standing
+from headway.storage.etcd import _follow
+from headway.storage.etcd._layout import etcd_revision
+from headway.storage.etcd._session import Session
+from headway.storage.etcd._snapshot import load_mirror, read_standing
 from headway.testing._conformance_tools import put, thing
 from tests.storage.etcd_kit import Rig, followed, primed, rigged, until
 
@@ -50,13 +50,13 @@ async def test_commit_acknowledged_before_a_snapshot_without_it_is_not_another_h
         await put(rig.store, thing("before"))
         await primed(rig.store)
         stood: list[int] = []
-        replace = Opened.replace
+        replace = Session.replace
 
         def replaced(*arguments: Any, **named: Any) -> None:
             replace(*arguments, **named)
             stood.append(rig.store.position.revision)
 
-        monkeypatch.setattr(Opened, "replace", replaced)
+        monkeypatch.setattr(Session, "replace", replaced)
         monkeypatch.setattr(_follow, "load_mirror", raced_by_a_commit(rig, load_mirror, raced))
         rig.fake.cancel_watches("compacted", compact_revision=etcd_revision(rig.store.position.revision))
         await until(lambda: stood)

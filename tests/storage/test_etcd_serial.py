@@ -18,12 +18,12 @@ from headway.storage import (
     Put,
     Require,
     RequireOwnsNothing,
+    ResourceTables,
     StorageError,
 )
-from headway.storage._decide import Applied, decide
-from headway.storage._etcd._records import etcd_revision
-from headway.storage._tables import ResourceTables
-from headway.storage._tables_read import list_within
+from headway.storage._reads import list_within
+from headway.storage._tables import Applied, decide
+from headway.storage.etcd._layout import etcd_revision
 from headway.testing._conformance_tools import EVERYTHING, KIND, held, putting, removing, thing, uid_of
 from tests.storage.etcd_kit import followed, primed, rigged
 

@@ -19,7 +19,7 @@ from headway.storage import (
     StorageError,
     VersionConflict,
 )
-from headway.storage._etcd._records import etcd_revision
+from headway.storage.etcd._layout import etcd_revision
 from headway.testing._conformance_tools import (
     EVERYTHING,
     kind_of,
@@ -85,44 +85,44 @@ async def test_concurrent_commits_share_a_transaction_and_have_separate_revision
     async with rigged() as rig, EtcdBackend(rig.url) as other:
         readers = [await primed(rig.store), await primed(other)]
         writes = counted(rig)
-        made = revisions(await at_once(rig.store, [[putting(thing(f"n{index:02}"))] for index in range(20)]))
+        committed = revisions(await at_once(rig.store, [[putting(thing(f"n{index:02}"))] for index in range(20)]))
         assert len(writes) == 1
-        assert len(set(made)) == 20
-        assert {etcd_revision(each) for each in made} == {rig.fake.state.revision}
+        assert len(set(committed)) == 20
+        assert {etcd_revision(each) for each in committed} == {rig.fake.state.revision}
         for store, reader in zip((rig.store, other), readers, strict=True):
             await followed(reader, store)
-            wanted = sorted((revision, f"n{index:02}", False) for index, revision in enumerate(made))
+            wanted = sorted((revision, f"n{index:02}", False) for index, revision in enumerate(committed))
             assert told(reader.changes) == wanted
             assert not any(change.more for change in reader.changes)
             found, at = await store.list(("conformance", "Thing"), EVERYTHING)
-            assert [int(each.version) for each in found] == made
-            assert at.revision == max(made)
+            assert [int(each.version) for each in found] == committed
+            assert at.revision == max(committed)
 
 
 async def test_snapshot_has_the_versions_of_commits_that_shared_a_transaction() -> None:
     """Each resource has the version that its writer received, and can be written at it."""
     async with rigged() as rig:
         given = [thing(f"n{index}") for index in range(5)]
-        made = revisions(await at_once(rig.store, [[putting(each)] for each in given]))
+        committed = revisions(await at_once(rig.store, [[putting(each)] for each in given]))
         async with EtcdBackend(rig.url) as other:
             found, _ = await other.list(("conformance", "Thing"), EVERYTHING)
-            assert [int(each.version) for each in found] == made
-            version, uid = str(made[3]), uid_of(given[3])
-            await refused(VersionConflict, put(other, thing("n3", uid=uid), str(made[2])), "a neighbour's version")
+            assert [int(each.version) for each in found] == committed
+            version, uid = str(committed[3]), uid_of(given[3])
+            await refused(VersionConflict, put(other, thing("n3", uid=uid), str(committed[2])), "a neighbour's version")
             await put(other, thing("n3", "again", uid=uid), version)
 
 
 async def test_watch_resumes_between_two_commits_of_one_transaction() -> None:
     """Their revisions are as good as any others."""
     async with rigged() as rig:
-        made = sorted(revisions(await at_once(rig.store, [[putting(thing(f"n{index}"))] for index in range(6)])))
+        committed = sorted(revisions(await at_once(rig.store, [[putting(thing(f"n{index}"))] for index in range(6)])))
         at = rig.store.position
-        assert at.revision == made[-1]
+        assert at.revision == committed[-1]
         await names(rig.store)
-        for index, revision in enumerate(made):
+        for index, revision in enumerate(committed):
             reader = await reading(rig.store, after=at._replace(revision=revision))
             await reader.until(at.revision)
-            assert [each.revision for each in reader.changes] == made[index + 1 :]
+            assert [each.revision for each in reader.changes] == committed[index + 1 :]
 
 
 async def test_each_commit_of_a_batch_has_its_own_outcome() -> None:
@@ -251,7 +251,7 @@ async def test_resource_that_does_not_match_its_head_is_foreign() -> None:
 
         rig.fake.on_txn = displace
         await put(rig.store, thing("a"))
-        await until(lambda: rig.store._opened is not None and rig.store._opened._stopped is not None)
+        await until(lambda: rig.store._session is not None and rig.store._session._stopped is not None)
         raised = await refused(HeadwayError, names(rig.store), "a store that somebody else has written to")
         assert "as the head says" in str(raised)
 
@@ -274,8 +274,8 @@ async def test_store_of_an_earlier_version_can_be_opened_and_written() -> None:
         await refused(HistoryCompacted, reading(store, after=former), "a position of an earlier program")
         uid = uid_of(given)
         await refused(VersionConflict, put(store, thing("a", uid=uid), str(former.revision)), "a version likewise")
-        made = revisions(
+        committed = revisions(
             await at_once(store, [[putting(thing("a", uid=uid), str(at.revision))], [putting(thing("b"))]])
         )
-        assert min(made) > at.revision
+        assert min(committed) > at.revision
         assert not store.counts, "its history was read, too"

@@ -8,7 +8,7 @@ import pytest
 
 from headway.errors import StoreRolledBack
 from headway.storage import EtcdBackend
-from headway.storage._etcd import _records
+from headway.storage.etcd import _layout
 from tests.helpers.fake_etcd import serving_etcd
 from tests.helpers.worker_rig import Rig
 from tests.storage.etcd_kit import PREFIX
@@ -53,7 +53,7 @@ async def test_store_that_forgot_their_opening_is_not_rolled_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It was opened more often than it counts while they were away: they go on with its current state."""
-    monkeypatch.setattr(_records, "KNOWN_SESSIONS", 3)
+    monkeypatch.setattr(_layout, "KNOWN_SESSIONS", 3)
     async with serving_etcd() as (_, endpoint):
         rig = Rig(f"etcd://{endpoint}{PREFIX}", tmp_path)
         async with rig.working():

@@ -12,7 +12,8 @@ import trio
 
 import headway
 from headway.engine import Engine, open_engine
-from headway.resource import ResourceType, Scope, field, message, types_pb
+from headway.protobuf import field, message
+from headway.resource import ResourceType, Scope, types_pb
 from headway.storage import (
     SCHEMA_KIND,
     Backend,

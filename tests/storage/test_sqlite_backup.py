@@ -11,16 +11,9 @@ import pytest
 import trio
 
 from headway.errors import FailedPrecondition, InvalidArgument, StoreUnusable
-from headway.storage import (
-    _sqlite_backup,
-    backup_store,
-    check_store,
-    open_sqlite,
-    restore_store,
-)
-from headway.storage._sqlite_inspect import open_to_read
+from headway.storage import backup_store, check_store, open_sqlite, restore_store
 from headway.testing._conformance_tools import EVERYTHING, KIND, put, putting, thing
-from tests.storage.sqlite_kit import filled, opened_plainly
+from tests.storage.sqlite_kit import filled, opened_plainly, wrap_copied
 
 BACKED_UP = """
 import sys, trio
@@ -142,13 +135,12 @@ async def test_canceled_backup_leaves_nothing(tmp_path: Path, monkeypatch: pytes
     begun = trio.Event()
     token = trio.lowlevel.current_trio_token()
 
-    def endless(path: str, *, backup: bool) -> sqlite3.Connection:
-        connection = open_to_read(path, backup=backup)
+    def endless(connection: sqlite3.Connection) -> sqlite3.Connection:
         # It stands for a VACUUM INTO that never ends.
         connection.create_function("told", 0, lambda: token.run_sync_soon(begun.set))
         return _Endless(connection)
 
-    monkeypatch.setattr(_sqlite_backup, "open_to_read", endless)
+    wrap_copied(monkeypatch, endless)
     with trio.fail_after(20):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(backup_store, f"sqlite:{tmp_path}/a.db", tmp_path / "b")

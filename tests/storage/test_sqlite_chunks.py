@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from headway.resource import EndOfSnapshot, SnapshotChunk, pb, resource_key
-from headway.storage import Put, SqliteBackend, Within
-from headway.storage._sqlite_reader import RowSnapshot
-from headway.storage._tail import SNAPSHOT_CHUNK
+from headway.storage import SNAPSHOT_CHUNK, Put, SqliteBackend, Within
 from tests.helpers.declared import NOTE, a_note
+from tests.storage.sqlite_kit import chunks_of
 
 COUNT = 2 * SNAPSHOT_CHUNK + 10
 
@@ -24,12 +23,10 @@ async def test_rows_are_held_in_chunks_and_freed_one_by_one(tmp_path: Path) -> N
             puts.append(Put(NOTE.kind, resource_key(note), note, ""))
         await store.commit(puts)
         watch = await store.watch(NOTE.kind, Within())
-        snapshot = watch._snapshot
-        assert isinstance(snapshot, RowSnapshot)
         names: list[str] = []
         for left in (3, 2, 1):
-            assert len(snapshot._rows.chunks) == left
-            assert all(chunk._rest is None for chunk in snapshot._rows.chunks)
+            assert len(chunks_of(watch)) == left
+            assert all(chunk._rest is None for chunk in chunks_of(watch))
             item = await watch.next()
             assert isinstance(item, SnapshotChunk)
             names += [each.id.name for each in item.resources if each.id]

@@ -19,7 +19,7 @@ from headway.resource import Key
 from headway.storage import Backend, backup_store, check_store, open_sqlite
 from headway.testing._conformance_tools import EVERYTHING, KIND, name_of, names, put, reading, thing, told
 from tests.helpers.resources import Account
-from tests.storage.sqlite_kit import filled, opened_plainly
+from tests.storage.sqlite_kit import fail_commits, filled, opened_plainly, set_limit
 
 LIMITED = """
 import resource, sys, trio
@@ -156,14 +156,8 @@ async def test_file_size_limit_acts_like_a_full_disk(tmp_path: Path) -> None:
 
 async def test_failed_flush_is_an_unknown_outcome(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The commit's mark may already be on the disk, so that no writer gets a rejection."""
-
-    def failing(_: sqlite3.Connection) -> None:
-        error = sqlite3.OperationalError("disk I/O error")
-        error.sqlite_errorcode = sqlite3.SQLITE_IOERR_FSYNC
-        raise error
-
     async with open_sqlite(tmp_path / "a.db") as backend:
-        monkeypatch.setattr("headway.storage._sqlite_commit.end_transaction", failing)
+        fail_commits(monkeypatch, sqlite3.SQLITE_IOERR_FSYNC)
         with pytest.raises(OutcomeUnknown):
             await put(backend, thing("a"))
         with pytest.raises(StoreUnusable, match="can no longer be used"):
@@ -224,7 +218,7 @@ async def _opened(path: Path) -> None:
 
 async def test_write_to_a_locked_store_times_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing has been written then. Reads go on meanwhile, and later writes succeed."""
-    monkeypatch.setattr("headway.storage._sqlite_connect.BUSY_TIMEOUT", 0.05)
+    set_limit(monkeypatch, "BUSY_TIMEOUT", 0.05)
     path = tmp_path / "a.db"
     await filled(path)
     with closing(sqlite3.connect(path, isolation_level=None)) as other:

@@ -2,28 +2,26 @@
 
 import sqlite3
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 import trio
 import trio.testing
 
 from headway.errors import OutcomeUnknown, StoreUnusable, WriteRejected
-from headway.storage import (
-    Backend,
-    VersionConflict,
-    _sqlite,
-    _sqlite_commit,
-    _sqlite_connect,
-    _sqlite_file,
-    _sqlite_inspect,
-    _sqlite_reader,
-    check_store,
-    open_sqlite,
-)
+from headway.storage import Backend, VersionConflict, check_store, open_sqlite
 from headway.testing._conformance_tools import EVERYTHING, KIND, Reader, names, put, reading, thing
-from tests.storage.sqlite_kit import Gate, expect_unusable, opened_plainly
+from tests.storage.sqlite_kit import (
+    CONNECTING,
+    READERS,
+    Gate,
+    expect_unusable,
+    fail_commits,
+    hold_lists,
+    opened_plainly,
+    replace_connect,
+)
 
 
 async def test_full_disk_rejects_the_whole_batch(tmp_path: Path) -> None:
@@ -71,7 +69,7 @@ async def test_failure_during_the_flush_is_an_unknown_outcome(
             nursery.start_soon(expect_unusable, _until_failure(waiting))
             nursery.start_soon(put, backend, thing("in time"))
             await commit_gate.reached()
-            monkeypatch.setattr(_sqlite_commit, "end_transaction", _failing(sqlite3.SQLITE_IOERR))
+            fail_commits(monkeypatch, sqlite3.SQLITE_IOERR)
             nursery.start_soon(write, backend, "")
             nursery.start_soon(write, backend, "7")
             await trio.testing.wait_all_tasks_blocked()
@@ -88,20 +86,11 @@ def _until_failure(reader: Reader) -> Callable[[], object]:
     return lambda: reader.until(1_000_000)
 
 
-def _failing(code: int) -> Callable[[sqlite3.Connection], None]:
-    def end_transaction(_: sqlite3.Connection) -> None:
-        error = sqlite3.OperationalError("disk I/O error")
-        error.sqlite_errorcode = code
-        raise error
-
-    return end_transaction
-
-
 async def test_full_disk_at_the_commit_is_a_rejection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """SQLITE_FULL at COMMIT means that the commit's mark was not written, so nothing was. The store goes on."""
     async with open_sqlite(tmp_path / "a.db") as backend:
         with monkeypatch.context() as patch:
-            patch.setattr(_sqlite_commit, "end_transaction", _failing(sqlite3.SQLITE_FULL))
+            fail_commits(patch, sqlite3.SQLITE_FULL)
             with pytest.raises(StoreUnusable, match="Nothing was written"):
                 await put(backend, thing("a"))
         assert await names(backend) == []
@@ -122,45 +111,40 @@ async def test_moved_file_rejects_writes(tmp_path: Path) -> None:
 
 async def test_reads_never_reopen_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With another store in its place, every reader still reads the file that was opened."""
-    gate, read_many = Gate(), _sqlite_reader.read_many
-
-    def slow(*arguments: object, **named: object) -> object:
-        gate.pass_through()
-        return read_many(*arguments, **named)  # type: ignore[arg-type]  # passed through
-
+    gate = Gate()
     found: list[list[str]] = []
 
     async def read() -> None:
         found.append(await names(backend))
 
     path = tmp_path / "a.db"
-    monkeypatch.setattr(_sqlite, "read_many", slow)
+    hold_lists(monkeypatch, gate)
     async with open_sqlite(path) as backend:
         await put(backend, thing("a"))
         async with trio.open_nursery() as nursery:
             nursery.start_soon(read)
             await gate.reached()
             _move_store(path, tmp_path)
-            for _ in range(_sqlite_reader.CONNECTIONS - 1):
+            for _ in range(READERS - 1):
                 nursery.start_soon(read)
                 await gate.reached()
             async with open_sqlite(path) as stranger:
                 await put(stranger, thing("b"))
                 nursery.start_soon(read)
                 gate.open()
-        assert found == [["a"]] * (_sqlite_reader.CONNECTIONS + 1)
+        assert found == [["a"]] * (READERS + 1)
 
 
-@pytest.mark.parametrize("module", [_sqlite_inspect, _sqlite_file, _sqlite_reader])
+@pytest.mark.parametrize("module", CONNECTING)
 async def test_file_that_vanishes_while_it_is_opened_is_named(
-    module: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each connection fails with the path. The file can be opened later."""
     path = tmp_path / "a.db"
     async with open_sqlite(path) as backend:
         await put(backend, thing("a"))
     with monkeypatch.context() as patch:
-        patch.setattr(module, "connect", _without_file(path, module.connect))
+        replace_connect(patch, module, partial(_without_file, path))
         with pytest.raises(StoreUnusable, match=r"a\.db could not be opened: unable to open database file"):
             async with open_sqlite(path):
                 pytest.fail("the store was opened")
@@ -175,7 +159,7 @@ async def test_file_that_vanishes_before_it_is_checked_is_not_called_damaged(
     path = tmp_path / "a.db"
     async with open_sqlite(path) as backend:
         await put(backend, thing("a"))
-        monkeypatch.setattr(_sqlite_inspect, "connect", _without_file(path, _sqlite_connect.connect))
+        replace_connect(monkeypatch, "inspect", partial(_without_file, path))
         with pytest.raises(StoreUnusable, match=r"a\.db could not be opened: unable to open database file"):
             await check_store(f"sqlite:{path}")
 

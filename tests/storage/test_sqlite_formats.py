@@ -13,10 +13,9 @@ import pytest
 
 from headway.errors import StoreUnusable
 from headway.resource import Position
-from headway.storage import Fence, FenceLowered, _sqlite_file, _sqlite_schema, open_sqlite
-from headway.storage._sqlite_connect import connect
+from headway.storage import Fence, FenceLowered, open_sqlite
 from headway.testing._conformance_tools import EVERYTHING, put, reading, thing, told
-from tests.storage.sqlite_kit import opened_plainly
+from tests.storage.sqlite_kit import FORMAT, Connect, fail_upgrade, opened_plainly, replace_connect
 
 FORMATS = Path(__file__).parent / "formats"
 EVERY_FORMAT = pytest.mark.parametrize("name", sorted(path.name for path in FORMATS.glob("*.db")))
@@ -89,7 +88,7 @@ async def test_failed_upgrade_leaves_the_file_in_its_format(
     path = copied(name, tmp_path)
     before = _shape(path)
     with monkeypatch.context() as patch:
-        patch.setattr(_sqlite_schema, "ENTER_INCARNATION", "SELECT 1 FROM no_such_table WHERE ? = ? AND ?")
+        fail_upgrade(patch)
         with pytest.raises(StoreUnusable, match="no such table: no_such_table"):
             async with open_sqlite(path):
                 pass
@@ -102,14 +101,17 @@ async def test_upgrade_without_space_leaves_the_file_unchanged(tmp_path: Path, m
     """The error says that the disk is full."""
     path = copied("1.db", tmp_path)
 
-    def short_of_room(path: str) -> sqlite3.Connection:
-        connection = connect(path)
-        (pages,) = connection.execute("PRAGMA page_count").fetchone()
-        connection.execute(f"PRAGMA max_page_count = {pages + 1}")
-        return connection
+    def short_of_room(connect: Connect) -> Connect:
+        def connect_with_few_pages(path: str) -> sqlite3.Connection:
+            connection = connect(path)
+            (pages,) = connection.execute("PRAGMA page_count").fetchone()
+            connection.execute(f"PRAGMA max_page_count = {pages + 1}")
+            return connection
+
+        return connect_with_few_pages
 
     with monkeypatch.context() as patch:
-        patch.setattr(_sqlite_file, "connect", short_of_room)
+        replace_connect(patch, "file", short_of_room)
         with pytest.raises(StoreUnusable, match="free some space on its disk"):
             async with open_sqlite(path):
                 pass
@@ -139,4 +141,4 @@ async def test_header_tells_an_older_version_that_the_file_is_newer(tmp_path: Pa
     path = copied("1.db", tmp_path)
     async with open_sqlite(path):
         pass
-    assert path.read_bytes()[60:64] == _sqlite_schema.FORMAT.to_bytes(4, "big")
+    assert path.read_bytes()[60:64] == FORMAT.to_bytes(4, "big")

@@ -1,6 +1,7 @@
 """In a store in an SQLite file, reads of single resources share transactions."""
 
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -9,9 +10,9 @@ import trio.testing
 
 from headway.errors import StoreUnusable
 from headway.resource import Key
-from headway.storage import _sqlite_gather, open_sqlite
+from headway.storage import open_sqlite
 from headway.testing._conformance_tools import KIND, put, thing
-from tests.storage.sqlite_kit import Gate
+from tests.storage.sqlite_kit import Gate, around_reads, set_limit
 
 
 def _key(name: str) -> Key:
@@ -23,28 +24,27 @@ def sizes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Record the number of reads in each transaction."""
     seen: list[int] = []
     lock = threading.Lock()
-    read_all = _sqlite_gather._read_all
 
-    def counted(path: str, batch: list[_sqlite_gather._Read], connection: object) -> None:
+    def counted(size: int, read: Callable[[], None]) -> None:
         assert lock.acquire(blocking=False), "two lead at once"
-        seen.append(len(batch))
-        read_all(path, batch, connection)  # type: ignore[arg-type]  # passed through
+        seen.append(size)
+        read()
         lock.release()
 
-    monkeypatch.setattr(_sqlite_gather, "_read_all", counted)
+    around_reads(monkeypatch, counted)
     return seen
 
 
 @pytest.fixture
 def gate(monkeypatch: pytest.MonkeyPatch, sizes: list[int]) -> Gate:  # noqa: ARG001  # counted inside the gate
     """Hold every read transaction before its first read."""
-    gate, read_all = Gate(), _sqlite_gather._read_all
+    gate = Gate()
 
-    def slow(path: str, batch: list[_sqlite_gather._Read], connection: object) -> None:
+    def slow(_: int, read: Callable[[], None]) -> None:
         gate.pass_through()
-        read_all(path, batch, connection)  # type: ignore[arg-type]  # passed through
+        read()
 
-    monkeypatch.setattr(_sqlite_gather, "_read_all", slow)
+    around_reads(monkeypatch, slow)
     return gate
 
 
@@ -124,7 +124,7 @@ async def test_reads_per_transaction_are_bounded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sizes: list[int]
 ) -> None:
     """More reads share several transactions."""
-    monkeypatch.setattr(_sqlite_gather, "MOST_AT_ONCE", 4)
+    set_limit(monkeypatch, "MOST_AT_ONCE", 4)
 
     async def read() -> None:
         for _ in range(5):

@@ -1,7 +1,6 @@
 """In a store in an SQLite file, writers share a commit, and each gets its own outcome."""
 
 import signal
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -10,16 +9,14 @@ import trio.testing
 
 from headway.errors import PayloadError, StoreUnusable
 from headway.resource import Position
-from headway.storage import Backend, VersionConflict, _sqlite_commit, _sqlite_writer, open_sqlite
-from headway.storage._sqlite_commit import Request
-from headway.storage._sqlite_file import OpenedFile
+from headway.storage import Backend, VersionConflict, open_sqlite
 from headway.testing._conformance_tools import names, put, thing
-from tests.storage.sqlite_kit import Gate
+from tests.storage.sqlite_kit import Gate, count_batches, replace_gathering, set_limit
 
 
 async def test_concurrent_writers_share_transactions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """64 writers with ten writes each need little more than ten transactions, not 640."""
-    transactions = _count_batches(monkeypatch)
+    transactions = count_batches(monkeypatch)
 
     async def write(backend: Backend, writer: int) -> None:
         for index in range(10):
@@ -34,24 +31,12 @@ async def test_concurrent_writers_share_transactions(tmp_path: Path, monkeypatch
     assert len(transactions) <= 15, transactions
 
 
-def _count_batches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    sizes: list[int] = []
-    run_batch = _sqlite_commit.run_batch
-
-    def counted(file: OpenedFile, requests: Sequence[Request], head: int, floor: int | None) -> int:
-        sizes.append(len(requests))
-        return run_batch(file, requests, head, floor)
-
-    monkeypatch.setattr(_sqlite_writer, "run_batch", counted)
-    return sizes
-
-
 async def test_batch_is_bounded_and_leadership_is_handed_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, commit_gate: Gate
 ) -> None:
     """The leader of a batch returns after it, even if more writers wait. One of them leads the next batch."""
-    monkeypatch.setattr(_sqlite_writer, "MOST_IN_A_BATCH", 4)
-    sizes = _count_batches(monkeypatch)
+    set_limit(monkeypatch, "MOST_IN_A_BATCH", 4)
+    sizes = count_batches(monkeypatch)
     finished: list[int] = []
     batches_at_first: list[int] = []
 
@@ -179,7 +164,7 @@ def test_interrupted_leader_rejects_its_batch(tmp_path: Path, monkeypatch: pytes
 
     async def main() -> None:
         async with open_sqlite(tmp_path / "a.db") as backend:
-            monkeypatch.setattr(_sqlite_writer.GroupWriter, "_gather", gather_and_be_interrupted)
+            replace_gathering(monkeypatch, gather_and_be_interrupted)
             try:
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(write, backend)

@@ -11,19 +11,9 @@ from trio.testing import MockClock
 
 from headway.errors import HistoryCompacted, InvalidArgument
 from headway.resource import Position
-from headway.storage import (
-    Backend,
-    SqliteBackend,
-    StoreMismatch,
-    _sqlite_file,
-    _sqlite_wal,
-    _sqlite_writer,
-    check_store,
-    open_sqlite,
-    open_store,
-)
+from headway.storage import Backend, SqliteBackend, StoreMismatch, check_store, open_sqlite, open_store
 from headway.testing._conformance_tools import EVERYTHING, KIND, put, reading, thing
-from tests.storage.sqlite_kit import opened_plainly
+from tests.storage.sqlite_kit import opened_plainly, set_limit
 
 
 @pytest.mark.parametrize(
@@ -104,7 +94,7 @@ async def _gone(backend: Backend, after: Position) -> None:
 
 async def test_file_does_not_grow_with_churn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """After history is full, ten times as much is written: SQLite reuses the pages of trimmed history."""
-    monkeypatch.setattr(_sqlite_writer, "TRIM_STEP", 100)
+    set_limit(monkeypatch, "TRIM_STEP", 100)
     path = tmp_path / "a.db"
     sizes: list[int] = []
     versions: dict[str, str] = {}
@@ -132,7 +122,7 @@ async def test_write_ahead_log_does_not_grow_under_constant_reads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """SQLite by itself restarts the log only when there is no reader. With overlapping readers that never happens."""
-    monkeypatch.setattr(_sqlite_wal, "LONGEST", 2**20)
+    set_limit(monkeypatch, "LONGEST_LOG", 2**20)
     path = tmp_path / "a.db"
     longest = 0
     stop = threading.Event()
@@ -172,7 +162,7 @@ async def test_file_does_not_grow_with_reopening(tmp_path: Path, monkeypatch: py
     A position in a forgotten opening takes a snapshot. A position above all forgotten openings, and in none, belongs to
     another store.
     """
-    monkeypatch.setattr(_sqlite_file, "OPENINGS_KEPT", 5)
+    set_limit(monkeypatch, "SESSIONS_KEPT", 5)
     positions: list[Position] = []
     for index in range(20):
         async with open_sqlite(tmp_path / "a.db") as backend:

@@ -9,32 +9,17 @@ import trio.testing
 
 from headway.errors import InvalidArgument, StoreUnusable
 from headway.resource import EndOfSnapshot, Position
-from headway.storage import (
-    MemoryBackend,
-    SqliteBackend,
-    _sqlite,
-    _sqlite_commit,
-    _sqlite_reader,
-    _sqlite_writer,
-    open_sqlite,
-    open_store,
-)
+from headway.storage import MemoryBackend, SqliteBackend, open_sqlite, open_store
 from headway.testing._conformance_tools import EVERYTHING, KIND, names, put, putting, reading, thing, told
-from tests.storage.sqlite_kit import Gate, expect_unusable
+from tests.storage.sqlite_kit import Gate, expect_unusable, hold_lists, hold_published
 
 
 async def test_slowly_read_snapshot_keeps_its_tail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """While a snapshot is read, all later changes are kept, however many."""
-    gate, read_many = Gate(), _sqlite_reader.read_many
-
-    def slow(*arguments: object, **named: object) -> object:
-        result = read_many(*arguments, **named)  # type: ignore[arg-type]  # passed through
-        gate.pass_through()
-        return result
-
+    gate = Gate()
     async with open_sqlite(tmp_path / "a.db", max_changes=4) as backend:
         first = await put(backend, thing("first"))
-        monkeypatch.setattr(_sqlite, "read_many", slow)
+        hold_lists(monkeypatch, gate, after=True)
         watches = []
 
         async def watch() -> None:
@@ -53,15 +38,9 @@ async def test_slowly_read_snapshot_keeps_its_tail(tmp_path: Path, monkeypatch: 
 
 async def test_snapshot_may_stand_at_an_unpublished_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The commit is not delivered again when it is published, and a watch can resume at its position."""
-    gate, run_batch = Gate(), _sqlite_commit.run_batch
-
-    def slow(*arguments: object) -> int:
-        head = run_batch(*arguments)  # type: ignore[arg-type]  # passed through
-        gate.pass_through()
-        return head
-
+    gate = Gate()
     async with open_sqlite(tmp_path / "a.db") as backend:
-        monkeypatch.setattr(_sqlite_writer, "run_batch", slow)
+        hold_published(monkeypatch, gate)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(put, backend, thing("a"))
             await gate.reached()

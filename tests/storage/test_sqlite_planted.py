@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from headway.errors import StoreUnusable
-from headway.storage import _sqlite_file, backup_store, check_store, open_sqlite, restore_store
-from headway.storage._sqlite_inspect import check_content, open_to_read
+from headway.storage import backup_store, check_store, open_sqlite, restore_store
 from headway.testing._conformance_tools import names, put, thing
+from tests.storage.sqlite_kit import after_content_check
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="modes and owners are POSIX's")
 as_root = pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="only root gives files to other users")
@@ -133,12 +133,11 @@ async def test_file_planted_during_the_content_check_is_refused(
     shutil.copy(crashed, path)
     before = path.read_bytes()
 
-    def check_and_plant(store: str) -> None:
-        check_content(store)
+    def plant_log(store: str) -> None:
         shutil.copy(f"{crashed}-wal", f"{store}-wal")
         os.chown(f"{store}-wal", SOMEBODY, -1)
 
-    monkeypatch.setattr(_sqlite_file, "check_content", check_and_plant)
+    after_content_check(monkeypatch, plant_log)
     with pytest.raises(StoreUnusable, match=f"{path}-wal belongs to user {SOMEBODY}"):
         await open_and_put(path)
     assert path.read_bytes() == before
@@ -236,6 +235,6 @@ async def test_path_that_is_not_a_regular_file_is_refused_immediately(
         with pytest.raises(StoreUnusable, match=f"{file} is {kind}"):
             await open_and_put(good, "b")
         with pytest.raises(StoreUnusable, match=f"{file} is {kind}"):
-            open_to_read(str(good))
+            await check_store(f"sqlite:{good}")
         remove(file)
     await open_and_put(good, "b")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from headway.errors import HistoryCompacted
-from headway.storage import Fence, StoreMismatch, _sqlite_writer, open_sqlite
+from headway.storage import Fence, StoreMismatch, open_sqlite
 from headway.testing._conformance_tools import (
     EVERYTHING,
     KIND,
@@ -21,7 +21,7 @@ from headway.testing._conformance_tools import (
     told,
     uid_of,
 )
-from tests.storage.sqlite_kit import opened_plainly
+from tests.storage.sqlite_kit import opened_plainly, set_limit
 
 
 async def test_stored_state_survives_a_restart(tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ async def test_deletion_replayed_after_a_restart_has_the_last_state_of_the_resou
 
 async def test_history_in_the_file_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Trimmed history is deleted from the file now and then. The kept history is there after a restart."""
-    monkeypatch.setattr(_sqlite_writer, "TRIM_STEP", 10)
+    set_limit(monkeypatch, "TRIM_STEP", 10)
     async with open_sqlite(tmp_path / "a.db", max_changes=20) as backend:
         positions = [await put(backend, thing(f"n{index}")) for index in range(100)]
     with opened_plainly(tmp_path / "a.db") as plain:
@@ -98,7 +98,7 @@ async def test_restart_with_a_larger_bound_does_not_restore_trimmed_history(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Trimmed positions fail, and kept positions resume."""
-    monkeypatch.setattr(_sqlite_writer, "TRIM_STEP", 10)
+    set_limit(monkeypatch, "TRIM_STEP", 10)
     async with open_sqlite(tmp_path / "a.db", max_changes=20) as backend:
         positions = [await put(backend, thing(f"n{index}")) for index in range(50)]
     with opened_plainly(tmp_path / "a.db") as plain:

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from headway.errors import LeaseLost, StoreChanged, StoreRolledBack
-from headway.storage import _sqlite_file, backup_store, open_sqlite, restore_store
+from headway.storage import backup_store, open_sqlite, restore_store
 from tests.helpers.worker_rig import Rig
+from tests.storage.sqlite_kit import set_limit
 
 
 @pytest.fixture
@@ -96,7 +97,7 @@ async def test_older_copy_with_new_commits_stops_the_controllers(rig: Rig, tmp_p
 
 async def test_store_that_forgot_their_opening_is_not_rolled_back(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its server was restarted more often than it counts while they were away: they go on with its current state."""
-    monkeypatch.setattr(_sqlite_file, "OPENINGS_KEPT", 3)
+    set_limit(monkeypatch, "SESSIONS_KEPT", 3)
     async with rig.working():
         async with rig.serving() as engine:
             await engine.client.write(rig.pool.new("kept"))

@@ -8,9 +8,9 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from headway.resource import Changes, Key, Kind, Position, StreamItem, copy_message, pb
-from headway.storage import Fence, Operation, SqliteBackend, Verified, verify_store
-from headway.storage._unfinished import mark_unfinished
+from headway.protobuf import copy_message
+from headway.resource import Changes, Key, Kind, Position, StreamItem, pb
+from headway.storage import Fence, Operation, SqliteBackend, Verified, mark_unfinished, verify_store
 from headway.testing._conformance_reads import store_a_matrix
 from headway.testing._conformance_tools import KIND, OTHER_KIND, put, putting, remove, thing, uid_of
 from headway.testing._conformance_truth import Truth

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 from headway.controller import App
 from headway.errors import DeclarationError
-from headway.resource import Condition, Hooks, Resource, ResourceType, decode, encode, equal, field, message
+from headway.protobuf import decode, encode, equal, field, message
+from headway.resource import Condition, Hooks, Resource, ResourceType
 from headway.testing import check_converters
 from headway.testing._payloads import payloads
 from tests.helpers.versions import Crew, Member, Roster, versions

@@ -16,7 +16,8 @@ from trio.testing import MockClock
 
 from headway.rpc import Channel, InProcessChannel, Services, open_channel, open_server
 from headway.service import WATCH_LIST, LeaseService, OriginService, ResourceService, WatchDecoder, watch_encoders
-from headway.storage import Backend, EtcdBackend, MemoryBackend, SqliteBackend, _sqlite_reader, _tail
+from headway.storage import Backend, EtcdBackend, MemoryBackend, SqliteBackend, _reads
+from headway.storage.sqlite import _rows
 from headway.testing.simulation._run import _deterministic
 from tests.helpers import lying_channel as lies
 from tests.helpers.etcd_server import EtcdServer
@@ -30,7 +31,7 @@ STORES = ("memory", "sqlite", "etcd")
 @pytest.fixture(autouse=True)
 def _by_the_seed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Make runs in memory repeatable, and snapshots so small in parts that a few resources have a middle."""
-    for module in (_tail, _sqlite_reader):
+    for module in (_reads, _rows):
         monkeypatch.setattr(module, "SNAPSHOT_CHUNK", 8)
     with _deterministic(SEED):
         yield

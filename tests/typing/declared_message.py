@@ -5,8 +5,7 @@ from typing import assert_type
 import betterproto2
 
 from headway._gen.headway.resource.v1 import Resource
-from headway.resource._message import field, message
-from headway.resource._payload import copy_message, decode, encode, equal
+from headway.protobuf import copy_message, decode, encode, equal, field, message
 
 
 @message

@@ -9,7 +9,8 @@ from headway._keywords import check_keywords
 from headway.cache._cached_type import CachedType
 from headway.cache._indexes import Index, checked_index
 from headway.errors import DeclarationError
-from headway.resource import Payload, Resource, ResourceId, ResourceType, pb, resource_id
+from headway.protobuf import Payload
+from headway.resource import Resource, ResourceId, ResourceType, pb, resource_id
 
 R = TypeVar("R")
 T = TypeVar("T", bound=Payload)

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from headway.errors import HeadwayError, IsolationBroken
-from headway.resource import copy_message, equal, pb
+from headway.protobuf import copy_message, equal
+from headway.resource import pb
 
 Answer = TypeVar("Answer")
 

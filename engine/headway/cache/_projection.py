@@ -19,22 +19,18 @@ from headway._functions import answer_problem, plain_problem
 from headway._keywords import check_keywords
 from headway.cache._isolation import Isolation
 from headway.errors import DeclarationError, PayloadError
+from headway.protobuf import Payload, copy_message, decode, encode, equal
 from headway.resource import (
     DELETION_TIMESTAMP,
     FINALIZERS,
     AnyMessage,
     Kind,
-    Payload,
     Resource,
     ResourceId,
     ResourceType,
     Scope,
     Stored,
     TypeName,
-    copy_message,
-    decode,
-    encode,
-    equal,
     finalizers,
     pb,
 )

@@ -13,7 +13,8 @@ from headway._bounded_report import BoundedReport
 from headway.cache._projection import UNDECODABLE, Projection, stored_type
 from headway.cache._type_store import Applied, TypeStore
 from headway.events import PayloadUndecodable
-from headway.resource import Key, payload_problem, pb
+from headway.protobuf import payload_problem
+from headway.resource import Key, pb
 
 
 class Undecodable:

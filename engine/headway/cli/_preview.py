@@ -9,7 +9,8 @@ from typing import Any
 from headway.cli._exits import code_of, fail
 from headway.client import Client
 from headway.errors import HeadwayError
-from headway.resource import DELETION_TIMESTAMP, FINALIZERS, NAMESPACE, PARTITION, Resource, equal
+from headway.protobuf import equal
+from headway.resource import DELETION_TIMESTAMP, FINALIZERS, NAMESPACE, PARTITION, Resource
 
 
 @dataclass(frozen=True)

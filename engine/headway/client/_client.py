@@ -29,16 +29,15 @@ from headway.client._snapshot import Snapshot, read_snapshot
 from headway.client._watch import WatchStream
 from headway.client._writes import Acknowledged, Allow, PlainWrites, Writes
 from headway.errors import Conflict, Fenced, HeadwayError, InvalidArgument, NotFound, OutcomeUnknown, Unavailable
+from headway.protobuf import Payload, copy_message
 from headway.resource import (
     DELETION_TIMESTAMP,
     FINALIZERS,
-    Payload,
     Position,
     Registry,
     Resource,
     ResourceId,
     ResourceType,
-    copy_message,
     is_marked,
     pb,
     position,

@@ -8,7 +8,8 @@ from typing import TypeVar
 import trio
 
 from headway.errors import InvalidArgument, NotHeadway, OutcomeUnknown, Unavailable
-from headway.resource import Payload, Resource, new_create_token, uid_ending
+from headway.protobuf import Payload
+from headway.resource import Resource, new_create_token, uid_ending
 
 T = TypeVar("T", bound=Payload)
 

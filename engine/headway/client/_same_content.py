@@ -6,7 +6,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from headway.errors import HeadwayError
-from headway.resource import Resource, ResourceType, equal, pb, same_owner
+from headway.protobuf import equal
+from headway.resource import Resource, ResourceType, pb, same_owner
 
 Validate = Callable[[Resource[Any]], Awaitable[Resource[Any]]]
 

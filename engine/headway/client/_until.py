@@ -9,7 +9,8 @@ from headway._functions import answer_problem, check_plain
 from headway.client._client import Client
 from headway.client._watch import SnapshotEnd, Upserted
 from headway.errors import DeclarationError, HistoryCompacted, Unavailable
-from headway.resource import ConditionState, Payload, Resource, ResourceId, ResourceType
+from headway.protobuf import Payload
+from headway.resource import ConditionState, Resource, ResourceId, ResourceType
 
 T = TypeVar("T", bound=Payload)
 

@@ -12,7 +12,8 @@ from typing import Any, Generic, TypeVar
 from grpclib import GRPCError
 
 from headway.client._refusals import client_error
-from headway.resource import Bookmark, Changes, EndOfSnapshot, Payload, Position, Resource, ResourceType, SnapshotChunk
+from headway.protobuf import Payload
+from headway.resource import Bookmark, Changes, EndOfSnapshot, Position, Resource, ResourceType, SnapshotChunk
 
 T = TypeVar("T", bound=Payload)
 

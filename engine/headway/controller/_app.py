@@ -27,8 +27,9 @@ from headway.controller._daemons import Daemons, R, ResourceFunction, Timers
 from headway.controller._definition import Definition, GivenControllerOptions, GivenOptions, Reconciler
 from headway.errors import DeclarationError
 from headway.mapper import Predicate, When
+from headway.protobuf import Payload
 from headway.queue import Backoff
-from headway.resource import Columns, Hooks, Payload, Registry, Resource, ResourceType, Scope, name_problem
+from headway.resource import Columns, Hooks, Registry, Resource, ResourceType, Scope, name_problem
 
 T = TypeVar("T", bound=Payload)
 N = TypeVar("N", bound=Payload)

@@ -16,9 +16,10 @@ from headway._keywords import check_keywords
 from headway.cache import OWNER_INDEX, CachedType, Index, Query, by_owner
 from headway.errors import DeclarationError
 from headway.mapper import Predicate, Watch
+from headway.protobuf import Payload
 from headway.queue import Backoff
 from headway.reconcile import Request, Result, Runtime
-from headway.resource import Payload, ResourceId, ResourceType
+from headway.resource import ResourceId, ResourceType
 
 T = TypeVar("T", bound=Payload)
 

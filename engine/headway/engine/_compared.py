@@ -12,8 +12,9 @@ from grpclib import GRPCError
 from grpclib.const import Status
 
 from headway.errors import PayloadError, SchemaMismatch, SchemaProblem
+from headway.protobuf import compare_schemas
 from headway.queue import Backoff
-from headway.resource import ResourceType, compare_schemas, describe, is_builtin, type_name, types_pb
+from headway.resource import ResourceType, describe, is_builtin, type_name, types_pb
 from headway.rpc import Channel, ChannelClosed, Metadata, NotBegun, NotGrpc, NotHttp2
 
 Reply = TypeVar("Reply")

@@ -10,11 +10,11 @@ from headway._safe_text import error_text
 from headway.cache import Cache
 from headway.client import Client
 from headway.errors import Conflict, HeadwayError, InvalidArgument, NotFound
+from headway.protobuf import Payload
 from headway.resource import (
     Condition,
     ConditionState,
     Key,
-    Payload,
     Resource,
     ResourceId,
     ResourceType,

@@ -12,7 +12,8 @@ from typing import Any, Generic, NamedTuple
 from typing_extensions import TypeVar
 
 from headway.errors import InvalidArgument
-from headway.resource import Key, Payload, ResourceId, TypeName
+from headway.protobuf import Payload
+from headway.resource import Key, ResourceId, TypeName
 
 P = TypeVar("P", bound=Payload, default=Any)
 

@@ -13,10 +13,11 @@ from headway.cache import Cache, CachedType, Projected, Projection
 from headway.client import Client
 from headway.errors import NotDeclared, NotWatched
 from headway.events import Report
+from headway.protobuf import Payload
 from headway.reconcile._blocks import Conditions, Finalizer, Outputs
 from headway.reconcile._lifetimes import Lifetimes
 from headway.reconcile._request import Request
-from headway.resource import Kind, Payload, Resource, ResourceId, ResourceType, TypeName, type_name
+from headway.resource import Kind, Resource, ResourceId, ResourceType, TypeName, type_name
 
 T = TypeVar("T", bound=Payload)
 

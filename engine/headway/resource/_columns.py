@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import betterproto2
 
-from headway.errors import DeclarationError
-from headway.resource._names import did_you_mean, quoted
-from headway.resource._payload import Payload
+from headway._safe_text import did_you_mean
+from headway.protobuf import Payload
+from headway.resource._names import quoted
 
 _LONGEST = 40
 """The maximum length of a title."""
@@ -23,15 +23,14 @@ Columns = Mapping[str, str]
 """A mapping from the title of each column to the path of a field, such as ``office.rooms``."""
 
 
-def check_columns(payload: type[Any], columns: Columns) -> dict[str, str]:
-    """Return the columns as a dict. Raises DeclarationError, which names the invalid column."""
-    given: object = columns
-    if not isinstance(given, Mapping):
-        raise DeclarationError(f"columns {given!r:.80} must be a mapping: {_FORM}")
-    for title, path in given.items():
+def columns_problem(payload: type[Any], columns: object) -> str | None:
+    """Return the problem with the columns of a payload, or None if they are valid."""
+    if not isinstance(columns, Mapping):
+        return f"columns {columns!r:.80} must be a mapping: {_FORM}"
+    for title, path in columns.items():
         if problem := _title_problem(title) or _path_problem(payload, path):
-            raise DeclarationError(f"columns: {problem}")
-    return dict(columns)
+            return f"columns: {problem}"
+    return None
 
 
 def column_text(data: Payload, path: str) -> str:
@@ -61,14 +60,14 @@ def _path_problem(payload: type[betterproto2.Message], path: object) -> str | No
     cls = payload
     *outer, last = path.split(".")
     for name in outer:
-        field = _field(cls, name)
+        field = _fields(cls).get(name)
         if field is None:
             return _unknown(path, cls, name)
         meta = betterproto2.FieldMetadata.get(field)
         if meta.proto_type != betterproto2.TYPE_MESSAGE or meta.repeated or meta.unwrap is not None:
             return f"path {quoted(path)}: {cls.__name__}.{name} is not a single message, so it has no fields to show"
         cls = cls._cls_for(field)
-    field = _field(cls, last)
+    field = _fields(cls).get(last)
     if field is None:
         return _unknown(path, cls, last)
     if betterproto2.FieldMetadata.get(field).proto_type == betterproto2.TYPE_BYTES:
@@ -76,16 +75,12 @@ def _path_problem(payload: type[betterproto2.Message], path: object) -> str | No
     return None
 
 
-def _field(cls: type[betterproto2.Message], name: str) -> dataclasses.Field[Any] | None:
-    return next((each for each in _fields(cls) if each.name == name), None)
-
-
-def _fields(cls: Any) -> Sequence[dataclasses.Field[Any]]:
-    return dataclasses.fields(cls)
+def _fields(cls: Any) -> dict[str, dataclasses.Field[Any]]:
+    return {each.name: each for each in dataclasses.fields(cls)}
 
 
 def _unknown(path: str, cls: type[betterproto2.Message], name: str) -> str:
-    hint = did_you_mean(name, [each.name for each in _fields(cls)])
+    hint = did_you_mean(name, _fields(cls))
     return f"path {quoted(path)}: {cls.__name__} has no field {quoted(name)}{hint}"
 
 

@@ -1,7 +1,9 @@
-"""Names of resources: type names, ids, references and keys."""
+"""The identity of a resource: type names, ids, references, keys, and the uids of new resources."""
 
 from __future__ import annotations
 
+import hashlib
+import secrets
 from typing import NamedTuple
 
 from headway._gen.headway.resource import v1 as pb
@@ -11,6 +13,8 @@ Kind = tuple[str, str]
 
 Key = tuple[str, str, str]
 """The identity of a resource within its kind, as (partition, namespace, name)."""
+
+_DIGITS = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 
 
 class TypeName(NamedTuple):
@@ -118,3 +122,19 @@ def resource_key(resource: pb.Resource) -> Key:
     id = resource.id
     tenancy = id.tenancy  # type: ignore[union-attr]  # stored resources have both; checked on Write
     return (tenancy.partition, tenancy.namespace, id.name)  # type: ignore[union-attr]  # as above
+
+
+def new_create_token() -> str:
+    """Return a new token for one creation. It distinguishes a retry from a creation by another writer."""
+    return secrets.token_hex(16)
+
+
+def uid_ending(token: str, kind: Kind, key: Key) -> str:
+    """Return the last 16 characters of the uid of a resource created with a token: the random part of a ULID.
+
+    They also depend on the name, so that a token never gives two resources the same uid. The first part of a uid is the
+    time, so that a later creation with the same token gets another uid.
+    """
+    named = "\0".join((token, *kind, *key)).encode(errors="surrogatepass")
+    number = int.from_bytes(hashlib.blake2b(named, digest_size=10).digest())
+    return "".join(_DIGITS[number >> shift & 31] for shift in range(75, -1, -5))

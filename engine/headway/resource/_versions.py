@@ -12,7 +12,7 @@ from headway._gen.google.protobuf import Any as AnyMessage
 from headway._gen.headway.resource import v1 as pb
 from headway._safe_text import error_text, repr_text
 from headway.errors import DeclarationError
-from headway.resource._payload import Payload, decode, encode
+from headway.protobuf import Payload, decode, encode
 from headway.resource._types import ResourceType
 
 Older = TypeVar("Older", bound=Payload)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from headway.resource import decode, field, message
+from headway.protobuf import decode, field, message
 
 
 @message(name="google.protobuf.FileDescriptorSet")

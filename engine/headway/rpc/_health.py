@@ -9,7 +9,7 @@ import trio
 from grpclib import GRPCError
 from grpclib.const import Cardinality, Handler, Status
 
-from headway.resource import field, message
+from headway.protobuf import field, message
 from headway.rpc._open_streams import OpenStreams, bound_request
 
 UNKNOWN, SERVING, NOT_SERVING, SERVICE_UNKNOWN = 0, 1, 2, 3

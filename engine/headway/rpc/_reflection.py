@@ -8,7 +8,7 @@ from typing import Any
 import trio
 from grpclib.const import Cardinality, Handler, Status
 
-from headway.resource import field, message
+from headway.protobuf import field, message
 from headway.rpc._described import DescribedFiles, Method
 from headway.rpc._open_streams import OpenStreams
 from headway.rpc._services import Services

@@ -7,7 +7,7 @@ from typing import Any
 
 from grpclib.const import Cardinality, Handler
 
-from headway.resource import check_field_count, decode, encode
+from headway.protobuf import check_field_count, decode, encode
 from headway.rpc._wire import Codec, StreamEncoder
 
 Function = Callable[[Any], Awaitable[None]]

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from grpclib import GRPCError
 
 from headway.errors import HeadwayError
+from headway.protobuf import payload_problem
 from headway.resource import (
     MAX_NAME,
     Key,
@@ -15,7 +16,6 @@ from headway.resource import (
     Scope,
     is_unconverted,
     name_problem,
-    payload_problem,
     pb,
     quoted,
     resource_id,

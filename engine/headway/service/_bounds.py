@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from headway.errors import PayloadError
-from headway.resource import DELETION_TIMESTAMP, FINALIZERS, MAX_NAME, check_field_count, pb, quoted
+from headway.protobuf import check_field_count
+from headway.resource import DELETION_TIMESTAMP, FINALIZERS, MAX_NAME, pb, quoted
 from headway.service._refusals import invalid
 
 MAX_TEXT = 255

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from headway.resource import Registry, TypeName, describe, payload_files
+from headway.protobuf import payload_files
+from headway.resource import Registry, TypeName, describe
 from headway.rpc import DescribedFiles
 
 _KEPT = 32

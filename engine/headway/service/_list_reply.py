@@ -8,7 +8,8 @@ from grpclib import GRPCError
 from grpclib.const import Status
 
 from headway._turns import give_way
-from headway.resource import encode, pb
+from headway.protobuf import encode
+from headway.resource import pb
 from headway.rpc import PIECE, Encoded
 
 MAX_REPLY = 64 << 20

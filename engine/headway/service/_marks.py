@@ -6,17 +6,8 @@ import datetime
 from typing import Any
 
 from headway.errors import PayloadError
-from headway.resource import (
-    DELETION_TIMESTAMP,
-    FINALIZERS,
-    ResourceType,
-    decode,
-    equal,
-    finalizers,
-    is_marked,
-    pb,
-    resource_id,
-)
+from headway.protobuf import decode, equal
+from headway.resource import DELETION_TIMESTAMP, FINALIZERS, ResourceType, finalizers, is_marked, pb, resource_id
 from headway.service._refusals import invalid
 
 

@@ -8,17 +8,8 @@ from __future__ import annotations
 
 from ulid_transform import ulid_now
 
-from headway.resource import (
-    TOMBSTONE,
-    AnyMessage,
-    Key,
-    Tombstone,
-    encode,
-    finalizers,
-    is_marked,
-    pb,
-    resource_key,
-)
+from headway.protobuf import encode
+from headway.resource import TOMBSTONE, AnyMessage, Key, Tombstone, finalizers, is_marked, pb, resource_key
 from headway.storage import Backend, Operation, Put, Remove
 
 

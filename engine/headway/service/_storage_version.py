@@ -8,18 +8,14 @@ from typing import Any, NamedTuple
 from grpclib import GRPCError
 
 from headway.errors import PayloadError
+from headway.protobuf import decode, different_fields, equal, has_unknown_fields, merges
 from headway.resource import (
     AnyMessage,
     BadConversion,
     ResourceType,
     VersionChain,
-    decode,
-    different_fields,
-    equal,
-    has_unknown_fields,
     in_version,
     is_unconverted,
-    merges,
     packed,
     pb,
     resource_id,

@@ -6,7 +6,8 @@ import datetime
 
 from ulid_transform import ulid_now
 
-from headway.resource import TOMBSTONE, AnyMessage, Tombstone, encode, pb, resource_key
+from headway.protobuf import encode
+from headway.resource import TOMBSTONE, AnyMessage, Tombstone, pb, resource_key
 from headway.service._refusals import precondition
 from headway.storage import Backend, Put
 

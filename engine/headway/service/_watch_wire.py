@@ -11,21 +11,8 @@ from functools import lru_cache
 from typing import Any
 
 from headway.errors import PayloadError
-from headway.resource import (
-    Bookmark,
-    Change,
-    Changes,
-    EndOfSnapshot,
-    Position,
-    SnapshotChunk,
-    StreamItem,
-    copy_message,
-    decode,
-    decoder_of,
-    encode,
-    pb,
-    position,
-)
+from headway.protobuf import copy_message, decode, decoder_of, encode
+from headway.resource import Bookmark, Change, Changes, EndOfSnapshot, Position, SnapshotChunk, StreamItem, pb, position
 from headway.rpc import PIECE, framed
 
 _UPSERT, _DELETE, _RESOURCE = b"\x0a", b"\x12", b"\x0a"

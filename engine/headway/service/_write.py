@@ -8,6 +8,7 @@ from typing import Any
 from grpclib import GRPCError
 from ulid_transform import ulid_now
 
+from headway.protobuf import copy_message
 from headway.resource import (
     DELETION_TIMESTAMP,
     FINALIZERS,
@@ -16,7 +17,6 @@ from headway.resource import (
     Registry,
     ResourceId,
     ResourceType,
-    copy_message,
     is_marked,
     pb,
     resource_id,

@@ -9,7 +9,8 @@ from typing import Any
 
 from grpclib import GRPCError
 
-from headway.resource import Registry, ResourceType, copy_message, pb, resource_id
+from headway.protobuf import copy_message
+from headway.resource import Registry, ResourceType, pb, resource_id
 from headway.service._access import Access
 from headway.service._admission import admit_fence, admit_id, admit_reference
 from headway.service._bounds import check_status, check_text, room_problem

@@ -1,100 +1,112 @@
 """Stores, their history, their fences and their leases.
 
-Nothing here checks permissions. Read `_backend.py` first (the promises), then `_log.py`.
+Nothing here checks permissions. Read `_backend.py` first (the promises), then `_log.py` and `_memory.py`. `sqlite/` and
+`etcd/` have the durable stores, and `upkeep/` what is done to whole stores.
 """
 
 from typing import TYPE_CHECKING, Any
 
 from headway.storage._backend import Backend as Backend
-from headway.storage._backend import Fence as Fence
-from headway.storage._backend import Operation as Operation
+from headway.storage._backend import ChecksItself as ChecksItself
+from headway.storage._backend import ListsFences as ListsFences
+from headway.storage._backend import ListsResources as ListsResources
 from headway.storage._backend import OptimisticReads as OptimisticReads
-from headway.storage._backend import Put as Put
-from headway.storage._backend import Raised as Raised
+from headway.storage._backend import Probed as Probed
 from headway.storage._backend import Read as Read
 from headway.storage._backend import ReadsAtOnce as ReadsAtOnce
-from headway.storage._backend import Remove as Remove
-from headway.storage._backend import Require as Require
-from headway.storage._backend import RequireOwnsNothing as RequireOwnsNothing
 from headway.storage._backend import Shared as Shared
 from headway.storage._backend import Watch as Watch
-from headway.storage._backend import Within as Within
 from headway.storage._backend import is_shared as is_shared
 from headway.storage._backend import last_leases as last_leases
 from headway.storage._backend import optimistic_read as optimistic_read
 from headway.storage._backend import read_for_commit as read_for_commit
-from headway.storage._decide import version_of as version_of
-from headway.storage._errors import FenceLowered as FenceLowered
-from headway.storage._errors import LeaseEnded as LeaseEnded
-from headway.storage._errors import StillOwns as StillOwns
-from headway.storage._errors import StorageError as StorageError
-from headway.storage._errors import StoreMismatch as StoreMismatch
-from headway.storage._errors import UnknownTerm as UnknownTerm
-from headway.storage._errors import VersionConflict as VersionConflict
-from headway.storage._errors import WrongUid as WrongUid
+from headway.storage._lease_table import LeaseTable as LeaseTable
 from headway.storage._leases import Acquired as Acquired
 from headway.storage._leases import HeldLease as HeldLease
 from headway.storage._leases import Lease as Lease
+from headway.storage._leases import LeaseEnded as LeaseEnded
 from headway.storage._leases import lease_of as lease_of
 from headway.storage._leases import scope_of as scope_of
 from headway.storage._log import CommitLog as CommitLog
 from headway.storage._log import Cursor as Cursor
 from headway.storage._memory import MemoryBackend as MemoryBackend
+from headway.storage._open import UNFINISHED_KIND as UNFINISHED_KIND
+from headway.storage._open import StoreProblem as StoreProblem
+from headway.storage._open import find_problem as find_problem
+from headway.storage._open import mark_unfinished as mark_unfinished
 from headway.storage._open import open_store as open_store
+from headway.storage._open import refuse_unfinished as refuse_unfinished
 from headway.storage._open import store_exists as store_exists
-from headway.storage._optional import ChecksItself as ChecksItself
-from headway.storage._optional import ListsFences as ListsFences
-from headway.storage._optional import Probed as Probed
-from headway.storage._problem import StoreProblem as StoreProblem
-from headway.storage._problem import find_problem as find_problem
-from headway.storage._schemas import SCHEMA_KIND as SCHEMA_KIND
-from headway.storage._schemas import ListsResources as ListsResources
-from headway.storage._schemas import SchemaPlan as SchemaPlan
-from headway.storage._schemas import plan_schemas as plan_schemas
-from headway.storage._schemas import read_schemas as read_schemas
-from headway.storage._schemas import record_schemas as record_schemas
-from headway.storage._tables_read import in_order as in_order
-from headway.storage._unfinished import refuse_unfinished as refuse_unfinished
+from headway.storage._operations import Fence as Fence
+from headway.storage._operations import FenceLowered as FenceLowered
+from headway.storage._operations import Operation as Operation
+from headway.storage._operations import Put as Put
+from headway.storage._operations import Raised as Raised
+from headway.storage._operations import Remove as Remove
+from headway.storage._operations import Require as Require
+from headway.storage._operations import RequireOwnsNothing as RequireOwnsNothing
+from headway.storage._operations import StillOwns as StillOwns
+from headway.storage._operations import StorageError as StorageError
+from headway.storage._operations import StoreMismatch as StoreMismatch
+from headway.storage._operations import UnknownTerm as UnknownTerm
+from headway.storage._operations import VersionConflict as VersionConflict
+from headway.storage._operations import Within as Within
+from headway.storage._operations import WrongUid as WrongUid
+from headway.storage._operations import refuse_repeated_keys as refuse_repeated_keys
+from headway.storage._reads import SNAPSHOT_CHUNK as SNAPSHOT_CHUNK
+from headway.storage._reads import CutSnapshot as CutSnapshot
+from headway.storage._reads import Snapshot as Snapshot
+from headway.storage._reads import in_order as in_order
+from headway.storage._tables import ResourceTables as ResourceTables
+from headway.storage._tables import version_of as version_of
+from headway.storage._watch import LogWatch as LogWatch
+from headway.storage._watch import Pulse as Pulse
+from headway.storage._watch import check_resumable as check_resumable
+from headway.storage.upkeep._schemas import SCHEMA_KIND as SCHEMA_KIND
+from headway.storage.upkeep._schemas import SchemaPlan as SchemaPlan
+from headway.storage.upkeep._schemas import plan_schemas as plan_schemas
+from headway.storage.upkeep._schemas import read_schemas as read_schemas
+from headway.storage.upkeep._schemas import record_schemas as record_schemas
 
 if TYPE_CHECKING:
-    from headway.storage._copy import Copied as Copied
-    from headway.storage._copy import copy_store as copy_store
-    from headway.storage._etcd import EtcdAddress as EtcdAddress
-    from headway.storage._etcd import EtcdBackend as EtcdBackend
-    from headway.storage._etcd import etcd_address as etcd_address
-    from headway.storage._maintain import backup_store as backup_store
-    from headway.storage._maintain import check_store as check_store
-    from headway.storage._maintain import file_lists as file_lists
-    from headway.storage._maintain import restore_store as restore_store
-    from headway.storage._maintain import verify_file as verify_file
-    from headway.storage._sqlite import SqliteBackend as SqliteBackend
-    from headway.storage._sqlite import open_sqlite as open_sqlite
-    from headway.storage._sqlite_backup import BackedUp as BackedUp
-    from headway.storage._sqlite_backup import Restored as Restored
-    from headway.storage._sqlite_check import Finding as Finding
-    from headway.storage._verify import Verified as Verified
-    from headway.storage._verify import verify_store as verify_store
+    from headway.storage.etcd import EtcdAddress as EtcdAddress
+    from headway.storage.etcd import EtcdBackend as EtcdBackend
+    from headway.storage.etcd import etcd_address as etcd_address
+    from headway.storage.sqlite import SqliteBackend as SqliteBackend
+    from headway.storage.sqlite import open_sqlite as open_sqlite
+    from headway.storage.sqlite._backup import BackedUp as BackedUp
+    from headway.storage.sqlite._backup import Restored as Restored
+    from headway.storage.sqlite._check import Finding as Finding
+    from headway.storage.upkeep._copy import Copied as Copied
+    from headway.storage.upkeep._copy import copy_store as copy_store
+    from headway.storage.upkeep._maintain import backup_store as backup_store
+    from headway.storage.upkeep._maintain import check_store as check_store
+    from headway.storage.upkeep._maintain import file_lists as file_lists
+    from headway.storage.upkeep._maintain import restore_store as restore_store
+    from headway.storage.upkeep._maintain import verify_file as verify_file
+    from headway.storage.upkeep._verify import Verified as Verified
+    from headway.storage.upkeep._verify import verify_store as verify_store
 
 # These names are imported at their first use, so that `import headway` stays fast. They need sqlite3, or asyncio, h2
 # and ssl, or serve only to maintain stores. An engine with another store never loads them.
 _LATER = {
-    "BackedUp": "_sqlite_backup",
-    "Copied": "_copy",
-    "EtcdAddress": "_etcd",
-    "EtcdBackend": "_etcd",
-    "Finding": "_sqlite_check",
-    "Restored": "_sqlite_backup",
-    "SqliteBackend": "_sqlite",
-    "Verified": "_verify",
-    "backup_store": "_maintain",
-    "check_store": "_maintain",
-    "copy_store": "_copy",
-    "etcd_address": "_etcd",
-    "file_lists": "_maintain",
-    "open_sqlite": "_sqlite",
-    "restore_store": "_maintain",
-    "verify_file": "_maintain",
-    "verify_store": "_verify",
+    "BackedUp": "sqlite._backup",
+    "Copied": "upkeep._copy",
+    "EtcdAddress": "etcd",
+    "EtcdBackend": "etcd",
+    "Finding": "sqlite._check",
+    "Restored": "sqlite._backup",
+    "SqliteBackend": "sqlite",
+    "Verified": "upkeep._verify",
+    "backup_store": "upkeep._maintain",
+    "check_store": "upkeep._maintain",
+    "copy_store": "upkeep._copy",
+    "etcd_address": "etcd",
+    "file_lists": "upkeep._maintain",
+    "open_sqlite": "sqlite",
+    "restore_store": "upkeep._maintain",
+    "verify_file": "upkeep._maintain",
+    "verify_store": "upkeep._verify",
 }
 
 

@@ -1,4 +1,4 @@
-"""The protocol of a store, and what every store promises. The resource service is built on it.
+"""The protocol of a store, what every store promises, and the optional abilities of stores.
 
 A store keeps a history of commits, and resources by kind (group and kind, without the version) and key (partition,
 namespace, name). `headway.testing.check_backend` checks these promises:
@@ -33,123 +33,12 @@ namespace, name). `headway.testing.check_backend` checks these promises:
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from types import TracebackType
-from typing import NamedTuple, Protocol, Self
+from typing import Protocol, Self
 
 from headway.resource import Key, Kind, Position, StreamItem, pb
 from headway.storage._leases import Acquired, HeldLease
-
-
-class Fence(NamedTuple):
-    """The writer of a commit and its generation. (term, number) is compared with the stored pair of this writer."""
-
-    controller: str
-    member: str
-    term: int
-    number: int
-
-
-class Raised(NamedTuple):
-    """A fence raised by a commit. From ``position`` on, no write with a lower fence is stored.
-
-    Attributes:
-        fence: the fence as it is stored now.
-        position: the position of the commit.
-        checkpoint: the revision recorded by `record_checkpoint`. Before the first record, it is the revision of the
-            fence's first raise, because a controller owes nothing for earlier changes.
-    """
-
-    fence: Fence
-    position: Position
-    checkpoint: int
-
-
-@dataclass(frozen=True, slots=True)
-class Put:
-    """Store ``resource``. The store fills in its version.
-
-    ``expected`` is the version that must be stored now. If it is empty, the resource must not exist. If the stored
-    resource has another uid, the commit fails with WrongUid before versions are compared. Ownership of ``resource``
-    passes to the store.
-    """
-
-    kind: Kind
-    key: Key
-    resource: pb.Resource
-    expected: str
-
-
-@dataclass(frozen=True, slots=True)
-class Remove:
-    """Delete the resource with this kind and key, if it has this ``uid`` and this version.
-
-    If nothing is stored, or a resource with another uid, nothing happens. Another version is a VersionConflict.
-    """
-
-    kind: Kind
-    key: Key
-    uid: str
-    expected: str
-
-
-@dataclass(frozen=True, slots=True)
-class Require:
-    """Reject the commit unless the resource with this kind and key has this ``uid`` and version.
-
-    The version is compared only if ``expected`` is given. The commit fails with VersionConflict in every case, even if
-    no such resource exists. This operation changes nothing itself.
-    """
-
-    kind: Kind
-    key: Key
-    uid: str
-    expected: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class RequireOwnsNothing:
-    """Reject the commit with StillOwns if this uid owns a resource. Changes nothing itself."""
-
-    owner_uid: str
-
-
-Operation = Put | Remove | Require | RequireOwnsNothing
-
-
-def refuse_repeated_keys(operations: Sequence[Operation]) -> None:
-    """Raise ValueError if two operations of one commit change the same resource: their order would be ambiguous."""
-    if len(operations) < 2:
-        return
-    seen: set[tuple[Kind, Key]] = set()
-    for operation in operations:
-        if isinstance(operation, Require | RequireOwnsNothing):
-            continue
-        place = (operation.kind, operation.key)
-        if place in seen:
-            raise ValueError(f"{'.'.join(operation.kind)} {'/'.join(operation.key)} is changed twice in one commit")
-        seen.add(place)
-
-
-class Within(NamedTuple):
-    """A filter for the resources of a kind: an exact partition and namespace, or ``*`` for any, and a name prefix."""
-
-    partition: str = "*"
-    namespace: str = "*"
-    name_prefix: str = ""
-
-    @property
-    def everything(self) -> bool:
-        """True if every key matches."""
-        return self.partition == "*" and self.namespace == "*" and not self.name_prefix
-
-    def matches(self, key: Key) -> bool:
-        """Return True if a key matches."""
-        return (
-            (self.partition in ("*", key[0]))
-            and (self.namespace in ("*", key[1]))
-            and key[2].startswith(self.name_prefix)
-        )
+from headway.storage._operations import Fence, Operation, Raised, Within
 
 
 class Watch(Protocol):
@@ -168,83 +57,8 @@ class Watch(Protocol):
         ...
 
 
-class ReadsAtOnce(Protocol):
-    """An optional ability of a store: read without a checkpoint. `read_for_commit` looks for the method."""
-
-    def read_nowait(self, kind: Kind, key: Key) -> tuple[pb.Resource | None, Position]:
-        """Return the same as `Backend.read`, without a checkpoint."""
-        ...
-
-
-class Shared(Protocol):
-    """A store that several engines may have open at once. `is_shared` looks for the attribute."""
-
-    @property
-    def shared(self) -> bool:
-        """Always True."""
-        ...
-
-
-def is_shared(backend: Backend) -> bool:
-    """Return True if other engines may have the same store open."""
-    store: object = backend
-    return bool(getattr(store, "shared", False))
-
-
-def last_leases(backend: Backend, *, lasting: bool) -> bool:
-    """Set whether leases last until they are released, because only one process can acquire them.
-
-    Return True if the store supports this setting. The stores of this package that only one process can open do.
-    """
-    store: object = backend
-    last = getattr(store, "last_leases", None)
-    if last is not None:
-        last(lasting=lasting)
-    return last is not None
-
-
-Read = Callable[[Kind, Key], Awaitable[tuple[pb.Resource | None, Position]]]
-"""A function that reads like `Backend.read`."""
-
-
-class OptimisticReads(Protocol):
-    """An optional ability of a store on a network: read its local state. `optimistic_read` looks for the method."""
-
-    async def read_believed(self, kind: Kind, key: Key) -> tuple[pb.Resource | None, Position]:
-        """Return the same as `Backend.read`, but from the local state: the latest commits of others may be missing."""
-        ...
-
-
-def optimistic_read(backend: Backend) -> Read | None:
-    """Return the store's optimistic read, or None if it has none. It is faster, but the next commit must verify it.
-
-    To verify, the commit requires every version that was read. If it is rejected, the caller reads again. An accepted
-    commit was then based on current state. Other decisions based on such a read may be out of date.
-    """
-    store: object = backend
-    read: Read | None = getattr(store, "read_believed", None)
-    return read
-
-
-async def read_for_commit(backend: Backend, kind: Kind, key: Key) -> tuple[pb.Resource | None, Position]:
-    """Read before a commit. The commit has a checkpoint, so the read does without one if the store supports it."""
-    store: object = backend
-    read_nowait: Callable[[Kind, Key], tuple[pb.Resource | None, Position]] | None
-    read_nowait = getattr(store, "read_nowait", None)
-    return await backend.read(kind, key) if read_nowait is None else read_nowait(kind, key)
-
-
-class Backend(Protocol):
-    """A store. The module's docstring lists what it promises."""
-
-    @property
-    def position(self) -> Position:
-        """The store's id, the id of its current session, and the revision of the last commit."""
-        ...
-
-    async def read(self, kind: Kind, key: Key) -> tuple[pb.Resource | None, Position]:
-        """Return the stored resource, or None, and a position of the store when it was so."""
-        ...
+class ListsResources(Protocol):
+    """A source of lists: a `Backend`, or a store's file that has not been opened as a store."""
 
     async def list(
         self, kind: Kind, within: Within, *, after: Key | None = None, limit: int = 0
@@ -255,6 +69,19 @@ class Backend(Protocol):
             after: return only resources behind this key. No resource need have it.
             limit: the maximum number of resources to return. 0 for all.
         """
+        ...
+
+
+class Backend(ListsResources, Protocol):
+    """A store. The module's docstring lists what it promises."""
+
+    @property
+    def position(self) -> Position:
+        """The store's id, the id of its current session, and the revision of the last commit."""
+        ...
+
+    async def read(self, kind: Kind, key: Key) -> tuple[pb.Resource | None, Position]:
+        """Return the stored resource, or None, and a position of the store when it was so."""
         ...
 
     async def list_by_owner(self, owner_uid: str) -> tuple[Sequence[pb.Resource], Position]:
@@ -340,3 +167,93 @@ class Backend(Protocol):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None: ...
+
+
+Read = Callable[[Kind, Key], Awaitable[tuple[pb.Resource | None, Position]]]
+"""A function that reads like `Backend.read`."""
+
+
+class Shared(Protocol):
+    """A store that several engines may have open at once. `is_shared` looks for the attribute."""
+
+    @property
+    def shared(self) -> bool:
+        """Always True."""
+        ...
+
+
+def is_shared(backend: Backend) -> bool:
+    """Return True if other engines may have the same store open."""
+    store: object = backend
+    return bool(getattr(store, "shared", False))
+
+
+def last_leases(backend: Backend, *, lasting: bool) -> bool:
+    """Set whether leases last until they are released, because only one process can acquire them.
+
+    Return True if the store supports this setting. The stores of this package that only one process can open do.
+    """
+    store: object = backend
+    last = getattr(store, "last_leases", None)
+    if last is not None:
+        last(lasting=lasting)
+    return last is not None
+
+
+class ReadsAtOnce(Protocol):
+    """An optional ability of a store: read without a checkpoint. `read_for_commit` looks for the method."""
+
+    def read_nowait(self, kind: Kind, key: Key) -> tuple[pb.Resource | None, Position]:
+        """Return the same as `Backend.read`, without a checkpoint."""
+        ...
+
+
+async def read_for_commit(backend: Backend, kind: Kind, key: Key) -> tuple[pb.Resource | None, Position]:
+    """Read before a commit. The commit has a checkpoint, so the read does without one if the store supports it."""
+    store: object = backend
+    read_nowait: Callable[[Kind, Key], tuple[pb.Resource | None, Position]] | None
+    read_nowait = getattr(store, "read_nowait", None)
+    return await backend.read(kind, key) if read_nowait is None else read_nowait(kind, key)
+
+
+class OptimisticReads(Protocol):
+    """An optional ability of a store on a network: read its local state. `optimistic_read` looks for the method."""
+
+    async def read_believed(self, kind: Kind, key: Key) -> tuple[pb.Resource | None, Position]:
+        """Return the same as `Backend.read`, but from the local state: the latest commits of others may be missing."""
+        ...
+
+
+def optimistic_read(backend: Backend) -> Read | None:
+    """Return the store's optimistic read, or None if it has none. It is faster, but the next commit must verify it.
+
+    To verify, the commit requires every version that was read. If it is rejected, the caller reads again. An accepted
+    commit was then based on current state. Other decisions based on such a read may be out of date.
+    """
+    store: object = backend
+    read: Read | None = getattr(store, "read_believed", None)
+    return read
+
+
+class ListsFences(Protocol):
+    """A store that can list its fences, so that it can be copied."""
+
+    async def list_fences(self) -> Sequence[Fence]:
+        """Return every stored fence, in order of controller and member."""
+        ...
+
+
+class ChecksItself(Protocol):
+    """A store that can check its integrity more thoroughly than its public methods allow."""
+
+    async def check_itself(self) -> Sequence[str]:
+        """Return one sentence for each problem, so nothing if the store is consistent. Writes nothing."""
+        ...
+
+
+class Probed(Protocol):
+    """A store with a check that it is usable, which shows more than a read does."""
+
+    async def probe(self) -> None:
+        """Raise an error if the store cannot be read or written now. Makes no revision."""
+        ...

@@ -8,10 +8,10 @@ Invariants:
 2. An expired lease stays expired until a commit begins a new term of it.
 3. A commit ends an expired lease before any commit that carries a fence follows.
 
-Leases *last* (`last`) if only this process can acquire one. A holder that renews its lease (its request had an attempt)
-then keeps it from the first renewal until it releases it. While a blocked event loop keeps the holder from renewing, no
-other task can acquire the lease. A lease from an earlier process expires by time, because its holder may have been
-another process.
+Leases *last* (`set_lasting`) if only this process can acquire one. A holder that renews its lease (its request had an
+attempt) then keeps it from the first renewal until it releases it. While a blocked event loop keeps the holder from
+renewing, no other task can acquire the lease. A lease from an earlier process expires by time, because its holder may
+have been another process.
 """
 
 from __future__ import annotations
@@ -22,9 +22,8 @@ from collections.abc import Callable, Sequence
 import trio
 
 from headway.errors import HeadwayError
-from headway.storage._errors import LeaseEnded, not_held
-from headway.storage._leases import HeldLease, Lease, is_late
-from headway.storage._tail import Pulse
+from headway.storage._leases import HeldLease, Lease, LeaseEnded, is_late, not_held
+from headway.storage._watch import Pulse
 
 
 class LeaseTable:
@@ -46,7 +45,7 @@ class LeaseTable:
         self._changes = Pulse()
         self._lasting = False
 
-    def last(self, *, lasting: bool) -> None:
+    def set_lasting(self, *, lasting: bool) -> None:
         """Set whether leases last once they are renewed. If they no longer do, each gets a whole ttl from now."""
         self._lasting = lasting
         if not lasting:
@@ -58,18 +57,14 @@ class LeaseTable:
         self._until[lease.name] = trio.current_time() + lease.ttl
         self._soonest = min(self._soonest, self._until[lease.name])
 
-    def leave(self, name: str, holder: str, term: int) -> None:
+    def begin_release(self, name: str, holder: str, term: int) -> None:
         """Note that the holder releases the lease. If the release is not stored, the lease expires by time.
 
         Call this before the first checkpoint of a release, since cancellation may interrupt the release there.
         """
-        held = self.held(name)
-        if (
-            held is not None
-            and self._until[name] == math.inf
-            and (held.lease.holder, held.lease.term) == (holder, term)
-        ):
-            self._bound(held.lease)
+        lease = self.held_by(name, holder, term)
+        if lease is not None and self._until[name] == math.inf:
+            self._bound(lease)
 
     def held(self, name: str) -> HeldLease | None:
         """Return the lease of this name, or None if it is not held or has expired."""
@@ -80,6 +75,11 @@ class LeaseTable:
         # A lease that lasts always has its whole ttl left.
         remaining = lease.ttl if until == math.inf else until - trio.current_time()
         return HeldLease(lease, remaining) if remaining > 0 else None
+
+    def held_by(self, name: str, holder: str, term: int) -> Lease | None:
+        """Return the lease of this name if the holder has it in this term."""
+        held = self.held(name)
+        return held.lease if held is not None and (held.lease.holder, held.lease.term) == (holder, term) else None
 
     def committed(self, name: str) -> Lease | None:
         """Return the lease of this name in the last commit, even if it has expired since."""
@@ -102,7 +102,7 @@ class LeaseTable:
         if name in self._leases:
             self._in_use.add(name)
 
-    def holds_off(self, name: str, holder: str, attempt: str) -> HeldLease | None:
+    def held_against(self, name: str, holder: str, attempt: str) -> HeldLease | None:
         """Return the lease if it is held and this request must not begin a new term. Return None otherwise."""
         held = self.held(name)
         if held is None:
@@ -111,7 +111,7 @@ class LeaseTable:
             return None
         return held
 
-    def keep(self, name: str, holder: str, term: int) -> None:
+    def renew(self, name: str, holder: str, term: int) -> None:
         """Renew a lease for a whole ttl from now, or until its release if leases last and the lease has an attempt.
 
         Raises:
@@ -136,7 +136,7 @@ class LeaseTable:
             self._in_use.discard(name)
             self._changes.beat()
 
-    def run_out(self) -> Sequence[Lease]:
+    def expired(self) -> Sequence[Lease]:
         """Return the expired leases whose end has not been committed yet. `end` removes them."""
         if self._soonest == math.inf or (now := trio.current_time()) < self._soonest:
             return ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from headway.resource import Position
-from headway.storage._errors import FenceLowered, UnknownTerm
+from headway.storage._operations import Fence, FenceLowered, StorageError, UnknownTerm
 
 
 class Lease(NamedTuple):
@@ -41,6 +41,19 @@ class Acquired(NamedTuple):
     position: Position
 
 
+class LeaseEnded(StorageError):
+    """The term of a lease has ended: it was released, has expired, or the lease has a new term."""
+
+
+def not_held(name: str, holder: str, term: int, by: str, in_term: int) -> LeaseEnded:
+    """Return the error for a term that has ended because ``by`` holds the lease in another term."""
+    why = f"{holder} no longer holds {name} in term {term}: {by} holds it in term {in_term}"
+    if by == holder:
+        # A late request of the same holder may begin a term, but only once. A second process does so repeatedly.
+        why += f"; if this happens again, another process is also named {holder!r}: give each process its own name"
+    return LeaseEnded(why)
+
+
 def is_late(held: Lease, holder: str, attempt: str, *, in_use: bool) -> bool:
     """Return True if the request is late: its attempt has begun the current term, and the term is in use.
 
@@ -61,25 +74,40 @@ def lease_of(controller: str, member: str) -> str:
     return f"{controller}#{member}" if member else controller
 
 
-def check_raise(controller: str, held: int | None, term: int) -> None:
-    """Raise FenceLowered if the fence's lease is held in another term. ``held`` is None if the lease is not held."""
+def raised_fence(wanted: Fence, stored: tuple[int, int], held: int | None) -> Fence:
+    """Return the fence to store for a request to raise it. With term 0, its term is one above the stored one.
+
+    Args:
+        wanted: the requested fence.
+        stored: the stored pair (term, number).
+        held: the term in which the lease that governs the fence is held, or None if it is not held.
+
+    Raises:
+        FenceLowered: the lease is held in another term, or the fence would not be above the stored one.
+    """
+    controller, member, term, number = wanted
     if held is not None and term != held:
         raise FenceLowered(
             f"the lease of {controller} is held in term {held}: expected a fence of that term, got {term}"
         )
+    pair = (term, number) if term else (stored[0] + 1, number)
+    if pair <= stored:
+        raise FenceLowered(f"the fence of {controller} is at {stored}; {pair} is not above it")
+    return Fence(controller, member, *pair)
 
 
-def check_borne(controller: str, member: str, stored: tuple[int, int], borne: tuple[int, int]) -> None:
-    """Compare the fence that a write carries with the stored one. Each is a pair (term, number).
+def check_borne(fence: Fence, stored: tuple[int, int]) -> None:
+    """Compare the fence that a write carries with the stored pair (term, number).
 
     Raises:
         FenceLowered: the fence of the write is below the stored one.
         UnknownTerm: the term of the write is above the stored one. Every term that was granted is stored.
     """
+    borne = (fence.term, fence.number)
     if borne < stored:
-        raise FenceLowered(f"the fence of {controller} is at {stored}, above {borne} of this write")
-    if borne[0] > stored[0]:
+        raise FenceLowered(f"the fence of {fence.controller} is at {stored}, above {borne} of this write")
+    if fence.term > stored[0]:
         raise UnknownTerm(
-            f"term {borne[0]} of {lease_of(controller, member)} was never granted; "
+            f"term {fence.term} of {lease_of(fence.controller, fence.member)} was never granted; "
             f"the highest granted term is {stored[0]}"
         )

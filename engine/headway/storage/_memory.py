@@ -5,35 +5,24 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Sequence
-from types import TracebackType
 from typing import Self
 
 import trio
+from typing_extensions import override
 
 from headway.errors import StoreUnusable
 from headway.resource import Key, Kind, Position, pb
-from headway.storage._backend import (
-    Backend,
-    Fence,
-    Operation,
-    Raised,
-    ReadsAtOnce,
-    Within,
-    refuse_repeated_keys,
-)
-from headway.storage._decide import Applied, changes_of, decide
-from headway.storage._errors import FenceLowered
+from headway.storage._backend import Backend, ListsFences, ReadsAtOnce
 from headway.storage._lease_table import LeaseTable
-from headway.storage._leases import Acquired, HeldLease, Lease, check_borne, check_raise, lease_of, scope_of
+from headway.storage._leases import Acquired, HeldLease, Lease, check_borne, lease_of, raised_fence, scope_of
 from headway.storage._log import CommitLog, LogChange
-from headway.storage._optional import ListsFences
-from headway.storage._resume import check_resumable
-from headway.storage._tables import ResourceTables
-from headway.storage._tables_read import list_owned, list_within
-from headway.storage._tail import CutSnapshot, LogWatch, Pulse
+from headway.storage._operations import Fence, Operation, Raised, Within, refuse_repeated_keys
+from headway.storage._reads import CutSnapshot, list_owned, list_within
+from headway.storage._tables import Applied, ResourceTables, changes_of, decide
+from headway.storage._watch import LogWatch, Pulse, check_resumable
 
 
-class MemoryBackend:
+class MemoryBackend(Backend, ReadsAtOnce, ListsFences):
     """A `Backend` that keeps everything in memory until the process ends. Each instance has a new store id.
 
     Args:
@@ -43,7 +32,7 @@ class MemoryBackend:
 
     def __init__(self, *, max_changes: int = 100_000, max_age: float = 3600.0) -> None:
         self._store_id = uuid.uuid4().hex
-        self._incarnation = uuid.uuid4().hex
+        self._session = uuid.uuid4().hex
         self._tables = ResourceTables()
         self._fences: dict[tuple[str, str], tuple[int, int]] = {}
         self._checkpoints: dict[tuple[str, str], int] = {}
@@ -53,57 +42,54 @@ class MemoryBackend:
         # Invariant: the position of the log's head. It is made once for each commit, not for each read.
         self._position = self._at(0)
 
+    @override
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    @override
+    async def __aexit__(self, *_: object) -> None:
         # Open watches fail. A test may keep the object and open it again: its later watches use the new pulse.
         self._pulse.stop(lambda: StoreUnusable("the store in memory is closed"))
         self._pulse = Pulse()
 
     @property
+    @override
     def position(self) -> Position:
-        """Return the store's id, its session, and the revision of the last commit."""
         return self._position
 
     def _at(self, revision: int) -> Position:
-        return Position(self._store_id, self._incarnation, revision)
+        return Position(self._store_id, self._session, revision)
 
+    @override
     async def read(self, kind: Kind, key: Key) -> tuple[pb.Resource | None, Position]:
-        """Return the stored resource, or None, and a position."""
         await trio.lowlevel.checkpoint()
         return self.read_nowait(kind, key)
 
+    @override
     def read_nowait(self, kind: Kind, key: Key) -> tuple[pb.Resource | None, Position]:
-        """Return the stored resource, or None, and a position, without a checkpoint."""
         return self._tables.get(kind, key), self._position
 
+    @override
     async def list(
         self, kind: Kind, within: Within, *, after: Key | None = None, limit: int = 0
     ) -> tuple[Sequence[pb.Resource], Position]:
-        """Return the matching resources of a kind, in order of key, and a position."""
         await trio.lowlevel.checkpoint()
         here = self.position
         return await list_within(self._tables, kind, within, after, limit), here
 
+    @override
     async def list_by_owner(self, owner_uid: str) -> tuple[Sequence[pb.Resource], Position]:
-        """Return the resources that a uid owns, and a position."""
         await trio.lowlevel.checkpoint()
         here = self.position
         return await list_owned(self._tables, owner_uid), here
 
+    @override
     async def kinds(self) -> Sequence[Kind]:
-        """Return the kinds that have stored resources, in order."""
         await trio.lowlevel.checkpoint()
         return self._tables.kinds()
 
+    @override
     async def commit(self, operations: Sequence[Operation], fence: Fence | None = None) -> Position:
-        """Apply all operations in one commit and return its position."""
         refuse_repeated_keys(operations)
         # This is the only checkpoint. A cancellation cannot interrupt the commit that follows.
         await trio.lowlevel.checkpoint()
@@ -132,53 +118,50 @@ class MemoryBackend:
         self._position = self._at(revision)
         self._pulse.beat()
 
+    @override
     async def watch(self, kind: Kind, within: Within, resume_after: Position | None = None) -> LogWatch:
-        """Watch a kind, from a snapshot or after a position."""
         await trio.lowlevel.checkpoint()
         if resume_after is not None:
             here = self.position
-            check_resumable(resume_after, here, {self._incarnation: None})
+            check_resumable(resume_after, here, {self._session: None})
             cursor = self._log.cursor(kind, resume_after.revision)
             return LogWatch(self._log, self._pulse, self._at, cursor, within, None)
         snapshot = CutSnapshot(self._tables.cut(kind, within), within)
         cursor = self._log.cursor(kind, self._log.head)
         return LogWatch(self._log, self._pulse, self._at, cursor, within, snapshot)
 
+    @override
     async def raise_fence(self, controller: str, member: str, term: int, number: int) -> Raised:
-        """Raise a fence by a commit."""
         await trio.lowlevel.checkpoint()
-        self._end_what_has_run_out()
-        who = (controller, member)
-        stored = self._fences.get(who, (0, 0))
+        self._end_expired_leases()
+        scope = (controller, member)
+        stored = self._fences.get(scope, (0, 0))
         # Compare with the committed lease, even if it has expired since the line above. Its term has not been ended,
         # and the commit that ends it must find the fence in that term.
         held = self._leases.committed(lease_of(controller, member))
-        check_raise(controller, held and held.term, term)
-        wanted = (term, number) if term else (stored[0] + 1, number)
-        if wanted <= stored:
-            raise FenceLowered(f"the fence of {controller} is at {stored}; {wanted} is not above it")
-        self._raise(who, wanted)
+        fence = raised_fence(Fence(controller, member, term, number), stored, held and held.term)
+        self._raise(scope, (fence.term, fence.number))
         self._leases.use(lease_of(controller, member))
-        checkpoint = self._checkpoints.setdefault(who, self._log.head)
-        return Raised(Fence(controller, member, *wanted), self.position, checkpoint)
+        checkpoint = self._checkpoints.setdefault(scope, self._log.head)
+        return Raised(fence, self.position, checkpoint)
 
+    @override
     async def record_checkpoint(self, fence: Fence, revision: int) -> None:
-        """Record that the fence's controller owes nothing up to a revision."""
         await trio.lowlevel.checkpoint()
         self._check_fence(fence)
-        who = (fence.controller, fence.member)
-        self._checkpoints[who] = max(self._checkpoints.get(who, 0), revision)
+        scope = (fence.controller, fence.member)
+        self._checkpoints[scope] = max(self._checkpoints.get(scope, 0), revision)
 
+    @override
     async def list_fences(self) -> Sequence[Fence]:
-        """Return every stored fence, in order of controller and member."""
         await trio.lowlevel.checkpoint()
-        return [Fence(*who, *at) for who, at in sorted(self._fences.items())]
+        return [Fence(*scope, *at) for scope, at in sorted(self._fences.items())]
 
+    @override
     async def acquire_lease(self, name: str, holder: str, ttl: float, attempt: str = "") -> Acquired:
-        """Acquire a lease for ``ttl`` seconds, unless another holder has it."""
         await trio.lowlevel.checkpoint()
-        self._end_what_has_run_out()
-        held = self._leases.holds_off(name, holder, attempt)
+        self._end_expired_leases()
+        held = self._leases.held_against(name, holder, attempt)
         if held is not None:
             return Acquired(False, held, self.position)
         scope = scope_of(name)
@@ -187,36 +170,36 @@ class MemoryBackend:
         self._leases.begin(lease)
         return Acquired(True, HeldLease(lease, ttl), self.position)
 
+    @override
     async def keep_lease(self, name: str, holder: str, term: int) -> None:
-        """Renew a lease for a whole ttl."""
         await trio.lowlevel.checkpoint()
-        self._leases.keep(name, holder, term)
+        self._leases.renew(name, holder, term)
 
+    @override
     async def release_lease(self, name: str, holder: str, term: int) -> None:
-        """End a term early."""
-        self._leases.leave(name, holder, term)
+        self._leases.begin_release(name, holder, term)
         await trio.lowlevel.checkpoint()
-        self._end_what_has_run_out()
-        held = self._leases.held(name)
-        if held is not None and (held.lease.holder, held.lease.term) == (holder, term):
-            self._end(held.lease)
+        self._end_expired_leases()
+        lease = self._leases.held_by(name, holder, term)
+        if lease is not None:
+            self._end(lease)
 
     def last_leases(self, *, lasting: bool) -> None:
         """Set whether leases last until they are released."""
-        self._leases.last(lasting=lasting)
+        self._leases.set_lasting(lasting=lasting)
 
+    @override
     async def list_leases(self, name_prefix: str = "") -> tuple[Sequence[HeldLease], Position]:
-        """Return the held leases whose names begin with the prefix, and a position."""
         await trio.lowlevel.checkpoint()
         return self._leases.list(name_prefix), self.position
 
+    @override
     async def wait_lease_ended(self, name: str, term: int) -> None:
-        """Wait until the lease is not held in this term."""
         await trio.lowlevel.checkpoint()
         await self._leases.wait_ended(name, term)
 
-    def _end_what_has_run_out(self) -> None:
-        for lease in self._leases.run_out():
+    def _end_expired_leases(self) -> None:
+        for lease in self._leases.expired():
             self._end(lease)
 
     def _end(self, lease: Lease) -> None:
@@ -224,15 +207,11 @@ class MemoryBackend:
         self._raise(scope_of(lease.name), (lease.term + 1, 0))
         self._leases.end(lease.name, lease.term)
 
-    def _raise(self, who: tuple[str, str], wanted: tuple[int, int]) -> None:
-        self._fences[who] = wanted
+    def _raise(self, scope: tuple[str, str], wanted: tuple[int, int]) -> None:
+        self._fences[scope] = wanted
         self._append(self._log.head + 1, ())
 
     def _check_fence(self, fence: Fence) -> None:
-        self._end_what_has_run_out()
+        self._end_expired_leases()
         stored = self._fences.get((fence.controller, fence.member), (0, 0))
-        check_borne(fence.controller, fence.member, stored, (fence.term, fence.number))
-
-
-def _meets_the_protocol() -> tuple[Backend, ReadsAtOnce, ListsFences]:
-    return MemoryBackend(), MemoryBackend(), MemoryBackend()
+        check_borne(fence, stored)

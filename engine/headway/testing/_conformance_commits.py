@@ -7,7 +7,8 @@ from itertools import pairwise
 
 import trio
 
-from headway.resource import copy_message, resource_key
+from headway.protobuf import copy_message
+from headway.resource import resource_key
 from headway.storage import (
     Backend,
     Operation,

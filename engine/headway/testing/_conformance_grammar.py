@@ -7,17 +7,8 @@ import re
 import trio
 
 from headway.errors import HeadwayError, HistoryCompacted
-from headway.resource import (
-    Bookmark,
-    Changes,
-    Condition,
-    EndOfSnapshot,
-    Position,
-    SnapshotChunk,
-    copy_message,
-    pb,
-    resource_key,
-)
+from headway.protobuf import copy_message
+from headway.resource import Bookmark, Changes, Condition, EndOfSnapshot, Position, SnapshotChunk, pb, resource_key
 from headway.storage import Backend, StoreMismatch, Watch, Within
 from headway.testing._conformance_tools import (
     EVERYTHING,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import trio
 
-from headway.resource import Bookmark, Changes, EndOfSnapshot, SnapshotChunk, copy_message
+from headway.protobuf import copy_message
+from headway.resource import Bookmark, Changes, EndOfSnapshot, SnapshotChunk
 from headway.storage import Backend, Within
 from headway.testing._conformance_tools import (
     EVERYTHING,

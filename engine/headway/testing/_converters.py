@@ -11,16 +11,8 @@ import betterproto2
 
 from headway.controller import App
 from headway.errors import DeclarationError
-from headway.resource import (
-    BadConversion,
-    Registry,
-    ResourceType,
-    VersionChain,
-    copy_message,
-    different_fields,
-    equal,
-    merges,
-)
+from headway.protobuf import copy_message, different_fields, equal, merges
+from headway.resource import BadConversion, Registry, ResourceType, VersionChain
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy

@@ -22,8 +22,9 @@ from headway.errors import DeclarationError, InvalidArgument, InvalidResult
 from headway.events import MappingFailed, Report, RunEnded, RunStarted, hears_successes
 from headway.mapper import ask, ids_of
 from headway.observe import log_report
+from headway.protobuf import Payload, copy_message
 from headway.reconcile import Reason, Request, RequeueAfter, Runtime, reconciling
-from headway.resource import Payload, Resource, ResourceId, ResourceType, copy_message, did_you_mean, resource_id
+from headway.resource import Resource, ResourceId, ResourceType, did_you_mean, resource_id
 from headway.rpc import Channel, Metadata
 from headway.storage import Backend
 

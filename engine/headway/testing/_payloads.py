@@ -9,7 +9,8 @@ from typing import Any
 from hypothesis import strategies as st
 
 from headway.errors import DeclarationError
-from headway.resource import FieldPlan, ResourceType, UnsupportedClassError, Value, plan_class
+from headway.protobuf import FieldPlan, UnsupportedClassError, Value, plan_class
+from headway.resource import ResourceType
 
 Strategy = st.SearchStrategy[Any]
 Values = Mapping[type[Any], Strategy]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
-from headway.resource import DELETION_TIMESTAMP, Condition, Payload, Resource, pb
+from headway.protobuf import Payload
+from headway.resource import DELETION_TIMESTAMP, Condition, Resource, pb
 
 T = TypeVar("T", bound=Payload)
 

@@ -12,7 +12,8 @@ import betterproto2
 from hypothesis import strategies as st
 
 from headway.errors import DeclarationError
-from headway.resource import Payload, ResourceType, did_you_mean
+from headway.protobuf import Payload
+from headway.resource import ResourceType, did_you_mean
 
 T = TypeVar("T", bound=Payload)
 

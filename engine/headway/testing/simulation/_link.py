@@ -13,15 +13,8 @@ from grpclib import GRPCError
 from grpclib.const import Status
 
 from headway._safe_text import error_text
-from headway.resource import (
-    Bookmark,
-    Changes,
-    EndOfSnapshot,
-    Key,
-    Kind,
-    copy_message,
-    resource_id,
-)
+from headway.protobuf import copy_message
+from headway.resource import Bookmark, Changes, EndOfSnapshot, Key, Kind, resource_id
 from headway.rpc import Channel, Metadata
 from headway.testing._scripted import ScriptedChannel
 from headway.testing.simulation import _faults as faults

@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 
 import trio
 
-from headway.resource import DELETION_TIMESTAMP, FINALIZERS, Key, Kind, Position, copy_message, pb
+from headway.protobuf import copy_message
+from headway.resource import DELETION_TIMESTAMP, FINALIZERS, Key, Kind, Position, pb
 from headway.storage import SCHEMA_KIND, Fence, MemoryBackend, Operation, Put, Require, RequireOwnsNothing, Within
 
 Resources = dict[tuple[Kind, Key], pb.Resource]
@@ -25,7 +26,7 @@ class SimulatedStore(MemoryBackend):
     def __init__(self, on_commit: OnCommit, number: int = 1) -> None:
         super().__init__(max_changes=1_000_000, max_age=1e12)
         self._number = number
-        self._store_id, self._incarnation = f"store-{number}", f"incarnation-{number}"
+        self._store_id, self._session = f"store-{number}", f"incarnation-{number}"
         self._position = self._at(0)
         self._on_commit = on_commit
         self._now: Resources = {}

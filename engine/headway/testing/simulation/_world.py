@@ -13,7 +13,8 @@ from trio.testing import MockClock
 
 from headway.client import Client
 from headway.controller import App
-from headway.resource import Key, Kind, Registry, ResourceType, copy_message, is_marked, pb, type_name
+from headway.protobuf import copy_message
+from headway.resource import Key, Kind, Registry, ResourceType, is_marked, pb, type_name
 from headway.rpc import Channel
 from headway.storage import Fence, Put
 from headway.testing.simulation import _faults as faults

@@ -1,0 +1,45 @@
+"""Protobuf messages as Python classes: declaring, encoding, decoding, copying, merging them, and comparing schemas.
+
+Nothing here waits, reads a clock or does I/O, and nothing refers to resources. Start reading at `_message.py`, which
+declares a class, then `_compile.py`, which makes its codec.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from headway.protobuf._codec import Payload as Payload
+from headway.protobuf._codec import copy_message as copy_message
+from headway.protobuf._codec import decode as decode
+from headway.protobuf._codec import decoder_of as decoder_of
+from headway.protobuf._codec import encode as encode
+from headway.protobuf._codec import equal as equal
+from headway.protobuf._codec import payload_problem as payload_problem
+from headway.protobuf._declared import bind_name as bind_name
+from headway.protobuf._declared import module_name as module_name
+from headway.protobuf._description import Description as Description
+from headway.protobuf._description import rebuild_messages as rebuild_messages
+from headway.protobuf._field_count import check_field_count as check_field_count
+from headway.protobuf._merge import different_fields as different_fields
+from headway.protobuf._merge import has_unknown_fields as has_unknown_fields
+from headway.protobuf._merge import merges as merges
+from headway.protobuf._message import field as field
+from headway.protobuf._message import message as message
+from headway.protobuf._plan import FieldPlan as FieldPlan
+from headway.protobuf._plan import UnsupportedClassError as UnsupportedClassError
+from headway.protobuf._plan import Value as Value
+from headway.protobuf._plan import plan_class as plan_class
+from headway.protobuf._schema import compare_schemas as compare_schemas
+from headway.protobuf._schema import merge_schemas as merge_schemas
+from headway.protobuf._schema import schema_digest as schema_digest
+from headway.protobuf._wire import varint as varint
+
+if TYPE_CHECKING:
+    from headway.protobuf._files import payload_files as payload_files
+
+
+def __getattr__(name: str) -> Any:
+    # Imported on first use, to keep `import headway` light: only a server that describes its types needs it.
+    if name != "payload_files":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from headway.protobuf._files import payload_files
+
+    return payload_files

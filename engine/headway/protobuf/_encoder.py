@@ -1,0 +1,176 @@
+"""Generate the source of the functions of a message class that read messages: encoder, copier and comparison.
+
+Names in the generated encoder: m (message), o (output so far), v (value), n (length), p (pieces of a list or map), k
+and w (the key and the whole of a map's entry).
+"""
+
+from headway.protobuf._decoder import indented
+from headway.protobuf._plan import ClassPlan, FieldPlan, Globals, Value
+from headway.protobuf._wire import (
+    DELIMITED,
+    FIXED_FORMATS,
+    SHORT,
+    VARINT_KINDS,
+    heads,
+    varint,
+    wire_type,
+)
+
+# The encoders of varints of two bytes or more. A zigzag number is unsigned.
+_LONG_VARINT = {
+    **dict.fromkeys(("int64", "enum"), "signed_varint({}, 64)"),
+    **dict.fromkeys(("uint64", "sint64"), "unsigned_varint({}, 64)"),
+    **dict.fromkeys(("uint32", "sint32"), "unsigned_varint({}, 32)"),
+    "int32": "signed_varint({}, 32)",
+}
+
+
+def encoder_source(plan: ClassPlan, shared: Globals) -> str:
+    """Return the source of ``encode_<n>(m)``. The objects that it refers to are added to ``shared``."""
+    lines = [f"def encode_{shared.number[plan.cls]}(m):", " o = b''"]
+    for field in plan.fields:
+        lines += indented(_field(field, shared))
+    return "\n".join([*lines, " if (v := m._unknown_fields): o += v", " return o"])
+
+
+def _field(field: FieldPlan, shared: Globals) -> list[str]:
+    held = f"v := m.{field.name}"
+    if field.key is not None:
+        return [f"if ({held}):", *indented(_map(field, field.key, shared))]
+    if field.shape == "repeated":
+        return [f"if ({held}):", *indented(_list(field, shared))]
+    write = _write(field.value, field.number, "v", "o += ", shared)
+    if field.shape == "single" and field.value.kind != "message":
+        return [f"if ({held}):", *indented(write)]
+    if field.make_default is not None:
+        # The message is never absent, so it is omitted if it is empty.
+        write = _write(field.value, field.number, "v", "o += ", shared, keep_empty=False)
+    return [f"if ({held}) is not None:", *indented(write)]
+
+
+def _tag(number: int, wire: int, shared: Globals) -> int:
+    tag = number << 3 | wire
+    shared.objects[f"heads_{tag}"] = heads(tag)
+    shared.objects[f"tag_{tag}"] = varint(tag)
+    return tag
+
+
+def _write(
+    value: Value,
+    field_number: int,
+    name: str,
+    out: str,
+    shared: Globals,
+    *,
+    keep_empty: bool = True,
+) -> list[str]:
+    """Return lines that append the tag and the value ``name`` to ``out``."""
+    kind = value.kind
+    tag = _tag(field_number, wire_type(kind), shared)
+    if kind == "bool":
+        return [f"{out}heads_{tag}[1 if {name} else 0]"]
+    if kind in VARINT_KINDS:
+        zigzag = [f"{name} = {name} << 1 if {name} >= 0 else ~({name} << 1)"] if kind.startswith("s") else []
+        short = f"heads_{tag}[{name}] if 0 <= {name} < {SHORT}"
+        return [*zigzag, f"{out}{short} else tag_{tag} + {_LONG_VARINT[kind].format(name)}"]
+    if kind in FIXED_FORMATS:
+        return [f"{out}tag_{tag} + pack_{FIXED_FORMATS[kind]}({name})"]
+    lines: list[str] = []
+    if kind == "string":
+        lines = [f"{name} = {name}.encode()"]
+    elif value.message is not None:
+        own = shared.number[value.message]
+        lines = [f"{name} = encode_{own}({f'class_{own}.from_wrapped({name})' if value.wrapped else name})"]
+    put = f"{out}{_delimited(tag, name)}"
+    return [*lines, put if keep_empty else f"if {name}: {put}"]
+
+
+def _delimited(tag: int, name: str) -> str:
+    head = f"(heads_{tag}[n] if (n := len({name})) < {SHORT} else long_head({tag}, n))"
+    return f"{head} + {name}"
+
+
+def _list(field: FieldPlan, shared: Globals) -> list[str]:
+    kind = field.value.kind
+    if wire_type(kind) == DELIMITED:
+        write = _write(field.value, field.number, "v", "p += (", shared)
+        write[-1] += ",)"
+        # Joined once at the end, since repeated concatenation would take quadratic time. A str given in place of a
+        # list must be rejected: a loop would take it for a list of characters.
+        one = ["if v.__class__ is str: raise TypeError('one text')"] if kind == "string" else []
+        return [*one, "p = []", f"for v in m.{field.name}:", *indented(write), "o += b''.join(p)"]
+    tag = _tag(field.number, DELIMITED, shared)
+    if kind in FIXED_FORMATS:
+        return [f"p = pack(f'<{{len(v)}}{FIXED_FORMATS[kind]}', *v)", f"o += {_delimited(tag, 'p')}"]
+    if kind == "bool":
+        element = "b'\\x01' if v else b'\\x00'"
+    elif kind.startswith("s"):
+        element = _LONG_VARINT[kind].format("v << 1 if v >= 0 else ~(v << 1)")
+    else:
+        element = f"digits[v] if 0 <= v < {SHORT} else {_LONG_VARINT[kind].format('v')}"
+    return [f"p = b''.join([{element} for v in v])", f"o += {_delimited(tag, 'p')}"]
+
+
+def _map(field: FieldPlan, key: Value, shared: Globals) -> list[str]:
+    tag = _tag(field.number, DELIMITED, shared)
+    return [
+        "p = []",
+        "for k, v in v.items():",
+        *indented(_write(key, 1, "k", "w = ", shared)),
+        *indented(_write(field.value, 2, "v", "w += ", shared)),
+        f" p.append({_delimited(tag, 'w')})",
+        "o += b''.join(p)",
+    ]
+
+
+def copier_source(plan: ClassPlan, shared: Globals) -> str:
+    """Return the source of ``copy_<n>(m)``, which returns a copy that shares only immutable values with ``m``."""
+    own = shared.number[plan.cls]
+    by_name = {field.name: field for field in plan.fields}
+    lines = [f"def copy_{own}(m):", f" c = {plan.maker(own)}"]
+    for name in plan.names:
+        lines += indented(_copy_field(by_name[name], shared))
+    return "\n".join([*lines, " c._unknown_fields = m._unknown_fields", " return c"])
+
+
+def _copy_field(field: FieldPlan, shared: Globals) -> list[str]:
+    name, value = field.name, field.value
+    # A wrapped value (a datetime, a str) is immutable.
+    inner = None if value.message is None or value.wrapped else f"copy_{shared.number[value.message]}"
+    if field.shape == "repeated":
+        return [f"c.{name} = {f'[{inner}(v) for v in m.{name}]' if inner else f'list(m.{name})'}"]
+    if field.shape == "map":
+        copied = f"{{k: {inner}(v) for k, v in m.{name}.items()}}" if inner else f"dict(m.{name})"
+        return [f"c.{name} = {copied}"]
+    if inner:
+        return [f"c.{name} = None if (v := m.{name}) is None else {inner}(v)"]
+    return [f"c.{name} = m.{name}"]
+
+
+def equality_source(plan: ClassPlan, shared: Globals) -> str:
+    """Return the source of ``equal_<n>(a, b)``, which compares all fields, including unknown ones."""
+    own = shared.number[plan.cls]
+    checks = ["a._unknown_fields == b._unknown_fields", *(_equal(field, shared) for field in plan.fields)]
+    body = "\n  and ".join(checks)
+    return (
+        f"def equal_{own}(a, b):\n if a is b: return True\n"
+        f" if a is None or b is None or a.__class__ is not b.__class__: return False\n"
+        f" return bool(\n  {body}\n )"
+    )
+
+
+def _equal(field: FieldPlan, shared: Globals) -> str:
+    value = field.value
+    left, right = f"a.{field.name}", f"b.{field.name}"
+    if value.message is not None and not value.wrapped:
+        same = f"equal_{shared.number[value.message]}"
+    elif value.kind in ("float", "double"):
+        same = "equal_floats"
+    else:
+        return f"{left} == {right}"
+    if field.shape == "repeated":
+        return f"len({left}) == len({right}) and all(map({same}, {left}, {right}))"
+    if field.shape == "map":
+        both = f"{left}.keys() == {right}.keys()"
+        return f"{both} and all([{same}(v, {right}[k]) for k, v in {left}.items()])"
+    return f"{same}({left}, {right})"

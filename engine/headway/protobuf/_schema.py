@@ -1,0 +1,302 @@
+"""Compare the stored schema of a type with a program's schema, and merge the schemas of all programs of a store. Pure.
+
+A schema is a description of one type. Messages are matched by the fields that hold them, not by name.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+
+from headway._gen.headway.resource import v1 as pb
+from headway._gen.headway.types import v1 as types_pb
+from headway.errors import SchemaProblem
+from headway.protobuf._codec import copy_message, encode
+
+Schema = types_pb.ListResponse
+_HELD = ("message", "wrapper")
+"""The kinds of fields that hold a message of the description."""
+
+_SHAPE = types_pb.Shape
+_ALSO_READS: dict[str, frozenset[str]] = {
+    "int32": frozenset({"bool", "enum"}),
+    "uint32": frozenset({"bool"}),
+    "int64": frozenset({"bool", "enum", "int32", "uint32"}),
+    "uint64": frozenset({"bool", "uint32"}),
+    "sint64": frozenset({"sint32"}),
+    "enum": frozenset({"int32"}),
+}
+"""For each kind, the other kinds whose values it reads without change: an integer reads the narrower ones."""
+_WORDS = {_SHAPE.REPEATED: "list of {}", _SHAPE.MAP: "map of {key} to {}"}
+
+
+def compare_schemas(stored: Schema, declared: Schema, *, both_ways: bool = False) -> list[SchemaProblem]:
+    """Return the differences that would make a program misread stored resources.
+
+    With ``both_ways``, either side may be the newer one, as between a client and a server. Then a difference counts
+    only if neither schema could have evolved into the other.
+    """
+    return list(_Comparison(stored, declared, both_ways=both_ways).problems())
+
+
+class _Comparison:
+    def __init__(self, stored: Schema, declared: Schema, *, both_ways: bool) -> None:
+        self._stored = stored
+        self._declared = declared
+        self._both_ways = both_ways
+        type = declared.types[0].type or pb.Type()
+        self._type = f"{type.group}.{type.group_version}.{type.kind}"
+        self._compared: set[tuple[int, int]] = set()
+
+    def problems(self) -> Iterator[SchemaProblem]:
+        stored, declared = self._stored.types[0], self._declared.types[0]
+        if stored.scope != declared.scope:
+            was, now = (types_pb.Scope(each.scope).name or "" for each in (stored, declared))
+            yield SchemaProblem(
+                self._type,
+                "",
+                0,
+                f"expected the scope {was} as stored, got {now}",
+                f"keep Scope.{was}, or delete all resources of the type with the older program first",
+            )
+        yield from self._message("", stored.message, declared.message)
+
+    def _message(self, path: str, stored_at: int, declared_at: int) -> Iterator[SchemaProblem]:
+        if (stored_at, declared_at) in self._compared:
+            return
+        self._compared.add((stored_at, declared_at))
+        stored, declared = self._stored.messages[stored_at], self._declared.messages[declared_at]
+        reserved = {each.number: each.name for each in stored.reserved}
+        given_up = {each.number: each.name for each in declared.reserved}
+        now = {each.number: each for each in declared.fields}
+        before = {each.number: each for each in stored.fields}
+        place = _Place(self._type, path, declared.full_name.rpartition(".")[2], _free_number(stored, declared))
+        for number, was in before.items():
+            field = now.get(number)
+            if field is None:
+                if number not in reserved:
+                    yield from self._missing(place, was, given_up.get(number), now)
+                continue
+            if (name := reserved.get(number)) is not None and field.name != name and name not in field.former_names:
+                yield place.problem(field, f"expected no field, since {name!r} of this number was removed", place.new)
+                continue
+            yield from self._field(place, was, field)
+            yield from _rivals(place, was, before, field, now)
+        for number in reserved.keys() & now.keys() - before.keys():
+            # The program that reserved this number had not stored any schema with the field.
+            if reserved[number] not in (now[number].name, *now[number].former_names):
+                problem = f"expected no field, since {reserved[number]!r} of this number was removed"
+                yield place.problem(now[number], problem, place.new)
+        if self._both_ways:
+            for number in given_up.keys() & before.keys() - now.keys():
+                was = before[number]
+                if given_up[number] not in (was.name, *was.former_names):
+                    problem = f"expected {was.name!r}, which the program reserves as {given_up[number]!r}"
+                    yield place.problem(
+                        was, problem, f"declare reserved={{{number}: {was.name!r}}} for {place.message}"
+                    )
+
+    def _missing(
+        self, place: _Place, was: types_pb.Field, given_up: str | None, now: dict[int, types_pb.Field]
+    ) -> Iterator[SchemaProblem]:
+        if self._both_ways or given_up in (was.name, *was.former_names):
+            return
+        moved = next((each for each in now.values() if each.name == was.name), None)
+        if moved is not None:
+            right = f"give {was.name} this number again; the program gives it {moved.number}"
+        else:
+            right = f"declare @headway.message(reserved={{{was.number}: {was.name!r}}}) for {place.message}"
+        got = "no such field" if given_up is None else f"reserved={{{was.number}: {given_up!r}}}"
+        yield place.problem(was, f"expected {was.name!r} as stored, got {got}", right, missing=given_up is None)
+
+    def _field(self, place: _Place, was: types_pb.Field, field: types_pb.Field) -> Iterator[SchemaProblem]:
+        if not reads(field, was) and not (self._both_ways and reads(was, field)):
+            problem = f"expected {_words(was)} as stored, got {_words(field)}"
+            yield place.problem(field, problem, f"keep {_words(was)}, or {place.new}")
+            return
+        if field.name != was.name and was.name not in field.former_names and field.name not in was.former_names:
+            yield place.problem(
+                field,
+                f"expected the name {was.name!r} as stored, got {field.name!r}",
+                f"if it is the same field, declare @headway.message(renamed={{{was.number}: {was.name!r}}}) for "
+                f"{place.message}; otherwise {place.new}",
+            )
+        if was.kind in _HELD:
+            path = f"{place.path}{field.name}."
+            yield from self._message(path, was.held, field.held)
+        elif was.kind == field.kind == "enum":
+            yield from self._enum(place, was, field)
+
+    def _enum(self, place: _Place, was: types_pb.Field, field: types_pb.Field) -> Iterator[SchemaProblem]:
+        stored, declared = self._stored.enums[was.held], self._declared.enums[field.held]
+        names: dict[int, list[str]] = {}
+        for each in declared.values:
+            names.setdefault(each.number, []).append(each.name)
+        numbers = {each.name: each.number for each in declared.values}
+        known: dict[int, set[str]] = {}
+        for each in stored.values:
+            known.setdefault(each.number, set()).add(each.name)
+        for number, former in known.items():
+            given = names.get(number)
+            if given is not None and former.isdisjoint(given):
+                old = sorted(former)[0]
+                yield place.problem(
+                    field,
+                    f"expected {old} for {number} of {declared.name} as stored, got {given[0]}",
+                    f"use a new number for {given[0]}, or keep {old} = {number} as an alias, if they mean the same",
+                )
+            for name in sorted(former):
+                if given is None and numbers.get(name, number) != number and numbers[name] not in known:
+                    yield place.problem(
+                        field,
+                        f"expected {number} for {name} of {declared.name} as stored, got {numbers[name]}",
+                        f"write {name} = {number}",
+                    )
+
+
+class _Place:
+    """The message whose fields are being compared.
+
+    Attributes:
+        path: the names of the fields that lead to it, each followed by a dot.
+        message: the name of its class.
+        new: the advice for a field that should be a new one.
+    """
+
+    def __init__(self, type: str, path: str, message: str, free: int) -> None:
+        self._type = type
+        self.path = path
+        self.message = message
+        self.new = f"use a new number, such as field({free})"
+
+    def problem(self, field: types_pb.Field, problem: str, right: str, *, missing: bool = False) -> SchemaProblem:
+        return SchemaProblem(self._type, f"{self.path}{field.name}", field.number, problem, right, missing)
+
+
+def _rivals(
+    place: _Place,
+    was: types_pb.Field,
+    before: dict[int, types_pb.Field],
+    field: types_pb.Field,
+    now: dict[int, types_pb.Field],
+) -> Iterator[SchemaProblem]:
+    """Find fields that exclude each other now, but not in the stored schema: reading one would lose the other."""
+    if not field.oneof:
+        return
+    for other in now.values():
+        # Report each pair once.
+        if other.number <= field.number or other.oneof != field.oneof or other.number not in before:
+            continue
+        if not was.oneof or before[other.number].oneof != was.oneof:
+            problem = f"expected it to be independent of {other.name} as stored, got both in the oneof {field.oneof}"
+            yield place.problem(field, problem, "take one of them out of the oneof")
+
+
+def _free_number(stored: types_pb.Message, declared: types_pb.Message) -> int:
+    numbers = [field.number for side in (stored, declared) for field in side.fields]
+    numbers += [reserved.number for side in (stored, declared) for reserved in side.reserved]
+    return max(numbers, default=0) + 1
+
+
+def reads(now: types_pb.Field, before: types_pb.Field) -> bool:
+    """Return True if a field reads every value that was written as another. The content of messages is not compared."""
+    if _listed(now) != _listed(before) or now.key_kind != before.key_kind:
+        return False
+    return now.kind == before.kind or before.kind in _ALSO_READS.get(now.kind, ())
+
+
+def _words(field: types_pb.Field) -> str:
+    """Describe the type of a field for an error message: ``list of string``."""
+    return _WORDS.get(field.shape, "{}").format(field.kind, key=field.key_kind)
+
+
+def _listed(field: types_pb.Field) -> types_pb.Shape:
+    # Whether a single value may be absent makes no difference on the wire.
+    return _SHAPE.SINGLE if field.shape is _SHAPE.OPTIONAL else field.shape
+
+
+def schema_digest(declared: Schema) -> str:
+    """Return a digest of a program's schema of a type. The names of messages do not affect it."""
+    unnamed = copy_message(declared)
+    unnamed.types[0].payload = ""
+    for each in unnamed.messages:
+        each.full_name = ""
+    return hashlib.sha256(encode(unnamed)).hexdigest()[:32]
+
+
+def merge_schemas(stored: Schema, declared: Schema) -> Schema:
+    """Return the stored schema, updated with a program's schema that `compare_schemas` has accepted.
+
+    Fields that the program lacks are kept, so that no later program can reuse their numbers.
+    """
+    merged = copy_message(stored)
+    _Merge(merged, declared).run()
+    return merged
+
+
+class _Merge:
+    def __init__(self, merged: Schema, declared: Schema) -> None:
+        self._merged = merged
+        self._declared = declared
+        # Map each index in the program's description to an index in the merged one.
+        self._messages: dict[int, int] = {}
+        self._enums: dict[int, int] = {}
+        self._done: set[tuple[int, int]] = set()
+
+    def run(self) -> None:
+        type, declared = self._merged.types[0], self._declared.types[0]
+        type.scope, type.payload = declared.scope, declared.payload
+        self._message(type.message, declared.message)
+
+    def _message(self, at: int, declared_at: int) -> None:
+        if (at, declared_at) in self._done:
+            return
+        self._done.add((at, declared_at))
+        self._messages.setdefault(declared_at, at)
+        merged, declared = self._merged.messages[at], self._declared.messages[declared_at]
+        merged.full_name = declared.full_name
+        fields = {each.number: each for each in merged.fields}
+        for each in declared.fields:
+            known = fields.get(each.number)
+            if known is None:
+                merged.fields.append(known := copy_message(each))
+                known.held = self._new_place(each)
+            self._field(known, each)
+        reserved = {each.number: each.name for each in (*merged.reserved, *declared.reserved)}
+        for each in declared.fields:
+            # The field was removed, and then added again unchanged.
+            reserved.pop(each.number, None)
+        merged.reserved = [types_pb.Reserved(number, name) for number, name in sorted(reserved.items())]
+        merged.fields.sort(key=lambda field: field.number)
+
+    def _new_place(self, field: types_pb.Field) -> int:
+        """Return the index of the message or enum that a new field holds. Add an empty one if it isn't merged yet."""
+        if field.kind in _HELD:
+            if field.held not in self._messages:
+                self._messages[field.held] = len(self._merged.messages)
+                self._merged.messages.append(types_pb.Message())
+            return self._messages[field.held]
+        if field.kind == "enum":
+            if field.held not in self._enums:
+                self._enums[field.held] = len(self._merged.enums)
+                self._merged.enums.append(types_pb.Enum())
+            return self._enums[field.held]
+        return 0
+
+    def _field(self, known: types_pb.Field, declared: types_pb.Field) -> None:
+        former = [*known.former_names, *declared.former_names, known.name]
+        known.former_names = [each for each in dict.fromkeys(former) if each != declared.name]
+        known.name, known.shape, known.oneof = declared.name, declared.shape, declared.oneof
+        if known.kind != declared.kind:
+            known.kind = declared.kind
+            known.held = self._new_place(declared)
+        if known.kind in _HELD:
+            self._message(known.held, declared.held)
+        elif known.kind == "enum":
+            self._enums.setdefault(declared.held, known.held)
+            self._enum(self._merged.enums[known.held], self._declared.enums[declared.held])
+
+    def _enum(self, merged: types_pb.Enum, declared: types_pb.Enum) -> None:
+        merged.name = declared.name
+        known = {(each.name, each.number) for each in merged.values}
+        merged.values += [copy_message(each) for each in declared.values if (each.name, each.number) not in known]

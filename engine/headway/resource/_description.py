@@ -1,0 +1,49 @@
+"""Describe types on the wire, and build types from such a description."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from headway._gen.headway.types import v1 as types_pb
+from headway.errors import PayloadError
+from headway.protobuf import Description, rebuild_messages
+from headway.resource._ids import type_name
+from headway.resource._names import Scope
+from headway.resource._registry import Registry
+from headway.resource._types import ResourceType
+
+
+def describe(types: Iterable[ResourceType[Any]]) -> types_pb.ListResponse:
+    """Return a description of the types, sorted by name, with every message and enum that they hold."""
+    description = Description()
+    for type in sorted(types, key=lambda each: each.name):
+        described = types_pb.ResourceType(
+            type=type.name.message(),
+            scope=types_pb.Scope(type.scope.value),
+            payload=type.type_url.rpartition("/")[2],
+            message=description.message(type.payload),
+            columns=[types_pb.Column(title=title, path=path) for title, path in type.columns.items()],
+        )
+        description.answer.types.append(described)
+    return description.answer
+
+
+def rebuild(description: types_pb.ListResponse) -> Registry:
+    """Return a registry of the described types. Raises PayloadError if the description is invalid."""
+    try:
+        return _registry(description)
+    except (LookupError, TypeError, ValueError) as error:
+        raise PayloadError(f"the server's description of its types can't be read: {error}") from error
+
+
+def _registry(description: types_pb.ListResponse) -> Registry:
+    classes = rebuild_messages(description)
+    registry = Registry()
+    for each in description.types:
+        # Built-in types are registered already, with their own classes.
+        if type_name(each.type) not in registry:
+            columns = {column.title: column.path for column in each.columns}
+            scope = Scope(int(each.scope))
+            registry.register(ResourceType(*type_name(each.type), classes[each.message], scope=scope, columns=columns))
+    return registry

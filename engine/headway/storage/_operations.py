@@ -1,0 +1,149 @@
+"""Operations, fences and filters as callers pass them to a store, and the errors of a rejected call. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from headway.errors import HeadwayError
+from headway.resource import Key, Kind, Position, pb
+
+
+class Fence(NamedTuple):
+    """The writer of a commit and its generation. (term, number) is compared with the stored pair of this writer."""
+
+    controller: str
+    member: str
+    term: int
+    number: int
+
+
+class Raised(NamedTuple):
+    """A fence raised by a commit. From ``position`` on, no write with a lower fence is stored.
+
+    Attributes:
+        fence: the fence as it is stored now.
+        position: the position of the commit.
+        checkpoint: the revision recorded by `record_checkpoint`. Before the first record, it is the revision of the
+            fence's first raise, because a controller owes nothing for earlier changes.
+    """
+
+    fence: Fence
+    position: Position
+    checkpoint: int
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """Store ``resource``. The store fills in its version.
+
+    ``expected`` is the version that must be stored now. If it is empty, the resource must not exist. If the stored
+    resource has another uid, the commit fails with WrongUid before versions are compared. Ownership of ``resource``
+    passes to the store.
+    """
+
+    kind: Kind
+    key: Key
+    resource: pb.Resource
+    expected: str
+
+
+@dataclass(frozen=True, slots=True)
+class Remove:
+    """Delete the resource with this kind and key, if it has this ``uid`` and this version.
+
+    If nothing is stored, or a resource with another uid, nothing happens. Another version is a VersionConflict.
+    """
+
+    kind: Kind
+    key: Key
+    uid: str
+    expected: str
+
+
+@dataclass(frozen=True, slots=True)
+class Require:
+    """Reject the commit unless the resource with this kind and key has this ``uid`` and version.
+
+    The version is compared only if ``expected`` is given. The commit fails with VersionConflict in every case, even if
+    no such resource exists. This operation changes nothing itself.
+    """
+
+    kind: Kind
+    key: Key
+    uid: str
+    expected: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RequireOwnsNothing:
+    """Reject the commit with StillOwns if this uid owns a resource. Changes nothing itself."""
+
+    owner_uid: str
+
+
+Operation = Put | Remove | Require | RequireOwnsNothing
+
+
+def refuse_repeated_keys(operations: Sequence[Operation]) -> None:
+    """Raise ValueError if two operations of one commit change the same resource: their order would be ambiguous."""
+    if len(operations) < 2:
+        return
+    seen: set[tuple[Kind, Key]] = set()
+    for operation in operations:
+        if isinstance(operation, Require | RequireOwnsNothing):
+            continue
+        place = (operation.kind, operation.key)
+        if place in seen:
+            raise ValueError(f"{'.'.join(operation.kind)} {'/'.join(operation.key)} is changed twice in one commit")
+        seen.add(place)
+
+
+class Within(NamedTuple):
+    """A filter for the resources of a kind: an exact partition and namespace, or ``*`` for any, and a name prefix."""
+
+    partition: str = "*"
+    namespace: str = "*"
+    name_prefix: str = ""
+
+    @property
+    def everything(self) -> bool:
+        """True if every key matches."""
+        return self.partition == "*" and self.namespace == "*" and not self.name_prefix
+
+    def matches(self, key: Key) -> bool:
+        """Return True if a key matches."""
+        return (
+            (self.partition in ("*", key[0]))
+            and (self.namespace in ("*", key[1]))
+            and key[2].startswith(self.name_prefix)
+        )
+
+
+class StorageError(HeadwayError):
+    """The base class of the errors of a rejected commit or watch. Nothing was changed."""
+
+
+class VersionConflict(StorageError):
+    """The stored version is not the expected one. This includes a resource that is unexpectedly stored or missing."""
+
+
+class WrongUid(StorageError):
+    """The stored resource has another uid: it is another incarnation of the name."""
+
+
+class StillOwns(StorageError):
+    """The commit required that a resource owns nothing, but it owns others."""
+
+
+class FenceLowered(StorageError):
+    """The fence is below the stored one, because the writer has been superseded."""
+
+
+class UnknownTerm(StorageError):
+    """The fence carries a term that the store has not granted to its controller and member."""
+
+
+class StoreMismatch(StorageError):
+    """The position does not belong to this store: it has another store id, or an unknown session."""

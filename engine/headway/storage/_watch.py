@@ -1,0 +1,207 @@
+"""A watch over a commit log: a snapshot that was read at one revision, then the changes of the log after it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import outcome
+import trio
+from typing_extensions import override
+
+from headway.errors import HeadwayError, HistoryCompacted
+from headway.resource import Bookmark, Changes, EndOfSnapshot, Position, SnapshotChunk, StreamItem, resource_key
+from headway.storage._backend import Watch
+from headway.storage._log import CommitLog, Cursor
+from headway.storage._operations import StoreMismatch, Within
+from headway.storage._reads import Snapshot
+
+
+class _Woken(outcome.Outcome[None]):
+    """The outcome that a beat passes to the tasks it wakes. Trio's own outcomes can be used only once."""
+
+    def unwrap(self) -> None:
+        """Return None. It can be called more than once."""
+
+    def send(self, gen: Any) -> Any:
+        """Send None to a generator."""
+        return gen.send(None)
+
+    async def asend(self, agen: Any) -> Any:
+        """Send None to an async generator."""
+        return await agen.asend(None)
+
+
+_WOKEN = _Woken()
+
+
+class Pulse:
+    """A signal that wakes every task that waits for it now. A task that waits later is woken by the next beat.
+
+    A cheaper `trio.lowlevel.ParkingLot`, because a beat wakes every watcher of a store.
+    """
+
+    def __init__(self) -> None:
+        # The waiting tasks, and tasks that were canceled and have not run since. Invariant: a task has this pulse as
+        # its `custom_sleep_data` exactly as long as it waits. Trio resets it when it wakes the task.
+        self._waiting: dict[trio.lowlevel.Task, None] = {}
+        self._broken: Callable[[], HeadwayError] | None = None
+
+    @trio.lowlevel.enable_ki_protection
+    def beat(self) -> None:
+        """Wake all waiting tasks. Never blocks."""
+        if self._waiting:
+            waiting, self._waiting = self._waiting, {}
+            for task in waiting:
+                if task.custom_sleep_data is self:
+                    trio.lowlevel.reschedule(task, _WOKEN)
+
+    def stop(self, why: Callable[[], HeadwayError]) -> None:
+        """Make all waiting tasks, and those that wait later, raise the error that ``why`` returns."""
+        self._broken = self._broken or why
+        self.beat()
+
+    def enter(self) -> trio.lowlevel.Task:
+        """Register the current task for the next beat. It must sleep at once, and call `leave` if sleeping fails."""
+        if self._broken is not None:
+            raise self._broken()
+        task = trio.lowlevel.current_task()
+        self._waiting[task] = None
+        task.custom_sleep_data = self
+        return task
+
+    def leave(self, task: trio.lowlevel.Task) -> None:
+        """Remove a task that something other than a beat has woken."""
+        self._waiting.pop(task, None)
+
+    @trio.lowlevel.enable_ki_protection
+    async def wait(self) -> None:
+        """Wait for the next beat."""
+        task = self.enter()
+        try:
+            await trio.lowlevel.wait_task_rescheduled(_leave)
+        except BaseException:
+            self.leave(task)
+            raise
+
+
+def _leave(_: object) -> trio.lowlevel.Abort:
+    return trio.lowlevel.Abort.SUCCEEDED
+
+
+class LogWatch(Watch):
+    """A `Watch` over a `CommitLog`."""
+
+    def __init__(
+        self,
+        log: CommitLog,
+        pulse: Pulse,
+        here: Callable[[int], Position],
+        cursor: Cursor,
+        within: Within,
+        snapshot: Snapshot | None,
+    ) -> None:
+        self._log = log
+        self._pulse = pulse
+        self._here = here
+        self._cursor = cursor
+        # None if every resource matches.
+        self._within = None if within.everything else within
+        # The reader knows that the stream is complete up to this revision.
+        self._announced = cursor.revision
+        self._snapshot = snapshot
+        self._opened = False
+
+    @trio.lowlevel.enable_ki_protection
+    @override
+    async def next(self) -> StreamItem:
+        # Every checkpoint comes before an item is taken, so that a canceled call has taken nothing.
+        if not self._opened:
+            await trio.lowlevel.checkpoint()
+            return await self._open()
+        cursor = self._cursor
+        while True:
+            # Waiting is itself a checkpoint. Another one before it would cost every event a turn of the loop.
+            if self._log.head > cursor.revision or cursor.revision > self._announced:
+                await trio.lowlevel.checkpoint()
+            else:
+                # The body of `Pulse.wait`, to save one coroutine for each event of each watcher.
+                task = self._pulse.enter()
+                try:
+                    await trio.lowlevel.wait_task_rescheduled(_leave)
+                except BaseException:
+                    self._pulse.leave(task)
+                    raise
+            item = self._take()
+            if item is not None:
+                return item
+
+    async def _open(self) -> StreamItem:
+        chunk = await self._snapshot.next() if self._snapshot is not None else []
+        if chunk:
+            return SnapshotChunk(chunk)
+        resumed = self._snapshot is None
+        self._snapshot = None
+        self._opened = True
+        position = self._here(self._cursor.revision)
+        return Bookmark(position, resumed=True) if resumed else EndOfSnapshot(position)
+
+    def _take(self) -> StreamItem | None:
+        cursor, log = self._cursor, self._log
+        # At a mark, a bookmark announces the session before the first change that belongs to it.
+        unannounced = cursor.revision > self._announced and bool(log.marks) and cursor.revision in log.marks
+        if log.head > cursor.revision and not unannounced:
+            changes = log.take(cursor)
+            if changes is not None and self._within is not None:
+                changes = _filtered(changes, self._within)
+            if changes is not None:
+                self._announced = changes.changes[-1].revision
+                return changes
+        if cursor.revision > self._announced:
+            self._announced = cursor.revision
+            return Bookmark(self._here(cursor.revision))
+        return None
+
+    @override
+    def close(self) -> None:
+        """Do nothing: the watch holds no resources."""
+
+
+def _filtered(changes: Changes, within: Within) -> Changes | None:
+    """Return the matching changes, with `more` adjusted to them. Return None if no change matches."""
+    kept = [change for change in changes.changes if within.matches(resource_key(change.resource))]
+    for index, change in enumerate(kept):
+        more = index + 1 < len(kept) and kept[index + 1].revision == change.revision
+        if more != change.more:
+            kept[index] = change._replace(more=more)
+    return Changes(kept) if kept else None
+
+
+def check_resumable(wanted: Position, here: Position, sessions: Mapping[str, int | None], oldest: int = 0) -> None:
+    """Raise an error if a watch cannot resume after ``wanted``.
+
+    A position above the last revision of its session belongs to a history that this store does not have: the file was
+    replaced by an older copy. The same is true for a position of an unknown session, unless it is below all known
+    sessions. Then its session may have been forgotten.
+
+    Args:
+        wanted: the position to resume after.
+        here: the store's current position.
+        sessions: the sessions of the store with the last revision of each, None for the current one. Forgotten
+            sessions are missing.
+        oldest: the first revision of the oldest known session. All sessions before it have been forgotten.
+            0 if none has been.
+
+    Raises:
+        StoreMismatch: the position does not belong to this store.
+        HistoryCompacted: the position's session has been forgotten, or the position is above the store's revision.
+    """
+    if wanted.store_id != here.store_id:
+        raise StoreMismatch(f"position {wanted.revision} is of store {wanted.store_id}, expected store {here.store_id}")
+    left = sessions.get(wanted.session, oldest - 1)
+    if left is not None and wanted.revision > left:
+        raise StoreMismatch(f"position {wanted.revision} is not in the history of this copy of store {here.store_id}")
+    if wanted.session not in sessions:
+        raise HistoryCompacted(f"position {wanted.revision} belongs to a session that the store has forgotten")
+    if wanted.revision > here.revision:
+        raise HistoryCompacted(f"position {wanted.revision} is above {here.revision}, the store's last revision")

@@ -1,0 +1,201 @@
+"""Batches of commits. The commits that arrive while transactions are under way share the next transaction.
+
+A call to etcd costs many times more than its operations. Each commit of a batch keeps its own outcome and its own
+revision: its comparisons are the same as if it were alone, and it follows the earlier ones in the transaction.
+
+A commit is sent alone, at once, if it touches the same keys as another one of the batch (`Draft.fits_with`), or
+compares a key that a transaction under way writes. If etcd rejects a batch, each of its commits is sent alone.
+
+There is no background task. A writer that finds no leader leads one transaction, and hands over to the first waiting
+writer. Invariants:
+
+1. While a writer waits, another one leads, or `MOST_UNDER_WAY` transactions are under way. Each takes a bounded time.
+   So no writer waits longer than `LONGEST_WAIT` and one transaction, regardless of the number of writers.
+2. A leader's own commit is in the transaction. It is the first of those that waited.
+3. A commit is in one transaction at a time. It is sent again only if etcd's reply shows that it was not applied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import NamedTuple
+
+import trio
+
+from headway._gen.etcdserverpb import TxnResponse
+from headway.errors import HeadwayError, InvalidArgument, OutcomeUnknown, Unavailable
+from headway.storage.etcd._client import CALL_TIMEOUT
+from headway.storage.etcd._layout import PLACES, revision_of
+from headway.storage.etcd._transaction import Draft
+
+MOST_UNDER_WAY = 2
+"""The number of transactions at a time. While one is being made durable, the next one is prepared."""
+
+MOST_OPERATIONS = 100
+"""The limit of operations, and of comparisons, of a batch. etcd accepts 128 of each, with the head and anchor."""
+
+MOST_BYTES = 256 << 10
+"""The limit of bytes of the resources in a batch. A commit with more than a quarter of it is sent alone."""
+
+LONGEST_WAIT = CALL_TIMEOUT
+"""The maximum wait of a commit in seconds. It fails if etcd does not answer, or not as fast as commits arrive."""
+
+
+class Committed(NamedTuple):
+    """A commit that was made.
+
+    Attributes:
+        reply: etcd's reply to the transaction.
+    """
+
+    reply: TxnResponse
+    revision: int
+
+
+class _Waiting:
+    __slots__ = ("alone", "committed", "done", "draft", "error", "since", "turn")
+
+    def __init__(self, draft: Draft) -> None:
+        self.draft = draft
+        self.since = trio.current_time()
+        # Set when the commit is done, or when its writer becomes the leader.
+        self.turn = trio.Event()
+        self.done = False
+        self.committed: Committed | None = None
+        self.error: HeadwayError | None = None
+        # True if it must be sent alone: it does not fit into the batch, or the batch failed, perhaps because of others.
+        self.alone = False
+
+    def finish(self) -> None:
+        """Wake the writer: the commit has ended."""
+        self.done = True
+        self.turn.set()
+
+
+class Batcher:
+    """The batches of commits to one store.
+
+    Args:
+        write: makes the commits of several drafts in one transaction. Its errors show if the transaction may have
+            happened.
+    """
+
+    def __init__(self, write: Callable[[Sequence[Draft]], Awaitable[TxnResponse]]) -> None:
+        self._write = write
+        self._waiting: list[_Waiting] = []
+        self._leading = False
+        self._under_way = 0
+        # The keys that each transaction under way writes. A commit that compares one of them is based on older state.
+        # It will most likely be rejected, together with its batch.
+        self._writing: list[set[bytes]] = []
+
+    @trio.lowlevel.enable_ki_protection
+    async def submit(self, draft: Draft) -> Committed | None:
+        """Make a commit. Return None if one of its comparisons fails. Then nothing was changed.
+
+        Call this in a shielded cancel scope, because it must not be canceled.
+        """
+        late = not all(each.isdisjoint(draft.compared) for each in self._writing)
+        if draft.alone or late or draft.size > MOST_BYTES // 4:
+            return await self._alone(draft)
+        mine = _Waiting(draft)
+        self._waiting.append(mine)
+        if self._leading or self._under_way == MOST_UNDER_WAY:
+            try:
+                await mine.turn.wait()
+            except BaseException:
+                # A shield does not stop KeyboardInterrupt.
+                if mine in self._waiting:
+                    self._waiting.remove(mine)
+                    self._hand_on()
+                raise
+        if not mine.done:
+            await self._lead()
+        if mine.alone:
+            return await self._alone(draft)
+        if mine.error is not None:
+            raise mine.error
+        return mine.committed
+
+    async def _alone(self, draft: Draft) -> Committed | None:
+        return _made(await self._sent([draft]), 0)
+
+    async def _sent(self, drafts: Sequence[Draft]) -> TxnResponse:
+        writing = set[bytes]().union(*(draft.places for draft in drafts))
+        self._writing.append(writing)
+        try:
+            return await self._write(drafts)
+        finally:
+            self._writing.remove(writing)
+
+    async def _lead(self) -> None:
+        """Send the waiting commits in one transaction."""
+        self._leading = True
+        # Writers that one transaction has woken arrive with their next commits in the same turn of the loop.
+        await trio.lowlevel.cancel_shielded_checkpoint()
+        self._refuse_late()
+        batch = self._taken()
+        self._under_way += 1
+        self._hand_on()
+        try:
+            reply = await self._sent([each.draft for each in batch])
+            for place, each in enumerate(batch):
+                each.committed = _made(reply, place)
+                each.alone = len(batch) > 1 and each.committed is None
+        except HeadwayError as error:
+            for each in batch:
+                # The batch may be too large, even if no commit is.
+                each.alone = len(batch) > 1 and isinstance(error, InvalidArgument)
+                # Each writer raises its own error object, because raising adds a traceback to it.
+                each.error = type(error)(*error.args)
+                each.error.__cause__ = error
+        except BaseException as error:
+            for each in batch:
+                each.error = OutcomeUnknown(f"a commit was interrupted and may have happened: {error!r}")
+            raise
+        finally:
+            for each in batch:
+                each.finish()
+            self._under_way -= 1
+            self._hand_on()
+
+    def _refuse_late(self) -> None:
+        """Fail the commits that have waited too long, except for the first: its writer sends the batch."""
+        since = trio.current_time() - LONGEST_WAIT
+        late = [each for each in self._waiting[1:] if each.since <= since]
+        # The list is in order of arrival.
+        del self._waiting[1 : len(late) + 1]
+        for each in late:
+            each.error = Unavailable(f"timed out: a commit waited {LONGEST_WAIT} s behind others; nothing was written")
+            each.finish()
+
+    def _taken(self) -> list[_Waiting]:
+        """Take the first waiting commit, and those that fit with the earlier ones, until the batch is full."""
+        batch: list[_Waiting] = []
+        compared: dict[bytes, int] = {}
+        places = set[bytes]().union(*self._writing)
+        operations = size = 0
+        for each in self._waiting:
+            draft = each.draft
+            operations, size = operations + draft.operations, size + draft.size
+            most = max(operations, len(compared) + len(draft.compared))
+            if batch and (most > MOST_OPERATIONS or size > MOST_BYTES or len(batch) == PLACES):
+                break
+            batch.append(each)
+            each.alone = len(batch) > 1 and not draft.fits_with(compared, places)
+            if each.alone:
+                each.finish()
+            else:
+                compared |= draft.compared
+                places |= draft.places
+        self._waiting = self._waiting[len(batch) :]
+        return [each for each in batch if not each.alone]
+
+    def _hand_on(self) -> None:
+        self._leading = bool(self._waiting) and self._under_way < MOST_UNDER_WAY
+        if self._leading:
+            self._waiting[0].turn.set()
+
+
+def _made(reply: TxnResponse, place: int) -> Committed | None:
+    return Committed(reply, revision_of(reply.header.revision, place)) if reply.succeeded else None  # type: ignore[union-attr]  # every reply has one

@@ -1,0 +1,158 @@
+"""Commits of resources and fences, and the recording of checkpoints.
+
+A commit is based on the mirror's state. If etcd accepts it, that state was current (`_transaction.py`). If etcd or the
+mirror rejects it, it is tried again once the mirror has every commit made before. So a rejection that the caller sees
+was also based on current state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import NoReturn, TypeVar
+
+import trio
+
+from headway._gen.etcdserverpb import TxnResponse
+from headway.errors import InvalidArgument, Unavailable
+from headway.resource import Position, pb
+from headway.storage._leases import lease_of, raised_fence
+from headway.storage._operations import Fence, Operation, Raised, StorageError
+from headway.storage._tables import decide
+from headway.storage.etcd._client import CALL_TIMEOUT
+from headway.storage.etcd._layout import checkpoint_from, checkpoint_value, fence_value
+from headway.storage.etcd._session import Session
+from headway.storage.etcd._transaction import Draft, putting
+
+HIGHEST = 2**63 - 1
+"""The highest revision, term or number that can be stored."""
+
+_GIVING_UP = 3 * CALL_TIMEOUT
+
+Result = TypeVar("Result")
+
+
+@contextmanager
+def whole(session: Session) -> Iterator[None]:
+    """Shield the block from cancellation. Each of its steps takes a bounded time."""
+    session.begin()
+    try:
+        with trio.CancelScope(shield=True):
+            yield
+    finally:
+        session.end()
+
+
+async def decided(
+    session: Session,
+    propose: Callable[[], Draft | None],
+    done: Callable[[TxnResponse, int], Result],
+    nothing: Callable[[], Result],
+) -> Result:
+    """Make a commit and return its result.
+
+    Args:
+        session: the session.
+        propose: builds the commit from the mirror's state. It raises a StorageError to reject the commit, or returns
+            None if there is nothing to commit. It may be called several times.
+        done: makes the result from etcd's reply and the revision of the commit.
+        nothing: makes the result if there is nothing to commit.
+
+    Raises:
+        Unavailable: the commits of others kept changing the state. Nothing was written.
+    """
+    confirmed = False
+    gives_up_at = trio.current_time() + _GIVING_UP
+    while True:
+        mirror = session.mirror
+        try:
+            draft = propose()
+        except StorageError:
+            if confirmed:
+                raise
+        else:
+            if draft is not None:
+                if (committed := await session.submit(draft)) is not None:
+                    return done(*committed)
+                if trio.current_time() > gives_up_at:
+                    raise Unavailable(
+                        f"commits of others kept conflicting with this one for {_GIVING_UP} s; nothing was written"
+                    )
+            elif confirmed:
+                return nothing()
+        await session.wait_newer(mirror)
+        confirmed = True
+
+
+async def commit(session: Session, operations: Sequence[Operation], fence: Fence | None) -> Position:
+    """Apply all operations in one commit and return its position."""
+
+    def propose() -> Draft | None:
+        mirror = session.mirror
+        stored = mirror.check_fence(fence) if fence is not None else None
+        applied = [entry for operation in operations if (entry := decide(mirror.tables, operation)) is not None]
+        proposed[:] = [new for *_, new in applied if new is not None]
+        if not applied:
+            return None
+        draft = session.draft()
+        if fence is not None and stored is not None:
+            draft.compare_fence(fence.controller, fence.member, stored)
+        draft.compare(operations)
+        draft.apply(applied)
+        return draft
+
+    def done(_: TxnResponse, revision: int) -> Position:
+        version = str(revision)
+        for resource in proposed:
+            resource.version = version
+        return session.at(revision)
+
+    proposed: list[pb.Resource] = []
+    return await decided(session, propose, done, lambda: session.at(session.mirror.head.revision))
+
+
+async def raise_fence(session: Session, controller: str, member: str, term: int, number: int) -> Raised:
+    """Raise a fence by a commit."""
+    fence = requested = Fence(controller, member, term, number)
+    since = 0
+
+    def propose() -> Draft:
+        nonlocal fence, since
+        mirror = session.mirror
+        stored = mirror.fence(controller, member)
+        held = mirror.leases.get(lease_of(controller, member))
+        fence, since = raised_fence(requested, (stored.term, stored.number), held and held.lease.term), stored.since
+        if max(fence[2:]) > HIGHEST:
+            raise InvalidArgument(f"the fence {fence[2:]} of {controller} is above {HIGHEST}, the maximum")
+        draft = session.draft()
+        draft.compare_fence(controller, member, stored)
+        key = session.layout.fence(controller, member)
+        draft.write(putting(key, fence_value(*fence[2:], leased=stored.leased and fence.term == stored.term)))
+        draft.read(session.layout.checkpoint(controller, member))
+        return draft
+
+    def done(reply: TxnResponse, revision: int) -> Raised:
+        noted = reply.responses[-1].response_range
+        checkpoint = checkpoint_from(noted.kvs[0]) if noted is not None and noted.kvs else since or revision
+        return Raised(fence, session.at(revision), checkpoint)
+
+    return await decided(session, propose, done, _never)
+
+
+async def record_checkpoint(session: Session, fence: Fence, revision: int) -> None:
+    """Record that the fence's controller owes nothing up to a revision."""
+    if not 0 <= revision <= HIGHEST:
+        raise InvalidArgument(f"the revision must be between 0 and {HIGHEST}, got {revision}")
+
+    def propose() -> Draft:
+        stored = session.mirror.check_fence(fence)
+        draft = session.draft()
+        draft.compare_fence(fence.controller, fence.member, stored)
+        draft.note(session.layout.checkpoint(fence.controller, fence.member), checkpoint_value(revision))
+        return draft
+
+    await decided(session, propose, lambda *_: None, _never)
+
+
+def _never() -> NoReturn:
+    raise AssertionError("propose() never returns None here")

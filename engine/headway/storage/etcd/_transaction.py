@@ -1,0 +1,203 @@
+"""etcd transactions of one or several commits: their comparisons and their writes. Pure.
+
+A transaction compares all state that its commits were based on: every resource that they name, the fence and its lease,
+the absence of resources of an owner, and the anchor. If it succeeds, that state was current. If it fails, nothing was
+changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence, Set
+
+from headway._gen.etcdserverpb import (
+    Compare,
+    CompareCompareResult,
+    CompareCompareTarget,
+    DeleteRangeRequest,
+    PutRequest,
+    RangeRequest,
+    RequestOp,
+    TxnRequest,
+)
+from headway.protobuf import encode
+from headway.resource import pb
+from headway.storage._leases import lease_of
+from headway.storage._operations import Operation, RequireOwnsNothing
+from headway.storage._tables import Applied
+from headway.storage.etcd._layout import KeyRange, Layout, StoredFence, etcd_revision, head_value, resource_value
+from headway.storage.etcd._mirror import Mirror
+
+_EQUAL, _MOD, _CREATE = CompareCompareResult.EQUAL, CompareCompareTarget.MOD, CompareCompareTarget.CREATE
+
+
+def unchanged(key: bytes, revision: int) -> Compare:
+    """Return the comparison that a key was last changed at this revision of etcd. With 0, it must not exist."""
+    return Compare(result=_EQUAL, target=_MOD, key=key, mod_revision=revision)
+
+
+def empty(keys: KeyRange) -> Compare:
+    """Return the comparison that a range has no keys."""
+    return Compare(result=_EQUAL, target=_CREATE, key=keys.key, range_end=keys.end, create_revision=0)
+
+
+def putting(key: bytes, value: bytes = b"", lease: int = 0) -> RequestOp:
+    """Return the operation that puts a key. With a lease, etcd deletes the key when the lease ends."""
+    return RequestOp(request_put=PutRequest(key=key, value=value, lease=lease))
+
+
+def deleting(key: bytes) -> RequestOp:
+    """Return the operation that deletes a key."""
+    return RequestOp(request_delete_range=DeleteRangeRequest(key=key))
+
+
+class Draft:
+    """A commit that is being built.
+
+    Args:
+        layout: the keys of the store.
+        mirror: the state that the commit is based on.
+
+    Attributes:
+        compared: the compared keys, with etcd's revision of each, or 0 if the key must not exist.
+        given: the written resources, by their keys.
+        places: the keys of the written and deleted resources. Invariant: each is also in `compared`.
+        alone: True if the commit cannot share a transaction with others.
+    """
+
+    def __init__(self, layout: Layout, mirror: Mirror) -> None:
+        self._layout = layout
+        self._mirror = mirror
+        # Every commit compares the anchor, so that its position has the session that was current when it was made.
+        self.compared = {layout.anchor: etcd_revision(mirror.timeline.eras[-1][0])}
+        self.given: dict[bytes, pb.Resource] = {}
+        self.places: set[bytes] = set()
+        self.alone = False
+        self._empty: list[KeyRange] = []
+        # A resource is a pair of its key and its body, because its value depends on its place in the transaction.
+        self._written: list[RequestOp | tuple[bytes, bytes]] = []
+        self._uncounted = 0
+        self._read: list[RequestOp] = []
+        self._notes: list[RequestOp] = []
+
+    @property
+    def size(self) -> int:
+        """The number of bytes of the written resources."""
+        return sum(len(each[1]) for each in self._written if isinstance(each, tuple))
+
+    @property
+    def operations(self) -> int:
+        """The number of write operations."""
+        return len(self._written)
+
+    @property
+    def needs(self) -> int:
+        """The size of a transaction with only this commit, as etcd counts: its writes or its comparisons."""
+        written = len(self._written) + len(self._read) + 1  # one for the head
+        return max(written, len(self.compared) + len(self._empty))
+
+    def write(self, *written: RequestOp) -> None:
+        """Add writes. Watches see them, and other commits may compare their keys."""
+        self.alone = True
+        self._written += written
+
+    def end_lease(self, name: str) -> None:
+        """Delete a lease's key."""
+        self.write(deleting(self._layout.lease(name)))
+        self._uncounted += 1
+
+    def compare_fence(self, controller: str, member: str, stored: StoredFence) -> None:
+        """Compare a fence and the lease that governs it."""
+        self.compared[self._layout.fence(controller, member)] = etcd_revision(stored.revision)
+        self.compare_lease(lease_of(controller, member))
+
+    def compare_lease(self, name: str) -> None:
+        """Compare the holder of a lease."""
+        held = self._mirror.leases.get(name)
+        self.compared[self._layout.lease(name)] = etcd_revision(held.revision) if held is not None else 0
+
+    def compare(self, operations: Iterable[Operation]) -> None:
+        """Compare the state that each operation was based on."""
+        for operation in operations:
+            if isinstance(operation, RequireOwnsNothing):
+                self.alone = True
+                self._empty.append(self._layout.owned_by(operation.owner_uid))
+            else:
+                stored = self._mirror.tables.get(operation.kind, operation.key)
+                key = self._layout.resource(operation.kind, operation.key)
+                self.compared[key] = etcd_revision(int(stored.version)) if stored is not None else 0
+
+    def apply(self, applied: Sequence[Applied]) -> None:
+        """Add the writes for the changes of the operations."""
+        layout = self._layout
+        for kind, key, old, new in applied:
+            place = layout.resource(kind, key)
+            self.places.add(place)
+            if new is None:
+                self._written.append(deleting(place))
+            else:
+                self._written.append((place, encode(new)))
+                self.given[place] = new
+            had, has = _owner(old), _owner(new)
+            if had != has:
+                if had:
+                    self._written.append(deleting(layout.owned(had, kind, key)))
+                if has:
+                    self._written.append(putting(layout.owned(has, kind, key)))
+
+    def read(self, key: bytes) -> None:
+        """Read a key at the commit's revision. Its value is the last response."""
+        self.alone = True
+        self._read.append(RequestOp(request_range=RangeRequest(key=key)))
+
+    def note(self, key: bytes, value: bytes) -> None:
+        """Put a key unless its value is greater. A draft that only does this makes no commit."""
+        self.alone = True
+        held = Compare(result=CompareCompareResult.GREATER, target=CompareCompareTarget.VALUE, key=key, value=value)
+        self._notes.append(RequestOp(request_txn=TxnRequest(compare=[held], failure=[putting(key, value)])))
+
+    def fits_with(self, compared: Mapping[bytes, int], places: Set[bytes]) -> bool:
+        """Return True if this commit may follow commits with these comparisons and writes in one transaction.
+
+        etcd makes all comparisons before all writes. So no commit may compare a key that another one writes. Each
+        commit is then based on the state after the commits before it.
+        """
+        return (
+            not self.alone
+            and places.isdisjoint(self.compared)
+            and self.places.isdisjoint(compared)
+            and all(compared.get(key, revision) == revision for key, revision in self.compared.items())
+        )
+
+    def requests(self, place: int) -> list[RequestOp]:
+        """Return the writes of this commit at its place in a transaction."""
+        return [
+            putting(each[0], resource_value(each[1], place)) if isinstance(each, tuple) else each
+            for each in self._written
+        ]
+
+    @property
+    def changes(self) -> int:
+        """The number of keys that this commit changes, as a watch sees it."""
+        return len(self._written) - self._uncounted
+
+
+def transaction(layout: Layout, drafts: Sequence[Draft], nonce: bytes) -> TxnRequest:
+    """Return one transaction of several commits. Each commit must fit with those before it.
+
+    The transaction writes the head last, so that a watch sees the head after all other changes.
+    """
+    expected: dict[bytes, int] = {}
+    for draft in drafts:
+        expected |= draft.compared
+    compared = [unchanged(key, revision) for key, revision in expected.items()]
+    first = drafts[0]
+    compared += [empty(keys) for keys in first._empty]
+    if first._notes:
+        return TxnRequest(compare=compared, success=first._notes)
+    written = [each for place, draft in enumerate(drafts) for each in draft.requests(place)]
+    written.append(putting(layout.head, head_value([draft.changes for draft in drafts], nonce)))
+    return TxnRequest(compare=compared, success=[*written, *first._read])
+
+
+def _owner(resource: pb.Resource | None) -> str:
+    return resource.owner.uid if resource is not None and resource.owner is not None else ""

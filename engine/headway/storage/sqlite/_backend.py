@@ -1,0 +1,371 @@
+"""A store in one SQLite file: durable without a server, for one process at a time."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import ExitStack, asynccontextmanager
+from functools import partial
+from typing import NamedTuple, Self
+
+import trio
+from typing_extensions import override
+
+from headway.errors import HeadwayError, InvalidArgument, StoreUnusable
+from headway.resource import Key, Kind, Position, pb
+from headway.storage._backend import Backend, ChecksItself, ListsFences, Probed
+from headway.storage._lease_table import LeaseTable
+from headway.storage._leases import Acquired, HeldLease, Lease, LeaseEnded
+from headway.storage._log import CommitLog
+from headway.storage._operations import Fence, Operation, Raised, Within, refuse_repeated_keys
+from headway.storage._watch import LogWatch, Pulse, check_resumable
+from headway.storage.sqlite._check import check_file
+from headway.storage.sqlite._connect import check_room
+from headway.storage.sqlite._file import OpenedFile, open_file
+from headway.storage.sqlite._reader import (
+    GatheredReads,
+    Readers,
+    connect_readers,
+    read_fences,
+    read_kinds,
+    read_log,
+    read_many,
+    read_owned,
+    read_session,
+)
+from headway.storage.sqlite._requests import (
+    AcquireRequest,
+    CheckpointRequest,
+    EndRequest,
+    RaiseRequest,
+    Request,
+    TouchRequest,
+    WriteRequest,
+    read_leases,
+)
+from headway.storage.sqlite._writer import GroupWriter
+
+
+class SqliteBackend(Backend, ListsFences, ChecksItself, Probed):
+    """A `Backend` on an SQLite file (WAL, synchronous FULL). Open it with ``async with``.
+
+    An acknowledged commit survives any end of the process. It also survives a loss of power, as far as the disk keeps
+    its promises. Opening reads the whole file once, to find damage before anything is served.
+
+    Args:
+        path: the file, which is created if it does not exist. Beside it are ``<path>-wal``, ``<path>-shm`` and
+            ``<path>.lock``.
+        max_changes: the number of changes kept as history for watchers that resume, also after a restart.
+        max_age: the number of seconds for which they are kept.
+
+    Raises InvalidArgument for invalid bounds. Opening raises StoreUnusable if the file is held by a process (which is
+    named), is not a store, is a backup, is damaged, is newer than this program or cannot be accessed; the file is then
+    unchanged. A file of an earlier format is upgraded atomically to this program's format.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, max_changes: int = 100_000, max_age: float = 3600.0) -> None:
+        check_history(max_changes, max_age)
+        self._path = path
+        self._max_changes = max_changes
+        self._max_age = max_age
+        # Set while the store is open.
+        self._opened: _Opened | None = None
+
+    @override
+    async def __aenter__(self) -> Self:
+        if self._opened is not None:
+            raise StoreUnusable(f"{os.fspath(self._path)} is already open in this SqliteBackend")
+        self._opened = _Opened(*await trio.to_thread.run_sync(self._open, trio.current_time()))
+        return self
+
+    def _open(self, now: float) -> tuple[OpenedFile, Readers, CommitLog, list[Lease]]:
+        with ExitStack() as undo:
+            file = open_file(self._path)
+            undo.callback(file.close)
+            connections = connect_readers(file.path)
+            for connection in connections:
+                undo.callback(connection.close)
+            try:
+                log = read_log(file.writer, file.floor, self._max_changes, self._max_age, (now, time.time()))
+                leases = read_leases(file.writer)
+            except Exception as error:
+                raise StoreUnusable(f"{file.path} is damaged: its history or leases cannot be read: {error}") from error
+            undo.pop_all()
+        return file, Readers(file.path, connections), log, leases
+
+    @override
+    async def __aexit__(self, *_: object) -> None:
+        assert self._opened is not None, "entered once, left once"
+        opened, self._opened = self._opened, None
+        await opened.close()
+
+    def _use(self) -> _Opened:
+        if self._opened is None:
+            raise _closed(os.fspath(self._path))()
+        self._opened.writer.check_usable()
+        return self._opened
+
+    @property
+    @override
+    def position(self) -> Position:
+        opened = self._use()
+        return opened.at(opened.head)
+
+    @override
+    async def read(self, kind: Kind, key: Key) -> tuple[pb.Resource | None, Position]:
+        opened = self._use()
+        resource, revision = await opened.gathered.read(kind, key)
+        return resource, opened.seen(revision)
+
+    @override
+    async def list(
+        self, kind: Kind, within: Within, *, after: Key | None = None, limit: int = 0
+    ) -> tuple[Sequence[pb.Resource], Position]:
+        opened = self._use()
+        read = partial(read_many, kind=kind, within=within, after=after, limit=limit)
+        rows, revision = await opened.readers.run(read)
+        return await rows.all(), opened.seen(revision)
+
+    @override
+    async def list_by_owner(self, owner_uid: str) -> tuple[Sequence[pb.Resource], Position]:
+        opened = self._use()
+        rows, revision = await opened.readers.run(partial(read_owned, owner_uid=owner_uid))
+        return await rows.all(), opened.seen(revision)
+
+    @override
+    async def kinds(self) -> Sequence[Kind]:
+        return await self._use().readers.run(read_kinds)
+
+    @override
+    async def commit(self, operations: Sequence[Operation], fence: Fence | None = None) -> Position:
+        refuse_repeated_keys(operations)
+        opened = self._use()
+        request = WriteRequest(operations, fence)
+        await opened.writer.submit(request)
+        return opened.at(request.revision)
+
+    @override
+    async def raise_fence(self, controller: str, member: str, term: int, number: int) -> Raised:
+        opened = self._use()
+        request = RaiseRequest(Fence(controller, member, term, number))
+        await opened.writer.submit(request)
+        return Raised(request.fence, opened.at(request.revision), request.checkpoint)
+
+    @override
+    async def record_checkpoint(self, fence: Fence, revision: int) -> None:
+        await self._use().writer.submit(CheckpointRequest(fence, revision))
+
+    @override
+    async def list_fences(self) -> Sequence[Fence]:
+        return await self._use().readers.run(read_fences)
+
+    @override
+    async def acquire_lease(self, name: str, holder: str, ttl: float, attempt: str = "") -> Acquired:
+        opened = self._use()
+        leases = opened.leases
+        await trio.lowlevel.checkpoint()
+        # Answer without a transaction if possible: many callers ask for a lease that another one holds.
+        held = leases.held_against(name, holder, attempt)
+        if held is not None:
+            return Acquired(False, held, opened.at(opened.head))
+        request = AcquireRequest(leases, name, holder, ttl, attempt)
+        await opened.writer.submit(request)
+        held = leases.held(name)
+        remaining = held.remaining if held is not None and held.lease.term == request.lease.term else 0.0
+        return Acquired(request.acquired, HeldLease(request.lease, remaining), opened.at(request.revision))
+
+    @override
+    async def keep_lease(self, name: str, holder: str, term: int) -> None:
+        opened = self._use()
+        await trio.lowlevel.checkpoint()
+        try:
+            opened.leases.renew(name, holder, term)
+        except LeaseEnded:
+            await opened.end_expired_leases()
+            raise
+
+    @override
+    async def release_lease(self, name: str, holder: str, term: int) -> None:
+        opened = self._use()
+        opened.leases.begin_release(name, holder, term)
+        await trio.lowlevel.checkpoint()
+        await opened.end_expired_leases()
+        lease = opened.leases.held_by(name, holder, term)
+        if lease is not None:
+            await opened.writer.submit(EndRequest(opened.leases, [lease]))
+
+    def last_leases(self, *, lasting: bool) -> None:
+        """Set whether leases last until they are released, because only one process can ask for them."""
+        self._use().leases.set_lasting(lasting=lasting)
+
+    @override
+    async def list_leases(self, name_prefix: str = "") -> tuple[Sequence[HeldLease], Position]:
+        opened = self._use()
+        await trio.lowlevel.checkpoint()
+        await opened.end_expired_leases()
+        return opened.leases.list(name_prefix), opened.at(opened.head)
+
+    @override
+    async def wait_lease_ended(self, name: str, term: int) -> None:
+        opened = self._use()
+        await trio.lowlevel.checkpoint()
+        await opened.leases.wait_ended(name, term)
+        await opened.end_expired_leases()
+
+    @override
+    async def watch(self, kind: Kind, within: Within, resume_after: Position | None = None) -> LogWatch:
+        opened = self._use()
+        log = opened.log
+        if resume_after is not None:
+            known = await opened.readers.run(partial(read_session, session=resume_after.session))
+            check_resumable(resume_after, opened.at(opened.head), known, opened.file.oldest)
+            cursor = log.cursor(kind, resume_after.revision)
+            return LogWatch(log, opened.pulse, opened.at, cursor, within, None)
+        # The snapshot is read at the log's head or later. Pin what follows the head, so that the snapshot's tail stays
+        # available.
+        pin = log.pin(log.head, math.inf)
+        try:
+            rows, revision = await opened.readers.run(partial(read_many, kind=kind, within=within))
+            opened.seen(revision)
+            cursor = log.cursor(kind, revision)
+        finally:
+            log.release(pin)
+        return LogWatch(log, opened.pulse, opened.at, cursor, within, rows)
+
+    @override
+    async def probe(self) -> None:
+        opened = self._use()
+        if opened.writer.failing:
+            # The touch only needs a page or two. The space that SQLite holds on a full disk may be enough for it, but
+            # for nothing else.
+            await trio.to_thread.run_sync(check_room, opened.file.path)
+            await opened.writer.submit(TouchRequest())
+        await opened.refuse_moved()
+        await opened.readers.check()
+
+    @override
+    async def check_itself(self) -> Sequence[str]:
+        opened = self._use()
+        await opened.refuse_moved()
+        return [str(each) for each in (await trio.to_thread.run_sync(check_file, opened.file.path)).findings]
+
+
+class _Opened:
+    """The state of a store while it is open."""
+
+    def __init__(self, file: OpenedFile, readers: Readers, log: CommitLog, leases: Sequence[Lease]) -> None:
+        self.file = file
+        self.log = log
+        self.pulse = Pulse()
+        self.readers = readers
+        self.gathered = GatheredReads(self.readers)
+        self.leases = LeaseTable(leases)
+        self.writer = GroupWriter(file, log, self.pulse, self._ends)
+        # Invariant: no revision above both this one and the log's head has been shown to a caller. A read may see a
+        # commit in the file a moment before its leader has published it.
+        self._seen = log.head
+
+    @property
+    def head(self) -> int:
+        """The last revision that this session has shown to a caller."""
+        return max(self._seen, self.log.head)
+
+    def at(self, revision: int) -> Position:
+        """Return a position of this session."""
+        return Position(self.file.store_id, self.file.session, revision)
+
+    def seen(self, revision: int) -> Position:
+        """Return the position of a revision that a read found in the file."""
+        self._seen = max(self._seen, revision)
+        return self.at(revision)
+
+    def _ends(self) -> Sequence[Request]:
+        expired = self.leases.expired()
+        return [EndRequest(self.leases, expired)] if expired else ()
+
+    async def end_expired_leases(self) -> None:
+        """Commit the end of expired leases before a caller learns of it, so that it still holds after a restart."""
+        if self.leases.expired():
+            # Every transaction begins by ending expired leases.
+            await self.writer.submit(EndRequest(self.leases, ()))
+
+    async def refuse_moved(self) -> None:
+        """Stop the store and raise StoreUnusable if its path no longer leads to its file."""
+        if await trio.to_thread.run_sync(lambda: self.file.is_moved):
+            # The transaction is refused like a write, and stores nothing.
+            await self.writer.submit(TouchRequest())
+
+    async def close(self) -> None:
+        """Wait for requests in progress, then release the file."""
+        closed = _closed(self.file.path)
+        with trio.CancelScope(shield=True):
+            self.writer.refuse(closed)
+            self.pulse.stop(closed)
+            self.leases.stop(closed)
+            await self.writer.wait_idle()
+            await self.readers.close()
+            await trio.to_thread.run_sync(self.file.close)
+
+
+def _closed(path: str) -> Callable[[], HeadwayError]:
+    return lambda: StoreUnusable(f"the store in {path} is closed")
+
+
+@asynccontextmanager
+async def open_sqlite(
+    path: str | os.PathLike[str], *, max_changes: int = 100_000, max_age: float = 3600.0
+) -> AsyncIterator[SqliteBackend]:
+    """Open the store in the SQLite file at ``path`` for the duration of the block; see `SqliteBackend`."""
+    async with SqliteBackend(path, max_changes=max_changes, max_age=max_age) as backend:
+        yield backend
+
+
+class SqliteUrl(NamedTuple):
+    """The parts of a URL.
+
+    Attributes:
+        max_changes: the maximum number of changes kept as history.
+        max_age: their maximum age in seconds.
+    """
+
+    path: str
+    max_changes: int = 100_000
+    max_age: float = 3600.0
+
+
+def parse_url(url: str) -> SqliteUrl | None:
+    """Return the parts of a URL, or None if it has another scheme. Raises InvalidArgument for invalid options."""
+    scheme, _, rest = url.partition(":")
+    path, question, options = rest.partition("?")
+    if scheme != "sqlite" or not path:
+        return None
+    parsed = SqliteUrl(path)
+    given: set[str] = set()
+    for option in options.split("&") if question else ():
+        name, _, text = option.partition("=")
+        if name not in _NUMBERS or name in given:
+            raise InvalidArgument(
+                f"{url!r}: {'duplicate' if name in given else 'unknown'} option {name!r}; known are "
+                "max_changes and max_age, as in sqlite:staff.db?max_changes=50000&max_age=7200"
+            )
+        given.add(name)
+        try:
+            value = _NUMBERS[name](text)
+        except ValueError:
+            value = text  # `check_history` raises the error.
+        parsed = parsed._replace(**{name: value})
+    check_history(parsed.max_changes, parsed.max_age)
+    return parsed
+
+
+_NUMBERS = {"max_changes": int, "max_age": float}
+
+
+def check_history(max_changes: object, max_age: object) -> None:
+    """Raise InvalidArgument for invalid bounds of history."""
+    if isinstance(max_changes, bool) or not isinstance(max_changes, int) or max_changes < 1:
+        raise InvalidArgument(f"max_changes={max_changes!r} must be a whole number of changes, 1 or more")
+    if isinstance(max_age, bool) or not isinstance(max_age, int | float) or not 0 < max_age < math.inf:
+        raise InvalidArgument(f"max_age={max_age!r} must be a number of seconds above 0")

@@ -1,0 +1,147 @@
+"""A lock file beside a store's file, which names the store's only holder and ends with its process."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import socket
+import stat
+import sys
+from datetime import UTC, datetime
+from typing import NoReturn
+
+from headway._private_files import create_private
+from headway.errors import StoreUnusable
+from headway.storage.sqlite._inspect import refuse_untrusted
+
+# Do not follow a link planted by another user, and do not block on a pipe.
+_SAFELY = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+_BEGINNING = b'{"pid": '
+_LONGEST = 4096
+
+
+class FileLock:
+    """An exclusive flock on `<path>.lock`, taken without waiting.
+
+    The kernel releases the lock when the holding process ends, however it ends. The content only names the holder.
+    Releasing the lock leaves the file. If it were removed, one process could lock the removed file that it already has
+    open, while another creates and locks a new one: both would hold "the" lock.
+
+    Another user may control the file at the path. So links are not followed, and nothing is written before the file is
+    locked and known to be our lock file. The lock is refused if users can open it who cannot open the store.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._store = path
+        self._path = path + ".lock"
+        self._descriptor: int | None = None
+
+    def take_if_there(self) -> None:
+        """Take the lock if its file exists; otherwise no process holds it. Raises StoreUnusable naming the holder."""
+        self._take(create=False)
+
+    def take(self) -> None:
+        """Take the lock, unless it is already taken, and write down its holder. Raises StoreUnusable."""
+        if self._descriptor is None:
+            self._take(create=True)
+        assert self._descriptor is not None
+        os.ftruncate(self._descriptor, 0)
+        os.pwrite(self._descriptor, json.dumps(_this_process()).encode(), 0)
+
+    def release(self) -> None:
+        """Release the lock. Idempotent."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def _take(self, *, create: bool) -> None:
+        try:
+            descriptor, made = self._open(create)
+        except FileNotFoundError:
+            if create:
+                raise StoreUnusable(f"{self._path}, the store's lock, cannot be created: no such directory") from None
+            return
+        except OSError as error:
+            if os.path.islink(self._path):
+                self._refuse_foreign("is a symbolic link", error)
+            raise StoreUnusable(
+                f"{self._path}, the store's lock, cannot be opened ({error.strerror}): "
+                "give this process permission to write there, or open another path"
+            ) from error
+        try:
+            self._lock(descriptor, made=made)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        self._descriptor = descriptor
+
+    def _open(self, create: bool) -> tuple[int, bool]:
+        """Return a descriptor of the file, and True if this call created it."""
+        while True:
+            try:
+                return os.open(self._path, _SAFELY), False
+            except FileNotFoundError:
+                if not create:
+                    raise
+            try:
+                return create_private(self._path, _SAFELY), True
+            except FileExistsError:
+                # Another process has just created it.
+                continue
+
+    def _lock(self, descriptor: int, *, made: bool) -> None:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            self._refuse_foreign("is not a regular file")
+        if not made:
+            # Check before trying the lock: users who can open it can hold it, and could claim anything about the
+            # holder. A new file is not checked, because some file systems show every file with a foreign owner or a
+            # wide mode.
+            refuse_untrusted(self._path, found, self._store)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._refuse(os.pread(descriptor, _LONGEST, 0))
+        if found.st_nlink > 1:
+            self._refuse_foreign("has another name, under which it may be another program's file")
+        if not _is_ours(os.pread(descriptor, _LONGEST, 0)):
+            self._refuse_foreign("was not written by Headway")
+
+    def _refuse_foreign(self, what: str, cause: OSError | None = None) -> NoReturn:
+        raise StoreUnusable(
+            f"{self._path} {what}; the store's lock must be a file created by Headway: move it away, "
+            "or open another path. Nothing was changed"
+        ) from cause
+
+    def _refuse(self, content: bytes) -> NoReturn:
+        raise StoreUnusable(
+            f"{self._store} is held by {_describe(content)}; end that process, "
+            "or use the store through its service. The lock ends with its holder: removing "
+            f"{self._path} does not release it"
+        )
+
+
+def _is_ours(content: bytes) -> bool:
+    """Return True if the content is what a holder writes, or what a crash can leave of it."""
+    written = content.rstrip(b"\0")
+    return written.startswith(_BEGINNING) or _BEGINNING.startswith(written)
+
+
+def _this_process() -> dict[str, object]:
+    return {
+        "pid": os.getpid(),
+        "host": socket.gethostname(),
+        "program": f"{sys.executable} {sys.argv[0] if sys.argv else ''}".strip(),
+        "since": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+
+
+def _describe(content: bytes) -> str:
+    try:
+        holder = json.loads(content)
+        whose = "this process" if holder["pid"] == os.getpid() else f"process {holder['pid']}"
+        return f"{whose} on {holder['host']} ({holder['program']}) since {holder['since']}"
+    except (ValueError, KeyError, TypeError):
+        # The lock is taken shortly before its content is written.
+        return "another process, which has not yet written its name"

@@ -1,0 +1,297 @@
+"""Reads of a store's file: a pool of connections, each used by one thread at a time, and the queries.
+
+Every read is one transaction that also reads the revision, so the data and its revision are consistent.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from functools import partial
+from itertools import groupby
+from typing import TypeVar
+
+import trio
+
+from headway.errors import StoreUnusable
+from headway.resource import Key, Kind, pb
+from headway.storage._log import CommitLog, LogChange
+from headway.storage._operations import Fence, Within
+from headway.storage.sqlite import _schema as sql
+from headway.storage.sqlite._connect import connect, explained
+from headway.storage.sqlite._rows import Rows, resource_from
+
+R = TypeVar("R")
+
+
+CONNECTIONS = 4
+"""The number of concurrent reads; further ones wait."""
+
+
+def connect_readers(path: str) -> list[sqlite3.Connection]:
+    """Open the reading connections of a store, and read once with each, so that SQLite holds every file that it needs.
+
+    None of them is opened later, when it could find another file at the path, or no free descriptor. Raises
+    StoreUnusable.
+    """
+    connections: list[sqlite3.Connection] = []
+    with ExitStack() as undo:
+        for _ in range(CONNECTIONS):
+            connections.append(connect(path, read_only=True))
+            undo.callback(connections[-1].close)
+            try:
+                read_head(connections[-1])
+            except sqlite3.Error as error:
+                raise unreadable(path, error) from error
+        undo.pop_all()
+    return connections
+
+
+class Readers:
+    """The pool of reading connections. `run` lends one to a function in a worker thread."""
+
+    def __init__(self, path: str, connections: Sequence[sqlite3.Connection]) -> None:
+        self.path = path
+        self._limiter = trio.CapacityLimiter(len(connections))
+        # Invariant: contains every connection that no thread uses. The limiter lends no more than there are.
+        self._free = list(connections)
+        self._closed = False
+        # The last read that failed in SQLite, until `check` has retried it with success. A read that found a damaged
+        # resource does not count: the others can be read.
+        self.failed: Callable[[sqlite3.Connection], object] | None = None
+
+    async def run(self, read: Callable[[sqlite3.Connection], R]) -> R:
+        """Run ``read`` and return its result. Once its thread has started, a cancellation waits for it."""
+        self._refuse_when_closed()
+        return await trio.to_thread.run_sync(self._lend, read, limiter=self._limiter)
+
+    async def check(self) -> None:
+        """Read, and raise the error if that fails. A read that failed before is retried."""
+        failed = self.failed
+        await self.run(failed or read_head)
+        if self.failed is failed:
+            self.failed = None
+
+    def _refuse_when_closed(self) -> None:
+        # Also checked before the limiter: closing takes all of it and returns nothing.
+        if self._closed:
+            raise StoreUnusable(f"the store in {self.path} is closed")
+
+    def _lend(self, read: Callable[[sqlite3.Connection], R]) -> R:
+        self._refuse_when_closed()
+        connection = self._free.pop()
+        try:
+            connection.execute("BEGIN")
+            try:
+                return read(connection)
+            finally:
+                connection.execute("ROLLBACK")
+        except sqlite3.Error as error:
+            self.failed = read
+            raise unreadable(self.path, error) from error
+        finally:
+            self._free.append(connection)
+
+    async def close(self) -> None:
+        """Refuse further reads, wait for those in progress, and close the connections."""
+        self._closed = True
+        for _ in range(int(self._limiter.total_tokens)):
+            await self._limiter.acquire_on_behalf_of(object())
+        for connection in self._free:
+            connection.close()
+
+
+def unreadable(path: str, error: sqlite3.Error) -> StoreUnusable:
+    """Return the error for a failed read."""
+    return StoreUnusable(f"{path} could not be read: {explained(error)}")
+
+
+Found = tuple[pb.Resource | None, int]
+"""A resource, and the revision of the read."""
+
+MOST_AT_ONCE = 256
+"""The maximum number of reads in one transaction. It bounds how long the last one waits for the others."""
+
+
+class _Read:
+    __slots__ = ("error", "found", "key", "kind", "task")
+
+    def __init__(self, kind: Kind, key: Key) -> None:
+        self.kind = kind
+        self.key = key
+        self.found: Found | None = None
+        self.error: Exception | None = None
+        self.task = trio.lowlevel.current_task()
+
+
+class GatheredReads:
+    """The grouped reads of single resources: reads that arrive during a transaction share the next one, and its thread.
+
+    Passing a function to a worker thread costs many times what SQLite needs to find one row. As for writers there is no
+    background task. A caller that finds no read in progress reads for all that wait, and then hands over to the first
+    of those that came since.
+
+    Invariants:
+
+    1. While any read waits or is in progress, exactly one caller leads.
+    2. A read's transaction begins after the read was requested, so it sees every commit acknowledged before
+       (promise 8).
+    3. A read is canceled before it waits, or not at all: a cancellation waits for at most two transactions.
+    """
+
+    def __init__(self, readers: Readers) -> None:
+        self._readers = readers
+        self._waiting: list[_Read] = []
+        self._leading = False
+
+    @trio.lowlevel.enable_ki_protection
+    async def read(self, kind: Kind, key: Key) -> Found:
+        """Return one resource and the revision of the read. Raises StoreUnusable."""
+        # The rest blocks anyway: a full checkpoint would cost every read another turn of the loop.
+        await trio.lowlevel.checkpoint_if_cancelled()
+        mine = _Read(kind, key)
+        self._waiting.append(mine)
+        if self._leading:
+            await trio.lowlevel.wait_task_rescheduled(_not_now)
+        if mine.found is None and mine.error is None:
+            await self._lead()
+        if mine.error is not None:
+            raise mine.error
+        assert mine.found is not None
+        return mine.found
+
+    async def _lead(self) -> None:
+        self._leading = True
+        # The callers that one transaction has served come back within one turn of the loop. Wait for them.
+        await trio.lowlevel.cancel_shielded_checkpoint()
+        batch, self._waiting = self._waiting[:MOST_AT_ONCE], self._waiting[MOST_AT_ONCE:]
+        try:
+            # Without the shield, a cancellation before the thread starts would end the reads of all others.
+            with trio.CancelScope(shield=True):
+                await self._readers.run(partial(_read_all, self._readers, batch))
+        except BaseException as error:
+            for read in batch:
+                read.found, read.error = None, StoreUnusable(str(error))
+                read.error.__cause__ = error
+            if not isinstance(error, Exception):
+                raise
+        finally:
+            for read in batch[1:]:
+                trio.lowlevel.reschedule(read.task)
+            self._leading = bool(self._waiting)
+            if self._waiting:
+                trio.lowlevel.reschedule(self._waiting[0].task)
+
+
+def _not_now(_: object) -> trio.lowlevel.Abort:
+    return trio.lowlevel.Abort.FAILED
+
+
+def _read_all(readers: Readers, batch: list[_Read], connection: sqlite3.Connection) -> None:
+    for read in batch:
+        try:
+            read.found = read_one(connection, read.kind, read.key)
+        except sqlite3.Error as error:
+            # If one page is damaged, resources on other pages can still be read.
+            read.error = unreadable(readers.path, error)
+            readers.failed = partial(read_one, kind=read.kind, key=read.key)
+        except StoreUnusable as error:
+            read.error = error
+
+
+def read_one(connection: sqlite3.Connection, kind: Kind, key: Key) -> tuple[pb.Resource | None, int]:
+    """Return one resource and the revision of the read."""
+    row = connection.execute(sql.READ_RESOURCE, (*kind, *key)).fetchone()
+    return (None if row is None else resource_from(*row)), read_head(connection)
+
+
+def read_many(
+    connection: sqlite3.Connection, kind: Kind, within: Within, *, after: Key | None = None, limit: int = 0
+) -> tuple[Rows, int]:
+    """Return the rows within a range and behind ``after``, ordered by key, and the revision of the read."""
+    statement = sql.LIST_RESOURCES
+    values: list[str | int] = list(kind)
+    for column, wanted in (("partition", within.partition), ("namespace", within.namespace)):
+        if wanted != "*":
+            statement += f" AND {column} = ?"
+            values.append(wanted)
+    if within.name_prefix:
+        # The comparison lets SQLite find the start in the primary key; the second term is the actual condition.
+        statement += f" AND name >= ? AND substr(name, 1, {len(within.name_prefix)}) = ?"
+        values += [within.name_prefix, within.name_prefix]
+    if after is not None:
+        statement += sql.AFTER_KEY
+        values += after
+    statement += sql.IN_ORDER_OF_KEY
+    if limit:
+        statement += " LIMIT ?"
+        values.append(limit)
+    rows = Rows(connection.execute(statement, values))
+    return rows, read_head(connection)
+
+
+def read_owned(connection: sqlite3.Connection, owner_uid: str) -> tuple[Rows, int]:
+    """Return the rows that a uid owns, and the revision of the read."""
+    return Rows(connection.execute(sql.LIST_OWNED, (owner_uid,))), read_head(connection)
+
+
+def read_kinds(connection: sqlite3.Connection) -> list[Kind]:
+    """Return the kinds that have rows, in order. It takes one step through the primary key per kind."""
+    kinds: list[Kind] = []
+    last: Kind = ("", "")
+    while (row := connection.execute(sql.NEXT_KIND, last).fetchone()) is not None:
+        last = (row[0], row[1])
+        kinds.append(last)
+    return kinds
+
+
+def read_head(connection: sqlite3.Connection) -> int:
+    """Return the revision of the last commit."""
+    (head,) = connection.execute(sql.READ_HEAD).fetchone()
+    assert isinstance(head, int)
+    return head
+
+
+def read_fences(connection: sqlite3.Connection) -> list[Fence]:
+    """Return every fence, ordered by controller and member."""
+    return [Fence(*row) for row in connection.execute(sql.LIST_FENCES)]
+
+
+def read_session(connection: sqlite3.Connection, session: str) -> dict[str, int | None]:
+    """Return the last revision of a session by its id (None: it is the current one); empty if it is unknown."""
+    return dict(connection.execute(sql.READ_SESSION, (session,)).fetchall())
+
+
+def read_log(
+    connection: sqlite3.Connection, floor: int, max_changes: int, max_age: float, clock: tuple[float, float]
+) -> CommitLog:
+    """Return the commit log from the file's history. ``clock`` is the current time by the log's clock and by the wall
+    clock.
+    """
+    newest_not_kept = connection.execute(sql.NEWEST_NOT_KEPT, (max_changes,)).fetchone()
+    if newest_not_kept is not None:
+        floor = max(floor, newest_not_kept[0])
+    now, wall = clock
+    commits: list[tuple[int, list[LogChange], float]] = []
+    for revision, group in groupby(connection.execute(sql.READ_HISTORY, (floor,)), key=lambda row: row[0]):
+        rows = list(group)
+        try:
+            commits.append((revision, list(_changes(rows)), now - max(0.0, wall - rows[0][5])))
+        except StoreUnusable:
+            # Drop a damaged commit and everything before it, as if it were too old: a watcher from before it takes a
+            # new snapshot, and misses nothing.
+            commits, floor = [], revision
+    log = CommitLog(floor, max_changes=max_changes, max_age=max_age)
+    for revision, changes, at in commits:
+        log.append(revision, changes, at)
+    head = read_head(connection)
+    if head > log.head:
+        # The last revisions may belong to fences, which have no changes and no rows.
+        log.append(head, (), now)
+    return log
+
+
+def _changes(rows: Sequence[tuple[int, str, str, int, int, float, int, bytes]]) -> Iterator[LogChange]:
+    for _, group, kind, deleted, version, _, sealed, body in rows:
+        yield (group, kind), resource_from(version, sealed, body), bool(deleted)

@@ -1,0 +1,370 @@
+"""Changes to a store's file within a transaction. Everything here runs in a worker thread.
+
+A batch of requests shares one transaction. Each request is checked before it changes anything, and sees the changes of
+those before it in the batch. So a rejected request has changed nothing, and the others continue.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Sequence
+
+from typing_extensions import override
+
+from headway.errors import InvalidArgument
+from headway.protobuf import encode
+from headway.resource import Kind, pb
+from headway.storage._lease_table import LeaseTable
+from headway.storage._leases import Lease, check_borne, is_late, lease_of, raised_fence, scope_of
+from headway.storage._log import LogChange
+from headway.storage._operations import (
+    Fence,
+    Operation,
+    Put,
+    Remove,
+    Require,
+    RequireOwnsNothing,
+    StillOwns,
+    VersionConflict,
+    WrongUid,
+)
+from headway.storage._tables import version_of
+from headway.storage.sqlite import _schema as sql
+from headway.storage.sqlite._rows import resource_from, seal
+
+HIGHEST = 2**63 - 1
+"""The highest number that a file can hold."""
+
+
+_Stored = tuple[int, int, bytes, pb.Resource]
+"""(version, seal, body, resource) of a row."""
+
+
+class Request:
+    """A change that one caller requests in a transaction, and its outcome.
+
+    Attributes:
+        revision: the store's revision after it; its own if it made one.
+        made_revision: True if it has its own revision.
+        error: the error for its caller if it failed.
+    """
+
+    __slots__ = ("changes", "error", "made_revision", "revision")
+
+    def __init__(self) -> None:
+        self.revision = 0
+        self.made_revision = False
+        self.changes: list[LogChange] = []
+        self.error: BaseException | None = None
+
+    def check(self, connection: sqlite3.Connection) -> bool:
+        """Raise an error if the request is rejected, and change nothing. Return True if it will make a revision."""
+        raise NotImplementedError
+
+    def apply(self, connection: sqlite3.Connection, now: float) -> None:
+        """Make the changes at `revision`."""
+        raise NotImplementedError
+
+    def publish(self) -> None:
+        """Update state in the event loop after the commit, before any caller learns of it."""
+
+
+class WriteRequest(Request):
+    """A request for operations on resources."""
+
+    __slots__ = ("_fence", "_operations", "_removed", "_rows")
+
+    def __init__(self, operations: Sequence[Operation], fence: Fence | None) -> None:
+        super().__init__()
+        self._operations = operations
+        self._fence = fence
+        # Encoded here, in the caller's task, while another batch may be on its way to the disk. A resource that cannot
+        # be encoded is rejected before it can fail the others' batch. By operation: (uid, owner's uid, body) of a put.
+        self._rows = [_row(operation.resource) if isinstance(operation, Put) else None for operation in operations]
+        # By operation: the row that it removes, or replaces by another version of its kind (`changes_of`).
+        self._removed: dict[int, _Stored] = {}
+
+    @override
+    def check(self, connection: sqlite3.Connection) -> bool:
+        if self._fence is not None:
+            _check_fence(connection, self._fence)
+        changes = False
+        for index, operation in enumerate(self._operations):
+            if isinstance(operation, Require):
+                _check_required(connection, operation)
+            elif isinstance(operation, RequireOwnsNothing):
+                _check_owns_nothing(connection, operation.owner_uid)
+            else:
+                if isinstance(operation, Put):
+                    row = self._rows[index]
+                    assert row is not None
+                    left = _check_put(connection, operation, row[2])
+                    changes = True
+                else:
+                    left = _check_remove(connection, operation)
+                    changes = changes or left is not None
+                if left is not None:
+                    self._removed[index] = left
+        return changes
+
+    @override
+    def apply(self, connection: sqlite3.Connection, now: float) -> None:
+        for index, operation in enumerate(self._operations):
+            row = self._rows[index]
+            removed = self._removed.get(index)
+            if removed is not None and isinstance(operation, Put | Remove):
+                self._log(connection, operation.kind, removed, now, deleted=True)
+            if row is not None and isinstance(operation, Put):
+                uid, owner_uid, body = row
+                sealed = seal(self.revision, body)
+                place = (*operation.kind, *operation.key)
+                connection.execute(sql.PUT_RESOURCE, (*place, uid, owner_uid, self.revision, sealed, body))
+                put = (self.revision, sealed, body, operation.resource)
+                self._log(connection, operation.kind, put, now, deleted=False)
+            elif removed is not None and isinstance(operation, Remove):
+                connection.execute(sql.DELETE_RESOURCE, (*operation.kind, *operation.key))
+
+    def _log(self, connection: sqlite3.Connection, kind: Kind, of: _Stored, now: float, *, deleted: bool) -> None:
+        version, sealed, body, resource = of
+        history = (self.revision, len(self.changes), *kind, deleted, version, now, sealed, body)
+        connection.execute(sql.INSERT_HISTORY, history)
+        self.changes.append((kind, resource, deleted))
+
+    @override
+    def publish(self) -> None:
+        """Set the version of the resources that were put."""
+        # Only now, because a resource whose commit failed keeps the version that its caller gave it.
+        version = str(self.revision)
+        for _, resource, deleted in self.changes:
+            if not deleted:
+                resource.version = version
+
+
+class RaiseRequest(Request):
+    """A request to raise a fence. Afterwards ``fence`` and ``checkpoint`` are as stored."""
+
+    __slots__ = ("checkpoint", "fence")
+
+    def __init__(self, fence: Fence) -> None:
+        super().__init__()
+        self.fence = fence
+        self.checkpoint = 0
+
+    @override
+    def check(self, connection: sqlite3.Connection) -> bool:
+        controller, member, *_ = self.fence
+        held = connection.execute(sql.READ_LEASE, (controller, member)).fetchone()
+        term, number, self.checkpoint = _read_fence(connection, controller, member)
+        self.fence = raised_fence(self.fence, (term, number), held and held[1])
+        if max(self.fence[2:]) > HIGHEST:
+            raise InvalidArgument(f"the fence {self.fence[2:]} of {controller} is above {HIGHEST}, the maximum")
+        return True
+
+    @override
+    def apply(self, connection: sqlite3.Connection, now: float) -> None:
+        # A controller has no work from before its first fence.
+        self.checkpoint = self.checkpoint or self.revision
+        connection.execute(sql.WRITE_FENCE, (*self.fence, self.checkpoint))
+
+
+class CheckpointRequest(Request):
+    """A request to record a fence's checkpoint. It makes no revision."""
+
+    __slots__ = ("checkpoint", "fence")
+
+    def __init__(self, fence: Fence, checkpoint: int) -> None:
+        super().__init__()
+        self.fence = fence
+        self.checkpoint = checkpoint
+
+    @override
+    def check(self, connection: sqlite3.Connection) -> bool:
+        if self.checkpoint > HIGHEST:
+            raise InvalidArgument(f"the revision {self.checkpoint} is above {HIGHEST}, the maximum")
+        _check_fence(connection, self.fence)
+        return False
+
+    @override
+    def apply(self, connection: sqlite3.Connection, now: float) -> None:
+        term, number, checkpoint = _read_fence(connection, self.fence.controller, self.fence.member)
+        if self.checkpoint > checkpoint:
+            connection.execute(
+                sql.WRITE_FENCE, (self.fence.controller, self.fence.member, term, number, self.checkpoint)
+            )
+
+
+class TouchRequest(Request):
+    """A request to write a stored value again, to see whether the disk accepts it. It makes no revision."""
+
+    __slots__ = ()
+
+    @override
+    def check(self, connection: sqlite3.Connection) -> bool:
+        return False
+
+    @override
+    def apply(self, connection: sqlite3.Connection, now: float) -> None:
+        connection.execute(sql.WRITE_HEAD, (self.revision,))
+
+
+def _row(resource: pb.Resource) -> tuple[str, str, bytes]:
+    owner_uid = resource.owner.uid if resource.owner is not None else ""
+    return resource.id.uid, owner_uid, encode(resource)  # type: ignore[union-attr]  # stored ids are whole
+
+
+def _check_put(connection: sqlite3.Connection, operation: Put, body: bytes) -> _Stored | None:
+    """Check a put. Return the row that it replaces if that is stored as another version of the kind."""
+    place = (*operation.kind, *operation.key)
+    begins = _id_of(body)
+    stored = connection.execute(sql.CHECK_PUT, (len(begins), begins, *place)).fetchone()
+    if stored is not None and stored[0] != operation.resource.id.uid:  # type: ignore[union-attr]  # stored ids are whole
+        raise WrongUid(f"{operation.key[2]} is stored with another uid")
+    if (str(stored[1]) if stored is not None else "") != operation.expected:
+        raise VersionConflict(f"{operation.key[2]} is not stored at version {operation.expected!r}")
+    if stored is None or stored[2]:
+        return None
+    row = connection.execute(sql.READ_RESOURCE, place).fetchone()
+    former = resource_from(*row)
+    return (*row, former) if version_of(former) != version_of(operation.resource) else None
+
+
+def _id_of(body: bytes) -> bytes:
+    """Return the first bytes of a resource, up to the end of its id: tag, length and id."""
+    size = shift = 0
+    at = 1
+    while True:
+        byte = body[at]
+        size |= (byte & 0x7F) << shift
+        at += 1
+        shift += 7
+        if byte < 0x80:
+            return body[: at + size]
+
+
+def _check_required(connection: sqlite3.Connection, required: Require) -> None:
+    stored = connection.execute(sql.CHECK_RESOURCE, (*required.kind, *required.key)).fetchone()
+    if stored is None or stored[0] != required.uid or (required.expected and str(stored[1]) != required.expected):
+        raise VersionConflict(f"{required.key[2]} has changed since it was read")
+
+
+def _check_owns_nothing(connection: sqlite3.Connection, uid: str) -> None:
+    if connection.execute(sql.OWNS_SOMETHING, (uid,)).fetchone() is not None:
+        raise StillOwns(f"{uid} still owns resources")
+
+
+def _check_remove(connection: sqlite3.Connection, operation: Remove) -> _Stored | None:
+    stored = connection.execute(sql.CHECK_REMOVED, (*operation.kind, *operation.key)).fetchone()
+    if stored is None or stored[0] != operation.uid:
+        return None
+    if str(stored[1]) != operation.expected:
+        raise VersionConflict(f"{operation.key[2]} is not stored at version {operation.expected!r}")
+    return (*stored[1:], resource_from(*stored[1:]))
+
+
+def _check_fence(connection: sqlite3.Connection, fence: Fence) -> None:
+    term, number, _ = _read_fence(connection, fence.controller, fence.member)
+    check_borne(fence, (term, number))
+
+
+class AcquireRequest(Request):
+    """A request to acquire a lease. Afterwards ``lease`` is the current term, and ``acquired`` is True if this began
+    it.
+    """
+
+    __slots__ = ("_fence", "_table", "acquired", "lease")
+
+    def __init__(self, table: LeaseTable, name: str, holder: str, ttl: float, attempt: str) -> None:
+        super().__init__()
+        self._table = table
+        self.lease = Lease(name, holder, 0, ttl, attempt, time.time())
+        self.acquired = False
+        self._fence = (0, 0)
+
+    @override
+    def check(self, connection: sqlite3.Connection) -> bool:
+        """Return True if the lease is free, or if its holder may begin a new term."""
+        wanted = self.lease
+        stored = _stored(connection, wanted.name)
+        term, number, checkpoint = _read_fence(connection, *scope_of(wanted.name))
+        if stored is not None:
+            # The table knows about renewals. The file knows whether the holder has raised its fence.
+            in_use = term == stored.term and number > 0
+            if stored.holder != wanted.holder or is_late(stored, wanted.holder, wanted.attempt, in_use=in_use):
+                self.lease = stored
+                return False
+        if term + 2 > HIGHEST:
+            raise InvalidArgument(f"the fence of {wanted.name} is at term {term}: no higher term is possible")
+        self.lease, self.acquired = wanted._replace(term=term + 1), True
+        self._fence = (term + 1, checkpoint)
+        return True
+
+    @override
+    def apply(self, connection: sqlite3.Connection, now: float) -> None:
+        lease = self.lease
+        _write_fence(connection, lease.name, *self._fence)
+        row = (*scope_of(lease.name), lease.holder, lease.term, lease.ttl, lease.attempt, lease.acquired_at)
+        connection.execute(sql.WRITE_LEASE, row)
+
+    @override
+    def publish(self) -> None:
+        self._table.begin(self.lease)
+
+
+class EndRequest(Request):
+    """A request to end terms of leases, in one commit. It skips terms that have already ended."""
+
+    __slots__ = ("_ended", "_leases", "_table")
+
+    def __init__(self, table: LeaseTable, leases: Sequence[Lease]) -> None:
+        super().__init__()
+        self._table = table
+        self._leases = leases
+        self._ended: list[Lease] = []
+
+    @override
+    def check(self, connection: sqlite3.Connection) -> bool:
+        """Return True if any of the terms has not ended yet."""
+        for lease in self._leases:
+            stored = _stored(connection, lease.name)
+            if stored is not None and stored.term == lease.term:
+                self._ended.append(lease)
+        return bool(self._ended)
+
+    @override
+    def apply(self, connection: sqlite3.Connection, now: float) -> None:
+        for lease in self._ended:
+            term, _, checkpoint = _read_fence(connection, *scope_of(lease.name))
+            if term == lease.term:  # A program without leases may have raised it further.
+                # No lease has the next term: the next one to acquire the lease gets a higher one.
+                _write_fence(connection, lease.name, term + 1, checkpoint)
+            connection.execute(sql.DELETE_LEASE, scope_of(lease.name))
+
+    @override
+    def publish(self) -> None:
+        for lease in self._ended:
+            self._table.end(lease.name, lease.term)
+
+
+def read_leases(connection: sqlite3.Connection) -> list[Lease]:
+    """Return the leases that were held when the file was last closed."""
+    rows = connection.execute(sql.READ_LEASES).fetchall()
+    return [Lease(lease_of(controller, member), *rest) for controller, member, *rest in rows]
+
+
+def _stored(connection: sqlite3.Connection, name: str) -> Lease | None:
+    row = connection.execute(sql.READ_LEASE, scope_of(name)).fetchone()
+    return None if row is None else Lease(name, *row)
+
+
+def _write_fence(connection: sqlite3.Connection, name: str, term: int, checkpoint: int) -> None:
+    connection.execute(sql.WRITE_FENCE, (*scope_of(name), term, 0, checkpoint))
+
+
+def _read_fence(connection: sqlite3.Connection, controller: str, member: str) -> tuple[int, int, int]:
+    """Return (term, number, checkpoint) of a fence; the initial ones if it has never been raised."""
+    stored: tuple[int, int, int] | None = connection.execute(sql.READ_FENCE, (controller, member)).fetchone()
+    if stored is not None:
+        return stored
+    (floor,) = connection.execute(sql.READ_TERM_FLOOR).fetchone()
+    return floor, 0, 0

@@ -1,0 +1,109 @@
+"""The rows of resources: a message and a seal that detects damage, and the chunks in which rows are read.
+
+SQLite detects damage to the structure of its pages, but not to their contents.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import zlib
+from array import array
+from collections import deque
+from collections.abc import Sequence
+
+import trio
+from typing_extensions import override
+
+from headway.errors import StoreUnusable
+from headway.protobuf import decode
+from headway.resource import pb
+from headway.storage._reads import SNAPSHOT_CHUNK, Snapshot
+
+
+def seal(version: int, body: bytes) -> int:
+    """Return the checksum of a body and of the version that its row gives it."""
+    return zlib.crc32(body, version & 0xFFFFFFFF)
+
+
+def resource_from(version: int, sealed: int, body: bytes) -> pb.Resource:
+    """Return a stored resource from its row. Raises StoreUnusable if it is not what was written."""
+    # A damaged row may hold a value of another type.
+    if not isinstance(body, bytes) or seal(version, body) != sealed:  # type: ignore[redundant-expr]
+        raise StoreUnusable(
+            f"the resource stored at revision {version} is damaged{_describe(body)}: its row is not as it was written. "
+            "Other resources can be read; `headway store check` finds all damage, and "
+            "`headway restore` restores a backup"
+        )
+    resource = decode(pb.Resource, body)
+    resource.version = str(version)
+    return resource
+
+
+def _describe(body: bytes) -> str:
+    try:
+        id = decode(pb.Resource, body).id
+    except Exception:  # noqa: BLE001  # whatever a decoder makes of damaged bytes
+        return ""
+    if id is None or id.type is None:
+        return ""
+    return f" ({id.type.kind} {id.name!r}, as far as it can be read)"
+
+
+Row = tuple[int, int, bytes]
+"""(revision, seal, body) of a stored resource."""
+
+
+class RowChunk:
+    """Some rows in few objects: freeing a million rows one by one would stop the loop for 150 ms."""
+
+    __slots__ = ("_bodies", "_numbers", "_rest")
+
+    def __init__(self, rows: Sequence[Row]) -> None:
+        # Three numbers per row: revision, seal, and the length of its body. Damaged rows may have values of other
+        # types.
+        self._rest = None if all(map(_is_whole, rows)) else list(rows)
+        self._numbers = array("q")
+        if self._rest is None:
+            for revision, sealed, body in rows:
+                self._numbers.extend((revision, sealed, len(body)))
+        self._bodies = b"" if self._rest is not None else b"".join([body for _, _, body in rows])
+
+    def decode(self) -> list[pb.Resource]:
+        """Return the resources. Raises StoreUnusable for a damaged one."""
+        if self._rest is not None:
+            return [resource_from(*row) for row in self._rest]
+        decoded: list[pb.Resource] = []
+        end = 0
+        numbers = iter(self._numbers)
+        for revision, sealed, length in zip(numbers, numbers, numbers, strict=True):
+            decoded.append(resource_from(revision, sealed, self._bodies[end : end + length]))
+            end += length
+        return decoded
+
+
+def _is_whole(row: tuple[object, object, object]) -> bool:
+    return isinstance(row[0], int) and isinstance(row[1], int) and isinstance(row[2], bytes)
+
+
+class Rows(Snapshot):
+    """The rows of a read, in chunks. They are decoded in worker threads. Each chunk is released when it is decoded."""
+
+    def __init__(self, cursor: sqlite3.Cursor) -> None:
+        self.chunks: deque[RowChunk] = deque()
+        while rows := cursor.fetchmany(SNAPSHOT_CHUNK):
+            self.chunks.append(RowChunk(rows))
+
+    @override
+    async def next(self) -> list[pb.Resource]:
+        if not self.chunks:
+            return []
+        chunk = await trio.to_thread.run_sync(self.chunks[0].decode)
+        self.chunks.popleft()
+        return chunk
+
+    async def all(self) -> list[pb.Resource]:
+        """Return the resources of all remaining chunks."""
+        decoded: list[pb.Resource] = []
+        while chunk := await self.next():
+            decoded += chunk
+        return decoded

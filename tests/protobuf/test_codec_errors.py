@@ -1,0 +1,107 @@
+"""Input that the compiled codecs refuse, and their errors."""
+
+import datetime
+from typing import Any, cast
+
+import pytest
+
+from headway.errors import PayloadError
+from headway.protobuf import decode, encode, field, message, varint
+from headway.resource import pb
+
+
+@message
+class Part:
+    name: str = field(1)
+    weight: float = field(2)
+
+
+@message
+class Whole:
+    text: str = field(1)
+    part: Part = field(17)
+    int32: int = field(2, kind="int32")
+    uint64: int = field(3, kind="uint64")
+    sint32: int = field(4, kind="sint32")
+    fixed32: int = field(5, kind="fixed32")
+    parts: list[Part] = field(6)
+    moment: datetime.datetime = field(7)
+    by_text: dict[str, str] = field(8)
+    texts: list[str] = field(9)
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (b"\x0a\x05ab", "not a valid Resource: id: the data ends too early"),
+        (b"\x0a\x02\x0a\x05", "not a valid Resource: id.uid: the data ends too early"),
+        (b"\x0a\x04\x1a\x02\x0a\x01", "id.type.group: the data ends too early"),
+        (b"\x1a\x01\xff", "version: b'\\xff' is not UTF-8"),
+        (b"\x2a\x03\x0a\x01\xff", "metadata.key: b'\\xff' is not UTF-8"),
+        (b"\x80", "the data ends too early"),
+        (b"\xff" * 11, "a varint is longer than ten bytes"),
+        (b"\x02\x00", "0 is not a valid field number"),
+        (b"\x0c", "wire type 4"),
+        (b"\x0b\x14", "expected the end of group 1, got the end of group 2"),
+        (b"\x0f", "wire type 7"),
+    ],
+)
+def test_error_for_malformed_bytes_names_message_and_field(data: bytes, said: str) -> None:
+    with pytest.raises(PayloadError) as caught:
+        decode(pb.Resource, data)
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize("inner", [b"\x11\x00\x00\x00", b"\x18\x80", b"\x19\x00", b"\x1a\x05"])
+def test_nested_value_beyond_the_end_of_its_message_is_refused(inner: bytes) -> None:
+    """A number, known or unknown, that ends after its message is truncated."""
+    data = b"\x8a\x01" + varint(len(inner)) + inner
+    with pytest.raises(PayloadError, match=r"not a valid Whole: part.*ends too early"):
+        decode(Whole, data + b"\x0a\x0a0123456789")
+
+
+@message
+class Nested:
+    inner: "Nested | None" = field(1)
+    inners: "dict[int, Nested]" = field(2)
+
+
+def test_nesting_of_messages_is_bounded() -> None:
+    """A message of a few kilobytes can't exhaust the stack: beyond 100 levels it is malformed."""
+    messages = b""
+    for _ in range(2000):
+        messages = b"\x0a" + varint(len(messages)) + messages
+    for data in (messages, nested_in_maps(2000), b"\x1b" * 2000 + b"\x1c" * 2000):
+        with pytest.raises(PayloadError, match="nested deeper than 100 levels"):
+            decode(Nested, data)
+    assert decode(Nested, b"\x0a\x02\x0a\x00").inner == Nested(inner=Nested())
+
+
+def nested_in_maps(levels: int) -> bytes:
+    data = b""
+    for _ in range(levels):
+        entry = b"\x08\x01\x12" + varint(len(data)) + data
+        data = b"\x12" + varint(len(entry)) + entry
+    return data
+
+
+def test_error_for_an_unencodable_value_names_message_and_field() -> None:
+    wrong: list[tuple[Any, str]] = [
+        (Part(name=cast("Any", 3)), "Part.name has the invalid value 3: expected str"),
+        (Whole(int32=1 << 31), "Whole.int32 has the invalid value 2147483648: it does not fit into 32 bits"),
+        (Whole(uint64=-1), "Whole.uint64 has the invalid value -1"),
+        (Whole(sint32=1 << 40), "Whole.sint32 has the invalid value"),
+        (Whole(fixed32=-1), "Whole.fixed32 has the invalid value -1"),
+        (Whole(parts=[Part(), Part(name=cast("Any", b"x"))]), "Whole.parts: Part.name has the invalid value b'x'"),
+        (Whole(moment=datetime.datetime(2020, 1, 1)), "timezone"),  # noqa: DTZ001 - the mistake meant
+        (Whole(texts=cast("Any", "ada")), "Whole.texts has the invalid value 'ada': expected list[str]"),
+        (Whole(by_text={"a": cast("Any", None)}), "Whole.by_text has the invalid value {'a': None}"),
+    ]
+    for value, said in wrong:
+        with pytest.raises(PayloadError) as caught:
+            encode(value)
+        assert said in str(caught.value)
+    loop = Nested()
+    loop.inner = loop
+    with pytest.raises(PayloadError, match="contains itself"):
+        encode(loop)
