@@ -26,7 +26,7 @@ from headway.rpc import RemoteChannel, open_channel
 from headway.rpc._health import HealthCheckRequest, HealthCheckResponse
 from headway.storage import MemoryBackend, StoreProblem, find_problem, open_sqlite
 from headway.testing._conformance_tools import EVERYTHING, KIND, names, put, thing
-from tests.controller.test_store_rolled_back import rolled_back
+from tests.run.test_store_rolled_back import rolled_back
 
 WATCH = "/grpc.health.v1.Health/Watch"
 SERVING, NOT_SERVING = 1, 2

@@ -25,11 +25,11 @@ class Mutant(NamedTuple):
     only: str = ""
 
 
-_CONTRACT = "controller/test_contract.py"
-_CHANGES = "controller/test_contract_of_changes.py"
-_WRITES = "controller/test_contract_of_writes.py"
-_FURTHER = "controller/test_contract_further.py"
-_RESTARTS = "controller/test_contract_of_restarts.py"
+_CONTRACT = "run/test_contract.py"
+_CHANGES = "run/test_contract_of_changes.py"
+_WRITES = "run/test_contract_of_writes.py"
+_FURTHER = "run/test_contract_further.py"
+_RESTARTS = "run/test_contract_of_restarts.py"
 _HISTORIES = "testing/test_watch_histories.py"
 
 MUTANTS = (
@@ -132,7 +132,7 @@ MUTANTS = (
         "run/_mapping.py",
         "kept = self._items.keep(item, now + delay)",
         "kept = Kept(item, now + delay)",
-        "controller/test_failing_functions.py",
+        "run/test_failing_functions.py",
     ),
     # --- own writes ---
     Mutant(
@@ -176,28 +176,28 @@ MUTANTS = (
         "queue/_priorities.py",
         "if live and self._passed_over < self._live_per_backlog:",
         "if live:",
-        "controller/test_contract_starvation.py",
+        "run/test_contract_starvation.py",
     ),
     Mutant(
         "a key that triggers itself is not slowed",
         "run/_worker.py",
         "        if delay is None:\n            return False\n",
         "        if delay is not None or True:\n            return False\n",
-        "controller/test_self_triggers.py",
+        "run/test_self_triggers.py",
     ),
     Mutant(
         "a key that its own status has woken is forgotten",
         "run/_worker.py",
         "self._queue.rest(key, delay.seconds)",
         "self._queue.dropped(key) if delay.quiet else self._queue.rest(key, delay.seconds)",
-        "controller/test_self_triggers.py",
+        "run/test_self_triggers.py",
     ),
     Mutant(
         "a key that its own status has woken runs at once",
         "run/_own_writes.py",
         "if attempt > 1 or any(write.what",
         "if True or any(write.what",
-        "controller/test_self_triggers.py",
+        "run/test_self_triggers.py",
     ),
     # --- shards ---
     Mutant(
@@ -205,7 +205,7 @@ MUTANTS = (
         "run/_sharding.py",
         "if not self._assigned or any(mapping is None or mapping.unmapped for mapping in mappings):",
         "if not self._assigned or any(mapping is None for mapping in mappings):",
-        "controller/test_sharded_owed.py",
+        "run/test_sharded_owed.py",
         "not_idle_while",
     ),
     # --- terms and leases ---
@@ -236,7 +236,7 @@ MUTANTS = (
         "client/_lease_term.py",
         "SURE = 0.8",
         "SURE = 1.2",
-        "controller/test_singleton.py",
+        "run/test_singleton.py",
     ),
     Mutant(
         "a lost lease ends nothing",

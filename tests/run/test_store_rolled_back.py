@@ -18,8 +18,8 @@ from headway.rpc import Channel, InProcessChannel
 from headway.service import LeaseService, ResourceService
 from headway.storage import MemoryBackend
 from headway.testing import ScriptedChannel
-from tests.controller.test_store_replaced import Switch
 from tests.helpers.pools import Pool
+from tests.run.test_store_replaced import Switch
 
 
 @dataclass
