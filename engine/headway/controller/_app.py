@@ -213,8 +213,8 @@ class App:
 
         Args:
             type: the type of the resources, or a projection of it.
-            finalizer: keep a deleted resource until its daemon has ended. Not allowed for a projection, which is read-
-                only.
+            finalizer: keep a deleted resource until its daemon has ended. Not allowed for a projection, which is
+                read-only.
 
         Raises DeclarationError, with the correct form.
         """

@@ -100,8 +100,7 @@ class Finalizer(Generic[T]):
         alive: True if the resource is not being deleted and the finalizer is in place. Do the work that has to be
             undone.
         cleaning_up: True if the resource is being deleted and waits for this finalizer. Undo the work. When the block
-            ends
-            normally, the finalizer is removed, and the resource is deleted unless it has other finalizers.
+            ends normally, the finalizer is removed, and the resource is deleted unless it has other finalizers.
 
     Both are false if the clean-up is done and another finalizer still holds the resource.
     """

@@ -99,8 +99,7 @@ class ControllerStatus:
         not_done_count: the number of all such keys.
         restarts: the number of runs that have ended.
         error: the class and message of the error that ended the last run, or that keeps the next one from its lease;
-            empty
-            if there is none.
+            empty if there is none.
         leader: the process that runs the controller while this one is on standby.
         shards: the shards of this process; None unless the controller is sharded.
     """
@@ -194,8 +193,7 @@ class NotDone:
 
     Attributes:
         outcome: ``failed`` if it is retried, ``permanent`` if it is not retried until something changes, or ``slowed``
-            if
-            it is delayed because it triggers itself.
+            if it is delayed because it triggers itself.
         error: the class and message of the exception; for a slowed key, its writes.
         attempts: the number of consecutive attempts.
         at: the time of the last attempt on Trio's clock, in seconds.
