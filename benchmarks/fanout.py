@@ -21,11 +21,11 @@ import headway
 from benchmarks._harness import Row, Scenario, interleaved
 from benchmarks._message import TEXT, Note, built, texts
 from benchmarks.reconcile import through_channel
-from headway.cache import WATCH_LIST, watch_request
+from headway.cache import watch_request
 from headway.protobuf import encode
 from headway.resource import Changes, EndOfSnapshot, ResourceType, resource_key
 from headway.rpc import InProcessChannel
-from headway.service import ResourceService
+from headway.service import WATCH_LIST, ResourceService
 from headway.storage import Backend, MemoryBackend, Put
 
 COMMITS = 50

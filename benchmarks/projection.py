@@ -38,14 +38,14 @@ def _held(type: CachedType[Any], size: int) -> float:
     gc.collect()
     tracemalloc.start()
     try:
-        shared = Informer(type, ignore)
+        informer = Informer(type, ignore)
         for begin in range(0, size, _CHUNK):
             numbers = range(begin, min(begin + _CHUNK, size))
-            shared.feed(SnapshotChunk([built(_TYPE, texts(number), _payload(number)) for number in numbers]))
-        shared.feed(EndOfSnapshot(Position("store", "opened", size)))
+            informer.feed(SnapshotChunk([built(_TYPE, texts(number), _payload(number)) for number in numbers]))
+        informer.feed(EndOfSnapshot(Position("store", "opened", size)))
         gc.collect()
         held = tracemalloc.get_traced_memory()[0]
-        assert len(shared.gate.entries) == size
+        assert len(informer.store.entries) == size
         return held
     finally:
         tracemalloc.stop()

@@ -40,8 +40,8 @@ PRINTS = {
     "staff.v1.Team.members (field 3): expected 'members' as stored, got no such field; "
     "declare @headway.message(reserved={3: 'members'}) for Team\n",
     "docs/guides/placement.md": "reports core in term 1\nstandby while server leads\n",
-    "docs/guides/stores-of-your-own.md": "['what_was_acknowledged_is_read', "
-    "'whoever_looks_again_never_sees_less']\n[]\n",
+    "docs/guides/stores-of-your-own.md": "['an_acknowledged_write_is_read', "
+    "'a_later_read_never_has_a_lower_position', 'a_delivered_change_is_in_every_later_read']\n[]\n",
     "docs/guides/access.md": "True False\naccess.yaml:1:1: this file is accessible to users other than its "
     "owner (mode 0644): chmod 600 access.yaml\n"
     "True\nFalse\nTrue\nthe token is not valid here: it may be mistyped, expired or revoked\n"

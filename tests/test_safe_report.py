@@ -152,6 +152,6 @@ async def _cancelled() -> trio.Cancelled:
 @pytest.mark.parametrize("verbose", [False, True])
 def test_safe_report_keeps_the_choice_of_failures_only(verbose: bool) -> None:
     """Otherwise each successful reconcile would cost an event."""
-    assert events.hears_successes(safe_report(log_report(verbose=verbose))) is verbose
-    assert events.hears_successes(safe_report(functools.partial(print, end=""))) is True
+    assert events.receives_successes(safe_report(log_report(verbose=verbose))) is verbose
+    assert events.receives_successes(safe_report(functools.partial(print, end=""))) is True
     assert safe_report(events.ignore) is events.ignore

@@ -22,10 +22,9 @@ from headway.errors import StoreUnusable, Unavailable, WriteRejected
 from headway.observe import Pages, open_pages
 from headway.protobuf import decode
 from headway.resource import Key, Kind, pb
-from headway.rpc import RemoteChannel, open_channel
-from headway.rpc._health import HealthCheckRequest, HealthCheckResponse
+from headway.rpc import HealthCheckRequest, HealthCheckResponse, RemoteChannel, open_channel
 from headway.storage import MemoryBackend, StoreProblem, find_problem, open_sqlite
-from headway.testing._conformance_tools import EVERYTHING, KIND, names, put, thing
+from headway.testing.conformance import EVERYTHING, KIND, names, put, thing
 from tests.run.test_store_rolled_back import rolled_back
 
 WATCH = "/grpc.health.v1.Health/Watch"

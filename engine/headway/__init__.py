@@ -8,6 +8,7 @@ The packages, in the order that a change passes through them. Each imports only 
     rpc              channels, for calling services
     storage          stores, with their history and fences
     service          the services in front of a store
+    documents        parsing YAML, JSON and HCL into values with their places
     access           access control: tokens and policies
     client           typed calls over any channel
     cache            one watch of each type, the resources that it delivered, indexes, reads

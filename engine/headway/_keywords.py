@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import re
+import sys
 from collections.abc import Callable, Collection
 from typing import Any, TypeVar
 
@@ -56,15 +57,22 @@ _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_O
 
 
 def _refused(function: Callable[..., Any], error: str, unknown: list[str], known: list[str]) -> DeclarationError:
-    name = function.__qualname__
-    if "." in name:
-        # A method is called on an instance, which all examples name like its class, in lower case.
-        name = name[0].lower() + name[1:]
     problems = [f"unknown option {each!r}{did_you_mean(each, known)}" for each in unknown]
     if not problems or "missing" in error:
         problems.append(error)
     example = _EXAMPLE.search((function.__doc__ or "").partition("\n")[0])
-    text = f"{name}(): {'; '.join(problems)}"
+    text = f"{_name(function)}(): {'; '.join(problems)}"
     if example and f"{function.__name__}(" in example[1] and "def " not in example[1]:
         text += f"{'' if text.endswith('?') else '.'} The form is: {example[1]}"
     return DeclarationError(text)
+
+
+def _name(function: Callable[..., Any]) -> str:
+    """Return the name by which users call a function: ``mappers.owner``, ``app.type``."""
+    name = function.__qualname__
+    for module in ("mappers", "predicates", "indexes", "sources"):
+        public = getattr(sys.modules.get(f"headway.{module}"), name, None)
+        if getattr(public, "__wrapped__", None) is function:
+            return f"{module}.{name}"
+    # A method is called on an instance, which all examples name like its class, in lower case.
+    return name[0].lower() + name[1:] if "." in name else name

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import ParamSpec
 
 from headway._standard_error import say
-from headway.events import hears_successes, ignore
+from headway.events import ignore, receives_successes
 
 P = ParamSpec("P")
 
@@ -20,7 +20,7 @@ def safe_report(report: Callable[P, object]) -> Callable[P, None]:
     report must not wait for anything that Trio could cancel.
     """
     if report is ignore:
-        return report  # type: ignore[return-value]  # so that `hears_successes` knows it
+        return report  # type: ignore[return-value]  # so that `receives_successes` knows it
 
     def safe(*args: P.args, **kwargs: P.kwargs) -> None:
         try:
@@ -33,7 +33,7 @@ def safe_report(report: Callable[P, object]) -> Callable[P, None]:
                 tell_failure(report, error)
 
     safe.failed = 0  # type: ignore[attr-defined]
-    safe.failures_only = not hears_successes(report)  # type: ignore[attr-defined, arg-type]  # see `events.Report`
+    safe.failures_only = not receives_successes(report)  # type: ignore[attr-defined, arg-type]  # see `events.Report`
     return safe
 
 

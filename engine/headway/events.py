@@ -42,10 +42,10 @@ class StreamEnded(Record):
 
 
 class StreamLagging(Record):
-    """A stream was closed because its revision ``told`` was below the known ``frontier`` for too long."""
+    """A stream was closed because its ``revision`` was below the known ``frontier`` for too long."""
 
     type: Any
-    told: int
+    revision: int
     frontier: int
 
 
@@ -332,6 +332,6 @@ def ignore(event: object) -> None:
     """Discard an event."""
 
 
-def hears_successes(report: Report) -> bool:
+def receives_successes(report: Report) -> bool:
     """Return True if a report wants the `Reconciled` events of successful reconciles as well."""
     return report is not ignore and not getattr(report, "failures_only", False)

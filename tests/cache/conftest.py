@@ -9,9 +9,9 @@ from tests.helpers.resources import chunk, end, stored
 
 
 @pytest.fixture
-def gate() -> TypeStore:
+def store() -> TypeStore:
     """Return a type store primed at revision 10 with ada at 5 and grace at 6."""
-    gate = TypeStore()
-    gate.feed(chunk(stored("ada", 5), stored("grace", 6)))
-    gate.feed(end(10))
-    return gate
+    store = TypeStore()
+    store.feed(chunk(stored("ada", 5), stored("grace", 6)))
+    store.feed(end(10))
+    return store

@@ -9,7 +9,6 @@ from headway.errors import HeadwayError, StoreChanged, StoreRolledBack
 from headway.events import BookmarkRefused, StreamEnded, StreamLagging, StreamOpened
 from headway.resource import ResourceType, Scope
 from headway.rpc import Lagging
-from tests.helpers.following import DOWN, GONE, LAG_LIMIT, Following, down
 from tests.helpers.resources import (
     TEAM,
     Team,
@@ -23,6 +22,7 @@ from tests.helpers.resources import (
     versions,
 )
 from tests.helpers.scripted_channel import SILENCE, Line, Pause
+from tests.helpers.scripted_follower import DOWN, GONE, LAG_LIMIT, Following, down
 
 # --- going on ----------------------------------------------------------------
 
@@ -33,7 +33,7 @@ def test_next_stream_resumes_after_the_frontier() -> None:
     following.follow()
     assert following.channel.openings[1].resume_after == at(12)
     assert following.resumed[:2] == [None, 12]
-    assert versions(following.shared.gate.entries) == {"ada": 12}
+    assert versions(following.informer.store.entries) == {"ada": 12}
 
 
 def test_stream_that_breaks_within_a_commit_resumes_before_that_commit() -> None:
@@ -42,7 +42,7 @@ def test_stream_that_breaks_within_a_commit_resumes_before_that_commit() -> None
     following = Following([end(10), half, DOWN], [bookmark(10, resumed=True), SILENCE])
     following.follow(20)
     assert following.resumed == [None, 10]
-    assert following.shared.frontier == 10
+    assert following.informer.store.frontier == 10
 
 
 def test_snapshot_that_breaks_starts_over() -> None:
@@ -50,7 +50,7 @@ def test_snapshot_that_breaks_starts_over() -> None:
     following = Following([chunk(stored("mary", 3)), DOWN], [chunk(stored("ada", 5)), end(10), SILENCE])
     following.follow(20)
     assert following.resumed == [None, None]
-    assert versions(following.shared.gate.entries) == {"ada": 5}
+    assert versions(following.informer.store.entries) == {"ada": 5}
 
 
 def test_stream_openings_and_ends_are_reported() -> None:
@@ -98,8 +98,8 @@ def test_compacted_history_causes_one_snapshot() -> None:
     following = Following([end(10)], [GONE], [chunk(stored("ada", 12)), end(12)], [SILENCE])
     following.follow(20)
     assert following.resumed == [None, 10, None, 12]
-    assert versions(following.shared.gate.entries) == {"ada": 12}
-    assert not following.shared.distrusted
+    assert versions(following.informer.store.entries) == {"ada": 12}
+    assert not following.informer.distrusted
 
 
 def test_lagging_server_without_history_is_followed_past_the_frontier() -> None:
@@ -112,7 +112,7 @@ def test_lagging_server_without_history_is_followed_past_the_frontier() -> None:
     )
     following.follow(20)
     assert following.resumed == [None, 10, None]
-    assert versions(following.shared.gate.entries) == {"ada": 5, "grace": 11}
+    assert versions(following.informer.store.entries) == {"ada": 5, "grace": 11}
 
 
 def test_false_bookmark_causes_a_snapshot_at_once_and_is_counted() -> None:
@@ -125,7 +125,7 @@ def test_false_bookmark_causes_a_snapshot_at_once_and_is_counted() -> None:
     assert following.resumed == [None, None]
     assert following.waits[0] <= 0.05
     assert following.count(BookmarkRefused) == 1
-    assert versions(following.shared.gate.entries) == {"ada": 12}
+    assert versions(following.informer.store.entries) == {"ada": 12}
 
 
 def test_stream_that_breaks_the_grammar_causes_a_snapshot() -> None:
@@ -133,7 +133,7 @@ def test_stream_that_breaks_the_grammar_causes_a_snapshot() -> None:
     following = Following([end(10)], [bookmark(11, resumed=True)], [end(12), SILENCE])
     following.follow(20)
     assert following.resumed == [None, 10, None]
-    assert following.shared.frontier == 12
+    assert following.informer.store.frontier == 12
 
 
 def test_snapshot_below_the_frontier_does_not_repair_the_cache_and_is_repeated() -> None:
@@ -145,8 +145,8 @@ def test_snapshot_below_the_frontier_does_not_repair_the_cache_and_is_repeated()
     )
     following.follow(20)
     assert following.resumed == [None, None, None]
-    assert versions(following.shared.gate.entries) == {"ada": 12}
-    assert not following.shared.distrusted
+    assert versions(following.informer.store.entries) == {"ada": 12}
+    assert not following.informer.distrusted
 
 
 # --- servers that lag --------------------------------------------------------
@@ -194,7 +194,7 @@ def test_snapshot_in_progress_does_not_count_as_lag() -> None:
     slow: list[Line] = [line for _ in range(5) for line in (Pause(20), chunk(stored("ada", 12)))]
     following = Following([end(10)], [GONE], [*slow, end(12), SILENCE])
     following.follow()
-    assert following.shared.frontier == 12
+    assert following.informer.store.frontier == 12
     assert following.count(StreamLagging) == 0
 
 

@@ -7,7 +7,6 @@ import pytest
 from headway.errors import StoreChanged, StoreRolledBack, Unavailable
 from headway.events import StreamEnded
 from headway.resource import Position
-from tests.helpers.following import GONE, NOT_OURS, Following
 from tests.helpers.resources import (
     OTHER_STORE,
     TEAM,
@@ -20,6 +19,7 @@ from tests.helpers.resources import (
     versions,
 )
 from tests.helpers.scripted_channel import SILENCE, Line, Pause
+from tests.helpers.scripted_follower import GONE, NOT_OURS, Following
 
 
 def test_store_below_the_frontier_has_rolled_back() -> None:
@@ -60,7 +60,7 @@ def test_store_that_has_grown_past_its_lost_commits_has_rolled_back(in_the_proce
     following.channel.knows_outcomes = in_the_process
     with pytest.raises(StoreRolledBack, match="it has lost"):
         following.follow(20)
-    assert following.shared.frontier == 10
+    assert following.informer.store.frontier == 10
 
 
 def test_store_that_lost_an_acknowledged_write_has_rolled_back() -> None:
@@ -110,14 +110,14 @@ def test_replaced_store_ends_the_follower_with_store_changed(script: list[Line],
     following = Following([chunk(stored("ada", 5)), end(10)], script, store=store)
     with pytest.raises(StoreChanged):
         following.follow()
-    assert versions(following.shared.gate.entries) == {"ada": 5}
-    assert following.shared.frontier == 10
+    assert versions(following.informer.store.entries) == {"ada": 5}
+    assert following.informer.store.frontier == 10
 
 
 def test_store_other_than_that_of_a_reply_ends_the_follower() -> None:
     """A write may have been answered before the first stream was."""
     following = Following([end(20, OTHER_STORE)])
-    following.shared.reply(key("ada"), None, at(3))
+    following.informer.reply(key("ada"), None, at(3))
     with pytest.raises(StoreChanged):
         following.follow()
     following = Following([chunk(), end(20, OTHER_STORE)])

@@ -51,15 +51,15 @@ class Sizes:
 
     def __init__(self, *there: pb.Resource) -> None:
         self.heard: list[object] = []
-        self.shared = Informer(SIZE, self.heard.append)
-        self.shared.feed(chunk(*(there or (team("ada", 5, "x", "y"),))))
-        self.shared.feed(end(10))
-        self.subscription: Subscription = self.shared.subscribe([BY_SIZE], _ignore_failure)
+        self.informer = Informer(SIZE, self.heard.append)
+        self.informer.feed(chunk(*(there or (team("ada", 5, "x", "y"),))))
+        self.informer.feed(end(10))
+        self.subscription: Subscription = self.informer.subscribe([BY_SIZE], _ignore_failure)
         self.cache = Cache("sizes", SIZE, [])
         self.cache.open({SIZE.name: self.subscription})
 
     def told(self) -> list[Applied]:
-        return self.subscription.take()
+        return self.subscription.drain()
 
     def one(self, name: str = "ada") -> Projected[Size]:
         found = self.cache.get(SIZE, name)
@@ -97,8 +97,8 @@ def test_whole_resource_is_never_kept() -> None:
     wholes = [team("ada", 7, "x"), team("grace", 11, "x"), team("mary", 13, "x")]
     held = [weakref.ref(each.data) for each in wholes if each.data]
     sizes = Sizes(wholes[0])
-    sizes.shared.feed(changes(put(wholes[1])))
-    sizes.shared.reply(key("mary"), wholes[2], at(13))
+    sizes.informer.feed(changes(put(wholes[1])))
+    sizes.informer.reply(key("mary"), wholes[2], at(13))
     wholes.clear()
     gc.collect()
     assert [each() for each in held] == [None, None, None]
@@ -125,12 +125,12 @@ def test_change_outside_the_projection_is_not_reported(by: str) -> None:
     sizes = Sizes()
     other = team("ada", 12, "grace", "mary", metadata={"more": "text"}, status={"others": pb.Status()})
     if by == "stream":
-        sizes.shared.feed(changes(put(other)))
+        sizes.informer.feed(changes(put(other)))
     elif by == "reply":
-        sizes.shared.reply(key("ada"), other, at(12))
+        sizes.informer.reply(key("ada"), other, at(12))
     else:
-        sizes.shared.feed(chunk(other))
-        sizes.shared.feed(end(12))
+        sizes.informer.feed(chunk(other))
+        sizes.informer.feed(end(12))
     assert sizes.told() == []
     assert sizes.one().version == "12"
     assert [each.version for each in sizes.cache.index(BY_SIZE, 2)] == ["12"]
@@ -140,7 +140,7 @@ async def test_view_keeps_the_version_at_its_revision() -> None:
     """A change outside the projection doesn't reach a view that was opened before it."""
     sizes = Sizes()
     async with sizes.cache.view(SIZE) as view:
-        sizes.shared.feed(changes(put(team("ada", 12, "grace", "mary"))))
+        sizes.informer.feed(changes(put(team("ada", 12, "grace", "mary"))))
         assert [each.version for each in view.list(SIZE)] == ["5"]
         assert sizes.one().version == "12"
 
@@ -161,12 +161,12 @@ async def test_view_keeps_the_version_at_its_revision() -> None:
 async def test_change_inside_the_projection_is_reported_with_old_and_new_state(change: pb.Resource) -> None:
     """A new incarnation is reported as a deletion and a creation."""
     sizes = Sizes()
-    sizes.shared.feed(changes(put(change)))
+    sizes.informer.feed(changes(put(change)))
     told = sizes.told()
     assert [each.revision for each in told] == [12] * (2 if change.id and change.id.uid == "ada2" else 1)
     assert told[0].old is not None
-    assert told[-1].new is sizes.shared.gate.entries[key("ada")]
-    sizes.shared.feed(changes(removed(change, 13)))
+    assert told[-1].new is sizes.informer.store.entries[key("ada")]
+    sizes.informer.feed(changes(removed(change, 13)))
     assert [(each.new, each.revision) for each in sizes.told()] == [(None, 13)]
 
 
@@ -174,14 +174,14 @@ def test_order_of_a_map_is_not_a_change() -> None:
     """The bytes differ; their meaning doesn't."""
     orders = iter([{"a": 1, "b": 2}, {"b": 2, "a": 1}, {"a": 2, "b": 2}])
     limits = projection(TEAM, Size, lambda _: Size(limits=next(orders)))
-    shared = Informer(limits, events.ignore)
-    shared.feed(chunk(team("ada", 5)))
-    shared.feed(end(10))
-    subscription = shared.subscribe([], _ignore_failure)
-    shared.feed(changes(put(team("ada", 11))))
-    assert subscription.take() == []
-    shared.feed(changes(put(team("ada", 12))))
-    assert len(subscription.take()) == 1
+    informer = Informer(limits, events.ignore)
+    informer.feed(chunk(team("ada", 5)))
+    informer.feed(end(10))
+    subscription = informer.subscribe([], _ignore_failure)
+    informer.feed(changes(put(team("ada", 11))))
+    assert subscription.drain() == []
+    informer.feed(changes(put(team("ada", 12))))
+    assert len(subscription.drain()) == 1
 
 
 # --- functions that raise ----------------------------------------------------
@@ -198,9 +198,9 @@ async def test_resource_whose_projection_raises_stays_in_the_cache_and_raises_wh
         _ = sizes.one().data
     with pytest.raises(IndexIncomplete):
         sizes.cache.index(BY_SIZE, 2)
-    sizes.shared.feed(changes(put(team("ada", 11, "broken"))))
+    sizes.informer.feed(changes(put(team("ada", 11, "broken"))))
     assert len(sizes.told()) == 1
-    sizes.shared.feed(changes(put(team("ada", 12, "x", "y"))))
+    sizes.informer.feed(changes(put(team("ada", 12, "x", "y"))))
     assert len(sizes.told()) == 1
     assert len(sizes.cache.index(BY_SIZE, 2)) == 1
 
@@ -209,8 +209,8 @@ async def test_projection_that_returns_a_wrong_type_is_named() -> None:
     """It is reported like one that raises."""
     heard: list[events.ProjectionFailed] = []
     wrong = projection(TEAM, Size, lambda team: team.data)  # type: ignore[arg-type, return-value]  # what is tested
-    shared = Informer(wrong, heard.append)  # type: ignore[arg-type]  # it hears nothing else
-    shared.feed(chunk(team("ada", 5)))
+    informer = Informer(wrong, heard.append)  # type: ignore[arg-type]  # it hears nothing else
+    informer.feed(chunk(team("ada", 5)))
     assert "returned Team(" in str(heard[0].error)
     assert "return a Size(...)" in str(heard[0].error)
 
@@ -306,7 +306,7 @@ async def test_controllers_with_the_same_projection_share_one_stream_and_one_cop
         await engine.wait_idle()
         # Besides those that look for deletions in the history, which resume.
         assert channel.opened.count((TEAM.kind, False)) == 2
-        held = {name: cache._subscriptions[TEAM.name].gate.entries[key("ada")] for name, cache in sizes.caches.items()}
+        held = {name: cache._subscriptions[TEAM.name].store.entries[key("ada")] for name, cache in sizes.caches.items()}
         assert held["one"] is held["two"]
         assert held["whole"] is held["whole2"]
         assert held["one"] is not held["whole"]

@@ -31,10 +31,10 @@ def teams_of(cache: CacheReader, member: str, *, besides: str = "") -> list[str]
 def subscribed(
     *resources: pb.Resource, indexes: tuple[Index[Any, Any], ...] = (), type: ResourceType[Any] = TEAM
 ) -> Subscription:
-    shared = Informer(type, ignore)
-    shared.feed(chunk(*resources))
-    shared.feed(end(30))
-    return shared.subscribe(indexes, _ignore_failure)
+    informer = Informer(type, ignore)
+    informer.feed(chunk(*resources))
+    informer.feed(end(30))
+    return informer.subscribe(indexes, _ignore_failure)
 
 
 def _ignore_failure(name: str, key: Key, error: BaseException) -> None:
@@ -123,10 +123,10 @@ def test_type_is_read_only_in_the_form_that_is_cached() -> None:
     whole = reader_of(subscribed(stored("ada", 1)))
     with pytest.raises(NotWatched, match=r"caches <ResourceType staff.v1.Team>, not <Projection staff.v1.Team as"):
         whole.get(names_only, "ada")
-    shared = Informer(names_only, ignore)
-    shared.feed(end(30))
+    informer = Informer(names_only, ignore)
+    informer.feed(end(30))
     part = Cache("teams", names_only, [])
-    part.open({TEAM.name: shared.subscribe([], _ignore_failure)})
+    part.open({TEAM.name: informer.subscribe([], _ignore_failure)})
     with pytest.raises(NotWatched, match=r"caches <Projection staff.v1.Team as Team>"):
         part.list(TEAM)
     assert part.list(names_only) == []
@@ -343,7 +343,7 @@ def test_returned_resource_may_be_mutated(how: str) -> None:
         found_by: Callable[..., list[Resource[Team]]] = getattr(reader, how)
         return found_by(NAME, "ada")[0]
 
-    before = copy.deepcopy(subscription.gate.entries)
+    before = copy.deepcopy(subscription.store.entries)
     mine = read()
     mine.metadata["colour"] = "blue"
     mine.metadata["more"] = "text"
@@ -355,7 +355,7 @@ def test_returned_resource_may_be_mutated(how: str) -> None:
     message = mine.message()
     assert message.id is not None
     message.id.name = "other"
-    assert subscription.gate.entries == before
+    assert subscription.store.entries == before
     theirs = read()
     assert theirs.data == Team(members=["ada"])
     assert theirs.metadata == {"colour": "red"}

@@ -41,7 +41,7 @@ def test_stream_is_a_snapshot_its_end_and_changes() -> None:
     told = []
     for item in (chunk(stored("ada", 5)), chunk(stored("grace", 6)), end(10), one(11), bookmark(15), one(16)):
         assert machine.feed(item) == item
-        told.append(machine.told)
+        told.append(machine.frontier)
     assert told == [0, 0, 10, 11, 15, 16]
 
 
@@ -49,7 +49,7 @@ def test_stream_resumes_at_the_requested_position() -> None:
     """Its first item is a bookmark that confirms it."""
     machine = StreamMachine(STORE, at(10))
     assert machine.feed(bookmark(10, resumed=True)) == bookmark(10, resumed=True)
-    assert machine.told == 10
+    assert machine.frontier == 10
     assert machine.feed(one(11)) == one(11)
 
 
@@ -106,9 +106,9 @@ def test_commit_is_passed_on_once_complete() -> None:
     first, second, third = (put(stored(name, 11), more=name != "c") for name in ("a", "b", "c"))
     assert machine.feed(changes(first)) is None
     assert machine.feed(changes(second)) is None
-    assert machine.told == 10
+    assert machine.frontier == 10
     assert machine.feed(changes(third)) == changes(first, second, third)
-    assert machine.told == 11
+    assert machine.frontier == 11
 
 
 def test_complete_commits_before_a_partial_one_are_passed_on() -> None:
@@ -116,10 +116,10 @@ def test_complete_commits_before_a_partial_one_are_passed_on() -> None:
     machine = live()
     whole, part, rest = put(stored("a", 11)), put(stored("b", 12), more=True), removed(stored("c", 3), 12)
     assert machine.feed(changes(whole, part)) == changes(whole)
-    assert machine.told == 11
+    assert machine.frontier == 11
     after = put(stored("d", 13))
     assert machine.feed(changes(rest, after)) == changes(part, rest, after)
-    assert machine.told == 13
+    assert machine.frontier == 13
 
 
 def test_bookmark_within_a_commit_breaks_the_grammar() -> None:
@@ -175,7 +175,7 @@ def test_lower_bookmark_is_ignored() -> None:
     machine = live()
     machine.feed(bookmark(15))
     machine.feed(bookmark(12))
-    assert machine.told == 15
+    assert machine.frontier == 15
     with pytest.raises(FalseBookmark):
         machine.feed(one(13))
 
@@ -184,7 +184,7 @@ def test_change_at_or_below_the_snapshots_end_is_passed_on() -> None:
     """It is only late; the type store refuses it."""
     machine = live(10)
     assert machine.feed(one(9)) == one(9)
-    assert machine.told == 10
+    assert machine.frontier == 10
 
 
 # --- rules 4 and 5: positions ------------------------------------------------

@@ -1,4 +1,4 @@
-"""A server of the tests' apps, and ways to run commands against it: inside the test, and as processes."""
+"""A server of the tests' apps, and ways to run commands against it: in the test's process, and as processes."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ Started = Callable[..., "subprocess.Popen[str]"]
 
 @pytest.fixture
 async def server() -> AsyncIterator[str]:
-    """The address of a server of both apps, in the test's own loop."""
+    """Return the address of a server of both apps, which runs in the test's loop."""
     async with open_engine("memory:", *apps, listen=["127.0.0.1:0"], insecure=True) as engine:
         yield engine.addresses[0]
 
 
 @pytest.fixture
 async def terminal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, nursery: trio.Nursery) -> Terminal:
-    """Run commands in the test's own loop, in a directory of its own, where no server is."""
+    """Return a terminal in a temporary directory, which runs commands in the test's loop, without a server."""
     monkeypatch.chdir(tmp_path)
     take_over(monkeypatch)
     return Terminal("127.0.0.1:1", nursery)
@@ -48,13 +48,13 @@ async def terminal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, nursery: tri
 
 @pytest.fixture
 async def headway(terminal: Terminal, server: str) -> Terminal:
-    """Run commands against the server, in the test's own loop."""
+    """Return a terminal that runs commands against the server."""
     return Terminal(server, terminal.nursery)
 
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Started]:
-    """Start a command as a process; what still runs when the test ends is killed."""
+    """Return a function that starts a command as a process. Running processes are killed when the test ends."""
     started: list[subprocess.Popen[str]] = []
 
     def begin(*arguments: str, server: str = "127.0.0.1:1") -> subprocess.Popen[str]:
@@ -78,7 +78,7 @@ def start(tmp_path: Path) -> Iterator[Started]:
 
 
 def address_of(process: subprocess.Popen[str]) -> str:
-    """The address that a server prints once it listens."""
+    """Return the address that a server prints when it listens."""
     assert process.stdout is not None
     line = process.stdout.readline()
     assert line.startswith("listening on "), line + (process.stderr.read() if process.stderr else "")
@@ -86,7 +86,7 @@ def address_of(process: subprocess.Popen[str]) -> str:
 
 
 def interrupt(process: subprocess.Popen[str]) -> tuple[int, str, str]:
-    """What Ctrl-C does: the exit code, and what was still to be read."""
+    """Send SIGINT, and return the exit code and the remaining output."""
     process.send_signal(signal.SIGINT)
     out, errors = process.communicate(timeout=30)
     return process.returncode, out, errors

@@ -41,7 +41,7 @@ def fill_in(resource: headway.Resource[Account]) -> None:
 
 def refuse_root(resource: headway.Resource[Account]) -> None:
     if resource.data.login == "root":
-        raise ValueError("login 'root' is nobody's: choose another")
+        raise ValueError("login 'root' is reserved: choose another")
 
 
 HOOKS = headway.Hooks(mutate=fill_in, validate=refuse_root)

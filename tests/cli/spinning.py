@@ -1,4 +1,4 @@
-"""An app whose reconcile never comes to an end, nor to a checkpoint."""
+"""An app whose reconcile loops forever without a checkpoint."""
 
 import headway
 from headway import field

@@ -1,4 +1,4 @@
-"""Stores of one's own, which commands are given by name."""
+"""Stores that are not Headway's own, which a test names on the command line."""
 
 from pathlib import Path
 from typing import Any
@@ -8,7 +8,7 @@ from headway.testing import Capability, StoreUnderTest
 
 
 class Lowers(MemoryBackend):
-    """Forgets a fence that is to be lowered."""
+    """A store that forgets a fence when it should refuse to lower it."""
 
     async def raise_fence(self, controller: str, member: str, term: int, number: int) -> Any:
         if term:

@@ -1,7 +1,7 @@
-"""Run commands inside the test: in its process and its Trio loop, each with streams of its own.
+"""Run commands inside the test: in its process and its Trio loop, each with its own streams.
 
-A command is what click makes of the arguments and an async function; only who runs that function is another one here
-than in a process. What is a process's own (signals, pipes, the exit code itself) has tests with real ones.
+Click parses the arguments and calls the command, as in a process. Only the async function of the command is run here by
+the test. Signals, pipes and the exit code of the process have tests with real processes.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ import click
 import pytest
 import trio
 
-from headway.cli import _backup, _connection, _migrate, _running, _schema, _serve, _store, _work, main
+from headway.cli import _running, main
 
 _PATIENCE = 20
 
 
 class Stream(io.TextIOBase):
-    """What a command writes; lines can be waited for."""
+    """The output of a command. A test can wait for its next line."""
 
     def __init__(self) -> None:
         self._text = ""
@@ -39,7 +39,7 @@ class Stream(io.TextIOBase):
         return self._text
 
     async def line(self) -> str:
-        """The next line."""
+        """Wait for the next line and return it."""
         with trio.fail_after(_PATIENCE):
             while (end := self._text.find("\n", self._read) + 1) == 0:
                 await self._changed.wait()
@@ -49,7 +49,7 @@ class Stream(io.TextIOBase):
 
 @dataclass
 class Command:
-    """A command that runs, or has run."""
+    """A command that is running or has ended."""
 
     arguments: tuple[str, ...]
     stdin: str = ""
@@ -62,16 +62,16 @@ class Command:
 
     @property
     def stdout(self) -> str:
-        """All that it has said so far."""
+        """The output on stdout so far."""
         return str(self.out)
 
     @property
     def stderr(self) -> str:
-        """All that it has complained of so far."""
+        """The output on stderr so far."""
         return str(self.errors)
 
     async def run(self) -> None:
-        """Run it to its end."""
+        """Run the command to its end."""
         _RUNNING.set(self)
         try:
             with self.scope:
@@ -80,14 +80,14 @@ class Command:
             self.ended.set()
 
     async def wait(self) -> int | None:
-        """Its exit code."""
+        """Wait for the end of the command and return its exit code."""
         with trio.fail_after(_PATIENCE):
             await self.ended.wait()
         return self.returncode
 
     async def _code(self) -> int:
         try:
-            # All that click does before the function is run, and with its errors, as in a process.
+            # Click does the same as in a process, up to the call of the function, and reports its own errors.
             main(self.arguments, prog_name="headway")
         except SystemExit as end:
             if end.code or not self.calls:
@@ -108,7 +108,7 @@ _RUNNING: ContextVar[Command] = ContextVar("running")
 
 
 class _Switch(io.TextIOBase):
-    """Stands for sys.stdout and the like, and is the stream of whichever command runs."""
+    """A replacement of sys.stdout, sys.stderr or sys.stdin that uses the stream of the running command."""
 
     encoding = "utf-8"
     errors = "strict"
@@ -126,7 +126,7 @@ class _Switch(io.TextIOBase):
 
 
 class Terminal:
-    """Runs commands against a server."""
+    """A terminal that runs commands against a server."""
 
     def __init__(self, server: str, nursery: trio.Nursery) -> None:
         self._server = server
@@ -139,20 +139,20 @@ class Terminal:
         return command
 
     def start(self, *arguments: str, stdin: str = "", server: str = "") -> Command:
-        """Start a command, which goes on until the test ends."""
+        """Start a command, which runs until it ends or the test ends."""
         command = Command(("--server", server or self._server, *arguments), stdin)
         self.nursery.start_soon(command.run)
         return command
 
 
 def take_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have the functions of commands run by `Command`."""
+    """Make `Command` run the functions of commands, and replace the standard streams."""
 
-    def note(function: Any, **_: Any) -> None:
+    def note(function: Any, _: float | None) -> bool:
         _RUNNING.get().calls.append(function)
+        return False
 
-    for module in (_backup, _connection, _migrate, _schema, _serve, _store, _work):
-        monkeypatch.setattr(module, "run", note)
+    monkeypatch.setattr(_running, "start", note)
     for name, stream in (("stdout", "out"), ("stderr", "errors"), ("stdin", "in")):
         monkeypatch.setattr(sys, name, _Switch(stream))
     # `serve` adds the working directory.
@@ -160,7 +160,7 @@ def take_over(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def address(serving: Command) -> str:
-    """The address that a server prints once it listens."""
+    """Return the address that a server prints when it listens."""
     line = await serving.out.line()
     assert line.startswith("listening on "), line + serving.stderr
     return line.removeprefix("listening on ").strip()

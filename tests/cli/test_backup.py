@@ -13,10 +13,10 @@ from tests.cli.terminal import Terminal, address
 SERVE = ("serve", "tests.cli.served:app", "--store", "sqlite:staff.db", "--listen", "127.0.0.1:0")
 
 
-async def test_a_running_server_is_backed_up_and_its_store_restored(
+async def test_store_of_a_running_server_is_backed_up_and_restored(
     start: Started, terminal: Terminal, tmp_path: Path
 ) -> None:
-    """By another process than the server's; and what a later server has is what the backup had."""
+    """Another process makes the backup. A server of the restored store has the resources of the backup."""
     serving = start(*SERVE)
     server = await trio.to_thread.run_sync(address_of, serving)
     assert (await terminal("apply", "-f", "-", stdin=CORE, server=server)).returncode == 0
@@ -37,8 +37,8 @@ async def test_a_running_server_is_backed_up_and_its_store_restored(
     assert (await terminal("get", "team", "core", "-o", "yaml", server=await address(again))).stdout == CORE
 
 
-async def test_a_backup_is_whole_and_says_of_what(terminal: Terminal) -> None:
-    """The store's id, the revision up to which it is, and its size; then the id and revision of what is made of it."""
+async def test_backup_and_restore_print_the_store_and_its_revision(terminal: Terminal) -> None:
+    """A backup prints the store's id, revision and size. A restore prints which store and revision it was made from."""
     serving = terminal.start(*SERVE)
     await terminal("apply", "-f", "-", stdin=CORE, server=await address(serving))
     made = await terminal("backup", "sqlite:staff.db", "nightly")
@@ -63,10 +63,10 @@ async def test_a_backup_is_whole_and_says_of_what(terminal: Terminal) -> None:
         (("backup", "sqlite:staff.db"), 2, "Missing argument 'FILE'"),
     ],
 )
-async def test_what_cannot_be_done_is_said(
+async def test_failed_backup_or_restore_prints_one_error(
     terminal: Terminal, tmp_path: Path, arguments: tuple[str, ...], code: int, said: str
 ) -> None:
-    """In one sentence, with the exit code that the error has everywhere."""
+    """The exit code is the usual one for the error."""
     serving = terminal.start(*SERVE)
     await address(serving)
     (tmp_path / "here").write_text("mine, " * 100)

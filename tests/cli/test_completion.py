@@ -1,4 +1,4 @@
-"""Completion, as a shell asks for it: by click's protocol of environment variables."""
+"""Completion in a shell, by click's protocol of environment variables."""
 
 import shutil
 from collections.abc import Awaitable, Callable
@@ -18,7 +18,7 @@ NOWHERE = "127.0.0.1:1"
 
 
 def complete(server: str, words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> list[str]:
-    """What bash is offered for the last of the words; nothing is ever said on stderr."""
+    """Return the completions that bash gets for the last word. Nothing may be written to stderr."""
     given = f"headway {words}"
     monkeypatch.setenv("HEADWAY_SERVER", server)
     monkeypatch.setenv("_HEADWAY_COMPLETE", "bash_complete")
@@ -34,7 +34,7 @@ def complete(server: str, words: str, monkeypatch: pytest.MonkeyPatch, capsys: p
 
 @pytest.fixture
 def offered(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Offered:
-    """Ask for completions from a thread of its own, as a completing shell is another process than the server."""
+    """Return a function that completes in a thread, because a real shell is not the server's process."""
 
     async def ask(server: str, words: str) -> list[str]:
         return await trio.to_thread.run_sync(complete, server, words, monkeypatch, capsys)
@@ -43,21 +43,21 @@ def offered(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
 
 
 async def test_commands_and_options_are_completed_without_a_server(offered: Offered) -> None:
-    """What the program itself knows."""
+    """The program knows them itself."""
     assert await offered(NOWHERE, "wa") == ["wait", "watch"]
     assert "--within" in await offered(NOWHERE, "wait --w")
     assert await offered(NOWHERE, "list -o ") == ["table", "yaml", "json"]
 
 
 async def test_types_are_completed_from_the_server(offered: Offered, server: str) -> None:
-    """Full names, and kinds that only one type bears; in whichever case one types."""
+    """Full names are offered, and kinds that only one type has. Case is ignored."""
     assert await offered(server, "get t") == ["team", "tenancy.v1.Namespace", "tenancy.v1.Partition", "tombstone"]
     assert await offered(server, "types STAFF.") == ["staff.v1.Account", "staff.v1.Site", "staff.v1.Team"]
     assert await offered(server, "list acc") == []
 
 
 async def test_names_are_completed_from_the_server(offered: Offered, server: str) -> None:
-    """Those of the type that stands before, in the namespace that is given."""
+    """They are the names of the given type in the given namespace."""
     async with connect(server, *apps) as client:
         for name in ("core", "cold", "other"):
             await client.write(TEAM.new(name))
@@ -70,10 +70,10 @@ async def test_names_are_completed_from_the_server(offered: Offered, server: str
     assert await offered(f"{NOWHERE}", f"--server {server} get team co") == ["cold", "core"]
 
 
-async def test_where_there_is_no_answer_nothing_is_offered_and_nothing_said(
+async def test_completion_is_empty_and_silent_without_an_answer(
     offered: Offered, server: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No server, another server, an unknown or ambiguous type, one that keeps silent."""
+    """The server is missing, is not Headway or does not answer, or the type is unknown or ambiguous."""
     assert await offered(NOWHERE, "get te") == []
     assert await offered("no address", "get te") == []
     for type in ("unknown", "account"):
@@ -95,8 +95,8 @@ async def keep_silent(_: trio.SocketStream) -> None:
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-async def test_a_script_is_printed_for_each_shell(terminal: Terminal, shell: str, tmp_path: Path) -> None:
-    """It sets the variable by which the program is asked; where the shell is there, it takes the script."""
+async def test_completion_script_is_printed_for_each_shell(terminal: Terminal, shell: str, tmp_path: Path) -> None:
+    """It sets the variable that requests completions. If the shell is installed, it accepts the script."""
     done = await terminal("completion", shell)
 
     assert done.returncode == 0
@@ -106,8 +106,8 @@ async def test_a_script_is_printed_for_each_shell(terminal: Terminal, shell: str
         await trio.run_process([shell, "-n", str(tmp_path / "script")])
 
 
-async def test_another_shell_is_wrong_usage(terminal: Terminal) -> None:
-    """The error lists those that there are."""
+async def test_unsupported_shell_is_wrong_usage(terminal: Terminal) -> None:
+    """The error lists the supported shells."""
     done = await terminal("completion", "csh")
 
     assert done.returncode == 2

@@ -1,4 +1,4 @@
-"""`headway watch`, `status`, `wait` and `diff`, which look at what changes."""
+"""`headway watch`, `status` and `wait`."""
 
 import datetime
 import json
@@ -18,10 +18,10 @@ HOUR = datetime.timedelta(hours=1)
 EMPTY = "type: Team\nname: core\n"
 
 
-async def test_watch_shows_what_is_there_and_every_change_until_it_is_interrupted(
+async def test_watch_shows_resources_and_changes_until_interrupted(
     start: Started, server: str, headway: Terminal
 ) -> None:
-    """Found, stored, deleted; Ctrl-C ends it with 130 and without a traceback. This one is a process."""
+    """Lines say found, stored or deleted. Ctrl-C ends the process with 130 and without a traceback."""
     site = "type: Site\nname: north\n"
     await headway("apply", "-f", "-", stdin=site)
     watching = start("watch", "site", server=server)
@@ -41,8 +41,8 @@ async def test_watch_shows_what_is_there_and_every_change_until_it_is_interrupte
 
 
 @pytest.mark.parametrize("output", ["json", "yaml"])
-async def test_watch_speaks_to_programs_too(headway: Terminal, output: str) -> None:
-    """A JSON object a line, or a document a change."""
+async def test_watch_prints_json_lines_or_yaml_documents(headway: Terminal, output: str) -> None:
+    """Each change is one line of JSON or one document of YAML."""
     await headway("apply", "-f", "-", stdin="type: Site\nname: north\n")
     watching = headway.start("watch", "site", "-o", output)
 
@@ -55,8 +55,8 @@ async def test_watch_speaks_to_programs_too(headway: Terminal, output: str) -> N
         assert await watching.out.line() == "type: staff.v1.Site\n"
 
 
-async def test_a_watch_and_a_wait_end_with_5_when_their_server_goes(terminal: Terminal) -> None:
-    """Nothing is shown as if it were still up to date."""
+async def test_watch_and_wait_end_with_5_when_the_server_ends(terminal: Terminal) -> None:
+    """They don't go on as if they were up to date."""
     async with open_engine("memory:", app, listen=["127.0.0.1:0"], insecure=True) as engine:
         server = engine.addresses[0]
         await terminal("apply", "-f", "-", stdin="type: Site\nname: north\n", server=server)
@@ -71,8 +71,8 @@ async def test_a_watch_and_a_wait_end_with_5_when_their_server_goes(terminal: Te
         assert len(command.stderr.splitlines()) == 1
 
 
-async def test_status_shows_the_conditions_by_who_wrote_them(headway: Terminal) -> None:
-    """One that has none says so."""
+async def test_status_shows_conditions_by_writer(headway: Terminal) -> None:
+    """A resource without conditions is reported on stderr, and a message cannot move the cursor."""
     await headway("apply", "-f", "-", stdin=f'{EMPTY}data: {{note: "\\e[31mred"}}\n')
     assert (await headway("wait", "team", "core", "--for", "Staffed=false")).returncode == 0
 
@@ -87,7 +87,7 @@ async def test_status_shows_the_conditions_by_who_wrote_them(headway: Terminal) 
 
 
 async def test_wait_ends_once_the_condition_holds(headway: Terminal) -> None:
-    """It may begin before the resource is there, and passes by a state that is not meant."""
+    """It may begin before the resource exists, and other states don't end it."""
     waiting = headway.start("wait", "team", "core", "--for", "teams/Staffed")
     await headway("apply", "-f", "-", stdin=EMPTY)
     assert (await headway("wait", "team", "core", "--for", "Staffed=false")).returncode == 0
@@ -99,8 +99,8 @@ async def test_wait_ends_once_the_condition_holds(headway: Terminal) -> None:
     assert (waiting.stdout, waiting.stderr) == ("Team core: teams/Staffed\n", "")
 
 
-async def test_wait_is_not_taken_in_by_another_resource_whose_name_begins_alike(headway: Terminal) -> None:
-    """`core` is not `core-2`, and what a stranger has said under another key is not meant either."""
+async def test_wait_ignores_other_resources_and_other_writers(headway: Terminal) -> None:
+    """A condition of `core-2` or one by another writer does not end a wait for `core`."""
     await headway("apply", "-f", "-", stdin=CORE.replace("name: core", "name: core-2"))
     assert (await headway("wait", "team", "core-2", "--for", "Staffed")).returncode == 0
 
@@ -108,8 +108,8 @@ async def test_wait_is_not_taken_in_by_another_resource_whose_name_begins_alike(
     assert (await headway("wait", "team", "core-2", "--for", "others/Staffed", "--within", "0.2")).returncode == 6
 
 
-async def test_wait_gives_up_when_it_is_told_to(headway: Terminal) -> None:
-    """An exit code of its own, what did not come, and how it stands."""
+async def test_wait_times_out(headway: Terminal) -> None:
+    """The exit code is 6. The error names the condition and the current state."""
     await headway("apply", "-f", "-", stdin=f"{EMPTY}data: {{note: nobody}}\n")
     assert (await headway("wait", "team", "core", "--for", "Staffed=false")).returncode == 0
     for name, wanted, now in (
@@ -119,7 +119,7 @@ async def test_wait_gives_up_when_it_is_told_to(headway: Terminal) -> None:
         ("core", "deleted", "it exists"),
         ("none", "Ready", "it does not exist"),
     ):
-        # Longer until what is there has come by then.
+        # Try longer timeouts until the resource has arrived in time.
         for within in ("0.1", "0.2", "0.4", "1.6", "6.4"):
             done = await headway("wait", "team", name, "--for", wanted, "--within", within)
             assert (done.returncode, done.stdout) == (6, "")
@@ -129,8 +129,8 @@ async def test_wait_gives_up_when_it_is_told_to(headway: Terminal) -> None:
         assert done.stderr == f"{said}: {now}\n"
 
 
-async def test_wait_for_deleted_ends_with_the_resource(headway: Terminal) -> None:
-    """While it is there it waits; what is not there is deleted already."""
+async def test_wait_for_deleted_ends_when_the_resource_is_deleted(headway: Terminal) -> None:
+    """A resource that doesn't exist counts as deleted."""
     await headway("apply", "-f", "-", stdin=CORE)
     assert (await headway("wait", "team", "core", "--for", "deleted", "--within", "0.2")).returncode == 6
     waiting = headway.start("wait", "team", "core", "--for", "deleted")
@@ -142,8 +142,8 @@ async def test_wait_for_deleted_ends_with_the_resource(headway: Terminal) -> Non
 
 
 @pytest.mark.parametrize("wanted", ["Ready=perhaps", "=true", "teams/"])
-async def test_wait_says_what_can_be_waited_for(headway: Terminal, wanted: str) -> None:
-    """Wrong usage."""
+async def test_invalid_condition_to_wait_for_is_wrong_usage(headway: Terminal, wanted: str) -> None:
+    """The error shows valid conditions."""
     done = await headway("wait", "team", "core", "--for", wanted)
 
     assert done.returncode == 2

@@ -11,13 +11,13 @@ from tests.cli.circular import Side
 
 
 def run(*arguments: str) -> tuple[int, str]:
-    """The exit code and what was printed."""
+    """Return the exit code and the output."""
     done = CliRunner().invoke(main, ["graph", *arguments])
     return done.exit_code, done.output
 
 
-def test_it_is_shown_for_people() -> None:
-    """The controllers, who has none, and that there is no cycle as far as is known."""
+def test_graph_is_printed_as_text() -> None:
+    """The text has the controllers, the types without a controller, and a line if there are no cycles."""
     code, text = run("tests.cli.served:apps")
     assert code == 0
     assert text == (
@@ -32,8 +32,8 @@ def test_it_is_shown_for_people() -> None:
     )
 
 
-def test_a_cycle_is_shown_step_by_step() -> None:
-    """With the controllers on the way."""
+def test_cycle_is_printed_step_by_step() -> None:
+    """Each step names its controller."""
     code, text = run("tests.cli.circular:app")
     assert code == 0
     assert (
@@ -45,8 +45,8 @@ def test_a_cycle_is_shown_step_by_step() -> None:
     assert "  watches  ring.v1.Right, by mappers.same_name()\n" in text
 
 
-def test_it_fits_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Long names, mappers, predicates and lists go on in the next line; a name is never broken."""
+def test_graph_is_wrapped_to_the_width_of_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Long lines continue on the next line, but a name is never broken."""
     app = headway.App("winding")
     group = "a_group_with_a_long_name"
     types = [app.type(group, "v1", f"Kind{number}", Side) for number in range(8)]
@@ -73,14 +73,14 @@ def test_it_fits_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     assert code == 0
     assert [line for line in text.splitlines() if len(line) > 80] == []
     assert "  manages  a_group_with_a_long_name.v1.Kind0 when content_changed()\n" in text
-    assert "  hears    knocks: " in text
+    assert "  hears    knocks:" in text
     for type in types:
         assert str(type.name) in text
     assert "winding/one-that-also-has-a-long-name-2.\n" in text
 
 
-def test_it_is_shown_for_programs() -> None:
-    """As JSON and as Mermaid."""
+def test_graph_is_printed_as_json_and_mermaid() -> None:
+    """Both have all controllers."""
     code, text = run("tests.cli.served:app", "-o", "json")
     assert (code, json.loads(text)["controllers"][0]["name"]) == (0, "staff/teams")
     code, text = run("tests.cli.served:app", "--output", "mermaid")
@@ -88,8 +88,8 @@ def test_it_is_shown_for_programs() -> None:
     assert "  staff_v1_Team -->|manages| staff_teams\n" in text
 
 
-def test_what_is_no_app_is_wrong_usage() -> None:
-    """As for `serve`."""
+def test_object_that_is_not_an_app_is_wrong_usage() -> None:
+    """`serve` prints the same error."""
     code, text = run("tests.cli.served:TEAM")
     assert code == 2
     assert "tests.cli.served:TEAM is <ResourceType staff.v1.Team>; it must be a headway.App" in text

@@ -44,14 +44,14 @@ async def filled(*, failing: bool) -> None:
         await Calls(store, versions()).write(a_team(V2, crew(("ada", "lead")), "d"))
 
 
-async def test_a_store_is_migrated_and_what_was_done_is_said(terminal: Terminal) -> None:
-    """Progress goes to stderr; run again, nothing is left to do; json is for programs."""
+async def test_store_is_migrated_with_progress_and_a_summary(terminal: Terminal) -> None:
+    """Progress goes to stderr. A second run has nothing to do, and prints the summary as JSON."""
     await filled(failing=False)
     done = await terminal("store", "migrate", APP, "--store", "sqlite:staff.db")
     assert done.returncode == 0, done.stderr
     first, second = done.stdout.splitlines()
-    assert first == "1 resources are stored as tests.v9.Team, which no converter reaches"
-    assert second.endswith(": 2 of 4 resources rewritten, 1 were in their storage version")
+    assert first == "1 resource is stored as tests.v9.Team, which no converter reaches"
+    assert second.endswith(": 2 of 4 resources rewritten, 1 was in its storage version")
     assert done.stderr == "tests.Team: 4 looked at, 2 rewritten\n"
     done = await terminal("store", "migrate", APP, "--store", "sqlite:staff.db", "-o", "json")
     shown = json.loads(done.stdout)
@@ -59,7 +59,7 @@ async def test_a_store_is_migrated_and_what_was_done_is_said(terminal: Terminal)
     assert shown["apart"] == {"tests.v9.Team": 1}
 
 
-async def test_what_is_left_is_named_and_said_by_the_exit_code(terminal: Terminal) -> None:
+async def test_resources_that_could_not_be_rewritten_are_named_and_end_with_7(terminal: Terminal) -> None:
     await filled(failing=True)
     done = await terminal("store", "migrate", APP, "--store", "sqlite:staff.db")
     assert done.returncode == 7
@@ -68,8 +68,8 @@ async def test_what_is_left_is_named_and_said_by_the_exit_code(terminal: Termina
     )
 
 
-async def test_what_cannot_be_migrated_is_wrong_usage(terminal: Terminal) -> None:
-    """No store is made; a store that is copied into is no store yet, and one that is open is held by another."""
+async def test_store_that_cannot_be_migrated_is_refused(terminal: Terminal) -> None:
+    """The store is missing, is an unfinished copy, or is open in another process. No store is created."""
     for app, url, problem in (
         (APP, "sqlite:none.db", "no store found at sqlite:none.db"),
         (APP, "memory:", "is a new, empty store"),
@@ -91,8 +91,8 @@ async def test_what_cannot_be_migrated_is_wrong_usage(terminal: Terminal) -> Non
     assert "was not finished" in done.stderr
 
 
-async def test_a_program_that_would_misread_the_store_is_refused(terminal: Terminal) -> None:
-    """Every difference is named, and nothing is rewritten."""
+async def test_program_that_would_misread_the_store_is_refused(terminal: Terminal) -> None:
+    """The error lists all differences, and nothing is rewritten."""
     await filled(failing=False)
     async with SqliteBackend("staff.db") as store:
         await record_schemas(store, without_converters())
@@ -105,8 +105,8 @@ async def test_a_program_that_would_misread_the_store_is_refused(terminal: Termi
         assert store.position.revision == before
 
 
-async def test_the_store_remembers_the_versions_that_it_is_migrated_to(terminal: Terminal) -> None:
-    """So a later program cannot misread what the migration wrote."""
+async def test_store_records_the_schema_of_the_storage_version(terminal: Terminal) -> None:
+    """A later program cannot misread the rewritten resources."""
     await filled(failing=False)
     async with SqliteBackend("staff.db") as store:
         assert await read_schemas(store) == {}
@@ -115,8 +115,8 @@ async def test_the_store_remembers_the_versions_that_it_is_migrated_to(terminal:
         assert set(await read_schemas(store)) == {"tests.v1.Team", "tests.v2.Team", "tests.v3.Team", "tests.v9.Team"}
 
 
-async def test_on_etcd_it_works_beside_a_server_that_has_the_store_open(terminal: Terminal) -> None:
-    """Readers of that server hear of an update, in their version."""
+async def test_store_in_etcd_is_migrated_while_a_server_has_it_open(terminal: Terminal) -> None:
+    """Watches of that server deliver the update in the reader's version."""
     async with serving_etcd() as (_, endpoint), EtcdBackend(f"etcd://{endpoint}/staff") as store:
         await Calls(store, without_converters()).write(a_team(V1, roster("ada")))
         server = Calls(store, versions())
@@ -124,7 +124,7 @@ async def test_on_etcd_it_works_beside_a_server_that_has_the_store_open(terminal
             await take(items, 2)
             done = await terminal("store", "migrate", APP, "--store", f"etcd://{endpoint}/staff")
             assert done.returncode == 0, done.stderr
-            assert "1 of 1 resources rewritten" in done.stdout
+            assert "1 of 1 resource rewritten" in done.stdout
             (item,) = await take(items, 1)
         assert isinstance(item, Changes)
         (change,) = item.changes
@@ -138,10 +138,10 @@ async def test_on_etcd_it_works_beside_a_server_that_has_the_store_open(terminal
 # --- by the server that has the store open ---
 
 
-async def test_a_server_migrates_its_sqlite_store_while_it_serves(
+async def test_server_migrates_its_sqlite_store_while_it_serves(
     terminal: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A page at a time, with progress; writes and watches go on, and only payloads and versions change."""
+    """It rewrites one page at a time. Writes and watches go on, and only payloads and versions change."""
     monkeypatch.setattr(_migrate, "PAGE", 2)
     await filled(failing=False)
     async with SqliteBackend("staff.db") as store:
@@ -162,8 +162,8 @@ async def test_a_server_migrates_its_sqlite_store_while_it_serves(
                 "tests.Team: 4 looked at, 2 rewritten",
                 "tests.Team: 5 looked at, 3 rewritten",
             ]
-            assert "1 resources are stored as tests.v9.Team, which no converter reaches" in done.stdout
-            assert ": 3 of 5 resources rewritten, 1 were in their storage version" in done.stdout
+            assert "1 resource is stored as tests.v9.Team, which no converter reaches" in done.stdout
+            assert ": 3 of 5 resources rewritten, 1 was in its storage version" in done.stdout
             heard = [each for each in [await anext(events) for _ in range(3)] if isinstance(each, Upserted)]
             assert [each.resource.id.name for each in heard] == ["a", "b", "e"]
         await engine.client.write(V1.new("late", roster("fay")))
@@ -178,7 +178,7 @@ async def test_a_server_migrates_its_sqlite_store_while_it_serves(
         assert (after.generation, after.status, after.metadata) == (before.generation, before.status, before.metadata)
 
 
-async def test_a_server_names_what_it_leaves(terminal: Terminal) -> None:
+async def test_server_names_the_resources_that_it_could_not_rewrite(terminal: Terminal) -> None:
     await filled(failing=True)
     async with open_engine("sqlite:staff.db", versioned.app, listen=["127.0.0.1:0"], insecure=True) as engine:
         done = await terminal("store", "migrate", server=engine.addresses[0])
@@ -186,14 +186,14 @@ async def test_a_server_names_what_it_leaves(terminal: Terminal) -> None:
     assert done.stdout.startswith("tests.v1.Team default/default/b was not rewritten: up= of tests.v1.Team")
 
 
-async def test_a_server_without_converters_has_nothing_to_migrate(headway: Terminal) -> None:
+async def test_server_without_converters_has_nothing_to_migrate(headway: Terminal) -> None:
     done = await headway("store", "migrate")
     assert done.returncode == 2
     assert "have no converters" in done.stderr
 
 
-async def test_a_server_migrates_what_its_caller_may_read_and_write(terminal: Terminal) -> None:
-    """The rest is counted and not named; without the right to list the kind nothing is done."""
+async def test_server_migrates_only_resources_that_the_caller_may_read_and_write(terminal: Terminal) -> None:
+    """Other resources are counted but not named. Without permission to list the kind, nothing is rewritten."""
     await filled(failing=False)
     everywhere = {"type": "tests.*.Team", "partition": "*", "namespace": "*"}
     rules = {
@@ -217,14 +217,14 @@ async def test_a_server_migrates_what_its_caller_may_read_and_write(terminal: Te
         assert "permission denied: you may not list tests.v3.Team there" in none.stderr
         some = await terminal("--token", made["some"][0], "store", "migrate", server=where)
     assert some.returncode == 7
-    assert "1 resources were not rewritten: permission denied: read and write" in some.stdout
-    assert ": 1 of 4 resources rewritten, 1 were in their storage version" in some.stdout
+    assert "1 resource was not rewritten: permission denied: read and write" in some.stdout
+    assert ": 1 of 4 resources rewritten, 1 was in its storage version" in some.stdout
     async with SqliteBackend("staff.db") as store:
         stored, _ = await store.list(V1.kind, Within())
     assert [version_of(each) for each in stored] == ["v3", "v1", "v9", "v3"]
 
 
-async def test_a_page_token_of_another_server_is_refused() -> None:
+async def test_page_token_of_another_server_is_refused() -> None:
     service = MigrationService(MemoryBackend(), versions())
     for token in ("[1]", "[0, 1]", '[0, "a"]', "x", "5", "{}", "[]", "[false]", r'[0, "\ud800", "a", "b"]', "a" * 300):
         with pytest.raises(GRPCError) as caught:

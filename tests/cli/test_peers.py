@@ -1,7 +1,7 @@
-"""Clients that nobody here wrote, against a running `headway serve`: grpcio's, with two sets of definitions.
+"""Clients of grpcio against a running `headway serve`, with two sets of definitions.
 
-One set is generated from our schema; the other one from definitions that were written by hand and bear the origin's
-names alone. Both are asked for all that there is.
+One set is generated from our schema. The other is generated from definitions that were written by hand and have only
+Consul's names. All methods are called with both.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ SECONDS = 20
 
 @pytest.fixture(scope="module")
 def generated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A folder with grpcio's own code for both."""
+    """Return a folder with the code that grpcio generates for both."""
     folder = tmp_path_factory.mktemp("peers")
     for name, source in SOURCES.items():
         # In packages of their own: `headway` is ours.
@@ -54,7 +54,7 @@ def generated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 class Peer(NamedTuple):
-    """A client by one set of definitions."""
+    """A client with one set of definitions."""
 
     pb2: Any
     stub: Any
@@ -81,7 +81,7 @@ class Peer(NamedTuple):
 
 
 def peer(channel: grpc.Channel, package: str) -> Peer:
-    """What speaks by these definitions on a channel."""
+    """Return a client with these definitions on a channel."""
     pb2 = importlib.import_module(f"{package}.resource_pb2")
     stub = importlib.import_module(f"{package}.resource_pb2_grpc").ResourceServiceStub(channel)
     return Peer(pb2, stub, SERVICES[package])
@@ -95,18 +95,18 @@ def package(request: pytest.FixtureRequest, generated: Path) -> str:
 
 
 def refused(call: Any, request: Any, timeout: float = SECONDS) -> tuple[grpc.StatusCode, str]:
-    """How a call is refused."""
+    """Make a call that is refused, and return its status."""
     with pytest.raises(grpc.RpcError) as caught:
         call(request, timeout=timeout)
     return caught.value.code(), caught.value.details()
 
 
-def test_every_method_does_what_it_should(start: Started, package: str) -> None:
-    """Read, Write, WriteStatus, List, ListByOwner, Delete, MutateAndValidate."""
+def test_every_method_works(start: Started, package: str) -> None:
+    """The methods are Read, Write, WriteStatus, List, ListByOwner, Delete and MutateAndValidate."""
     with grpc.insecure_channel(address_of(start(*SERVE))) as channel:
         it = peer(channel, package)
         pb2, stub = it.pb2, it.stub
-        # No controller watches accounts, so that nobody else writes these.
+        # No controller watches accounts, so no other writer changes these.
         owner = it.write(it.resource(ACCOUNT, "boss", Account(login="boss")))
         written = it.write(it.resource(ACCOUNT, "ada", Account(login="ada"), owner=owner.id))
         assert written.id.uid
@@ -136,8 +136,8 @@ def test_every_method_does_what_it_should(start: Started, package: str) -> None:
         assert code is grpc.StatusCode.NOT_FOUND
 
 
-def test_a_watch_has_a_snapshot_its_end_and_then_changes(start: Started, package: str) -> None:
-    """And an app's controller is heard of: its status is a change."""
+def test_watch_delivers_a_snapshot_its_end_and_then_changes(start: Started, package: str) -> None:
+    """The status that a controller writes is a change as well."""
     with grpc.insecure_channel(address_of(start(*SERVE))) as channel:
         it = peer(channel, package)
         for name in ("one", "two"):
@@ -148,7 +148,7 @@ def test_a_watch_has_a_snapshot_its_end_and_then_changes(start: Started, package
             if kind == "end_of_snapshot":
                 assert sorted(heard) == [("upsert", "one"), ("upsert", "two")]
                 it.stub.Delete(it.pb2.DeleteRequest(id=it.id(ACCOUNT, "one")), timeout=SECONDS)
-            # A bookmark is nothing to who doesn't know of them.
+            # A client that doesn't know bookmarks sees an empty event.
             elif kind in ("upsert", "delete"):
                 heard.append((kind, getattr(event, kind).resource.id.name))
                 if kind == "delete":
@@ -162,8 +162,8 @@ def test_a_watch_has_a_snapshot_its_end_and_then_changes(start: Started, package
                 break
 
 
-def test_errors_deadlines_and_cancellation_are_grpcs(start: Started, package: str) -> None:
-    """With the codes that the origin gives."""
+def test_errors_deadlines_and_cancellation_have_grpc_codes(start: Started, package: str) -> None:
+    """Consul uses the same codes."""
     with grpc.insecure_channel(address_of(start(*SERVE))) as channel:
         it = peer(channel, package)
         pb2, stub = it.pb2, it.stub
@@ -191,8 +191,8 @@ def test_errors_deadlines_and_cancellation_are_grpcs(start: Started, package: st
         assert it.write(it.resource(ACCOUNT, "after", Account())).id.name == "after"
 
 
-def test_a_large_snapshot_comes_whole(start: Started, package: str) -> None:
-    """Many times the windows of the stream and the connection, in one List and in one watch."""
+def test_large_snapshot_is_complete(start: Started, package: str) -> None:
+    """One List and one watch deliver many times the windows of the stream and the connection."""
     count, size = 300, 10_000
     with grpc.insecure_channel(address_of(start(*SERVE))) as channel:
         it = peer(channel, package)
@@ -214,8 +214,8 @@ def test_a_large_snapshot_comes_whole(start: Started, package: str) -> None:
         assert sorted(names) == wanted
 
 
-def test_tls_is_spoken(start: Started, package: str, tmp_path: Path) -> None:
-    """With a certificate by an authority that the client has been told of."""
+def test_client_connects_by_tls(start: Started, package: str, tmp_path: Path) -> None:
+    """The client trusts the authority of the server's certificate."""
     authority = trustme.CA()
     certificate = authority.issue_cert("127.0.0.1", "localhost")
     write_secret(tmp_path / "server.pem", certificate.private_key_and_cert_chain_pem.bytes())
@@ -228,8 +228,8 @@ def test_tls_is_spoken(start: Started, package: str, tmp_path: Path) -> None:
         assert event.upsert.resource.id.name == "ada"
 
 
-def test_health_and_reflection_are_asked_by_their_own_clients(start: Started) -> None:
-    """grpcio's: every service is serving, and is described under its name."""
+def test_health_and_reflection_answer_grpcios_clients(start: Started) -> None:
+    """Every service is serving, and is described under its name."""
     server = start(*SERVE)
     with grpc.insecure_channel(address_of(server)) as channel:
         health = health_pb2_grpc.HealthStub(channel)

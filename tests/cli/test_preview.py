@@ -1,4 +1,4 @@
-"""`headway diff` and `apply --dry-run`: what would be stored, after the server's defaults and checks."""
+"""`headway diff` and `apply --dry-run`, which show what would be stored after the server's defaults and checks."""
 
 import json
 from pathlib import Path
@@ -12,7 +12,7 @@ ADA = "type: bank.v1.Account\nname: ada\n"
 
 
 async def test_diff_shows_what_apply_would_change(headway: Terminal, tmp_path: Path) -> None:
-    """7 and a unified diff where something differs, 0 and nothing where nothing does; it stores nothing."""
+    """A difference is a unified diff and exit code 7. Nothing is stored."""
     (tmp_path / "core.yaml").write_text(CORE)
     new = await headway("diff", "-f", "core.yaml")
     assert (new.returncode, new.stdout.splitlines()[0]) == (7, "--- stored: nothing")
@@ -31,8 +31,8 @@ async def test_diff_shows_what_apply_would_change(headway: Terminal, tmp_path: P
     ]
 
 
-async def test_diff_leaves_out_what_apply_leaves_alone(headway: Terminal) -> None:
-    """Finalizers and an owner that were given once are no difference to a manifest without any."""
+async def test_diff_omits_what_apply_preserves(headway: Terminal) -> None:
+    """Stored finalizers and a stored owner don't differ from a manifest without them."""
     await headway("apply", "-f", "-", stdin="type: Site\nname: north\n")
     owned = CORE.replace("data:", "metadata: {finalizers: cleanup}\nowner: {type: Site, name: north}\ndata:")
     await headway("apply", "-f", "-", stdin=owned)
@@ -41,8 +41,8 @@ async def test_diff_leaves_out_what_apply_leaves_alone(headway: Terminal) -> Non
         assert (await headway("diff", "-f", "-", stdin=text)).returncode == 0
 
 
-async def test_what_the_server_fills_in_is_no_difference(headway: Terminal) -> None:
-    """What is compared is the form with its defaults, for diff, for --dry-run and for apply itself."""
+async def test_defaults_of_the_server_are_not_a_difference(headway: Terminal) -> None:
+    """diff, --dry-run and apply compare the manifest after the server has filled in its defaults."""
     new = await headway("diff", "-f", "-", stdin=ADA)
     assert "+  login: ada" in new.stdout.splitlines()
     await headway("apply", "-f", "-", stdin=ADA)
@@ -53,8 +53,8 @@ async def test_what_the_server_fills_in_is_no_difference(headway: Terminal) -> N
         assert done.stdout in ("", "Account ada unchanged\n")
 
 
-async def test_create_only_replaces_nothing(headway: Terminal) -> None:
-    """The first name that is taken ends it with 1; what came before it is created."""
+async def test_create_only_replaces_no_resource(headway: Terminal) -> None:
+    """The first existing name ends the command with 1. The documents before it are created."""
     await headway("apply", "-f", "-", stdin=CORE)
     before = (await headway("get", "team", "core", "-o", "json")).stdout
     both = f"{ADA}---\n{CORE.replace('grace', 'katherine')}---\n{CORE.replace('core', 'other')}"
@@ -68,8 +68,8 @@ async def test_create_only_replaces_nothing(headway: Terminal) -> None:
     assert both_options.returncode == 2
 
 
-async def test_a_dry_run_says_what_would_be_done_and_does_nothing(headway: Terminal) -> None:
-    """Created, changed, unchanged, with the exit code of diff; in YAML and JSON what would be stored."""
+async def test_dry_run_shows_the_outcome_and_stores_nothing(headway: Terminal) -> None:
+    """It ends with 7, like diff. YAML and JSON show the resources that would be stored."""
     await headway("apply", "-f", "-", stdin=CORE)
     version = json.loads((await headway("get", "team", "core", "-o", "json")).stdout)["version"]
     both = f"{ADA}---\n{CORE.replace('grace', 'katherine')}---\n{CORE.replace('core', 'other')}"
@@ -87,8 +87,10 @@ async def test_a_dry_run_says_what_would_be_done_and_does_nothing(headway: Termi
 
 @pytest.mark.parametrize("command", ["diff", "apply"])
 @pytest.mark.parametrize("text", ["", "# all of it is a comment\n", "---\n"])
-async def test_no_document_at_all_is_an_error(headway: Terminal, tmp_path: Path, command: str, text: str) -> None:
-    """It may be what a pipe or a template has lost; an empty one beside others is none."""
+async def test_manifests_without_a_document_are_an_error(
+    headway: Terminal, tmp_path: Path, command: str, text: str
+) -> None:
+    """A pipe or a template may have lost them. An empty file next to others is valid."""
     done = await headway(command, "-f", "-", stdin=text)
     assert (done.returncode, done.stdout, done.stderr) == (4, "", "<stdin>: no document found\n")
 
@@ -97,14 +99,14 @@ async def test_no_document_at_all_is_an_error(headway: Terminal, tmp_path: Path,
 
 
 @pytest.mark.parametrize("command", [["diff"], ["apply", "--dry-run"]])
-async def test_what_the_server_would_refuse_is_said_before(headway: Terminal, command: list[str]) -> None:
-    """By its own checks, with the exit code and the words that apply has; a wrong manifest as ever."""
+async def test_dry_run_reports_what_the_server_would_refuse(headway: Terminal, command: list[str]) -> None:
+    """apply prints the same error."""
     root = f"{ADA}data: {{login: root}}\n"
     done = await headway(*command, "-f", "-", stdin=root)
     applied = await headway("apply", "-f", "-", stdin=root)
     assert done.returncode == applied.returncode == 1
     assert done.stderr == applied.stderr
-    assert "login 'root' is nobody's" in done.stderr
+    assert "login 'root' is reserved" in done.stderr
     absent = f"{ADA}namespace: lab\n"
     done = await headway(*command, "-f", "-", stdin=absent)
     assert done.returncode == 1
@@ -112,8 +114,8 @@ async def test_what_the_server_would_refuse_is_said_before(headway: Terminal, co
     assert (await headway(*command, "-f", "-", stdin="type: Teem\nname: a\n")).returncode == 4
 
 
-async def test_a_namespace_of_the_same_manifests_is_there_by_then(headway: Terminal) -> None:
-    """The server would refuse what is in it, asked for that alone."""
+async def test_namespace_of_the_same_manifests_counts_as_existing(headway: Terminal) -> None:
+    """The server by itself would refuse a resource in a namespace that doesn't exist."""
     text = f"type: Partition\nname: east\n---\ntype: Namespace\nname: lab\npartition: east\n---\n{ADA}"
     inside = f"{text}partition: east\nnamespace: lab\n"
 
@@ -126,8 +128,8 @@ async def test_a_namespace_of_the_same_manifests_is_there_by_then(headway: Termi
 
 
 @pytest.mark.parametrize("output", ["json", "yaml"])
-async def test_apply_shows_what_it_has_stored(headway: Terminal, output: str) -> None:
-    """All of it, and what was stored before a refusal."""
+async def test_apply_prints_the_stored_resources(headway: Terminal, output: str) -> None:
+    """After a refusal, it prints the resources that were stored before."""
     refused = f"{ADA.replace('ada', 'eve')}data: {{login: root}}\n"
     done = await headway("apply", "-o", output, "-f", "-", stdin=f"{ADA}---\n{CORE}---\n{refused}")
 

@@ -1,4 +1,4 @@
-"""`headway types`, `apply`, `get`, `list` and `delete`, against a server whose classes they don't have."""
+"""`headway types`, `apply`, `get`, `list` and `delete`, which don't have the classes of the server's types."""
 
 import datetime
 import json
@@ -13,7 +13,6 @@ import trio
 import yaml
 
 from headway.cli import main
-from headway.cli._commands import COMMANDS
 from headway.rpc import Health, Services, open_server
 from tests.cli.conftest import CORE, Started
 from tests.cli.terminal import Terminal
@@ -35,7 +34,7 @@ name: north
 
 
 async def test_types_lists_the_types_of_the_server(headway: Terminal) -> None:
-    """With their scopes and the names of their payloads."""
+    """Each has its scope and the name of its payload."""
     assert (await headway("types")).stdout.splitlines() == [
         "TYPE                   SCOPE      PAYLOAD",
         "bank.v1.Account        namespace  tests.Account",
@@ -48,8 +47,8 @@ async def test_types_lists_the_types_of_the_server(headway: Terminal) -> None:
     ]
 
 
-async def test_types_says_what_a_manifest_of_a_type_can_have(headway: Terminal) -> None:
-    """Its messages' fields, their kinds and the members of their enums; in JSON, the description itself."""
+async def test_types_shows_the_fields_of_a_type(headway: Terminal) -> None:
+    """Each field has its kind or the members of its enum. JSON has the server's description."""
     assert [line.split(maxsplit=2) for line in (await headway("types", "team")).stdout.splitlines()] == [
         ["MESSAGE", "FIELD", "KIND"],
         ["Team", "members", "list of Member"],
@@ -61,8 +60,8 @@ async def test_types_says_what_a_manifest_of_a_type_can_have(headway: Terminal) 
     assert [message["fullName"].rpartition(".")[2] for message in described["messages"]] == ["Team", "Member"]
 
 
-async def test_apply_stores_every_document_and_writes_only_what_differs(headway: Terminal) -> None:
-    """Created, then unchanged, then changed."""
+async def test_apply_writes_only_resources_that_differ(headway: Terminal) -> None:
+    """The output says created, unchanged or changed."""
     created = await headway("apply", "-f", "-", stdin=BOTH)
     lines = ["Namespace lab created", "Team core created", "Account lab/ada created", "Site north created"]
     assert created.stdout.splitlines() == lines, created.stderr
@@ -71,8 +70,8 @@ async def test_apply_stores_every_document_and_writes_only_what_differs(headway:
     assert again.stdout.splitlines() == lines
 
 
-async def test_a_typo_is_an_error_with_its_place_and_a_suggestion(headway: Terminal, tmp_path: Path) -> None:
-    """FILE:LINE:COLUMN of every problem of every file, and nothing at all is stored."""
+async def test_problems_of_manifests_have_their_place_and_a_suggestion(headway: Terminal, tmp_path: Path) -> None:
+    """The problems of all files are printed as FILE:LINE:COLUMN, and nothing is stored."""
     (tmp_path / "a.yaml").write_text(f"{CORE}---\ntype: Site\nname: north\ndata:\n  lgin: x\n")
     (tmp_path / "b.yaml").write_text("type: Teem\nname: core\n")
 
@@ -85,16 +84,16 @@ async def test_a_typo_is_an_error_with_its_place_and_a_suggestion(headway: Termi
     assert (await headway("get", "team", "core")).returncode == 3
 
 
-async def test_a_file_that_is_not_there_is_said(headway: Terminal) -> None:
-    """It is what is wrong with the manifest."""
+async def test_missing_manifest_is_an_error(headway: Terminal) -> None:
+    """It ends with 4, like an invalid manifest."""
     done = await headway("apply", "-f", "none.yaml")
 
     assert done.returncode == 4
     assert done.stderr == "none.yaml: cannot be read: No such file or directory\n"
 
 
-async def test_get_shows_a_resource_in_three_ways(headway: Terminal) -> None:
-    """A table, a manifest that can be applied, and JSON with what the store has assigned."""
+async def test_get_prints_a_table_yaml_or_json(headway: Terminal) -> None:
+    """YAML can be applied again. JSON has the fields that the store assigns."""
     await headway("apply", "-f", "-", stdin=BOTH)
 
     head, row = (await headway("get", "site", "north")).stdout.splitlines()
@@ -111,8 +110,8 @@ async def test_get_shows_a_resource_in_three_ways(headway: Terminal) -> None:
     assert shown["version"]
 
 
-async def test_list_shows_all_of_a_type(headway: Terminal) -> None:
-    """Everywhere unless told where, with the conditions; an empty table is said on stderr alone."""
+async def test_list_shows_all_resources_of_a_type(headway: Terminal) -> None:
+    """By default it lists all namespaces. An empty list is reported on stderr."""
     await headway("apply", "-f", "-", stdin=BOTH)
 
     listed = (await headway("list", "staff.account")).stdout.splitlines()
@@ -122,8 +121,8 @@ async def test_list_shows_all_of_a_type(headway: Terminal) -> None:
     assert (nothing.returncode, nothing.stdout, nothing.stderr) == (0, "", "no staff.v1.Account found\n")
 
 
-async def test_an_ambiguous_type_is_said_with_what_it_could_be(headway: Terminal) -> None:
-    """Wrong usage, and every candidate by its full name."""
+async def test_ambiguous_type_is_wrong_usage(headway: Terminal) -> None:
+    """The error has the full name of each candidate."""
     done = await headway("list", "account")
 
     assert done.returncode == 2
@@ -131,16 +130,16 @@ async def test_an_ambiguous_type_is_said_with_what_it_could_be(headway: Terminal
 
 
 @pytest.mark.parametrize(("typed", "meant"), [("tem", "Team"), ("staff.v1.taem", "staff.v1.Team"), ("STIE", "Site")])
-async def test_an_unknown_type_is_said_with_the_closest(headway: Terminal, typed: str, meant: str) -> None:
-    """Wrong usage, and a suggestion."""
+async def test_unknown_type_is_wrong_usage_with_a_suggestion(headway: Terminal, typed: str, meant: str) -> None:
+    """A kind is compared with kinds, and a full name with full names."""
     done = await headway("list", typed)
 
     assert done.returncode == 2
     assert f"type {typed!r} not found; did you mean {meant!r}?" in done.stderr
 
 
-async def test_what_is_not_there_has_an_exit_code_of_its_own(headway: Terminal) -> None:
-    """For get, and for delete unless told that it doesn't matter."""
+async def test_resource_not_found_ends_with_3(headway: Terminal) -> None:
+    """delete --if-exists succeeds."""
     for command in ("get", "delete"):
         done = await headway(command, "team", "core")
         assert (done.returncode, done.stdout, done.stderr) == (3, "", "Error: Team core not found\n")
@@ -148,8 +147,8 @@ async def test_what_is_not_there_has_an_exit_code_of_its_own(headway: Terminal) 
     assert (await headway("delete", "team", "core", "--if-exists")).stdout == "Team core not found\n"
 
 
-async def test_delete_deletes_or_says_what_holds_it(headway: Terminal) -> None:
-    """A finalizer keeps it, marked."""
+async def test_delete_deletes_or_names_the_finalizers(headway: Terminal) -> None:
+    """A resource with a finalizer is only marked for deletion."""
     await headway("apply", "-f", "-", stdin=CORE)
     assert (await headway("delete", "team", "core")).stdout == "Team core deleted\n"
     assert (await headway("get", "team", "core")).returncode == 3
@@ -159,8 +158,8 @@ async def test_delete_deletes_or_says_what_holds_it(headway: Terminal) -> None:
     assert "Deleting" in (await headway("get", "team", "core")).stdout
 
 
-async def test_what_the_server_refuses_ends_apply_and_is_named(headway: Terminal) -> None:
-    """The resource, why, and how many were left."""
+async def test_apply_stops_at_the_first_refused_resource(headway: Terminal) -> None:
+    """The error has the resource, the reason and the number of resources that were not applied."""
     orphan = "type: staff.v1.Account\nname: a\nowner: {type: Team, name: none}\n"
 
     done = await headway("apply", "-f", "-", stdin=f"{orphan}---\n{CORE}")
@@ -170,8 +169,8 @@ async def test_what_the_server_refuses_ends_apply_and_is_named(headway: Terminal
     assert done.stderr.endswith(" (1 more not applied)\n")
 
 
-async def test_an_unreachable_server_is_said_with_its_address(terminal: Terminal) -> None:
-    """Exit code 5, one line, no traceback."""
+async def test_unreachable_server_ends_with_5(terminal: Terminal) -> None:
+    """The error is one line with the address."""
     done = await terminal("list", "team")
 
     assert (done.returncode, done.stdout) == (5, "")
@@ -180,8 +179,8 @@ async def test_an_unreachable_server_is_said_with_its_address(terminal: Terminal
     assert len(errors.splitlines()) == 1
 
 
-async def test_what_is_stored_can_not_write_to_the_terminal(headway: Terminal) -> None:
-    """Escapes come out as text, those of one byte too, which JSON has no need to escape."""
+async def test_control_characters_of_resources_are_escaped(headway: Terminal) -> None:
+    """Control characters outside ASCII are escaped too, which JSON does not require."""
     await headway("apply", "-f", "-", stdin='type: Site\nname: a\ndata: {login: "\\e[31m\\x9b31m\\x7fred"}\n')
 
     for output in ("json", "yaml"):
@@ -189,8 +188,8 @@ async def test_what_is_stored_can_not_write_to_the_terminal(headway: Terminal) -
         assert not {"\x1b", "\x9b", "\x7f"} & set(shown)
 
 
-async def test_a_server_that_does_not_say_its_types_is_no_headway_server(terminal: Terminal) -> None:
-    """Another gRPC server at the address is told from none, by the exit code too."""
+async def test_grpc_server_that_is_not_headway_ends_with_1(terminal: Terminal) -> None:
+    """An address without a server ends with 5."""
     async with open_server(Services(Health("other")), ["127.0.0.1:0"]) as other:
         done = await terminal("types", server=other.addresses[0])
 
@@ -198,8 +197,8 @@ async def test_a_server_that_does_not_say_its_types_is_no_headway_server(termina
     assert done.stderr == f"Error: {other.addresses[0]} doesn't describe its types: it is not a Headway server\n"
 
 
-async def test_types_and_status_speak_to_programs_too(headway: Terminal) -> None:
-    """The same in JSON and in YAML: a description, and a condition an object."""
+async def test_types_and_status_print_json_and_yaml(headway: Terminal) -> None:
+    """Both have the same content: a description, or one object for each condition."""
     await headway("apply", "-f", "-", stdin=CORE)
     assert (await headway("wait", "team", "core", "--for", "Staffed")).returncode == 0
 
@@ -213,22 +212,26 @@ async def test_types_and_status_speak_to_programs_too(headway: Terminal) -> None
     assert condition == told
 
 
-def test_the_help_says_of_every_command_what_it_says_itself() -> None:
-    """The list is written beside the commands, so that help needs none of them: they say the same."""
-    for name, (module, _, sentence) in COMMANDS.items():
-        command = main.get_command(click.Context(main), name)
-        assert command is not None, module
-        assert command.name == name
-        assert command.get_short_help_str(200) == sentence
+def test_help_lists_each_command_with_its_own_first_sentence() -> None:
+    """The list is written without importing the commands, so a test compares the two."""
+    context = click.Context(main, max_content_width=200, terminal_width=200)
+    formatter = context.make_formatter()
+    main.format_commands(context, formatter)
+    listed = dict(line.split(maxsplit=1) for line in formatter.getvalue().splitlines()[1:])
+    assert sorted(listed) == main.list_commands(context)
+    for name, sentence in listed.items():
+        command = main.get_command(context, name)
+        assert command is not None
+        assert (command.name, command.get_short_help_str(200)) == (name, sentence)
 
 
 def test_help_and_a_command_load_only_what_they_need() -> None:
-    """What a command doesn't need makes it slow to start: help needs no network, a table no YAML."""
+    """Other modules would make them slow to start. Help needs no network, and a table needs no YAML."""
     code = "import sys, headway.cli; before = set(sys.modules); {}; print(*(set(sys.modules) - before))"
     help_loads = loaded(code.format("headway.cli.main(['--help'], standalone_mode=False)"))
     assert not {"headway.rpc._remote", "asyncio", "yaml", "difflib"} & help_loads
     get_loads = loaded(code.format("headway.cli.main(['get', '--help'], standalone_mode=False)"))
-    assert not {"yaml", "headway.manifest", "headway.cli._serve", "headway.cli._diff"} & get_loads
+    assert not {"yaml", "headway.manifest", "headway.cli._serve", "headway.cli._apply"} & get_loads
 
 
 def loaded(code: str) -> set[str]:
@@ -236,8 +239,8 @@ def loaded(code: str) -> set[str]:
     return set(done.stdout.splitlines()[-1].split())
 
 
-async def test_a_process_takes_its_server_from_the_environment_and_ends_with_the_exit_code(start: Started) -> None:
-    """Other tests run commands in their own process."""
+async def test_process_has_its_server_from_the_environment_and_returns_the_exit_code(start: Started) -> None:
+    """Most other tests run commands in the test's process."""
     process = start("get", "team", "core", server="127.0.0.1:2")
 
     _, errors = await trio.to_thread.run_sync(process.communicate)
@@ -245,8 +248,8 @@ async def test_a_process_takes_its_server_from_the_environment_and_ends_with_the
     assert errors.startswith("Error: no answer from 127.0.0.1:2: ")
 
 
-async def test_what_is_shown_in_json_can_be_applied_again(headway: Terminal) -> None:
-    """One resource, a list of them, and the same as YAML: nothing differs."""
+async def test_json_output_can_be_applied_again(headway: Terminal) -> None:
+    """Applying a resource or a list of resources as printed changes nothing."""
     await headway("apply", "-f", "-", stdin=f"{BOTH}---\n{CORE.replace('core', 'other')}")
     assert (await headway("wait", "team", "core", "--for", "Staffed")).returncode == 0
     for shown in (["get", "team", "core"], ["list", "team"], ["list", "staff.account"]):
@@ -257,7 +260,7 @@ async def test_what_is_shown_in_json_can_be_applied_again(headway: Terminal) -> 
 
 
 async def test_manifests_in_hcl_are_applied_from_files_and_from_stdin(headway: Terminal, tmp_path: Path) -> None:
-    """What a file is written in is said by its name, what stdin is by how it begins."""
+    """The suffix decides the format of a file, and the beginning of the text decides for stdin."""
     text = 'ID {\n  Type = gvk("staff.v1.Team")\n  Name = "core"\n}\nData {\n  Members { Login = "ada" }\n}\n'
     (tmp_path / "core.hcl").write_text(text)
     assert (await headway("apply", "-f", "core.hcl")).stdout == "Team core created\n"
@@ -268,8 +271,8 @@ async def test_manifests_in_hcl_are_applied_from_files_and_from_stdin(headway: T
 
 
 @pytest.mark.parametrize("command", ["get", "status", "delete", "wait --for Ready"])
-async def test_a_name_that_can_be_nobodys_is_wrong_usage(headway: Terminal, command: str) -> None:
-    """The server isn't asked: it has refused nothing."""
+async def test_invalid_name_is_wrong_usage(headway: Terminal, command: str) -> None:
+    """The command finds out itself, so it is not an error of the server."""
     for arguments, said in (
         (["team", "Bad Name"], "name 'Bad Name' is not a valid name"),
         (["team", "core", "--namespace", "x y"], "namespace 'x y' is not a valid name"),
@@ -281,8 +284,8 @@ async def test_a_name_that_can_be_nobodys_is_wrong_usage(headway: Terminal, comm
 
 
 @pytest.mark.parametrize("command", ["list", "watch"])
-async def test_a_unit_that_a_type_is_never_in_is_wrong_usage(headway: Terminal, command: str) -> None:
-    """Rather than all of the type, or nothing."""
+async def test_unit_outside_the_scope_of_a_type_is_wrong_usage(headway: Terminal, command: str) -> None:
+    """Listing everything or nothing would be misleading."""
     for arguments, said in (
         (["site", "-n", "lab"], "--namespace lab: a staff.v1.Site is in no namespace; leave it out"),
         (["site", "--partition", "east"], "--partition east: a staff.v1.Site is in no partition; leave it out"),

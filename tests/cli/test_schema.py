@@ -1,4 +1,4 @@
-"""`headway schema`: what a store, a server and a program have, and whether these go together."""
+"""`headway schema`, which shows and compares the schemas of stores, servers and programs."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ Program = Callable[[str, str], tuple[str, headway.App]]
 
 @pytest.fixture
 def program(tmp_path: Path) -> Iterator[Program]:
-    """A module with an app: what the command calls it, and the app."""
+    """Return the reference to a module with an app, and the app."""
     path = [*sys.path]
 
     def made(name: str, messages: str) -> tuple[str, headway.App]:
@@ -92,8 +92,10 @@ def words(text: str) -> list[list[str]]:
     return [line.split() for line in text.splitlines()]
 
 
-async def test_a_store_tells_before_a_deployment(terminal: Terminal, program: Program) -> None:
-    """Also while a server has it open, and of a backup; nothing of it is changed."""
+async def test_diff_shows_before_a_deployment_whether_a_store_rejects_the_program(
+    terminal: Terminal, program: Program
+) -> None:
+    """A store that a server has open and a backup are read too. Nothing is changed."""
     first, app = program("first_app", FIRST)
     second, _ = program("second_app", SECOND)
     wrong, _ = program("wrong_app", WRONG)
@@ -128,8 +130,8 @@ async def test_a_store_tells_before_a_deployment(terminal: Terminal, program: Pr
     }
 
 
-async def test_a_stored_version_that_the_program_lacks_is_named(terminal: Terminal, program: Program) -> None:
-    """Its writes would replace what is stored, which no comparison of its own versions shows."""
+async def test_diff_names_stored_versions_that_the_program_lacks(terminal: Terminal, program: Program) -> None:
+    """The program's writes would replace them."""
     first, app = program("first_app", FIRST)
     later = headway.App("staff")
     (v1,) = (type for type in app.registry if type.name.group == "staff")
@@ -150,8 +152,8 @@ async def test_a_stored_version_that_the_program_lacks_is_named(terminal: Termin
     assert shown["unknown"] == ["staff.v2.Team"]
 
 
-async def test_what_was_removed_and_renamed_is_shown(terminal: Terminal, program: Program) -> None:
-    """Of a store that remembers it, and of the program that says it."""
+async def test_show_has_removed_and_renamed_fields(terminal: Terminal, program: Program) -> None:
+    """Both the record in a store and the declaration of a program have them."""
     _, app = program("first_app", FIRST)
     second, later = program("second_app", SECOND)
     for each in (app, later):
@@ -171,8 +173,8 @@ async def test_what_was_removed_and_renamed_is_shown(terminal: Terminal, program
     assert shown["staff.v1.Team"]["messages"][0]["reserved"] == {"2": "color"}
 
 
-async def test_a_server_is_compared_as_its_clients_do(terminal: Terminal, program: Program) -> None:
-    """What one side lacks is no difference there."""
+async def test_diff_with_a_server_compares_only_common_types_and_fields(terminal: Terminal, program: Program) -> None:
+    """A client of the server would compare the same."""
     first, app = program("first_app", FIRST)
     wrong, _ = program("wrong_app", WRONG)
     async with headway.open_engine("memory:", app, listen=["127.0.0.1:0"], insecure=True) as engine:
@@ -185,7 +187,7 @@ async def test_a_server_is_compared_as_its_clients_do(terminal: Terminal, progra
         assert ["staff.v1.Team", "namespace", "Person", "1", "login", "string"] in words(shown.stdout)
 
 
-async def test_a_store_in_etcd_is_asked_likewise(terminal: Terminal, program: Program) -> None:
+async def test_store_in_etcd_is_shown_and_compared(terminal: Terminal, program: Program) -> None:
     _, app = program("first_app", FIRST)
     wrong, _ = program("wrong_app", WRONG)
     async with serving_etcd() as (_, endpoint):
@@ -194,8 +196,8 @@ async def test_a_store_in_etcd_is_asked_likewise(terminal: Terminal, program: Pr
         assert (refused.returncode, refused.stdout.splitlines()) == (7, PROBLEMS)
 
 
-async def test_wrong_usage_makes_no_store(terminal: Terminal, program: Program) -> None:
-    """2, and a sentence that says what is right."""
+async def test_wrong_usage_creates_no_store(terminal: Terminal, program: Program) -> None:
+    """The exit code is 2, and the error says what is right."""
     first, _ = program("first_app", FIRST)
     for arguments, said in (
         (("show", "--store", "sqlite:none.db"), "no store found at sqlite:none.db"),

@@ -12,15 +12,15 @@ from tests.cli.test_serve_forward import said
 
 
 def test_serve_ends_cleanly_when_interrupted(start: Started) -> None:
-    """Ctrl-C is how it is meant to end: exit code 0, nothing on stderr."""
+    """Ctrl-C is the normal end: the exit code is 0, and stderr is empty."""
     process = start("serve", "tests.cli.served:app", "--listen", "127.0.0.1:0")
     assert address_of(process).startswith("127.0.0.1:")
 
     assert interrupt(process) == (0, "", "")
 
 
-async def test_serve_keeps_what_a_store_has(terminal: Terminal, tmp_path: Path) -> None:
-    """With sqlite: the next server of the same file has what was applied to the last."""
+async def test_serve_uses_the_resources_of_its_store(terminal: Terminal, tmp_path: Path) -> None:
+    """The next server of the same file has the resources that were applied to the previous one."""
     arguments = ("serve", "tests.cli.served:app", "--store", "sqlite:staff.db", "--listen", "127.0.0.1:0")
     first = terminal.start(*arguments)
     applied = await terminal("apply", "-f", "-", stdin=CORE, server=await address(first))
@@ -35,7 +35,7 @@ async def test_serve_keeps_what_a_store_has(terminal: Terminal, tmp_path: Path) 
 
 
 async def test_serve_offers_metrics_and_health(terminal: Terminal) -> None:
-    """At an address of their own, which it says."""
+    """They have their own address, which is printed."""
     serving = terminal.start("serve", "tests.cli.served:app", "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0")
     await address(serving)
     said = await serving.out.line()
@@ -55,8 +55,8 @@ SERVE = ("serve", "tests.cli.served:app", "--listen", "127.0.0.1:0")
 PUBLIC = ("--metrics", "0.0.0.0:0")
 
 
-def test_public_metrics_are_refused_unless_that_very_option_is_given() -> None:
-    """--insecure does not stand for it."""
+def test_public_metrics_require_their_own_option() -> None:
+    """--insecure does not replace it."""
     for options in ((), ("--insecure",)):
         code, out, errors = said(*SERVE, *PUBLIC, *options)
         assert (code, out) == (2, "")
@@ -66,12 +66,12 @@ def test_public_metrics_are_refused_unless_that_very_option_is_given() -> None:
     assert (code, "--public-metrics goes with --metrics" in errors) == (2, True)
 
 
-def test_public_metrics_grant_no_public_listening() -> None:
+def test_public_metrics_do_not_allow_a_public_address_for_the_server() -> None:
     code, _, errors = said(*SERVE, "--listen", "0.0.0.0:0", *PUBLIC, "--public-metrics")
     assert (code, "--listen 0.0.0.0:0: others can reach this address" in errors) == (2, True)
 
 
-async def test_metrics_are_public_when_told(terminal: Terminal) -> None:
+async def test_metrics_are_public_with_the_option(terminal: Terminal) -> None:
     serving = terminal.start(*SERVE, *PUBLIC, "--public-metrics")
     await address(serving)
     assert (await serving.out.line()).startswith("metrics and health at http://0.0.0.0:")
@@ -79,7 +79,7 @@ async def test_metrics_are_public_when_told(terminal: Terminal) -> None:
 
 @pytest.mark.parametrize("reachable", ["0.0.0.0:0", "[::]:0", "192.0.2.1:0", "example.org:0"])
 async def test_serve_refuses_an_address_that_others_can_reach_without_tls(terminal: Terminal, reachable: str) -> None:
-    """The message says what to do instead, --insecure too."""
+    """The error lists the alternatives, including --insecure."""
     done = await terminal("serve", "tests.cli.served:app", "--listen", reachable)
 
     assert (done.returncode, done.stdout) == (2, "")
@@ -87,8 +87,8 @@ async def test_serve_refuses_an_address_that_others_can_reach_without_tls(termin
     assert "--insecure" in done.stderr
 
 
-async def test_serve_listens_anywhere_when_told_that_it_is_meant(terminal: Terminal) -> None:
-    """With --insecure the address is taken."""
+async def test_serve_listens_on_a_public_address_with_insecure(terminal: Terminal) -> None:
+    """--insecure allows the address."""
     serving = terminal.start("serve", "tests.cli.served:app", "--listen", "0.0.0.0:0", "--insecure")
 
     assert (await address(serving)).startswith("0.0.0.0:")
@@ -103,16 +103,16 @@ async def test_serve_listens_anywhere_when_told_that_it_is_meant(terminal: Termi
         ("tests.cli.served:TEAM", "it must be a headway.App, or a list of them"),
     ],
 )
-async def test_serve_says_what_is_wrong_with_its_argument(terminal: Terminal, reference: str, said: str) -> None:
-    """A wrong reference is wrong usage, in one sentence."""
+async def test_invalid_app_is_wrong_usage(terminal: Terminal, reference: str, said: str) -> None:
+    """The error is one sentence."""
     done = await terminal("serve", reference)
 
     assert done.returncode == 2
     assert said in done.stderr
 
 
-async def test_a_taken_address_is_said_in_one_line(server: str, headway: Terminal) -> None:
-    """It ends with 1 and the address, without a traceback."""
+async def test_address_in_use_ends_with_1(server: str, headway: Terminal) -> None:
+    """The error is one line with the address."""
     done = await headway("serve", "tests.cli.served:app", "--listen", server)
 
     assert done.returncode == 1

@@ -1,4 +1,4 @@
-"""`headway serve --access`, the token that commands show, and `headway token`."""
+"""`headway serve --access`, the tokens of commands, and `headway token`."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from headway.access import load_access, new_token
-from headway.cli._connection import NO_TOKEN
 from tests.cli.conftest import CORE, Started, address_of, interrupt
 from tests.cli.test_serve_forward import said
 from tests.helpers.secret_files import write_secret
 
+NO_TOKEN = "you have no token; give one with --token-file, HEADWAY_TOKEN or --token"
 POLICIES = """\
 policies:
   - name: readers
@@ -37,7 +37,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def made(file: Path, *policies: str) -> str:
-    """A new token in the file."""
+    """Create a token in the file and return its text."""
     code, out, errors = said("token", "new", *policies, "--into", str(file), "--description", "a test's")
     assert code == 0, errors
     return out.strip()
@@ -48,8 +48,8 @@ def serving(start: Started, file: Path, listen: str) -> tuple[subprocess.Popen[s
     return process, address_of(process).replace("0.0.0.0", "127.0.0.1")
 
 
-def test_a_token_lets_commands_do_what_its_policies_say(start: Started, file: Path, tmp_path: Path) -> None:
-    """By option, by environment, from a file; on an address that others can reach, of which is said what they learn."""
+def test_commands_may_do_what_the_policies_of_their_token_allow(start: Started, file: Path, tmp_path: Path) -> None:
+    """The token is in an option, the environment or a file. A public address without TLS causes a warning."""
     reader, writer = made(file, "readers"), made(file, "readers", "writers")
     process, server = serving(start, file, "0.0.0.0:0")
     write_secret(tmp_path / "token", f"{writer}\n")
@@ -83,7 +83,7 @@ def test_a_token_lets_commands_do_what_its_policies_say(start: Started, file: Pa
     assert reader not in out + errors
 
 
-def test_the_file_is_read_again_when_the_server_is_told_to(start: Started, file: Path) -> None:
+def test_sighup_reloads_the_access_file(start: Started, file: Path) -> None:
     """A token that was added lets in, one that was left out doesn't, and a watch under it ends; a bad file changes
     nothing.
     """
@@ -119,8 +119,8 @@ def test_the_file_is_read_again_when_the_server_is_told_to(start: Started, file:
     assert errors.endswith(f": {NO_TOKEN}\n")
 
 
-def test_a_file_that_says_nonsense_is_not_served_by(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All of its problems, with their places; and one that others can read is none to go by."""
+def test_invalid_access_file_is_refused(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error lists all problems with their places. A file that other users can read is refused too."""
     monkeypatch.chdir(file.parent)
     serve = ("serve", "tests.cli.served:app", "--listen", "127.0.0.1:0", "--access", "access.yaml")
     file.write_text(POLICIES.replace("[view]", "[viw]"))
@@ -132,8 +132,8 @@ def test_a_file_that_says_nonsense_is_not_served_by(file: Path, monkeypatch: pyt
     assert (code, "chmod 600 access.yaml" in errors) == (4, True)
 
 
-def test_a_new_token_goes_to_stdout_alone(file: Path) -> None:
-    """What is to be kept of it goes to stderr, or into the file, from which it can't be had."""
+def test_new_token_is_printed_only_to_stdout(file: Path) -> None:
+    """Its entry goes to stderr or into the file, and does not reveal the token."""
     code, out, errors = said("token", "new", "readers", "--expires-in", "90d")
     assert code == 0
     assert re.fullmatch(r"hw_[0-9a-f]{16}_[0-9a-f]{64}\n", out)
@@ -150,8 +150,8 @@ def test_a_new_token_goes_to_stdout_alone(file: Path) -> None:
 
 
 @pytest.mark.parametrize("end", ["tokens:", "tokens:\n", "tokens: \n\n", "tokens: []\n"])
-def test_the_first_token_goes_where_tokens_are_to_stand(file: Path, end: str) -> None:
-    """Into a file that was begun by hand, or in which there were some."""
+def test_first_token_is_added_to_a_file_without_tokens(file: Path, end: str) -> None:
+    """The file was started by hand, or has lost all its tokens."""
     file.write_text(POLICIES + end)
     made(file, "writers")
     made(file, "readers")
@@ -160,15 +160,15 @@ def test_the_first_token_goes_where_tokens_are_to_stand(file: Path, end: str) ->
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can read the file of another user")
-def test_the_file_stays_its_owners_when_root_adds_a_token(file: Path) -> None:
-    """The server that goes by it could not read it any more."""
+def test_file_keeps_its_owner_when_root_adds_a_token(file: Path) -> None:
+    """Otherwise the server could no longer read it."""
     os.chown(file, 12_345, 12_346)
     made(file, "writers")
     assert (os.stat(file).st_uid, os.stat(file).st_gid) == (12_345, 12_346)
 
 
-def test_a_token_that_can_not_be_made_is_said(file: Path) -> None:
-    """And the file stays as it was."""
+def test_token_that_cannot_be_created_leaves_the_file_unchanged(file: Path) -> None:
+    """The error says why."""
     code, _, errors = said("token", "new", "reader", "--into", str(file))
     assert (code, errors) == (1, f"Error: {file}: policies: policy 'reader' not found; did you mean 'readers'?\n")
     assert said("token", "new", "readers", "--expires-in", "soon")[0] == 2
@@ -182,7 +182,7 @@ def test_a_token_that_can_not_be_made_is_said(file: Path) -> None:
 
 @pytest.mark.parametrize("server", ["192.0.2.1:1", "127.0.0.1:1,192.0.2.1:1"])
 def test_token_for_another_host_is_wrong_usage_without_tls(server: str) -> None:
-    """Whichever way it is given; it is not in the error."""
+    """This holds for an option, the environment and a file. The token is not in the error."""
     for options, env in ((["--token", "hw_a"], {}), ([], {"HEADWAY_TOKEN": "hw_a"})):
         code, _, errors = said("--server", server, *options, "types", env=env)
         assert (code, "hw_a" in errors) == (2, False)
@@ -190,8 +190,8 @@ def test_token_for_another_host_is_wrong_usage_without_tls(server: str) -> None:
         assert "--tls, or --insecure" in errors
 
 
-def test_token_is_sent_to_another_host_when_told(start: Started, file: Path) -> None:
-    """By option or by environment. 0.0.0.0 leads to this machine, and is no loopback address."""
+def test_insecure_sends_a_token_to_another_host(start: Started, file: Path) -> None:
+    """--insecure is an option or in the environment. 0.0.0.0 is this machine, but not a loopback address."""
     reader = made(file, "readers")
     _, server = serving(start, file, "127.0.0.1:0")
     there = server.replace("127.0.0.1", "0.0.0.0")
@@ -213,14 +213,14 @@ def test_token_is_sent_to_another_host_when_told(start: Started, file: Path) -> 
         ([], {"HEADWAY_TOKEN_FILE": "shared"}, "chmod 600 shared"),
     ],
 )
-def test_a_token_that_is_none_is_wrong_usage(
+def test_invalid_token_is_wrong_usage(
     options: list[str],
     environment: dict[str, str],
     problem: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Before anybody is asked; and it isn't repeated, as it may be nearly right."""
+    """It is refused before the server is called. The error doesn't repeat it, since it may be nearly right."""
     monkeypatch.chdir(tmp_path)
     for name, text, mode in (("empty", "\n", 0o600), ("two", "hw_one\nhw_two\n", 0o600), ("shared", "hw_one\n", 0o644)):
         write_secret(tmp_path / name, text, mode)

@@ -12,13 +12,13 @@ from tests.cli.conftest import CORE, Started, address_of, interrupt
 
 
 def said(*arguments: str, env: dict[str, str] | None = None) -> tuple[int, str, str]:
-    """What a command that ends by itself says, in this process."""
+    """Run a command in this process, and return its exit code and output."""
     done = CliRunner().invoke(main, [*arguments], env=env, catch_exceptions=False)
     return done.exit_code, done.stdout, done.stderr
 
 
-def test_a_forwarder_serves_what_its_upstream_serves(start: Started, tmp_path: Path) -> None:
-    """Every command works through it; it needs no app, and ends cleanly with Ctrl-C."""
+def test_forwarder_serves_what_its_upstream_serves(start: Started, tmp_path: Path) -> None:
+    """All commands work through it. It needs no app, and Ctrl-C ends it cleanly."""
     server = address_of(start("serve", "tests.cli.served:app", "--listen", "127.0.0.1:0"))
     forwarder = start("serve", "--forward", "127.0.0.1:1", "--forward", server, "--listen", "127.0.0.1:0")
     through = ("--server", address_of(forwarder))
@@ -31,8 +31,8 @@ def test_a_forwarder_serves_what_its_upstream_serves(start: Started, tmp_path: P
     assert interrupt(forwarder) == (0, "", "")
 
 
-def test_an_upstream_that_is_away_is_named(start: Started) -> None:
-    """By the forwarder, and with the exit code of a server that can't be reached."""
+def test_unreachable_upstream_is_named(start: Started) -> None:
+    """The command ends with 5, as without a forwarder."""
     forwarder = start("serve", "--forward", "127.0.0.1:1", "--listen", "127.0.0.1:0")
 
     code, _, errors = said("--server", address_of(forwarder), "types")
@@ -41,8 +41,8 @@ def test_an_upstream_that_is_away_is_named(start: Started) -> None:
 
 
 @pytest.mark.parametrize("insecure", [False, True])
-def test_forwarder_says_that_it_passes_no_tokens_on_without_tls(start: Started, insecure: bool) -> None:
-    """Unless it was told to pass them on."""
+def test_forwarder_warns_that_it_rejects_tokens_without_tls(start: Started, insecure: bool) -> None:
+    """With --forward-insecure it passes them on."""
     options = ["--forward-insecure"] if insecure else []
     forwarder = start("serve", "--forward", "0.0.0.0:1", "--listen", "127.0.0.1:0", *options)
     _, _, errors = said("--server", address_of(forwarder), "--token", "hw_a", "types")
@@ -68,15 +68,15 @@ def test_forwarder_says_that_it_passes_no_tokens_on_without_tls(start: Started, 
         (["tests.cli.served:app", "--access", "file", "--insecure"], "give one of them"),
     ],
 )
-def test_options_that_do_not_go_together_are_wrong_usage(
+def test_contradicting_options_are_wrong_usage(
     arguments: list[str], problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each says what it would go with."""
+    """The error says which options each goes with."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").write_text("nothing")
 
     code, _, errors = said("serve", *arguments)
     assert code == 2
     assert problem in errors.replace("\n", " ")
-    # What a forwarder can't have isn't recommended to it.
+    # The error doesn't recommend options that a forwarder lacks.
     assert "--listen 0.0.0.0" not in errors or "--access" not in errors

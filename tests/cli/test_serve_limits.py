@@ -1,4 +1,4 @@
-"""The options of `headway serve` set limits."""
+"""The options of `headway serve` that set limits."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ async def _serving(terminal: Terminal, *options: str) -> str:
         ("--max-peer-handshakes", 3),
     ],
 )
-async def test_each_number_of_connections_has_an_option(terminal: Terminal, option: str, number: int) -> None:
-    """The first of four goes for the last; one peer may have three quarters of four."""
+async def test_each_limit_of_connections_has_an_option(terminal: Terminal, option: str, number: int) -> None:
+    """The first of four connections is closed for the last. One peer may have three quarters of four."""
     where = await _serving(terminal, option, str(number))
     data = SETTINGS if "connections" in option else PREFACE
     async with AsyncExitStack() as stack:
@@ -37,16 +37,16 @@ async def test_each_number_of_connections_has_an_option(terminal: Terminal, opti
             await until_closed(first)
 
 
-async def test_the_time_of_a_handshake_has_an_option(terminal: Terminal) -> None:
-    """A connection that says nothing is closed after it."""
+async def test_handshake_timeout_has_an_option(terminal: Terminal) -> None:
+    """A silent connection is closed after that time."""
     where = await _serving(terminal, "--handshake-timeout", "0.2")
     async with silent(where, PREFACE) as stream:
         with trio.fail_after(8):
             await until_closed(stream)
 
 
-async def test_the_size_of_a_message_has_an_option(terminal: Terminal) -> None:
-    """A request over it is refused, and the error names the size."""
+async def test_message_size_has_an_option(terminal: Terminal) -> None:
+    """A larger request is refused, and the error has the limit."""
     where = await _serving(terminal, "--max-message-size", "1")
     manifest = f"type: staff.v1.Team\nname: core\ndata:\n  note: {'x' * (1 << 20)}\n"
     done = await terminal("apply", "-f", "-", stdin=manifest, server=where)
@@ -54,8 +54,8 @@ async def test_the_size_of_a_message_has_an_option(terminal: Terminal) -> None:
     assert str(1 << 20) in done.stderr
 
 
-async def test_a_limit_that_cannot_be_is_wrong_usage(terminal: Terminal) -> None:
-    """A limit of 0 is refused, and so is a message size for a forwarder, which has none of its own."""
+async def test_invalid_limit_is_wrong_usage(terminal: Terminal) -> None:
+    """A limit of 0 is refused, and so is a message size for a forwarder, whose upstream limits it."""
     for options, text in (
         (["tests.cli.served:app", "--max-connections", "0"], "--max-connections"),
         (["--forward", "127.0.0.1:1", "--max-message-size", "8"], "goes with an APP"),
@@ -65,7 +65,7 @@ async def test_a_limit_that_cannot_be_is_wrong_usage(terminal: Terminal) -> None
         assert text in done.stderr
 
 
-async def test_more_connections_than_the_process_may_open_files_are_warned_of() -> None:
-    """The operator hears at the start what `ulimit -n` leaves of the number."""
+async def test_limit_above_the_number_of_open_files_causes_a_warning() -> None:
+    """The warning has the limit that `ulimit -n` allows."""
     async with serving("--max-connections", "5000", descriptors=256) as it:
         assert "--max-connections 5000: the limit is 224" in await it.line("Warning")

@@ -1,4 +1,4 @@
-"""`headway serve` as a process: how it ends, what it logs, and what becomes of it without its standard streams."""
+"""`headway serve` as a process: its end, its log, and closed or blocked standard streams."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ SERVE = ("serve", "tests.cli.served:app", "--listen", "127.0.0.1:0")
 SECONDS = 40
 
 
-def test_a_reconcile_that_spins_is_named_by_its_line_and_ended(start: Started) -> None:
-    """Trio never hears of the signal; the process ends all the same."""
+def test_reconcile_that_blocks_the_shutdown_is_reported_with_its_line(start: Started) -> None:
+    """Trio cannot handle the signal, but the process ends."""
     process = start("serve", "tests.cli.spinning:app", "--listen", "127.0.0.1:0", "--hard-exit", "0.1")
     trio.run(_write, address_of(process), spinning.app, spinning.THING.new("one"))
     assert process.stdout is not None
@@ -49,7 +49,7 @@ async def _write(where: str, app: headway.App, resource: headway.Resource[Any]) 
 
 @pytest.fixture
 def lost() -> Iterator[list[subprocess.Popen[bytes]]]:
-    """Processes that are ended with the test."""
+    """Return a list of processes that are killed when the test ends."""
     started: list[subprocess.Popen[bytes]] = []
     yield started
     for process in started:
@@ -58,8 +58,8 @@ def lost() -> Iterator[list[subprocess.Popen[bytes]]]:
 
 
 @pytest.mark.parametrize("lose", ["closed", "reader gone"])
-def test_it_serves_without_its_standard_output(lost: list[subprocess.Popen[bytes]], tmp_path: Path, lose: str) -> None:
-    """Its parent has closed it, or has gone. What it logs at every reconcile goes nowhere, and into no file."""
+def test_server_works_without_standard_output(lost: list[subprocess.Popen[bytes]], tmp_path: Path, lose: str) -> None:
+    """The parent has closed it or has ended. The log is dropped, and reaches no other file."""
     where, shell = f"unix:{tmp_path}/server", ["sh", "-c", 'exec "$@" >&- <&-', "sh"]
     command = [*HEADWAY, "serve", "tests.cli.served:app", "--listen", where, "--verbose", "--store", "sqlite:a.db"]
     options: dict[str, Any] = {
@@ -85,8 +85,8 @@ def test_it_serves_without_its_standard_output(lost: list[subprocess.Popen[bytes
     assert trio.run(check_store, f"sqlite:{tmp_path}/a.db") == []
 
 
-def test_it_serves_and_ends_while_nobody_reads_its_log(lost: list[subprocess.Popen[bytes]], tmp_path: Path) -> None:
-    """The pipe is full and stays open. What finds no room is counted, and the number logged when there is room."""
+def test_server_works_and_ends_while_its_log_is_not_read(lost: list[subprocess.Popen[bytes]], tmp_path: Path) -> None:
+    """The pipe is full. Dropped lines are counted, and the number is logged when there is room."""
     reader, writer = os.pipe()
     room = 1 << 20
     where = f"unix:{tmp_path}/server"
@@ -112,8 +112,8 @@ def test_it_serves_and_ends_while_nobody_reads_its_log(lost: list[subprocess.Pop
         assert b"lines of output were lost" in log.read(room)
 
 
-def test_verbose_logs_everything_and_all_frames_of_an_error(start: Started) -> None:
-    """Without it, what an operator should know."""
+def test_verbose_logs_all_events_and_full_tracebacks(start: Started) -> None:
+    """Without it, the log has what an operator needs to know."""
     process = start("serve", "tests.cli.failing:app", "--listen", "127.0.0.1:0", "--verbose")
     said = ""
     assert process.stdout is not None
@@ -127,8 +127,8 @@ def test_verbose_logs_everything_and_all_frames_of_an_error(start: Started) -> N
     assert interrupt(process)[0] == 0
 
 
-async def test_a_process_leads_under_the_name_that_it_was_given(terminal: Terminal, etcd: EtcdServer) -> None:
-    """On a store that others may have open, too."""
+async def test_process_holds_leases_under_its_name(terminal: Terminal, etcd: EtcdServer) -> None:
+    """This is a store that several processes may open."""
     store = f"etcd://{etcd.endpoint}{etcd.new_prefix()}"
     serving = terminal.start(*SERVE, "--store", store, "--process", "web-1")
     async with open_channel(await address(serving)) as channel:
@@ -139,8 +139,8 @@ async def test_a_process_leads_under_the_name_that_it_was_given(terminal: Termin
         assert {each.holder for each in leases} == {"web-1"}
 
 
-async def test_a_process_has_a_name_only_where_others_share_its_store(terminal: Terminal) -> None:
-    """Elsewhere the option would do nothing; a name must be one."""
+async def test_process_name_requires_a_shared_store(terminal: Terminal) -> None:
+    """With other stores the option would have no effect. An invalid name is refused too."""
     for options, said in (
         (["--process", "web-1"], "--process web-1: only processes that share a store in etcd need names"),
         (["--process", "web 1", "--store", "etcd://127.0.0.1:1/a"], "must be a name of up to 63 letters"),

@@ -14,7 +14,7 @@ from tests.helpers.secret_files import write_secret
 
 @pytest.fixture
 def certificates(tmp_path: Path) -> None:
-    """An authority, and a server's and a client's certificate of it, with their keys in the same files."""
+    """Write an authority, and certificates for a server and a client with their keys in the same files."""
     authority = trustme.CA()
     authority.cert_pem.write_to_path(str(tmp_path / "authority.pem"))
     write_secret(tmp_path / "server.pem", authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.bytes())
@@ -22,8 +22,8 @@ def certificates(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("certificates")
-async def test_a_server_with_a_certificate_is_believed_by_who_knows_its_authority(terminal: Terminal) -> None:
-    """By nobody else: neither without its authority nor without TLS."""
+async def test_server_with_a_certificate_is_trusted_by_its_authority(terminal: Terminal) -> None:
+    """Clients without the authority or without TLS are refused, and the error names the right option."""
     options = ("--listen", "127.0.0.1:0", "--tls-certificate", "server.pem")
     server = await address(terminal.start("serve", "tests.cli.served:app", *options))
 
@@ -43,8 +43,8 @@ async def test_a_server_with_a_certificate_is_believed_by_who_knows_its_authorit
 
 
 @pytest.mark.usefixtures("certificates")
-async def test_a_server_that_asks_for_certificates_serves_nobody_without_one(terminal: Terminal) -> None:
-    """--tls-client-authority at the server, --tls-certificate at the client."""
+async def test_server_can_require_client_certificates(terminal: Terminal) -> None:
+    """The options are --tls-client-authority of the server and --tls-certificate of the client."""
     options = ["--tls-certificate", "server.pem", "--tls-client-authority", "authority.pem"]
     serving = terminal.start("serve", "tests.cli.served:app", "--listen", "127.0.0.1:0", *options)
     server = await address(serving)
@@ -57,10 +57,10 @@ async def test_a_server_that_asks_for_certificates_serves_nobody_without_one(ter
 
 @pytest.mark.usefixtures("certificates")
 @pytest.mark.parametrize("mode", [0o600, 0o644])
-async def test_a_certificate_without_a_key_says_which_option_names_it(
+async def test_certificate_without_a_key_names_the_option_for_the_key(
     terminal: Terminal, tmp_path: Path, mode: int
 ) -> None:
-    """Of a server, of what it forwards to, and of a client; it is no secret, and need not be kept from others."""
+    """This holds for servers, forwarders and clients. A certificate is not secret, so others may read it."""
     (tmp_path / "authority.pem").chmod(mode)
     forward = ("--forward", "127.0.0.1:1", "--forward-tls", "--forward-tls-certificate", "authority.pem")
     for arguments, option in (
@@ -73,8 +73,8 @@ async def test_a_certificate_without_a_key_says_which_option_names_it(
         assert done.stderr.endswith(f"no key in authority.pem: give {option}\n")
 
 
-async def test_tls_options_that_go_with_none_are_wrong_usage(terminal: Terminal, tmp_path: Path) -> None:
-    """A key without a certificate protects nothing; a file that is no certificate is said."""
+async def test_invalid_tls_options_are_wrong_usage(terminal: Terminal, tmp_path: Path) -> None:
+    """A key without a certificate and an invalid certificate are refused."""
     (tmp_path / "key.pem").write_text("no key")
     for options, said in (
         (["--tls-key", "key.pem"], "go with --tls-certificate"),
@@ -86,8 +86,8 @@ async def test_tls_options_that_go_with_none_are_wrong_usage(terminal: Terminal,
 
 
 @pytest.mark.usefixtures("certificates")
-def test_a_hangup_reads_the_certificate_again(start: Started, tmp_path: Path) -> None:
-    """A renewed one is served; one that cannot be used is said, and the one from before is served on."""
+def test_sighup_reloads_the_certificate(start: Started, tmp_path: Path) -> None:
+    """A renewed certificate is used. An invalid one is reported, and the previous one stays in use."""
     process = start("serve", "tests.cli.served:app", "--listen", "127.0.0.1:0", "--tls-certificate", "server.pem")
     server = address_of(process)
     assert process.stderr is not None

@@ -1,4 +1,4 @@
-"""`headway work`: the controllers of an app against a server that has the store."""
+"""`headway work`, which runs the controllers of an app against a server that has the store."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ APP = "tests.cli.served:app"
 
 
 def without_controllers() -> headway_package.App:
-    """The types of the tests' app, and nobody who works on them."""
+    """Return an app with the types of the tests' app and no controllers."""
     app = headway_package.App("staff")
     app.type("staff", "v1", "Team", Team)
     app.type("staff", "v1", "Account", Account)
@@ -22,8 +22,8 @@ def without_controllers() -> headway_package.App:
     return app
 
 
-async def test_work_reconciles_what_another_process_stores(terminal: Terminal) -> None:
-    """It says for which server it works, and by which name; its pages are those of its own controllers."""
+async def test_work_reconciles_resources_of_another_process(terminal: Terminal) -> None:
+    """It prints its server and its name. Its pages are about its own controllers."""
     opened = headway_package.open_engine("memory:", without_controllers(), listen=["127.0.0.1:0"], insecure=True)
     async with opened as engine:
         where = engine.addresses[0]
@@ -41,7 +41,7 @@ async def test_work_reconciles_what_another_process_stores(terminal: Terminal) -
 
 
 def test_work_ends_cleanly_when_interrupted(start: Started) -> None:
-    """Without a server it goes on trying, and ends with 0 all the same."""
+    """Without a server it keeps trying, and the exit code is still 0."""
     process = start("work", APP, "--process", "web-1")
     assert process.stdout is not None
     assert process.stdout.readline() == "working for 127.0.0.1:1 as web-1\n"
@@ -59,23 +59,23 @@ def test_work_ends_cleanly_when_interrupted(start: Started) -> None:
         (["--lease-ttl", "0"], "0.0 is not in the range 1<=x<=3600"),
     ],
 )
-async def test_work_refuses_options_that_cannot_be_meant(terminal: Terminal, arguments: list[str], error: str) -> None:
-    """Before it asks any server."""
+async def test_work_refuses_invalid_options(terminal: Terminal, arguments: list[str], error: str) -> None:
+    """It refuses them before it connects."""
     refused = await terminal("work", APP, *arguments)
     assert (refused.returncode, refused.stdout) == (2, "")
     assert error in " ".join(refused.stderr.split())
 
 
-async def test_work_names_an_app_that_is_none(terminal: Terminal) -> None:
-    """As `serve` does."""
+async def test_work_refuses_an_invalid_app(terminal: Terminal) -> None:
+    """`serve` prints the same error."""
     assert (
         "tests.cli.served:nobody: tests.cli.served has no 'nobody'"
         in (await terminal("work", "tests.cli.served:nobody")).stderr
     )
 
 
-async def test_version_is_the_packages(terminal: Terminal) -> None:
-    """No server is asked."""
+async def test_version_is_that_of_the_package(terminal: Terminal) -> None:
+    """No server is needed."""
     said = await terminal("--version")
     assert (said.returncode, said.stdout.split()[0]) == (0, "headway")
     assert said.stdout.split()[1].count(".") == 2

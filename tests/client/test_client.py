@@ -1,4 +1,4 @@
-"""The client's calls: what they return, what they write, what they leave alone."""
+"""The results and the effects of the client's calls."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pytest
 import trio
 
 from headway.client import Client
+from headway.engine import open_engine
 from headway.errors import Conflict, FailedPrecondition, InvalidArgument, NotFound
 from headway.resource import (
     DELETION_TIMESTAMP,
@@ -20,6 +21,7 @@ from headway.resource import (
     pb,
 )
 from headway.storage import MemoryBackend
+from tests.cli.served import OTHER_ACCOUNT, Account, apps
 from tests.helpers.calls import Calls, Interrupted
 from tests.helpers.declared import (
     CHILD,
@@ -40,8 +42,8 @@ from tests.helpers.versions import V1, V2, V3, roster, versions
 READY = Condition(type="ready", state=ConditionState.TRUE)
 
 
-async def test_what_is_written_is_read(client: Client, calls: Calls) -> None:
-    """By name or by id, typed; None or NotFound where there is nothing."""
+async def test_read_returns_what_was_written(client: Client, calls: Calls) -> None:
+    """Reads by name and by id are typed. A missing resource is None or NotFound."""
     await calls.make_room(("default", "up"))
     written = await client.write(NOTE.new("one", Note(text="hello"), namespace="up", metadata={"a": "b"}))
     assert (written.data.text, written.metadata) == ("hello", {"a": "b"})
@@ -59,8 +61,8 @@ async def test_what_is_written_is_read(client: Client, calls: Calls) -> None:
         await client.read(NOTE, "one")
 
 
-async def test_an_id_of_another_kind_is_refused(client: Client) -> None:
-    """It can't be read as this type; one of another version of the kind is asked for as this one."""
+async def test_id_of_another_kind_is_refused(client: Client) -> None:
+    """An id of another version of the kind is read as this version."""
     with pytest.raises(InvalidArgument, match=r"Child one is not a tests\.v1\.Note: ask for it by its own type"):
         await client.get(NOTE, CHILD.id("one"))
     await client.write(NOTE_V2.new("one", Memo(urgent=True)))
@@ -69,8 +71,8 @@ async def test_an_id_of_another_kind_is_refused(client: Client) -> None:
         await client.get(NOTE, "one")
 
 
-async def test_lists_are_of_everywhere_unless_told(client: Client, calls: Calls) -> None:
-    """In order, by tenancy and prefix, for every scope."""
+async def test_list_covers_every_tenancy_by_default(client: Client, calls: Calls) -> None:
+    """The result is in order. Tenancy and prefix restrict it, for every scope."""
     await calls.make_room(("default", "up"), ("up", ""))
     for type in (NOTE, REGION, PLANET):
         for name in ("b", "a", "ab"):
@@ -86,8 +88,8 @@ async def test_lists_are_of_everywhere_unless_told(client: Client, calls: Calls)
     assert await client.list(CHILD) == []
 
 
-async def test_what_a_resource_owns_is_listed_typed(client: Client, calls: Calls) -> None:
-    """Of every registered type; one that this program doesn't know doesn't spoil the others."""
+async def test_list_by_owner_returns_typed_resources(client: Client, calls: Calls) -> None:
+    """It covers every registered type. A resource of an unregistered type is left out."""
     boss = await client.write(NOTE.new("boss"))
     await client.write(CHILD.new("one", owner=boss))
     await client.write(PLANET.new("two", owner=boss.id))
@@ -104,8 +106,8 @@ async def test_what_a_resource_owns_is_listed_typed(client: Client, calls: Calls
         await client.list_by_owner(boss.id.without_uid())
 
 
-async def test_what_was_read_is_written_only_over_what_was_read(client: Client) -> None:
-    """A version comes with it; the second of two writers is told."""
+async def test_second_of_two_writers_gets_a_conflict(client: Client) -> None:
+    """A resource that was read carries its version, which must still be the stored one."""
     await client.write(NOTE.new("one"))
     mine, theirs = await client.read(NOTE, "one"), await client.read(NOTE, "one")
     mine.data.text, theirs.data.text = "mine", "theirs"
@@ -115,8 +117,8 @@ async def test_what_was_read_is_written_only_over_what_was_read(client: Client) 
     assert (await client.read(NOTE, "one")).data.text == "theirs"
 
 
-async def test_apply_writes_only_what_differs(client: Client, calls: Calls) -> None:
-    """Data, metadata and, where it is new, the owner; otherwise no commit, whatever the bytes were."""
+async def test_apply_writes_only_a_difference(client: Client, calls: Calls) -> None:
+    """Equal data, metadata and owner make no commit, whatever their bytes."""
     boss = await client.write(NOTE.new("boss"))
     wanted = CHILD.new("one", Note(text="a", counts={"x": 1, "y": 2}), owner=boss, metadata={"a": "b"})
     first = await client.apply(wanted)
@@ -143,8 +145,8 @@ async def test_apply_writes_only_what_differs(client: Client, calls: Calls) -> N
     assert applied.owner == boss.id
 
 
-async def test_apply_takes_an_owner_in_another_version_of_its_kind_for_the_same_one() -> None:
-    """It makes no commit, and writes to what is owned by it."""
+async def test_apply_treats_versions_of_an_owner_as_equal() -> None:
+    """An owner in another version of its kind is no difference and makes no commit."""
     known = versions()
     calls = Calls(MemoryBackend(), known)
     client = Client(calls.channel, known)
@@ -158,10 +160,10 @@ async def test_apply_takes_an_owner_in_another_version_of_its_kind_for_the_same_
     assert (changed.data.text, changed.owner) == ("b", owner.id)
 
 
-async def test_apply_counts_what_a_hook_fills_in_as_no_difference(
+async def test_apply_ignores_the_defaults_of_a_mutate_hook(
     client: Client, calls: Calls, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The server is asked what it would make of it, of no type without a mutate hook; what differs then is written."""
+    """The server is asked for them only if the type has a mutate hook. A real difference is written."""
     asked: list[str] = []
     validate = client.validate
 
@@ -184,8 +186,8 @@ async def test_apply_counts_what_a_hook_fills_in_as_no_difference(
     assert asked == ["one", "one"]
 
 
-async def test_apply_leaves_finalizers_and_mark_alone(client: Client, calls: Calls) -> None:
-    """Unless the wanted metadata has them: they are others' to set and to remove."""
+async def test_apply_keeps_finalizers_and_deletion_mark(client: Client, calls: Calls) -> None:
+    """Only metadata that names them changes them."""
     resource = NOTE.new("one", Note(text="a"))
     resource.finalizers = {"cleanup"}
     await client.write(resource)
@@ -198,8 +200,8 @@ async def test_apply_leaves_finalizers_and_mark_alone(client: Client, calls: Cal
         await client.apply(NOTE.new("one", Note(text="c")))
 
 
-async def test_apply_of_something_that_was_read_ignores_what_it_was_read_with(client: Client, calls: Calls) -> None:
-    """Its version and its statuses may be old by now; its uid is what it is about."""
+async def test_apply_ignores_the_version_and_status_that_were_read(client: Client, calls: Calls) -> None:
+    """Both may be out of date. The uid still selects the incarnation."""
     await client.write(NOTE.new("one", Note(text="a")))
     read = await client.read(NOTE, "one")
     await client.write_status(read, "mine", [READY])
@@ -217,8 +219,8 @@ async def test_apply_of_something_that_was_read_ignores_what_it_was_read_with(cl
         await client.apply(read)
 
 
-async def test_apply_runs_again_when_others_were_faster(calls: Calls) -> None:
-    """A conflict is not the caller's concern; one that never ends is said so."""
+async def test_apply_is_repeated_after_a_conflict(calls: Calls) -> None:
+    """A conflict that never ends is raised."""
     interrupted = Interrupted(calls.backend)
     client = Client(Calls(interrupted, registry()).channel, registry())
     await calls.write(a_note("one"))
@@ -234,8 +236,8 @@ async def test_apply_runs_again_when_others_were_faster(calls: Calls) -> None:
         await client.apply(NOTE.new("one", Note(text="never")))
 
 
-async def test_apply_over_trusts_what_the_caller_has_read(client: Client, calls: Calls) -> None:
-    """And says so when it isn't so any more; what the caller has done to its copy since doesn't count as read."""
+async def test_apply_over_compares_with_the_given_state(client: Client, calls: Calls) -> None:
+    """Conflict is raised if that state is out of date. Later changes to the caller's copy do not count."""
     assert (await client.apply_over(None, NOTE.new("one", Note(text="a")))).data.text == "a"
     current = await client.read(NOTE, "one")
     current.data.text = "changed"
@@ -248,8 +250,8 @@ async def test_apply_over_trusts_what_the_caller_has_read(client: Client, calls:
         await client.apply_over(current, NOTE.new("one", Note(text="late")))
 
 
-async def test_a_status_that_nobody_stored_is_written_whatever_the_resource_was_read_with(client: Client) -> None:
-    """A reconcile that says "busy" and then again what it had read must end with the latter."""
+async def test_status_equal_to_the_one_read_is_still_written(client: Client) -> None:
+    """A reconcile that writes "busy" and then the status that it had read ends with the latter."""
     await client.write(NOTE.new("one"))
     ready = await client.write_status(await client.read(NOTE, "one"), "mine", [READY])
     busy = Condition(type="ready", state=ConditionState.FALSE)
@@ -259,8 +261,8 @@ async def test_a_status_that_nobody_stored_is_written_whatever_the_resource_was_
     assert (await client.read(NOTE, "one")).status["mine"].conditions == [READY]
 
 
-async def test_a_status_changed_in_place_is_written(client: Client) -> None:
-    """What the caller does to its own copy is no proof of what is stored."""
+async def test_status_changed_in_place_is_written(client: Client) -> None:
+    """Changes to the caller's own copy do not show what is stored."""
     await client.write(NOTE.new("one"))
     resource = await client.write_status(await client.read(NOTE, "one"), "mine", [READY])
     resource.status["mine"].conditions[0].message = "changed"
@@ -268,8 +270,8 @@ async def test_a_status_changed_in_place_is_written(client: Client) -> None:
     assert written.status["mine"].conditions[0].message == "changed"
 
 
-async def test_a_status_says_what_it_has_seen_and_makes_no_commit_twice(client: Client, calls: Calls) -> None:
-    """The resource's generation, unless another is given."""
+async def test_equal_status_makes_no_second_commit(client: Client, calls: Calls) -> None:
+    """The observed generation defaults to the resource's generation."""
     one = await client.write(NOTE.new("one"))
     first = await client.write_status(one, "mine", [READY])
     assert first.status["mine"].observed_generation == one.generation
@@ -283,8 +285,8 @@ async def test_a_status_says_what_it_has_seen_and_makes_no_commit_twice(client: 
         await client.write_status(one, "mine", [READY])
 
 
-async def test_delete_says_what_is_left(client: Client) -> None:
-    """None when it is gone, the marked resource when finalizers hold it."""
+async def test_delete_returns_the_marked_resource_or_none(client: Client) -> None:
+    """A resource with finalizers is returned with its mark. A deleted one is None."""
     plain = await client.write(NOTE.new("one"))
     with pytest.raises(Conflict, match="is stored at version 1, not 7"):
         await client.delete(plain, version="7")
@@ -301,8 +303,8 @@ async def test_delete_says_what_is_left(client: Client) -> None:
     assert DELETION_TIMESTAMP in left.metadata
 
 
-async def test_a_name_that_was_given_away_again_is_no_deletion_held_back(calls: Calls) -> None:
-    """Another incarnation that came while this one was deleted is not what is left of it."""
+async def test_delete_ignores_a_later_incarnation_of_the_name(calls: Calls) -> None:
+    """Another incarnation that was created meanwhile is not returned."""
     interrupted = Interrupted(calls.backend)
     client = Client(Calls(interrupted, registry()).channel, registry())
     await calls.write(a_note("one"))
@@ -316,16 +318,16 @@ async def test_a_name_that_was_given_away_again_is_no_deletion_held_back(calls: 
     assert await calls.names(NOTE) == ["one"]
 
 
-async def test_an_unregistered_type_is_refused_with_what_would_be_right(client: Client) -> None:
-    """By the client where it needs the type, by the server otherwise: the same words."""
+async def test_unregistered_type_is_refused_with_a_hint(client: Client) -> None:
+    """The client and the server use the same words."""
     with pytest.raises(
         InvalidArgument, match=r"type tests\.v1\.Noté is not registered; did you mean 'tests\.v1\.Note'"
     ):
         await client.delete(ResourceId(NOTE.name._replace(kind="Noté"), "one"))
 
 
-async def test_a_client_of_the_origins_api_meets_the_same_rules(client: Client, calls: Calls) -> None:
-    """What raw messages have stored, the client reads, and what hooks fill in, both see."""
+async def test_raw_messages_and_the_client_follow_the_same_rules(client: Client, calls: Calls) -> None:
+    """The client reads what raw messages have stored, and hooks apply to both."""
     await calls.write(a_note("one", "", HOOKED))
     assert (await client.read(HOOKED, "one")).data.text == "untitled"
     resource = a_note("two", "", NOTE)
@@ -336,8 +338,8 @@ async def test_a_client_of_the_origins_api_meets_the_same_rules(client: Client, 
     assert (await client.read(NOTE, "three")).data == Note()
 
 
-async def test_many_at_once_lose_nothing(client: Client) -> None:
-    """Blanket and versioned writers of one resource: every version is somebody's, once."""
+async def test_concurrent_writers_lose_no_write(client: Client) -> None:
+    """Blanket and versioned writers of one resource each get a version of their own."""
     await client.write(NOTE.new("one", Note(counts={})))
     conflicts = 0
 
@@ -360,24 +362,37 @@ async def test_many_at_once_lose_nothing(client: Client) -> None:
     assert conflicts > 0
 
 
-async def test_what_is_no_resource_is_not_written(client: Client) -> None:
-    """A payload in place of its resource is named, with what makes a resource of it."""
+async def test_write_refuses_a_payload(client: Client) -> None:
+    """The error names the payload and shows how to make a resource of it."""
     for call in (client.write, client.apply):
         with pytest.raises(InvalidArgument, match=r"as made by TYPE\.new\(name, data\), got Note\(text='a'\)"):
             await call(cast("Any", Note(text="a")))
 
 
 @pytest.mark.parametrize("wrong", [READY, "ready", ["ready"], None])
-async def test_what_are_no_conditions_are_not_written(client: Client, wrong: Any) -> None:
-    """Also where it could be iterated by accident."""
+async def test_invalid_conditions_are_refused(client: Client, wrong: Any) -> None:
+    """This includes values that could be iterated by accident."""
     note = await client.write(NOTE.new("one", Note(text="a")))
     with pytest.raises(InvalidArgument, match=r"conditions must be a list, such as \[headway\.Condition\(\.\.\.\)\]"):
         await client.write_status(note, "tests", wrong)
 
 
 @pytest.mark.parametrize("state", [True, False])
-async def test_a_condition_is_not_true_or_false_in_the_way_of_python(client: Client, state: Any) -> None:
-    """False is the number of UNKNOWN."""
+async def test_bool_is_refused_as_a_condition_state(client: Client, state: Any) -> None:
+    """False equals the number of UNKNOWN."""
     note = await client.write(NOTE.new("one", Note(text="a")))
     with pytest.raises(InvalidArgument, match=rf"'ready': state {state} must be a headway\.ConditionState"):
         await client.write_status(note, "tests", [Condition(type="ready", state=state)])
+
+
+async def test_validate_returns_what_a_write_would_store() -> None:
+    """Nothing is stored, and the argument is not changed."""
+    async with open_engine("memory:", *apps) as engine:
+        given = OTHER_ACCOUNT.new("ada")
+        would_be = await engine.client.validate(given)
+        assert (would_be.data.login, given.data.login, would_be.version) == ("ada", "", "")
+        assert await engine.client.get(OTHER_ACCOUNT, "ada") is None
+        with pytest.raises(InvalidArgument, match="nobody's"):
+            await engine.client.validate(OTHER_ACCOUNT.new("eve", Account(login="root")))
+        with pytest.raises(InvalidArgument, match="expected a resource, as made by"):
+            await engine.client.validate("ada")  # type: ignore[arg-type]

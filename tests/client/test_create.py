@@ -1,4 +1,4 @@
-"""`Client.create`: it never replaces anything, and finds out by itself how a creation ended."""
+"""`Client.create` never replaces a resource, and resolves unknown outcomes of its creations."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LOST = GRPCError(Status.UNAVAILABLE, "connection lost")
 
 
 class Losing:
-    """A channel that makes each call, or not, and then ends it as its script says; None: as the service does."""
+    """A channel whose script decides if each call is made and how it ends; None: as the service ends it."""
 
     knows_outcomes = False
 
@@ -61,8 +61,8 @@ def client_of(calls: Calls, *script: tuple[bool, GRPCError | None]) -> tuple[Cli
     return Client(channel, registry()), channel
 
 
-async def test_a_name_that_is_taken_is_an_error(calls: Calls) -> None:
-    """`write` of a new resource would replace it; the error is a Conflict too, for who retries on those."""
+async def test_create_refuses_a_taken_name(calls: Calls) -> None:
+    """AlreadyExists is also a Conflict. A `write` of a new resource would replace the stored one."""
     client, _ = client_of(calls)
     first = await client.create(NOTE.new("one", Note(text="a")))
     with pytest.raises(AlreadyExists, match="Note one already exists") as caught:
@@ -74,8 +74,8 @@ async def test_a_name_that_is_taken_is_an_error(calls: Calls) -> None:
 
 
 @pytest.mark.parametrize("lost", [1, 2, 3])
-async def test_a_lost_answer_is_asked_for_again(calls: Calls, autojump_clock: MockClock, lost: int) -> None:
-    """What it has created itself counts as created, once, even if others have changed it meanwhile."""
+async def test_creation_is_repeated_after_a_lost_reply(calls: Calls, autojump_clock: MockClock, lost: int) -> None:
+    """Its own creation counts as success, once, even if it was changed meanwhile."""
     assert autojump_clock.autojump_threshold == 0
     client, channel = client_of(calls, *[(True, LOST)] * lost)
     async with trio.open_nursery() as nursery:
@@ -91,15 +91,15 @@ async def test_a_lost_answer_is_asked_for_again(calls: Calls, autojump_clock: Mo
     assert channel.times == [0.0, 0.1, 0.6, 2.6][: lost + 1]
 
 
-async def test_a_creation_that_never_arrived_is_made(calls: Calls, autojump_clock: MockClock) -> None:
-    """The second attempt creates."""
+async def test_second_attempt_creates_if_the_first_never_arrived(calls: Calls, autojump_clock: MockClock) -> None:
+    """The first request is lost before it reaches the server."""
     assert autojump_clock.autojump_threshold == 0
     client, _ = client_of(calls, (False, LOST))
     assert (await client.create(NOTE.new("one", Note(text="a")))).data.text == "a"
 
 
-async def test_another_writers_resource_is_never_taken_for_its_own(calls: Calls, autojump_clock: MockClock) -> None:
-    """The same name and content, created by another while the first attempt was lost."""
+async def test_create_does_not_claim_a_resource_of_another_writer(calls: Calls, autojump_clock: MockClock) -> None:
+    """The other writer has stored the same name and content while the first attempt was lost."""
     assert autojump_clock.autojump_threshold == 0
     client, channel = client_of(calls, (False, LOST))
     rival, _ = client_of(calls)
@@ -110,8 +110,8 @@ async def test_another_writers_resource_is_never_taken_for_its_own(calls: Calls,
     assert len(channel.times) == 2
 
 
-async def test_what_stays_unknown_is_said_so(calls: Calls, autojump_clock: MockClock) -> None:
-    """After four attempts; also if later ones have certainly done nothing."""
+async def test_creation_that_stays_unknown_raises_outcome_unknown(calls: Calls, autojump_clock: MockClock) -> None:
+    """It does so after four attempts, even if the later ones certainly had no effect."""
     assert autojump_clock.autojump_threshold == 0
     not_begun = rpc.NotBegun(Status.UNAVAILABLE, "no server was reached")
     client, channel = client_of(calls, (True, LOST), *[(False, not_begun)] * 3)
@@ -124,8 +124,8 @@ async def test_what_stays_unknown_is_said_so(calls: Calls, autojump_clock: MockC
     assert len(channel.times) == 1
 
 
-async def test_a_controllers_client_leaves_an_unknown_outcome_to_its_run(calls: Calls) -> None:
-    """Its fence is what keeps a late write from landing, and only the run can raise it."""
+async def test_client_of_a_controller_does_not_repeat_a_creation(calls: Calls) -> None:
+    """Only the run can raise the fence that rejects a late write."""
     channel = Losing(calls.channel, (True, LOST))
     heard = Heard()
     with pytest.raises(OutcomeUnknown):
@@ -133,8 +133,8 @@ async def test_a_controllers_client_leaves_an_unknown_outcome_to_its_run(calls: 
     assert len(heard.unknowns) == len(channel.times) == 1
 
 
-async def test_a_fenced_creation_is_refused(calls: Calls) -> None:
-    """As every other write of a superseded run."""
+async def test_fenced_creation_is_refused(calls: Calls) -> None:
+    """The same holds for every other write of a superseded run."""
     for _ in range(2):
         await calls.raise_fence("app/c")
     fence = pb.Fence(controller="app/c", term=1)
@@ -153,8 +153,8 @@ class Older(Losing):
         return await super().unary(path, request, reply_type, metadata=metadata)
 
 
-async def test_a_server_that_does_not_know_creations_is_named(calls: Calls) -> None:
-    """It has replaced what was there, and the caller must not believe that the name was free."""
+async def test_server_without_create_only_writes_is_reported(calls: Calls) -> None:
+    """It may have replaced a resource, so the caller must not assume that the name was free."""
     await calls.write(a_note("one", "theirs"))
     with pytest.raises(NotHeadway, match=r"does not support create-only writes.*may have replaced"):
         await Client(Older(calls.channel), registry()).create(NOTE.new("one"))

@@ -1,4 +1,4 @@
-"""Holding a lease by a client: kept alive, stopped in time, given back; on a network that loses what it likes."""
+"""Holding a lease by a client over an unreliable network: acquire, renew, stop in time and release."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from headway.errors import InvalidArgument, LeaseLost, PermissionDenied, Unavail
 from headway.rpc import InProcessChannel, Metadata
 from headway.service import LeaseService
 from headway.storage import Fence, FenceLowered, MemoryBackend
-from headway.testing._conformance_tools import put, thing
+from headway.testing.conformance import put, thing
 
 NAME, TTL = "staff/reports", 15.0
 
@@ -37,7 +37,7 @@ class Fault(enum.Enum):
 
 
 class Network:
-    """A channel to a lease service, that does to calls what a test says; ``calls`` are all that were made."""
+    """A channel to a lease service that injects the faults of a test; ``calls`` lists all calls."""
 
     knows_outcomes = False
 
@@ -94,8 +94,8 @@ class World:
         return (held[0].lease.holder, held[0].lease.term) if held else None
 
 
-async def test_a_lease_is_held_for_as_long_as_its_block_runs(autojump_clock: MockClock) -> None:
-    """Kept alive a few times a ttl, in one term; and free in the moment of its end."""
+async def test_lease_is_held_while_its_block_runs(autojump_clock: MockClock) -> None:
+    """It is renewed a few times per ttl in one term, and released at the end of the block."""
     world = World(autojump_clock)
     async with world.hold() as lease:
         began = len(world.network.calls)
@@ -111,8 +111,8 @@ async def test_a_lease_is_held_for_as_long_as_its_block_runs(autojump_clock: Moc
     assert world.network.calls[-1] == "Release"
 
 
-async def test_renewals_come_at_different_times(autojump_clock: MockClock) -> None:
-    """The many leases of a process don't all come at once."""
+async def test_renewals_have_jitter(autojump_clock: MockClock) -> None:
+    """The leases of one process are not all renewed at once."""
     world = World(autojump_clock)
     async with world.hold():
         await trio.sleep(TTL * 10)
@@ -122,8 +122,8 @@ async def test_renewals_come_at_different_times(autojump_clock: MockClock) -> No
     assert all(TTL / 3 * 0.69 < gap < TTL / 3 * 1.01 for gap in gaps)
 
 
-async def test_the_blocks_error_comes_out_as_it_went_in(autojump_clock: MockClock) -> None:
-    """And the lease is given back."""
+async def test_error_of_the_block_propagates_unchanged(autojump_clock: MockClock) -> None:
+    """The lease is released."""
     world = World(autojump_clock)
     with pytest.raises(ZeroDivisionError):
         async with world.hold():
@@ -131,8 +131,8 @@ async def test_the_blocks_error_comes_out_as_it_went_in(autojump_clock: MockCloc
     assert await world.holder() is None
 
 
-async def test_a_second_holder_gets_it_when_the_first_has_ended(autojump_clock: MockClock) -> None:
-    """At once, in a higher term, and asking a few times a minute at most while it waits."""
+async def test_second_holder_acquires_the_lease_after_its_release(autojump_clock: MockClock) -> None:
+    """It does so at once, in a higher term. While it waits it sends only a few requests per minute."""
     world = World(autojump_clock)
     terms: list[int] = []
 
@@ -154,8 +154,8 @@ async def test_a_second_holder_gets_it_when_the_first_has_ended(autojump_clock: 
     assert awaited == [events.LeaseAwaited(NAME, "ada", terms[0])]
 
 
-async def test_a_block_is_cancelled_when_its_lease_is_lost(autojump_clock: MockClock) -> None:
-    """Here to another life of the same holder: by the next renewal it is known, and what it still writes is refused."""
+async def test_block_is_canceled_when_its_lease_is_lost(autojump_clock: MockClock) -> None:
+    """Another process acquires it under the same holder name. The next renewal shows this. Later writes are refused."""
     world = World(autojump_clock)
     with pytest.raises(LeaseLost, match=NAME):  # noqa: PT012  # what is in the block is cancelled
         async with world.hold() as lease:
@@ -172,10 +172,8 @@ async def test_a_block_is_cancelled_when_its_lease_is_lost(autojump_clock: MockC
 
 
 @pytest.mark.parametrize("fault", [Fault.FAILED, Fault.LOST, Fault.SILENT, Fault.DENIED])
-async def test_a_block_is_cancelled_before_a_lease_that_is_not_renewed_can_be_anothers(
-    autojump_clock: MockClock, fault: Fault
-) -> None:
-    """By the holder's own clock, with a fifth of the ttl left; until then renewing is tried again, and reported."""
+async def test_block_is_canceled_before_an_unrenewed_lease_expires(autojump_clock: MockClock, fault: Fault) -> None:
+    """A fifth of the ttl is left by the holder's own clock. Until then, renewals are retried and reported."""
     world = World(autojump_clock)
     with pytest.raises(LeaseLost, match="could not be renewed in time"):  # noqa: PT012  # likewise
         async with world.hold():
@@ -190,8 +188,8 @@ async def test_a_block_is_cancelled_before_a_lease_that_is_not_renewed_can_be_an
     assert delayed
 
 
-async def test_renewals_that_fail_for_a_while_lose_nothing(autojump_clock: MockClock) -> None:
-    """Also those whose answers get lost or never come."""
+async def test_lease_survives_renewals_that_fail_for_a_while(autojump_clock: MockClock) -> None:
+    """This includes renewals whose replies are lost or never arrive."""
     world = World(autojump_clock)
     async with world.hold() as lease:
         for fault in (Fault.FAILED, Fault.LOST, Fault.DENIED, Fault.SILENT):
@@ -200,8 +198,8 @@ async def test_renewals_that_fail_for_a_while_lose_nothing(autojump_clock: MockC
         assert await world.holder() == ("ada", lease.term) == ("ada", 1)
 
 
-async def test_an_acquire_whose_answer_is_lost_is_sent_again_and_has_a_higher_term(autojump_clock: MockClock) -> None:
-    """The terms whose answers were lost belong to nobody."""
+async def test_acquire_is_repeated_in_a_higher_term_after_a_lost_reply(autojump_clock: MockClock) -> None:
+    """The terms of the lost replies have no holder."""
     world = World(autojump_clock)
     world.network.faults["Acquire"] = deque([Fault.FAILED, Fault.LOST, Fault.LOST])
     async with world.hold() as lease:
@@ -212,10 +210,8 @@ async def test_an_acquire_whose_answer_is_lost_is_sent_again_and_has_a_higher_te
 
 
 @pytest.mark.parametrize("fault", [Fault.SILENT, Fault.LOST])
-async def test_a_lease_that_was_granted_to_a_canceled_request_is_given_back(
-    autojump_clock: MockClock, fault: Fault
-) -> None:
-    """While the answer is awaited, and before the request is sent again; or others would wait for a ttl."""
+async def test_lease_granted_to_a_canceled_request_is_released(autojump_clock: MockClock, fault: Fault) -> None:
+    """Otherwise others would wait for a ttl. It holds during the wait for a reply, and before a repetition."""
     world = World(autojump_clock)
     world.network.faults["Acquire"] = deque([fault])
     with trio.move_on_after(0.04) as scope:
@@ -227,8 +223,8 @@ async def test_a_lease_that_was_granted_to_a_canceled_request_is_given_back(
     assert trio.current_time() < 1
 
 
-async def test_a_canceled_request_takes_nothing_from_another_holder(autojump_clock: MockClock) -> None:
-    """It ends soon, too, when no answer comes."""
+async def test_canceled_request_leaves_another_holder_alone(autojump_clock: MockClock) -> None:
+    """The cancellation ends soon even if no reply arrives."""
     world = World(autojump_clock)
     async with world.hold("grace") as held:
         with trio.move_on_after(1):
@@ -243,8 +239,8 @@ async def test_a_canceled_request_takes_nothing_from_another_holder(autojump_clo
     assert trio.current_time() - began <= 1 + 5
 
 
-async def test_what_was_waited_for_an_answer_is_lost_of_the_ttl(autojump_clock: MockClock) -> None:
-    """After a wait the holder asks again, so that it begins with most of its ttl before it."""
+async def test_waiting_for_the_reply_counts_against_the_ttl(autojump_clock: MockClock) -> None:
+    """After a wait the holder asks again, so that most of the ttl is left."""
     world = World(autojump_clock)
     await world.backend.acquire_lease(NAME, "grace", 14)
     async with world.hold() as lease:
@@ -254,10 +250,10 @@ async def test_what_was_waited_for_an_answer_is_lost_of_the_ttl(autojump_clock: 
 
 
 @pytest.mark.parametrize(("latency", "begins"), [(0.4, True), (0.8, False)])
-async def test_who_is_always_answered_late_does_not_keep_the_lease_from_others(
+async def test_late_replies_do_not_block_the_lease_forever(
     autojump_clock: MockClock, latency: float, begins: bool
 ) -> None:
-    """Asking for ever would keep a term alive in which nobody does anything: it is used or not, and lost aloud."""
+    """Asking again and again would renew a term that is never used. The lease is used or lost with an error."""
     world = World(autojump_clock)
     world.network.latency = TTL * latency
     begun: list[int] = []
@@ -276,8 +272,8 @@ async def test_who_is_always_answered_late_does_not_keep_the_lease_from_others(
             pass
 
 
-async def test_a_stalled_holder_knows_that_its_time_has_passed(autojump_clock: MockClock) -> None:
-    """Without any task having run: before it does the next thing it can ask, and a late renewal brings nothing back."""
+async def test_stalled_holder_reports_its_lease_as_lost(autojump_clock: MockClock) -> None:
+    """`held` is false before any task has run, and a late renewal does not restore it."""
     world = World(autojump_clock)
     with pytest.raises(LeaseLost, match="could not be renewed in time"):  # noqa: PT012  # likewise
         async with world.hold() as lease:
@@ -288,8 +284,8 @@ async def test_a_stalled_holder_knows_that_its_time_has_passed(autojump_clock: M
     assert not lease.held
 
 
-async def test_a_lease_is_kept_while_a_cancelled_block_ends(autojump_clock: MockClock) -> None:
-    """Under its shield it may take longer than a ttl; only then is the lease given back."""
+async def test_lease_is_renewed_while_a_canceled_block_ends(autojump_clock: MockClock) -> None:
+    """A shielded block may need longer than a ttl. The lease is released after it."""
     world = World(autojump_clock)
     with trio.move_on_after(1):
         async with world.hold() as lease:
@@ -304,8 +300,8 @@ async def test_a_lease_is_kept_while_a_cancelled_block_ends(autojump_clock: Mock
 
 
 @pytest.mark.parametrize("fault", [Fault.FAILED, Fault.SILENT])
-async def test_a_release_that_fails_holds_nobody_up(autojump_clock: MockClock, fault: Fault) -> None:
-    """The lease runs out then."""
+async def test_failed_release_does_not_block(autojump_clock: MockClock, fault: Fault) -> None:
+    """The lease then expires."""
     world = World(autojump_clock)
     async with world.hold():
         world.network.broken = fault
@@ -313,8 +309,8 @@ async def test_a_release_that_fails_holds_nobody_up(autojump_clock: MockClock, f
     assert trio.current_time() - began <= 5
 
 
-async def test_what_can_not_be_right_is_raised_at_once(autojump_clock: MockClock) -> None:
-    """A caller's mistake, or its lack of a right, doesn't go away by waiting."""
+async def test_invalid_requests_and_missing_rights_are_raised_at_once(autojump_clock: MockClock) -> None:
+    """Waiting does not solve them."""
     world = World(autojump_clock)
     for name, ttl, said in (
         (NAME, 0.1, "ttl_ms 100 must be from"),
@@ -330,8 +326,8 @@ async def test_what_can_not_be_right_is_raised_at_once(autojump_clock: MockClock
             pytest.fail("it was taken")
 
 
-async def test_calls_that_are_never_answered_end(autojump_clock: MockClock) -> None:
-    """Each of them, by Unavailable, in its time."""
+async def test_unanswered_calls_time_out(autojump_clock: MockClock) -> None:
+    """Each raises Unavailable after its timeout."""
     world = World(autojump_clock)
     world.network.broken = Fault.SILENT
     fence = (await world.backend.raise_fence("c", "", 0, 0)).fence
@@ -352,8 +348,8 @@ async def test_calls_that_are_never_answered_end(autojump_clock: MockClock) -> N
         assert trio.current_time() - began == pytest.approx(seconds)
 
 
-async def test_a_client_of_an_engine_takes_leases() -> None:
-    """`client.leases`, with the engine's own client."""
+async def test_client_of_an_engine_acquires_leases() -> None:
+    """`client.leases` works for the engine's own client."""
     async with (
         headway.open_engine("memory:", headway.App("staff")) as engine,
         hold_lease(engine.client.leases, "members/staff/ada", holder="ada") as lease,

@@ -1,4 +1,4 @@
-"""C9: what is handed out may be changed freely, and what was handed in may be changed afterwards."""
+"""C9: callers may change the results of the client, and their arguments after the call."""
 
 from __future__ import annotations
 
@@ -71,10 +71,10 @@ OUT: dict[str, Callable[[Client, Resource[Note]], Awaitable[Any]]] = {
 
 
 @pytest.mark.parametrize("way", OUT)
-async def test_what_is_handed_out_is_the_callers_own(
+async def test_results_can_be_changed_by_the_caller(
     client: Client, calls: Calls, stored: Resource[Note], way: str
 ) -> None:
-    """The store, other readers and the watches' history never see what a caller does to it."""
+    """The store, other readers and the history of watches do not see the changes."""
     before, text = (await client.read(NOTE, "one")).message(), repr(stored.message())
     async with calls.watch(a_type()) as items:
         snapshot, _ = await take(items, 2)
@@ -88,16 +88,16 @@ async def test_what_is_handed_out_is_the_callers_own(
     assert repr(stored.message()) == text
 
 
-async def test_what_a_write_returns_is_the_callers_own(client: Client) -> None:
-    """Its answer is the stored object, in the process, and still nobody can reach it."""
+async def test_result_of_a_write_can_be_changed_by_the_caller(client: Client) -> None:
+    """Within the process the reply is the stored object, which stays unchanged."""
     written = await client.write(NOTE.new("one", Note(text="kept"), metadata={"colour": "red"}))
     before = written.message()
     spoil(written)
     assert (await client.read(NOTE, "one")).message() == before
 
 
-async def test_what_a_deletion_shows_is_the_callers_own(client: Client, stored: Resource[Note]) -> None:
-    """Two watchers hear of the same deletion, and the one can't spoil it for the other."""
+async def test_deleted_resource_can_be_changed_by_each_watcher(client: Client, stored: Resource[Note]) -> None:
+    """Two watchers of one deletion do not affect each other."""
     stored.finalizers = {"held"}
     held = await client.write(stored)
     heard: list[Resource[Note]] = []
@@ -123,8 +123,8 @@ async def test_what_a_deletion_shows_is_the_callers_own(client: Client, stored: 
     assert second.data == Note(text="kept", lines=["a"], counts={"a": 1})
 
 
-async def test_what_was_handed_in_may_be_changed_afterwards(client: Client) -> None:
-    """Data, metadata, conditions and the resource itself are copied before they leave."""
+async def test_arguments_can_be_changed_after_the_call(client: Client) -> None:
+    """Data, metadata, conditions and the resource itself are copied before they are sent."""
     data, metadata = Note(text="kept", lines=["a"], counts={"a": 1}), {"colour": "red"}
     resource = NOTE.new("one", data, metadata=metadata)
     written = await client.write(resource)
@@ -143,8 +143,8 @@ async def test_what_was_handed_in_may_be_changed_afterwards(client: Client) -> N
     assert (await client.read(NOTE, "one")).message() == stored
 
 
-async def test_what_was_handed_in_may_be_changed_while_the_call_waits(client: Client, calls: Calls) -> None:
-    """What is written is what was given when the call was made, whole."""
+async def test_arguments_can_be_changed_during_the_call(client: Client, calls: Calls) -> None:
+    """The write stores the state at the time of the call, as a whole."""
     resource, condition = NOTE.new("one", Note(text="kept")), Condition(type="ready")
     written = await client.write(NOTE.new("two"))
 

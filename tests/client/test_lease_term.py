@@ -1,47 +1,133 @@
-"""What a holder knows of its term: sure for a part of the ttl from before it asked, and never again once it wasn't."""
+"""A lease's term by its holder's own clock, and a holder with long pauses of Python's garbage collector."""
 
 from __future__ import annotations
 
+import gc
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+import pytest
+import trio
+from trio.testing import MockClock
+
 from headway.client import LeaseTerm
+from headway.errors import LeaseLost
+from tests.client.test_hold_lease import TTL, World
 
 
-def test_a_term_is_held_for_four_fifths_of_its_ttl_from_before_it_was_asked_for() -> None:
-    """Whenever the answer came."""
+def test_term_is_held_for_four_fifths_of_its_ttl_from_the_request_on() -> None:
+    """The time of the reply does not matter."""
     term = LeaseTerm(3, 10.0, 100.0)
     assert (term.number, term.until) == (3, 108.0)
     assert term.is_held(107.9)
     assert not term.is_held(108.0)
 
 
-def test_a_renewal_counts_from_before_it_was_sent_and_never_takes_time_away() -> None:
-    """An answer to an earlier request may come after that to a later one."""
+def test_renewal_counts_from_its_request_and_never_shortens_the_term() -> None:
+    """The reply to an earlier request may arrive after that to a later one."""
     term = LeaseTerm(3, 10.0, 100.0)
-    term.kept(106.0, 107.0)
+    term.renewed(106.0, 107.0)
     assert term.until == 114.0
-    term.kept(103.0, 108.0)
+    term.renewed(103.0, 108.0)
     assert term.until == 114.0
     assert term.is_held(113.9)
 
 
-def test_what_was_lost_stays_lost() -> None:
-    """By its time, seen or not before the renewal came, or by the server's word."""
+def test_lost_term_stays_lost() -> None:
+    """It is lost by its time, noticed or not before a renewal, or by the server's reply."""
     late = LeaseTerm(3, 10.0, 100.0)
-    late.kept(107.0, 108.0)
+    late.renewed(107.0, 108.0)
     assert not late.is_held(108.0)
     seen = LeaseTerm(3, 10.0, 100.0)
     assert not seen.is_held(109.0)
-    seen.kept(107.0, 107.5)
+    seen.renewed(107.0, 107.5)
     assert not seen.is_held(107.5)
     told = LeaseTerm(3, 10.0, 100.0)
     told.lost = True
-    told.kept(101.0, 102.0)
+    told.renewed(101.0, 102.0)
     assert not told.is_held(102.0)
 
 
-def test_a_process_that_pauses_counts_on_less_of_its_ttl() -> None:
-    """It needs time for a pause before it hears that its time is over, and for one while it ends; half stays."""
+def test_process_that_pauses_relies_on_less_of_its_ttl() -> None:
+    """One pause may delay the deadline and another one the shutdown. At least half of the ttl is left."""
     for pause, counted in ((0.0, 8.0), (1.0, 8.0), (1.5, 7.0), (2.0, 6.0), (2.5, 5.0), (60.0, 5.0)):
         assert LeaseTerm(3, 10.0, 100.0, pause).until == 100.0 + counted
         renewed = LeaseTerm(3, 10.0, 100.0)
-        renewed.kept(104.0, 105.0, pause)
+        renewed.renewed(104.0, 105.0, pause)
         assert renewed.until == max(108.0, 104.0 + counted), "what is sure already stays so"
+
+
+@contextmanager
+def collections_that_take(clock: MockClock, seconds: float) -> Iterator[None]:
+    """Let every collection take so long by the test's clock."""
+
+    def pass_time(phase: str, info: Mapping[str, int]) -> None:  # noqa: ARG001 - see `gc.callbacks`
+        if phase == "start":
+            clock.jump(seconds)
+
+    # Only those that the test asks for.
+    gc.disable()
+    gc.callbacks.append(pass_time)
+    try:
+        yield
+    finally:
+        gc.callbacks.remove(pass_time)
+        gc.enable()
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+async def test_long_pauses_leave_the_block_more_time_to_end(autojump_clock: MockClock, elsewhere: bool) -> None:
+    """From the next renewal on, the holder relies on two pauses less of the ttl. It still renews in time."""
+    world = World(autojump_clock)
+    async with world.hold() as lease:
+        await trio.sleep(TTL)
+        with collections_that_take(autojump_clock, 2.5):
+            assert lease.remaining > 2.5, "this pause is survived"
+            if elsewhere:
+                # Whatever thread collects, the collector stops all of them.
+                thread = threading.Thread(target=gc.collect)
+                thread.start()
+                thread.join()
+            else:
+                gc.collect()
+        await trio.sleep(TTL)
+        for _ in range(200):
+            await trio.sleep(TTL / 10)
+            assert 0 < lease.remaining <= TTL - 2 * 2.5
+    async with world.hold("grace") as lease:
+        assert lease.remaining <= TTL - 2 * 2.5, "what was measured counts for the process's next leases"
+
+
+async def test_holder_stopped_for_longer_than_its_ttl_loses_the_lease_first(
+    autojump_clock: MockClock,
+) -> None:
+    """It sends no renewal, which would block other holders, and its block does not continue."""
+    world = World(autojump_clock)
+    before: list[str] = []
+    went_on = False
+
+    async def hold() -> None:
+        nonlocal went_on
+        async with world.hold() as lease:
+            await trio.sleep(TTL)
+            before.extend(world.network.calls)
+            with collections_that_take(autojump_clock, TTL * 0.85):
+                gc.collect()
+            assert not lease.held
+            assert lease.remaining == 0
+            await trio.lowlevel.checkpoint()
+            went_on = True
+
+    with pytest.raises(LeaseLost, match="could not be renewed in time"):
+        await hold()
+    assert not went_on
+    assert world.network.calls == [*before, "Release"]
+    assert not [each for each in gc.callbacks if type(each).__name__ == "Pauses"]
+
+
+async def test_each_run_of_trio_measures_its_own_pauses(autojump_clock: MockClock) -> None:
+    """Each run has its own clock and its own measurements."""
+    world = World(autojump_clock)
+    async with world.hold() as lease:
+        assert lease.remaining == TTL * 0.8

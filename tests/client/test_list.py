@@ -1,4 +1,4 @@
-"""A client's list over a network: a snapshot of one revision, or what a caller who may not watch is given instead."""
+"""A client's list over a network: the snapshot of a watch, or the call List without the right to watch."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ COUNT = 1500
 
 
 class Rights:
-    """Allows all but some verbs, and notes what has been called."""
+    """An authorizer that allows all but some verbs and records the calls."""
 
     def __init__(self) -> None:
         self.denied: set[str] = set()
@@ -80,8 +80,8 @@ async def serving(rights: Rights, count: int = COUNT) -> AsyncIterator[tuple[Mem
         yield backend, Client(channel, registry())
 
 
-async def test_a_list_over_a_network_is_a_snapshot() -> None:
-    """In order, of this version of the kind alone, by filter and prefix; and the stream ends by itself."""
+async def test_list_over_a_network_is_the_snapshot_of_a_watch() -> None:
+    """It is in order, of this version of the kind, by filter and prefix. The stream ends by itself."""
     rights = Rights()
     async with serving(rights) as (backend, client):
         other = an_id("n", NOTE_V2, partition="default", namespace="default", uid="other")
@@ -95,8 +95,8 @@ async def test_a_list_over_a_network_is_a_snapshot() -> None:
             await client.list(NOTE, filter="!!")
 
 
-async def test_a_list_that_is_older_than_its_caller_asks_for_is_refused() -> None:
-    """As by List."""
+async def test_list_below_min_revision_is_refused() -> None:
+    """The call List refuses it in the same way."""
     async with serving(Rights()) as (backend, client):
         here = backend.position.revision
         assert len(await client.list(NOTE, min_revision=here)) == COUNT
@@ -104,8 +104,8 @@ async def test_a_list_that_is_older_than_its_caller_asks_for_is_refused() -> Non
             await client.list(NOTE, min_revision=here + 1)
 
 
-async def test_a_caller_who_may_not_watch_lists_all_the_same() -> None:
-    """By List; who may do neither is told that a list is denied."""
+async def test_list_falls_back_to_the_call_list_without_the_right_to_watch() -> None:
+    """A caller without either right gets PermissionDenied for List."""
     rights = Rights()
     rights.denied = {"WatchList"}
     async with serving(rights) as (_, client):
@@ -116,8 +116,8 @@ async def test_a_caller_who_may_not_watch_lists_all_the_same() -> None:
             await client.list(NOTE)
 
 
-async def test_a_list_that_one_reply_can_not_hold_says_what_to_ask_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Refused before it is built; by pages, and as a snapshot, all of it is there."""
+async def test_list_too_large_for_one_reply_is_refused_with_a_hint(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is refused before it is built. Pages and a snapshot return all of it."""
     monkeypatch.setattr("headway.service._service.MAX_REPLY", 64 << 10)
     rights = Rights()
     rights.denied = {"WatchList"}
@@ -152,8 +152,8 @@ class Silent:
         yield nothing()
 
 
-async def test_a_list_of_which_nothing_comes_ends(autojump_clock: trio.testing.MockClock) -> None:
-    """After the channel's timeout, however long the whole may take."""
+async def test_list_without_data_times_out(autojump_clock: trio.testing.MockClock) -> None:
+    """It ends after the channel's timeout, although a whole list may take longer."""
     client = Client(Silent(), registry())
     began = autojump_clock.current_time()
     with pytest.raises(Unavailable, match=r"timed out: no data of the list for 30.0 s"):
@@ -161,8 +161,8 @@ async def test_a_list_of_which_nothing_comes_ends(autojump_clock: trio.testing.M
     assert autojump_clock.current_time() - began == pytest.approx(30.0)
 
 
-async def test_a_list_that_ends_in_the_middle_is_no_list() -> None:
-    """What had come is not taken for the whole."""
+async def test_list_whose_stream_ends_early_is_an_error() -> None:
+    """The part that arrived is not returned."""
     channel = Silent()
     channel.ends = True
     with pytest.raises(Unavailable, match="ended before the whole list had arrived"):

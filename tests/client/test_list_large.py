@@ -1,4 +1,4 @@
-"""A list of a million resources over a network, and what it costs the server."""
+"""Long lists: a list does not block the event loop, and a list of a million costs the server little memory."""
 
 from __future__ import annotations
 
@@ -10,19 +10,22 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+import trio
 from grpclib import GRPCError
 from grpclib.const import Status
 
 from headway.client import Client
-from headway.resource import pb
-from headway.rpc import open_channel
-from headway.service import WATCH_LIST, WatchDecoder
-from tests.helpers.declared import NOTE, registry
+from headway.resource import Resource, ResourceType, pb, resource_key
+from headway.rpc import InProcessChannel, open_channel
+from headway.service import WATCH_LIST, ResourceService, WatchDecoder
+from headway.storage import MemoryBackend, Put
+from tests.helpers.declared import NOTE, Note, a_note, registry
 
 ROOT = Path(__file__).parents[2]
 COUNT = 1_000_000
 LIST = "/headway.resource.v1.ResourceService/List"
 MOST_MORE = 64 << 20
+IN_PROCESS = 3010
 
 
 def most_resident(process: int) -> int:
@@ -47,8 +50,8 @@ def serving(socket: str) -> Iterator[int]:
 
 @pytest.mark.deep
 @pytest.mark.timeout(900)
-async def test_a_list_of_a_million_costs_its_server_little(tmp_path: Path) -> None:
-    """The unpaged List is refused before it is built; the client's list is whole, and sent in pieces."""
+async def test_list_of_a_million_needs_little_memory_of_the_server(tmp_path: Path) -> None:
+    """The unpaged List is refused before it is built. The client's list is complete and sent in pieces."""
     socket = str(tmp_path / "server")
     with serving(socket) as process:
         before = most_resident(process)
@@ -62,3 +65,47 @@ async def test_a_list_of_a_million_costs_its_server_little(tmp_path: Path) -> No
         more = most_resident(process) - before
         print(f"{before >> 20} MiB before, {more >> 20} MiB more")
         assert more < MOST_MORE
+
+
+class Made(trio.abc.Instrument):
+    """How many views were made in each step of any task."""
+
+    def __init__(self) -> None:
+        self.now = 0
+        self.steps: list[int] = []
+
+    def after_task_step(self, task: trio.lowlevel.Task) -> None:  # noqa: ARG002 - the protocol's
+        self.steps.append(self.now)
+        self.now = 0
+
+
+class Counted(ResourceType[Note]):
+    """Counts the views of its resources."""
+
+    made: Made
+
+    def view(self, message: pb.Resource) -> Resource[Note]:
+        self.made.now += 1
+        return super().view(message)
+
+
+async def test_list_in_the_process_yields_to_other_tasks() -> None:
+    """At most 1,000 results are made between two checkpoints."""
+    backend, made = MemoryBackend(max_changes=1), Made()
+    notes = [a_note(f"n{number:05}") for number in range(IN_PROCESS)]
+    for note in notes:
+        assert note.id is not None
+        note.id.tenancy = pb.Tenancy(partition="default", namespace="default")
+        note.id.uid = "U"
+    await backend.commit([Put(NOTE.kind, resource_key(each), each, "") for each in notes])
+    client = Client(InProcessChannel(ResourceService(backend, registry())), registry())
+    counted = Counted("tests", "v1", "Note", Note)
+    counted.made = made
+    trio.lowlevel.add_instrument(made)
+    try:
+        listed = await client.list(counted)
+    finally:
+        trio.lowlevel.remove_instrument(made)
+    assert [each.name for each in listed] == [f"n{number:05}" for number in range(IN_PROCESS)]
+    assert max(made.steps) == 1000
+    assert sum(made.steps) + made.now == IN_PROCESS

@@ -1,4 +1,4 @@
-"""How calls fail: whose fault it is, whether a write may have happened, and who is told."""
+"""Failed calls: their typed errors, whether a write may have happened, and the reports to the owner of writes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ ALWAYS = {
 
 
 class Failing:
-    """A channel whose every call ends as it is told to, a write's after it has happened."""
+    """A channel whose calls end as given; a write has happened before its end."""
 
     def __init__(self, ending: BaseException | object, *, knows_outcomes: bool = False) -> None:
         self.ending = ending
@@ -69,7 +69,7 @@ class Failing:
 
 
 class Heard:
-    """Meets `Writes` and notes what it is told."""
+    """An implementation of `Writes` that records its calls."""
 
     def __init__(self, fence: pb.Fence | None = None, store_id: str = "") -> None:
         self.fence = fence
@@ -81,13 +81,13 @@ class Heard:
     def acknowledged(self, write: Acknowledged) -> None:
         self.acknowledgements.append(write[:4])
 
-    async def wait_shown(self, type: ResourceType[Any], revision: int) -> None:
+    async def wait_cached(self, type: ResourceType[Any], revision: int) -> None:
         pass
 
     def unknown(self, error: OutcomeUnknown | None) -> None:
         self.unknowns.append(error)
 
-    def refused(self, fence: pb.Fence | None) -> None:
+    def fenced(self, fence: pb.Fence | None) -> None:
         self.refusals.append(fence)
 
 
@@ -110,8 +110,8 @@ READS: dict[str, Callable[[Client], Awaitable[object]]] = {
 
 @pytest.mark.parametrize("status", [each for each in Status if each is not Status.OK], ids=lambda each: each.name)
 @pytest.mark.parametrize("way", [*WRITES, *READS])
-async def test_every_status_has_an_error_of_its_own(way: str, status: Status) -> None:
-    """What a service says before it has done anything is the same for all; anything else leaves a write unknown."""
+async def test_every_status_maps_to_a_typed_error(way: str, status: Status) -> None:
+    """A status that the service gives only before any effect is the same for writes. Others make a write unknown."""
     heard = Heard()
     client = Client(Failing(GRPCError(status, "why")), registry(), heard)
     with pytest.raises(HeadwayError, match="why") as caught:
@@ -130,8 +130,8 @@ async def test_every_status_has_an_error_of_its_own(way: str, status: Status) ->
 
 
 @pytest.mark.parametrize("way", ["list", "read", "get", "watch"])
-def test_what_is_no_type_is_refused_by_name(way: str) -> None:
-    """Such as a type's name."""
+def test_argument_that_is_not_a_type_is_named(way: str) -> None:
+    """An example is a type's name."""
     client = Client(Failing(None), registry())
     asked: Any = getattr(client, way)
 
@@ -142,28 +142,28 @@ def test_what_is_no_type_is_refused_by_name(way: str) -> None:
         trio.run(ask)
 
 
-def test_a_fenced_write_has_an_error_of_its_own() -> None:
-    """It looks like any failed precondition but for its words."""
+def test_fenced_write_raises_fenced() -> None:
+    """Only the words of the status distinguish it from other failed preconditions."""
     error = client_error(GRPCError(Status.FAILED_PRECONDITION, f"{FENCED}by term 3"), write=True)
     assert type(error) is Fenced
     assert str(error) == "by term 3"
 
 
-def test_a_write_of_a_term_that_was_never_granted_has_an_error_of_its_own() -> None:
-    """A caller that knows superseded runs alone takes it for one."""
+def test_write_of_an_unknown_term_raises_unknown_term() -> None:
+    """It is also a Fenced for callers that only know superseded runs."""
     error = client_error(GRPCError(Status.FAILED_PRECONDITION, f"{UNKNOWN_TERM}term 3"), write=True)
     assert type(error) is UnknownTerm
     assert isinstance(error, Fenced)
     assert str(error) == "term 3"
 
 
-def test_an_error_without_words_has_its_statuss_name() -> None:
-    """Never an empty line in somebody's log."""
+def test_error_without_a_message_has_the_name_of_its_status() -> None:
+    """No log line is empty."""
     assert str(client_error(GRPCError(Status.NOT_FOUND))) == "NOT_FOUND"
 
 
-async def test_unavailable_is_no_effect_only_where_the_channel_settles_writes(backend: MemoryBackend) -> None:
-    """In the process a store that can't write says so; over a network the same status may stand for a lost reply."""
+async def test_unavailable_means_no_effect_only_if_the_channel_knows_outcomes(backend: MemoryBackend) -> None:
+    """Over a network the same status may stand for a lost reply."""
     for settles, expected in ((True, Unavailable), (False, OutcomeUnknown)):
         client = Client(
             Failing(GRPCError(Status.UNAVAILABLE, "why"), knows_outcomes=settles), registry(), heard := Heard()
@@ -182,8 +182,8 @@ async def test_unavailable_is_no_effect_only_where_the_channel_settles_writes(ba
     assert backend.position.revision == 0
 
 
-async def test_a_store_that_does_not_know_leaves_a_write_unknown() -> None:
-    """In the process too: the commit may have reached the disk."""
+async def test_store_with_an_unknown_outcome_leaves_a_write_unknown() -> None:
+    """This holds within the process too, because the commit may have reached the disk."""
 
     class Broken(MemoryBackend):
         async def commit(self, *_: object) -> Position:
@@ -196,8 +196,8 @@ async def test_a_store_that_does_not_know_leaves_a_write_unknown() -> None:
 
 
 @pytest.mark.parametrize("broken", ["read", "list", "list_by_owner"])
-async def test_a_store_that_cannot_be_read_is_unavailable(broken: str) -> None:
-    """And no bug of the service: nothing is reported as unexpected."""
+async def test_store_that_cannot_be_read_raises_unavailable(broken: str) -> None:
+    """It is not reported as an unexpected error of the service."""
 
     class Broken(MemoryBackend):
         async def _fail(self, *_: object, **__: object) -> Any:
@@ -212,8 +212,8 @@ async def test_a_store_that_cannot_be_read_is_unavailable(broken: str) -> None:
 
 
 @pytest.mark.parametrize("way", WRITES)
-async def test_a_crashed_handler_leaves_a_write_unknown(way: str) -> None:
-    """Whether it crashed before or after its commit is not known."""
+async def test_crashed_handler_leaves_a_write_unknown(way: str) -> None:
+    """It may have crashed before or after its commit."""
 
     class Broken(MemoryBackend):
         async def read(self, *_: object) -> Any:
@@ -232,8 +232,8 @@ async def test_a_crashed_handler_leaves_a_write_unknown(way: str) -> None:
 
 
 @pytest.mark.parametrize("way", WRITES)
-async def test_a_cancelled_write_is_unknown_unless_the_channel_settles_it(way: str) -> None:
-    """C5: in the process cancellation comes before the commit or after the answer; over a network, whenever."""
+async def test_canceled_write_is_unknown_unless_the_channel_knows_outcomes(way: str) -> None:
+    """C5: within the process a cancellation comes before the commit or after the reply."""
     for settles in (True, False):
         client = Client(Failing(None, knows_outcomes=settles), registry(), heard := Heard())
         with trio.CancelScope() as scope:
@@ -245,7 +245,7 @@ async def test_a_cancelled_write_is_unknown_unless_the_channel_settles_it(way: s
 
 
 @pytest.mark.parametrize("way", READS)
-async def test_a_cancelled_read_is_nobodys_concern(way: str) -> None:
+async def test_canceled_read_is_not_reported(way: str) -> None:
     """It had no effect."""
     client = Client(Failing(None), registry(), heard := Heard())
     with trio.CancelScope() as scope:
@@ -256,8 +256,8 @@ async def test_a_cancelled_read_is_nobodys_concern(way: str) -> None:
 
 
 @pytest.mark.parametrize("way", WRITES)
-async def test_a_channel_that_breaks_its_promise_leaves_a_write_unknown(way: str) -> None:
-    """It should raise nothing but GRPCErrors; whatever else comes goes on as it is, and is held for unknown."""
+async def test_unexpected_exception_of_a_channel_leaves_a_write_unknown(way: str) -> None:
+    """A channel should raise only GRPCErrors. Any other exception propagates."""
     client = Client(Failing(OSError("connection reset"), knows_outcomes=True), registry(), heard := Heard())
     with pytest.raises(OSError, match="connection reset"):
         await WRITES[way](client)
@@ -265,8 +265,8 @@ async def test_a_channel_that_breaks_its_promise_leaves_a_write_unknown(way: str
 
 
 @pytest.mark.parametrize("way", WRITES)
-async def test_a_write_answered_by_half_is_unknown(way: str) -> None:
-    """Without its position nobody can tell what is newer; that it has failed is not true either."""
+async def test_write_with_an_incomplete_reply_is_unknown(way: str) -> None:
+    """Without a position it cannot be ordered, and it has not failed either."""
     resource = pb.Resource(id=NOTE.id("one", uid="uid").message())
     for reply in (None, pb.WriteResponse(resource=resource), pb.WriteResponse(position=pb.Position())):
         client = Client(Failing(reply), registry(), heard := Heard())
@@ -279,8 +279,8 @@ async def test_a_write_answered_by_half_is_unknown(way: str) -> None:
 
 
 @pytest.mark.parametrize("way", [each for each in WRITES if each != "apply_over"])
-async def test_every_write_carries_the_fence_and_the_store(way: str) -> None:
-    """So that the store can refuse it in its own transaction; a refusal is told with the fence that it was of."""
+async def test_every_write_carries_the_fence_and_the_store_id(way: str) -> None:
+    """The store checks both in its transaction. A rejection is reported together with its fence."""
     fence = pb.Fence(controller="painter", term=3)
     channel = Failing(GRPCError(Status.FAILED_PRECONDITION, f"{FENCED}x"))
     with pytest.raises(Fenced):
@@ -291,8 +291,8 @@ async def test_every_write_carries_the_fence_and_the_store(way: str) -> None:
     assert request.store_id == "here"
 
 
-async def test_a_write_is_acknowledged_before_anybody_else_gets_a_turn(calls: Calls) -> None:
-    """C5: between the answer and the caller's next step nothing can read a cache that doesn't have it."""
+async def test_write_is_acknowledged_without_a_checkpoint(calls: Calls) -> None:
+    """C5: no other task can read a cache without the write between the reply and the caller's next step."""
     heard, watching = Heard(), ExitStack()
     channel = Failing(None)
 
@@ -324,8 +324,8 @@ async def test_a_write_is_acknowledged_before_anybody_else_gets_a_turn(calls: Ca
     assert last[2].version == str(last[3].revision)
 
 
-async def test_an_acknowledgement_is_told_under_the_key_that_the_store_has(client: Client, calls: Calls) -> None:
-    """Also for an id whose tenancy was left to the defaults."""
+async def test_acknowledgement_has_the_key_of_the_stored_resource(client: Client, calls: Calls) -> None:
+    """This includes ids whose tenancy is left to the defaults."""
     heard = Heard()
     client = Client(calls.channel, registry(), heard)
     await client.delete(ResourceId(NOTE.name, "one"))
@@ -337,8 +337,8 @@ async def test_an_acknowledgement_is_told_under_the_key_that_the_store_has(clien
     assert [position.revision for *_, position in heard.acknowledgements] == [0, 0, 1]
 
 
-async def test_fences_are_raised_and_settled_by_a_client_of_their_own(calls: Calls) -> None:
-    """With the errors that everything else has."""
+async def test_lease_client_raises_fences_and_records_checkpoints(calls: Calls) -> None:
+    """It raises the same errors as the client."""
     lease = LeaseClient(calls.channel)
     first = await lease.raise_fence("painter", "here")
     assert (first.fence.term, first.position, first.checkpoint) == (1, calls.backend.position, 1)

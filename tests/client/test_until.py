@@ -1,4 +1,4 @@
-"""Waiting for a resource to be as one wants it."""
+"""Functions that wait until a resource meets a condition."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from tests.helpers.calls import Calls
 from tests.helpers.declared import NOTE, Note, registry
 
 
-async def test_what_is_so_already_is_not_waited_for(client: Client) -> None:
-    """And the resource is the one that it was so for."""
+async def test_until_returns_at_once_if_the_condition_holds(client: Client) -> None:
+    """It returns the resource for which it held."""
     written = await client.write(NOTE.new("one", Note(text="a")))
     assert await headway.until(client, NOTE, "one", lambda note: note is not None) == written
     await headway.until_gone(client, NOTE, "two")
 
 
-async def test_a_change_is_waited_for(client: Client, nursery: trio.Nursery) -> None:
-    """Another resource whose name begins so doesn't count."""
+async def test_until_waits_for_a_change(client: Client, nursery: trio.Nursery) -> None:
+    """Another resource whose name has the same prefix does not count."""
     seen: list[str] = []
 
     async def wait() -> None:
@@ -45,8 +45,8 @@ async def test_a_change_is_waited_for(client: Client, nursery: trio.Nursery) -> 
     assert seen == ["b"]
 
 
-async def test_an_incarnation_is_gone_when_another_bears_its_name(client: Client, autojump_clock: MockClock) -> None:  # noqa: ARG001
-    """With a uid in the id; by name alone it is still there."""
+async def test_until_gone_with_a_uid_ignores_a_later_incarnation(client: Client, autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """By name alone the resource still exists."""
     first = await client.write(NOTE.new("one"))
     await client.delete(first)
     second = await client.write(NOTE.new("one"))
@@ -56,8 +56,8 @@ async def test_an_incarnation_is_gone_when_another_bears_its_name(client: Client
     assert scope.cancelled_caught
 
 
-async def test_a_condition_counts_for_the_present_generation(client: Client, autojump_clock: MockClock) -> None:  # noqa: ARG001
-    """In that state, and by that writer where one is named."""
+async def test_until_condition_requires_the_current_generation(client: Client, autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """It also requires the state and, if given, the writer."""
     ready = headway.Condition("Ready", headway.ConditionState.TRUE)
     note = await client.write(NOTE.new("one"))
     await client.write_status(note, "writer", [ready])
@@ -90,8 +90,8 @@ class Forgetful(MemoryBackend):
         return await super().watch(*given)
 
 
-async def test_who_was_too_slow_looks_again() -> None:
-    """What is there now says it as well."""
+async def test_until_starts_again_after_compacted_history() -> None:
+    """The current state is enough to end the wait."""
     backend = Forgetful()
     calls = Calls(backend, registry())
     client = Client(calls.channel, registry())
@@ -101,7 +101,7 @@ async def test_who_was_too_slow_looks_again() -> None:
     assert backend.watches == 2
 
 
-async def test_a_name_must_be_one(client: Client) -> None:
-    """As for every call."""
+async def test_until_refuses_an_invalid_name(client: Client) -> None:
+    """Every other call refuses it too."""
     with pytest.raises(headway.errors.InvalidArgument):
         await headway.until(client, NOTE, "No Name", lambda _: True)

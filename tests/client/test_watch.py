@@ -1,4 +1,4 @@
-"""Watching by the client: typed events, one at a time."""
+"""Watches of the client, which yield typed events."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tests.helpers.calls import Calls, Interrupted, over_the_network
 from tests.helpers.declared import NOTE, NOTE_V2, PLANET, REGION, UNKNOWN, Note, registry
 
 
-async def test_events_are_typed_and_in_order(client: Client, calls: Calls) -> None:
-    """What is there, its end, then each change with its revision; a deletion shows what was there."""
+async def test_watch_yields_typed_events_in_order(client: Client, calls: Calls) -> None:
+    """The snapshot comes first, then its end, then each change with its revision. A deletion has the last state."""
     written = await client.write(NOTE.new("one", Note(text="a")))
     async with client.watch(NOTE) as events:
         assert await anext(events) == Upserted(written, 1)
@@ -31,8 +31,8 @@ async def test_events_are_typed_and_in_order(client: Client, calls: Calls) -> No
         assert await anext(events) == Progress(calls.backend.position)
 
 
-async def test_progress_comes_at_most_once_an_interval(client: Client, autojump_clock: MockClock) -> None:
-    """What is newer in between takes its place; a change doesn't wait."""
+async def test_progress_is_limited_by_its_interval(client: Client, autojump_clock: MockClock) -> None:
+    """The newest position is reported. Changes are not delayed."""
     async with client.watch(NOTE, progress_interval=5) as events:
         assert isinstance(await anext(events), SnapshotEnd)
         for name in ("a", "b", "c"):
@@ -49,14 +49,14 @@ async def test_progress_comes_at_most_once_an_interval(client: Client, autojump_
 
 
 @pytest.mark.parametrize("given", [-1, 3601, "1", True])
-async def test_an_interval_must_be_one(client: Client, given: object) -> None:
-    """What isn't is named."""
+async def test_invalid_progress_interval_is_refused(client: Client, given: object) -> None:
+    """The error names the value."""
     with pytest.raises(InvalidArgument, match=r"progress_interval must be from 0 to 3600 seconds, not"):
         client.watch(NOTE, progress_interval=given)  # type: ignore[arg-type]  # that is the point
 
 
-async def test_over_a_network_a_burst_is_one_progress_a_second() -> None:
-    """Unless it is asked for otherwise."""
+async def test_progress_over_a_network_is_one_per_second_by_default() -> None:
+    """An explicit interval overrides this."""
     async with over_the_network(MemoryBackend(), registry()) as calls:
         client = Client(calls.channel, registry())
         seen = 0
@@ -72,8 +72,8 @@ async def test_over_a_network_a_burst_is_one_progress_a_second() -> None:
         assert seen < 10
 
 
-async def test_a_watch_is_of_everywhere_unless_told(client: Client, calls: Calls) -> None:
-    """For every scope; by tenancy and prefix."""
+async def test_watch_covers_every_tenancy_by_default(client: Client, calls: Calls) -> None:
+    """Tenancy and prefix restrict it, for every scope."""
     await calls.make_room(("default", "up"))
     for type in (NOTE, REGION, PLANET):
         await client.write(type.new("one"))
@@ -88,8 +88,8 @@ async def test_a_watch_is_of_everywhere_unless_told(client: Client, calls: Calls
         assert isinstance(await anext(events), SnapshotEnd)
 
 
-async def test_a_watch_resumes(client: Client, calls: Calls) -> None:
-    """After a position only what came later; it begins by saying so."""
+async def test_watch_resumes_after_a_position(client: Client, calls: Calls) -> None:
+    """It begins with its position and yields only later changes."""
     await client.write(NOTE.new("one"))
     seen = calls.backend.position
     two = await client.write(NOTE.new("two"))
@@ -98,8 +98,8 @@ async def test_a_watch_resumes(client: Client, calls: Calls) -> None:
         assert await anext(events) == Upserted(two, 2)
 
 
-async def test_a_resource_that_becomes_another_version_is_a_deletion_that_can_be_decoded(client: Client) -> None:
-    """Its data is not the other version's bytes taken for this one's."""
+async def test_change_to_another_version_is_a_decodable_deletion(client: Client) -> None:
+    """The bytes of the other version are not decoded as this one."""
     async with client.watch(NOTE) as events:
         await anext(events)
         await client.write(NOTE.new("one"))
@@ -110,8 +110,8 @@ async def test_a_resource_that_becomes_another_version_is_a_deletion_that_can_be
         assert (event.resource.type, event.resource.data, event.revision) == (NOTE, Note(), 2)
 
 
-async def test_a_watch_fails_with_the_clients_errors(client: Client, calls: Calls) -> None:
-    """Wherever it fails: on entry, at its first item, or later."""
+async def test_watch_raises_the_errors_of_the_client(client: Client, calls: Calls) -> None:
+    """This holds when it opens, at its first item and later."""
     async with client.watch(UNKNOWN) as events:
         with pytest.raises(InvalidArgument, match="not registered"):
             await anext(events)
@@ -138,15 +138,15 @@ async def test_a_watch_fails_with_the_clients_errors(client: Client, calls: Call
         await enter()
 
 
-async def test_a_watch_is_read_inside_its_block(client: Client) -> None:
-    """And says so; one that is never entered is nothing."""
+async def test_watch_must_be_read_inside_its_block(client: Client) -> None:
+    """Reading elsewhere raises an error with the correct form. An unopened watch needs no cleanup."""
     events = client.watch(NOTE)
     with pytest.raises(RuntimeError, match=r"async with client\.watch"):
         await anext(events)
 
 
-async def test_leaving_the_block_lets_go_of_the_stores_watch() -> None:
-    """Whatever it was about to say."""
+async def test_leaving_the_block_closes_the_watch_of_the_store() -> None:
+    """Pending items are dropped."""
     closed: list[object] = []
 
     class Closing:

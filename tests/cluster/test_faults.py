@@ -61,9 +61,9 @@ class Fleet:
                 await engine.says("ready")
             await during(nursery)
             for engine in self.engines:
-                await engine.tell("rest")
+                await engine.tell("stop-writing")
             for engine in self.engines:
-                await engine.says("rests")
+                await engine.says("stopped")
             await self._settled()
             assert await _copied(client, job, copy, stamp)
             # The last write: when its change has been received, all earlier changes have been, too.
@@ -86,8 +86,8 @@ class Fleet:
             nonlocal former
             shares = []
             for engine in self.engines:
-                await engine.tell("settle")
-                shares.append(json.loads(await engine.says("settled")))
+                await engine.tell("wait-idle")
+                shares.append(json.loads(await engine.says("idle")))
             shards = sorted(shard for share in shares for shard in share["shards"])
             whole = [share["copier"] for share in shares].count(True) == 1 and shards == list(range(SHARDS))
             same, former = shares == former, shares

@@ -144,7 +144,6 @@ def _end(run: Any) -> None:
     """End a run by a replacement of the store."""
     for subscription in run._caches.subscriptions.values():
         subscription.fail(headway.errors.StoreChanged("replaced"))
-        subscription.wake()
 
 
 async def test_finalizer_keeps_the_resource_until_its_daemon_has_ended(autojump_clock: MockClock) -> None:  # noqa: ARG001

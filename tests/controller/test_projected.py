@@ -109,20 +109,20 @@ async def test_rolled_back_store_is_accepted_for_every_form_of_a_type(autojump_c
     async with staff.open() as engine, trio.open_nursery() as nursery:
         heard: list[object] = []
         informers = Informers(engine.client._channel, nursery, heard.append)
-        forms = [informers.shared(type) for type in (staff.team, projected(staff.team), staff.account)]
-        for shared in forms:
-            await shared.wait_complete(0)
-        assert len(informers.known(staff.team)) == 2
+        forms = [informers.informer_for(type) for type in (staff.team, projected(staff.team), staff.account)]
+        for informer in forms:
+            await informer.wait_complete(0)
+        assert len(informers.opened(staff.team)) == 2
         assert not informers.accept_store()
-        gates = [shared.gate for shared in forms]
+        stores = [informer.store for informer in forms]
         forms[1].void(StoreRolledBack("it went back"), replaced=False)
 
         assert informers.accept_store()
 
         await trio.sleep(1)
-        for shared, gate in zip(forms, gates, strict=True):
-            assert shared.gate is not gate
-            await shared.wait_complete(0)
+        for informer, store in zip(forms, stores, strict=True):
+            assert informer.store is not store
+            await informer.wait_complete(0)
         assert len([each for each in heard if isinstance(each, events.StreamEnded)]) == 3
         nursery.cancel_scope.cancel()
     assert autojump_clock.current_time() < 60

@@ -34,7 +34,6 @@ class Sourced(Staff):
         run: Any = self.engine.controllers["look"].run
         for subscription in run._caches.subscriptions.values():
             subscription.fail(headway.errors.StoreChanged("replaced"))
-            subscription.wake()
 
 
 async def test_value_sent_into_a_channel_reconciles_its_keys(autojump_clock: MockClock) -> None:  # noqa: ARG001

@@ -1,4 +1,4 @@
-"""What a controller saw, held to C1 to C7 as it happens, against the store's own record."""
+"""A checker of C1 to C7 in each reconcile and mapper call, against the store's own record."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class Seen(NamedTuple):
 
 
 class Witness:
-    """Stands in the reconciler and the mappers of a `PoolsApp`; its checks raise AssertionError, named by clause.
+    """Checks each call of the reconciler and the mappers of a `PoolsApp`. Raises AssertionError with the clause.
 
-    What it finds is kept in ``broken`` too, because a reconciler's error is the engine's to retry.
+    It also adds what it finds to ``broken``, because the engine retries after an exception of a reconciler.
     """
 
     def __init__(self, pools: PoolsApp, channel: ScriptedChannel, store: Record) -> None:
@@ -53,7 +53,7 @@ class Witness:
         self._held: set[tuple[Kind, Key, int]] = set()
 
     def report(self, event: object) -> None:
-        """For `open_engine`. What Headway's own controllers do is not looked at."""
+        """Record an event, unless it is about Headway's own controllers. Pass this to `open_engine`."""
         about = getattr(event, "type", None)
         if getattr(event, "controller", "") in BUILTIN or (isinstance(about, TypeName) and about.group in RESERVED):
             return
@@ -65,30 +65,30 @@ class Witness:
             self.began = self.began or self.started
 
     def heard(self, kind: type[Any]) -> list[Any]:
-        """The events of a kind so far."""
+        """Return the events of a kind so far."""
         return [event for event in self.events if isinstance(event, kind)]
 
     @property
     def running(self) -> int:
-        """How many reconciles are under way."""
+        """The number of reconciles under way."""
         return len(self._running)
 
     def check(self) -> None:
-        """Raise what has been found broken so far."""
+        """Raise AssertionError with what has been found so far."""
         assert not self.broken, "\n".join(self.broken)
 
     # --- in the user's functions ---
 
     @contextmanager
     def reconciling(self, rt: headway.Runtime, request: headway.Request) -> Iterator[None]:
-        """Around one reconcile."""
+        """Check one reconcile, which is the block."""
         name = request.id.name
         with self._named():
             self._one_at_a_time(rt.term, name)
             self._sees_the_truth(rt.cache)
             self._sees_what_triggered_it(rt.cache, request)
             self._is_not_behind_its_predecessor(rt)
-            self._has_no_write_in_the_open(rt)
+            self._knows_the_outcome_of_every_write(rt)
         self.reconciles.append(Seen(name, rt.term, self._frontiers(rt.cache)))
         self._running.append((rt.term, name))
         try:
@@ -97,7 +97,7 @@ class Witness:
             self._running.remove((rt.term, name))
 
     def mapping(self, resource: headway.Resource[Any], cache: CacheReader) -> None:
-        """In one mapper call."""
+        """Check one call of a mapper."""
         with self._named():
             self._sees_the_truth(cache)
             low = min(self._frontiers(cache).values())
@@ -120,7 +120,7 @@ class Witness:
         assert all(term == running for running, _ in others), f"C7: runs {others} overlap with {term}"
 
     def _sees_the_truth(self, cache: CacheReader) -> None:
-        """The cache is primed and holds what the store held at its frontier, and the acknowledged writes."""
+        """Check that the cache is primed, and holds the state at its frontier and the acknowledged writes."""
         types: tuple[ResourceType[Any], ...] = self.pools.types
         for resource_type in types:
             frontier = cache.revision(resource_type)
@@ -171,27 +171,27 @@ class Witness:
         low = min(self._frontiers(rt.cache).values())
         assert low >= start, f"C3: the run of {rt.term} began at {start} and sees {low}"
 
-    def _has_no_write_in_the_open(self, rt: headway.Runtime) -> None:
+    def _knows_the_outcome_of_every_write(self, rt: headway.Runtime) -> None:
         raised = [self._raised(call) for call in self.channel.done if call.method == "Raise" and call.known]
         low = min(self._frontiers(rt.cache).values())
         for fence in self.channel.unknown:
             assert fence is not None, "C8: a write had no fence"
-            settling = [revision for *above, revision in raised if above > [fence.term, fence.number]]
-            assert settling, f"C5: a write under {fence.number} is not settled"
-            assert min(settling) <= low, f"C5: it was settled at {min(settling)}, and the cache is at {low}"
+            resolving = [revision for *above, revision in raised if above > [fence.term, fence.number]]
+            assert resolving, f"C5: a write under {fence.number} is not resolved"
+            assert min(resolving) <= low, f"C5: it was resolved at {min(resolving)}, and the cache is at {low}"
 
     def last_changes_were_seen(self) -> None:
-        """C6, once everything has settled: after each resource's last change its keys had a look at it."""
+        """Check C6 once the engine is idle: each resource's keys were reconciled after its last change."""
         last = {(commit.kind, commit.key): commit for commit in self.store.commits}
         for commit in last.values():
             now, before = self._names(commit.kind, commit.new), self._names(commit.kind, commit.old)
             if self.channel.opened.count((commit.kind, False)) > 1 and not self._held_before(commit):
-                # A state that came and went where a stream could not resume is in no snapshot: nobody ever held it.
+                # A state that came and went while a stream could not resume is in no snapshot, so no cache held it.
                 before = set()
             early = commit.revision <= self._stored and not self._held_before(commit)
             if commit.new is not None and (commit.revision <= self.began or early):
-                # No run had begun that could have acted on the old state: it had become another before one did. A run's
-                # caches may be further on than its starting revision when it begins.
+                # The old state was replaced before a run began that could have acted on it. When a run begins, its
+                # caches may be ahead of its starting revision.
                 before = set()
             for name in now | before:
                 assert any(
@@ -199,16 +199,16 @@ class Witness:
                     for seen in self.reconciles
                     for type_name, frontier in seen.frontiers.items()
                     if type_name.unversioned == commit.kind
-                ), f"C6: nobody looked at {name} after {commit.kind[1]} {commit.key[2]} changed at {commit.revision}"
+                ), f"C6: {name} was not reconciled after {commit.kind[1]} {commit.key[2]} changed at {commit.revision}"
 
-    # --- what they need ---
+    # --- facts for the checks ---
 
     def _held_before(self, commit: Commit) -> bool:
         return commit.old is not None and (commit.kind, commit.key, int(commit.old.version)) in self._held
 
     @staticmethod
     def is_ours(fence: Fence) -> bool:
-        """Whether a fence is that of the app's own controller, and not of one of Headway's."""
+        """Return True if a fence belongs to a controller of the app, and not to one of Headway's."""
         return fence.controller.startswith("test/")
 
     def _names(self, kind: Kind, message: Any) -> set[str]:

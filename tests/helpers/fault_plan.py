@@ -1,4 +1,4 @@
-"""What befalls a cluster and the engines on it, one fault after the other, by a seed."""
+"""A random sequence of faults on a cluster and the engines on it, made from a seed."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from tests.helpers.loopback_wires import OUTSIDE
 
 
 class FaultPlan:
-    """Runs faults on a cluster and its engines. Between two of them everything is whole.
+    """Runs faults on a cluster and its engines, one at a time. Between two faults everything works.
 
-    One at a time, because two members of three that are away are a majority: then nothing is promised but that nothing
-    wrong is said.
+    Two missing members of three are a majority: while they are missing, the cluster need not answer, but its answers
+    must be right.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class FaultPlan:
         }
 
     async def run(self, seconds: float) -> None:
-        """Every fault once, in an order of chance, then any of them, until the time is up."""
+        """Run every fault in random order, again and again, until the time is up."""
         waiting: list[str] = []
         deadline = trio.current_time() + seconds
         while trio.current_time() < deadline:
@@ -60,20 +60,20 @@ class FaultPlan:
             await trio.sleep(self._random.uniform(0.3, 1.0))
 
     async def do(self, fault: str) -> None:
-        """One of `faults`, and its mending."""
+        """Run one of `faults`, and repair what it broke."""
         self.log.append(f"{trio.current_time() - self._began:.1f} {fault}")
         await self.faults[fault]()
         await self._cluster.healthy()
 
-    async def _while(self) -> None:
-        """How long a fault lasts."""
+    async def _last(self) -> None:
+        """Wait for the duration of a fault."""
         await trio.sleep(self._random.uniform(0.5, 3.0))
 
     async def _kill(self, *members: EtcdMember) -> None:
         for member in members:
             await self._cluster.kill(member)
             self._kept.setdefault(member.name, self._cluster.keep_data(member))
-        await self._while()
+        await self._last()
         for member in members:
             member.start()
 
@@ -88,7 +88,7 @@ class FaultPlan:
 
     async def _stop(self, member: EtcdMember) -> None:
         self._cluster.pause(member)
-        await self._while()
+        await self._last()
         member.resume()
 
     async def _stop_leader(self) -> None:
@@ -99,7 +99,7 @@ class FaultPlan:
 
     async def _cut(self, member: EtcdMember) -> None:
         self._cluster.partition(member, clients=self._random.random() < 0.5)
-        await self._while()
+        await self._last()
         self._cluster.wires.mend()
 
     async def _cut_leader(self) -> None:
@@ -112,7 +112,7 @@ class FaultPlan:
         member = self._random.choice(list(self._cluster.members.values()))
         self._cluster.faults["clients cut off from a member"] += 1
         self._cluster.wires.cut(member.name, OUTSIDE)
-        await self._while()
+        await self._last()
         self._cluster.wires.mend()
 
     async def _move_leader(self) -> None:
@@ -123,12 +123,12 @@ class FaultPlan:
         await self._cluster.kill(member)
         kept = self._kept.pop(member.name, None)
         if kept is None:
-            # There is no older copy yet: go on for a while from this one.
+            # There is no older copy yet, so keep this one and let the member continue for some time.
             kept = self._cluster.keep_data(member)
             await self._cluster.start(member)
-            await self._while()
+            await self._last()
             await self._cluster.kill(member)
-        # What this member alone had besides one of the others, that one must have first: a majority has forgotten it.
+        # A commit may be on this member and one other alone. The third member must have it before this one loses it.
         await self._cluster.caught_up()
         await self._cluster.put_back(member, kept)
 
@@ -144,6 +144,6 @@ class FaultPlan:
         engine = self._random.choice(self._engines)
         self._cluster.faults["SIGSTOP of an engine"] += 1
         engine.signal(signal.SIGSTOP)
-        # Often for longer than its leases last, so that others take over while it thinks that it has them.
+        # Often for longer than its leases last, so that other engines acquire them while it believes to hold them.
         await trio.sleep(self._random.uniform(0.5, 2.5) * TTL)
         engine.signal(signal.SIGCONT)

@@ -1,8 +1,8 @@
 """An engine process of the fault tests: `python -m tests.helpers.fault_program STORE PROCESS WHO FACTS SEED`.
 
-It writes jobs, runs its share of two controllers that copy them, and watches everything; what it sees it appends to a
-file, as facts of a history. On standard input it hears what to do next: `rest` (write no more), `settle`,
-a revision (until which to watch), `end`.
+It writes jobs, runs its share of two controllers that copy them, and watches everything. It appends what it sees to a
+file, as facts of a history. It reads commands from standard input: `stop-writing`, `wait-idle`, a revision up to which
+to watch, and `end`.
 """
 
 from __future__ import annotations
@@ -50,15 +50,16 @@ Types = tuple[headway.ResourceType[Job], headway.ResourceType[Copy], headway.Res
 
 
 def types_of(app: headway.App) -> Types:
-    """Jobs; their copies, which one process makes and deletes; and their stamps, which all processes make, each those
-    of its shards, and which the reaper deletes.
+    """Return the types of jobs, copies and stamps.
+
+    One process makes and deletes the copies. Every process makes the stamps of its shards; the reaper deletes them.
     """
     job, copy = app.type("staff", "v1", "Job", Job), app.type("staff", "v1", "Copy", Copy)
     return job, copy, app.type("staff", "v1", "Stamp", Copy)
 
 
 def app_of(who: str, record: Record) -> tuple[headway.App, Types]:
-    """The app, whose reconciles note what they see, and its types."""
+    """Return the app, whose reconciles record what they see, and its types."""
     app = headway.App("staff")
     job, copy, stamp = types_of(app)
 
@@ -80,7 +81,7 @@ def app_of(who: str, record: Record) -> tuple[headway.App, Types]:
             given, there = rt.resource(request), rt.cache.get(made, request.id.name)
             owner = given if made is stamp else None
             if there is not None and (given is None if owner is None else not _owns(owner, there)):
-                # A stamp of a former job of this name; without any job it is the reaper's.
+                # A stamp of an earlier job of this name. If there is no job now, the reaper deletes it.
                 if made is copy or given is not None:
                     await rt.client.delete(there)
             elif given is not None and (there is None or there.data.text != given.data.text):
@@ -101,35 +102,35 @@ def same(key: Key) -> list[Key]:
 
 
 def owes() -> dict[str, Any]:
-    """What the two controllers have to reconcile because of which changes; for `History.check`."""
+    """Return the keys that the two controllers have to reconcile because of each change, for `History.check`."""
     job, copy, stamp = types_of(headway.App("staff"))
     return {"staff/copier": {job.kind: same, copy.kind: same}, "staff/stamper": {job.kind: same, stamp.kind: same}}
 
 
 class Writer:
-    """Writes and deletes jobs, and reads them, whatever becomes of it."""
+    """Writes, deletes and reads jobs, and ignores failures."""
 
     def __init__(self, client: headway.Client, job: headway.ResourceType[Job], who: str, seed: int) -> None:
-        self.resting = False
-        self.rests = trio.Event()
+        self.stopping = False
+        self.stopped = trio.Event()
         self._client = client
         self._job = job
         self._who = who
         self._random = random.Random(seed)
 
     async def work(self) -> None:
-        """Until `resting`."""
+        """Run until `stopping` is set."""
         number = 0
-        while not self.resting:
+        while not self.stopping:
             number += 1
             await trio.sleep(self._random.uniform(0.02, 0.2))
             try:
                 with trio.move_on_after(PATIENCE):
                     await self._once(number)
             except headway.HeadwayError:
-                # It was refused, failed, or nobody knows: the channel has written down which.
+                # The channel has recorded whether it was rejected or its outcome is unknown.
                 await trio.sleep(0.05)
-        self.rests.set()
+        self.stopped.set()
 
     async def _once(self, number: int) -> None:
         name, dice = self._random.choice(NAMES), self._random.random()
@@ -142,13 +143,13 @@ class Writer:
 
 
 class Witness:
-    """Watches types all the while, each watch going on where the last one ended."""
+    """Watches types all the time. Each watch resumes where the one before ended."""
 
     def __init__(
         self, client: headway.Client, nursery: trio.Nursery, types: tuple[headway.ResourceType[Any], ...]
     ) -> None:
         self._client = client
-        self._told = dict.fromkeys(types, 0)
+        self._reached = dict.fromkeys(types, 0)
         for type in types:
             nursery.start_soon(self._watch, type)
 
@@ -156,23 +157,23 @@ class Witness:
         at: Position | None = None
         while True:
             try:
-                async with self._client.watch(type, resume_after=at, progress_interval=0.2) as told:
-                    async for event in told:
+                async with self._client.watch(type, resume_after=at, progress_interval=0.2) as events_of_type:
+                    async for event in events_of_type:
                         if isinstance(event, headway.Upserted | headway.Deleted):
-                            self._told[type] = max(self._told[type], event.revision)
+                            self._reached[type] = max(self._reached[type], event.revision)
                         else:
                             at = event.position
-                            self._told[type] = max(self._told[type], at.revision)
+                            self._reached[type] = max(self._reached[type], at.revision)
             except headway.errors.HistoryCompacted:
                 at = None
             except headway.HeadwayError:
                 await trio.sleep(0.1)
 
     async def reached(self, revision: int) -> None:
-        """Wait until everything up to a revision has been told."""
+        """Wait until everything up to a revision has been delivered."""
         with trio.fail_after(60):
             while True:
-                if min(self._told.values()) >= revision:
+                if min(self._reached.values()) >= revision:
                     return
                 await trio.sleep(0.05)
 
@@ -181,7 +182,7 @@ class Witness:
 async def recorded(
     store: str, app: headway.App, who: str, record: Record
 ) -> AsyncIterator[tuple[Backend, headway.Client]]:
-    """A store, and a client of it of which everything is written down."""
+    """Open a store. Yields it with a client whose calls and watches are recorded."""
     registry, _ = combine_apps([app])
     async with open_store(store) as backend:
         services = InProcessChannel(ResourceService(backend, registry), LeaseService(backend))
@@ -189,18 +190,18 @@ async def recorded(
 
 
 def share_of(engine: headway.Engine) -> dict[str, Any]:
-    """What of the controllers this process runs: whether the copier, and which shards of the stamper."""
+    """Return the part of the controllers that this process runs."""
     copier, stamper = (engine.controllers[name].status() for name in ("copier", "stamper"))
     shards = stamper.shards if stamper.phase == "running" else ()
     return {"copier": copier.phase == "running", "shards": shards, "restarts": [copier.restarts, stamper.restarts]}
 
 
 async def main(store: str, process: str, who: str, path: str, seed: int) -> None:
-    """Run until told to end."""
+    """Run until the command `end`."""
     facts = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
 
     def record(fact: Fact) -> None:
-        # At once, for the process may be killed at any time.
+        # Written at once, because the process may be killed at any time.
         os.write(facts, (fact_line(fact) + "\n").encode())
 
     def report(event: object) -> None:
@@ -208,7 +209,7 @@ async def main(store: str, process: str, who: str, path: str, seed: int) -> None
             record(TermHeld(who, event.name, event.term))
         elif isinstance(event, events.DeletionsUnknown):
             print(event, file=sys.stderr, flush=True)
-            # The store is open as long as there is an engine that reports.
+            # An engine that reports has an open store.
             upto = backend.position.revision
             record(DeletionsMissed(who, f"staff/{event.controller}", event.type.unversioned, event.settled, upto))
         elif isinstance(event, events.RunEnded | events.StaleRefused | events.ShutdownBlocked):
@@ -234,15 +235,15 @@ async def main(store: str, process: str, who: str, path: str, seed: int) -> None
         print("ready", flush=True)
         async for line in trio.lowlevel.FdStream(os.dup(0)):
             for word in line.decode().split():
-                if word == "rest":
+                if word == "stop-writing":
                     for writer in writers:
-                        writer.resting = True
+                        writer.stopping = True
                     for writer in writers:
-                        await writer.rests.wait()
-                    print("rests", flush=True)
-                elif word == "settle":
+                        await writer.stopped.wait()
+                    print("stopped", flush=True)
+                elif word == "wait-idle":
                     await engine.wait_idle()
-                    print("settled", json.dumps(share_of(engine)), flush=True)
+                    print("idle", json.dumps(share_of(engine)), flush=True)
                 elif word.isdigit():
                     await witness.reached(int(word))
                     print("reached", word, flush=True)

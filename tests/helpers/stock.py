@@ -1,4 +1,4 @@
-"""The resource service over grpclib on asyncio and betterproto2's own codec: the stock stack, with nothing of ours."""
+"""The resource service on unmodified grpclib, asyncio and betterproto2, without any code of Headway's."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SERVICE = "/headway.resource.v1.ResourceService"
 
 
 class StockClient(ServiceStub):
-    """What betterproto2 generates for a client, of the two methods that are asked."""
+    """The client that betterproto2 generates, with two of its methods."""
 
     async def read(self, message: pb.ReadRequest) -> pb.ReadResponse:
         return await self._unary_unary(f"{_SERVICE}/Read", message, pb.ReadResponse)
@@ -25,7 +25,7 @@ class StockClient(ServiceStub):
 
 
 class StockServer(ServiceBase):
-    """What betterproto2 generates for a server, of WatchList alone."""
+    """The server that betterproto2 generates, with WatchList alone."""
 
     def watch_list(self, message: pb.WatchListRequest) -> AsyncIterator[pb.WatchEvent]:
         raise NotImplementedError

@@ -124,7 +124,7 @@ class Touch(NamedTuple):
 
 
 @dataclass
-class GateChecker:
+class TypeStoreChecker:
     """A checker that compares the reports and the entries of one type store with the true store.
 
     Attributes:
@@ -134,7 +134,7 @@ class GateChecker:
 
     store: TrueStore
     type: ResourceType[Any]
-    gate: TypeStore
+    type_store: TypeStore
     hidden: set[Key] = dataclass_field(default_factory=set)
     sound: bool = True
     frontier: int = 0
@@ -151,13 +151,13 @@ class GateChecker:
         told = item.changes[-1].revision if isinstance(item, Changes) else 0
         if isinstance(item, Bookmark | EndOfSnapshot):
             told = item.position.revision
-        assert self.gate.frontier == max(before, told), "the frontier is not what the streams have told"
+        assert self.type_store.frontier == max(before, told), "the frontier is not what the streams have told"
         held_before = dict(self.replayed)
         self._move_frontier()
         snapshot_applied = isinstance(item, EndOfSnapshot) and (not was_primed or item.position.revision >= before)
         if snapshot_applied and not was_primed and not applied:
             # Priming: what is there is the backlog, which the run maps.
-            self.replayed = dict(self.gate.entries)
+            self.replayed = dict(self.type_store.entries)
             for key, resource in self.replayed.items():
                 self._touch(key, resource)
         self._note(applied, overtaken)
@@ -184,23 +184,25 @@ class GateChecker:
 
     def check(self) -> None:
         """Check the invariants that hold at any time."""
-        gate = self.gate
-        assert gate.frontier == self.frontier
-        assert gate._ahead == self.ahead, "what is remembered of replies is not what the frontier has still to reach"
-        assert gate.entries == self.replayed, "what was reported doesn't add up to what is held"
-        for key, resource in gate.entries.items():
+        type_store = self.type_store
+        assert type_store.frontier == self.frontier
+        assert type_store.ahead() == self.ahead, (
+            "what is remembered of replies is not what the frontier has still to reach"
+        )
+        assert type_store.entries == self.replayed, "what was reported doesn't add up to what is held"
+        for key, resource in type_store.entries.items():
             assert _version(resource) >= self.floors.get(key, 0), f"{key} went back"
         states: dict[int, dict[Key, pb.Resource]] = {}
-        for key in {*gate.entries, *self.ahead, *self.store.state(self.type, self.frontier)} - self.hidden:
+        for key in {*type_store.entries, *self.ahead, *self.store.state(self.type, self.frontier)} - self.hidden:
             known = self._known(key)
             if known not in states:
                 states[known] = self.store.state(self.type, known)
-            truth = states[known].get(key) if gate.primed or key in self.ahead else None
-            assert gate.entries.get(key) is truth, f"{key} is not as it was at {known}"
+            truth = states[known].get(key) if type_store.primed or key in self.ahead else None
+            assert type_store.entries.get(key) is truth, f"{key} is not as it was at {known}"
 
     def _move_frontier(self) -> None:
-        assert self.gate.frontier >= self.frontier, "the frontier fell"
-        self.frontier = self.gate.frontier
+        assert self.type_store.frontier >= self.frontier, "the frontier fell"
+        self.frontier = self.type_store.frontier
         self.ahead = {key: revision for key, revision in self.ahead.items() if revision > self.frontier}
 
     def _note(self, applied: list[Applied], overtaken: list[Applied]) -> None:
@@ -238,7 +240,7 @@ class GateChecker:
             key = resource_key(resource)
             if key in self.hidden:
                 continue
-            held = self.gate.entries.get(key)
+            held = self.type_store.entries.get(key)
             assert held is None or _version(held) >= revision, "a told change is not held"
             if revision > before:
                 change = self.store.true_change(self.type, key, revision)

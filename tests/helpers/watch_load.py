@@ -1,8 +1,8 @@
-"""Writers and watchers of one store at once, by a schedule made from a seed, and the history of what they were told.
+"""Concurrent writers and watchers of one store, by a schedule made from a seed, and the history of what they saw.
 
-Watchers of several types, tenancies and prefixes come, leave in the middle of a snapshot or of a commit, go on after a
-position that they have heard, read slowly, and lose their connection. Writers meet at the same names; one makes commits
-of several types.
+Watchers of several types, tenancies and prefixes start, leave in the middle of a snapshot or of a commit, resume after
+a position that was delivered to them, read slowly, and lose their connection. Several writers write the same names; one
+writer makes commits of several types.
 """
 
 from __future__ import annotations
@@ -38,22 +38,22 @@ from headway.resource import (
 from headway.rpc import Channel
 from headway.service import WATCH_LIST
 from headway.storage import Backend, Put, Remove
-from headway.testing import ChangesTold, Fact, History, RecordingChannel, WatchOpened
-from headway.testing._conformance_tools import kind_of, putting, removing
+from headway.testing import ChangesDelivered, Fact, History, RecordingChannel, WatchOpened
+from headway.testing.conformance import kind_of, putting, removing
 from tests.helpers.declared import Note, a_note
 
 TYPES = [ResourceType("load", "v1", kind, Note) for kind in ("Job", "Copy", "Page")]
 PLACES = ("default", "other")
 NAMES = [f"{first}{second}" for first in "ab" for second in "012"]
 SPECS = [("*", "*", ""), ("*", "*", "a"), ("default", "other", ""), ("default", "default", "b"), ("", "", "m")]
-"""What watches are of: partition, namespace and the start of the name."""
+"""The filters of the watches: partition, namespace and the prefix of the name."""
 
 WRITERS, WATCHERS = 3, 4
 HISTORY = 60
-"""Changes that a store of this load is to keep: who goes on after an old position is sometimes refused."""
+"""The number of changes that the store keeps. It is so small that some watches cannot resume."""
 
 Connect = Callable[[int], AbstractAsyncContextManager[Channel]]
-"""Opens the channel with this number."""
+"""A function that opens the channel with a number."""
 
 
 def load_registry() -> Registry:
@@ -63,8 +63,8 @@ def load_registry() -> Registry:
     return registry
 
 
-class _Heard(NamedTuple):
-    """A position after which the same watch can go on."""
+class _Resumable(NamedTuple):
+    """A watch and a position after which it can resume."""
 
     type: ResourceType[Any]
     spec: tuple[str, str, str]
@@ -75,15 +75,16 @@ class WatchLoad:
     """One run of the load.
 
     Args:
-        seed: of everything that it chooses; `random` and Trio's scheduler go their own way.
-        store: of the writer that makes commits of several types.
-        connect: the way of each of the others to that store.
-        writes: how many each of the writers makes.
-        between: what a ``watcher``'s or a ``witness``' recording goes over in place of its channel: what lies about it.
+        seed: the seed of every choice. The seeds of `random` and of Trio's scheduler are set elsewhere.
+        store: the store, for the writer that makes commits of several types.
+        connect: opens the channel of each other writer and watcher to that store.
+        writes: the number of writes by each writer.
+        between: wraps the channel of a ``watcher`` or a ``witness`` below its recording, for example in a channel that
+            lies.
 
     Attributes:
-        history: of all of them.
-        did: how often what the load is for has happened.
+        history: what all of them have seen.
+        did: the number of times that each event of interest has happened.
     """
 
     def __init__(
@@ -102,15 +103,15 @@ class WatchLoad:
         self._between = between
         self.history = History()
         self.did: Counter[str] = Counter()
-        # What the commits of several types have changed.
+        # The changes made by the commits of several types.
         self._together: set[tuple[Kind, Key, int]] = set()
         self._end_at = 0
         self._ending = trio.Event()
-        # All is in one process: what happens later has a higher number, however little later it is.
+        # One process runs everything, so a counter orders all calls.
         self._clock = map(float, itertools.count()).__next__
 
     async def run(self, ending: Callable[[], None] = lambda: None) -> None:
-        """Write and watch until all is written and every watcher has been told; ``ending``: when all is written."""
+        """Write and watch until every watcher has received every write. Calls ``ending`` when all is written."""
         async with AsyncExitStack() as stack:
             connected = [await stack.enter_async_context(self._connect(each)) for each in range(WRITERS + WATCHERS)]
             watched = [await stack.enter_async_context(self._connect(0)) for _ in TYPES]
@@ -119,7 +120,7 @@ class WatchLoad:
                 for number, channel in enumerate(connected[:WRITERS])
             ]
             for place in PLACES[1:]:
-                # Of which nobody has a watch.
+                # No watcher watches namespaces.
                 await Client(connected[0], load_registry()).apply(NAMESPACE.new(place))
             await self._fill(clients[0])
             async with trio.open_nursery() as nursery:
@@ -134,26 +135,26 @@ class WatchLoad:
                 ending()
                 self._end_at = (await self._last("last")).revision
                 self._ending.set()
-                # Who has heard of that one before it knew that it is the last waits for another.
+                # A watcher that received that commit before it was known to be the last waits for another one.
                 await self._last("after")
 
     def check(self) -> None:
-        """Hold what was told to every rule. Raises AssertionError with the seed in it."""
+        """Check the history against every rule. Raises AssertionError with the seed."""
         try:
             self.history.check()
-            assert not self.did["DATA_LOSS"], "a position was refused as another store's"
-            missed = self._together - told_of(self.history.facts)
-            assert not missed, f"no watch has told of {sorted(missed)[:5]}"
+            assert not self.did["DATA_LOSS"], "a watch was refused because its position is of another store"
+            missed = self._together - delivered_changes(self.history.facts)
+            assert not missed, f"no watch has delivered {sorted(missed)[:5]}"
         except AssertionError as error:
-            raise AssertionError(f"by the schedule of seed {self._seed}: {error}") from None
+            raise AssertionError(f"with seed {self._seed}: {error}") from None
 
     def _recording(self, who: str) -> RecordingChannel:
         return RecordingChannel(who, self.history.add, clock=self._clock)
 
-    # --- who writes ---
+    # --- writers ---
 
     async def _fill(self, client: Client) -> None:
-        """What snapshots consist of."""
+        """Write the resources that snapshots begin with."""
         for type in TYPES:
             for name in NAMES:
                 for number in range(3):
@@ -180,7 +181,7 @@ class WatchLoad:
             await _pause(rng)
 
     async def _committer(self) -> None:
-        """Commits of up to six operations in up to two types, on names that nobody else writes."""
+        """Make commits of up to six operations on two types, on names that no other writer uses."""
         rng = Random(f"{self._seed} committer")
         there: dict[tuple[Kind, Key], pb.Resource] = {}
         for number in range(self._writes):
@@ -212,10 +213,10 @@ class WatchLoad:
         made = stored_as(TYPES[0], name, "the end")
         return await self._store.commit([putting(made)])
 
-    # --- who watches ---
+    # --- watchers ---
 
     async def _witness(self, type: ResourceType[Any], channel: Channel, *, task_status: trio.TaskStatus[None]) -> None:
-        """One that reads all of a type as soon as it comes, from before anything is written at once."""
+        """Watch everything of a type without delay, from before the concurrent writes on."""
         recording = self._recording(f"witness of {type.name.kind}")
         watcher = _Watcher(self, recording.over(self._between("witness", channel)), Random(self._seed))
         await watcher.session(type, SPECS[0], None, None, slow=0, on_live=task_status.started)
@@ -225,10 +226,10 @@ class WatchLoad:
         recording = self._recording(who)
         watcher = _Watcher(self, recording.over(self._between("watcher", channel)), rng)
         while not watcher.done:
-            heard, again = watcher.heard, rng.random() < 0.6
-            if heard and again:
-                # The last one, or one from long ago.
-                type, spec, after = heard[-1] if rng.random() < 0.6 else rng.choice(heard)
+            known, again = watcher.resumable, rng.random() < 0.6
+            if known and again:
+                # The last position, or an old one.
+                type, spec, after = known[-1] if rng.random() < 0.6 else rng.choice(known)
             else:
                 type, spec, after = rng.choice(TYPES), rng.choice(SPECS), None
             leave = rng.choice([1, 1, 2, 3, 8, 30])
@@ -239,15 +240,15 @@ class _Watcher:
     """Opens one watch after the other.
 
     Attributes:
-        heard: the positions after which it could go on.
-        done: whether it has been told of the last commit.
+        resumable: the positions after which it can resume.
+        done: true when the last commit has been delivered to it.
     """
 
     def __init__(self, load: WatchLoad, channel: Channel, rng: Random) -> None:
         self._load = load
         self._channel = channel
         self._rng = rng
-        self.heard: list[_Heard] = []
+        self.resumable: list[_Resumable] = []
         self.done = False
 
     async def session(
@@ -260,7 +261,7 @@ class _Watcher:
         slow: int,
         on_live: Callable[[], None] = lambda: None,
     ) -> None:
-        """Watch until so many items have come, or all has been told; ``slow``: turns of the loop for an item."""
+        """Watch until ``leave`` items have come, or everything. Waits ``slow`` turns of the event loop per item."""
         load = self._load
         request = pb.WatchListRequest(
             type=type.name.message(),
@@ -271,35 +272,35 @@ class _Watcher:
         )
         try:
             async with self._channel.stream(WATCH_LIST, request) as items:
-                heard = _Heard(type, spec, after or Position("", "", 0))
-                await self._read(items, heard, leave, slow, on_live)
+                at = _Resumable(type, spec, after or Position("", "", 0))
+                await self._read(items, at, leave, slow, on_live)
         except GRPCError as error:
             if error.status not in (Status.OUT_OF_RANGE, Status.DATA_LOSS, Status.UNAVAILABLE):
                 raise
             load.did[error.status.name] += 1
             if error.status is not Status.UNAVAILABLE:
-                self.heard.clear()
+                self.resumable.clear()
             await _pause(self._rng)
 
     async def _read(
-        self, items: AsyncIterator[Any], heard: _Heard, leave: int | None, slow: int, on_live: Callable[[], None]
+        self, items: AsyncIterator[Any], reached: _Resumable, leave: int | None, slow: int, on_live: Callable[[], None]
     ) -> None:
         load, live, count = self._load, False, 0
         async for item in items:
             count += 1
             if isinstance(item, EndOfSnapshot | Bookmark):
-                heard = heard._replace(at=item.position)
+                reached = reached._replace(at=item.position)
                 load.did["resumed"] += isinstance(item, Bookmark) and item.resumed
             elif isinstance(item, Changes) and not item.changes[-1].more:
-                # Not the last one's: what tells them in a wrong order is to come to an end as well.
-                told = max(each.revision for each in item.changes)
-                heard = heard._replace(at=heard.at._replace(revision=told))
+                # Not the revision of the last change: a watch that delivers in a wrong order has to end, too.
+                revision = max(each.revision for each in item.changes)
+                reached = reached._replace(at=reached.at._replace(revision=revision))
             if not isinstance(item, SnapshotChunk):
                 if not live:
                     on_live()
                 live = True
-                self.heard.append(heard)
-                self.done = 0 < load._end_at <= heard.at.revision
+                self.resumable.append(reached)
+                self.done = 0 < load._end_at <= reached.at.revision
             if self.done:
                 return
             if leave is not None and count >= leave and not load._ending.is_set():
@@ -310,19 +311,19 @@ class _Watcher:
                 await trio.lowlevel.checkpoint()
 
 
-def told_of(facts: Sequence[Fact]) -> set[tuple[Kind, Key, int]]:
-    """The changes that some watch has told."""
+def delivered_changes(facts: Sequence[Fact]) -> set[tuple[Kind, Key, int]]:
+    """Return the changes that some watch has delivered."""
     kinds = {fact.watch: fact.kind for fact in facts if isinstance(fact, WatchOpened)}
     return {
         (kinds[fact.watch], each.key, each.revision)
         for fact in facts
-        if isinstance(fact, ChangesTold)
+        if isinstance(fact, ChangesDelivered)
         for each in fact.changes
     }
 
 
 def stored_as(type: ResourceType[Any], name: str, text: str) -> pb.Resource:
-    """A resource as a store keeps it, but for its version."""
+    """Return a resource as a store keeps it, without a version."""
     made = a_note(name, text, type, partition="default", namespace="default", uid=uuid.uuid4().hex)
     assert kind_of(made) == type.kind
     return made
@@ -334,10 +335,10 @@ async def _pause(rng: Random) -> None:
 
 
 class FragileWires:
-    """A TCP proxy on loopback each of whose connections breaks after a number of bytes, until it is told to mend.
+    """A TCP proxy on loopback. Until `mend` is called, each of its connections breaks after a number of bytes.
 
     Attributes:
-        broken: how many connections it has broken.
+        broken: the number of connections that it has broken.
     """
 
     def __init__(self, seed: int, target: str) -> None:
@@ -348,12 +349,12 @@ class FragileWires:
         self.broken = 0
 
     def mend(self) -> None:
-        """No connection breaks any more."""
+        """Break no more connections."""
         self._mended = True
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[str]:
-        """Serve until the end of the block; yields the proxy's address."""
+        """Serve while the block runs. Yields the address of the proxy."""
         listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
         async with trio.open_nursery() as nursery:
             nursery.start_soon(trio.serve_listeners, self._connection, listeners)
@@ -374,7 +375,7 @@ class FragileWires:
                     left -= len(piece)
                 both.cancel_scope.cancel()
         except* (OSError, trio.BrokenResourceError, trio.ClosedResourceError):
-            # One end is gone; the other one hears of it by the closing.
+            # One end is closed, and leaving this block closes the other one.
             pass
 
 

@@ -1,6 +1,6 @@
-"""What a simulated world's store takes, held to C8 before it is believed; with what was stored, when, and by whom.
+"""A checker of C8 on each commit of a simulated world's store, which also records the commits.
 
-Nothing here reads the store's own fences or leases: it would believe what it is to check.
+It never reads the store's own fences and leases, because these are what it checks.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import trio
 from headway.resource import Key, Kind, pb
 from headway.storage import Fence, scope_of
 from headway.testing import simulation
-from headway.testing._facts import digest_of
+from headway.testing.history import digest_of
 
 Scope = tuple[str, str]
 """(controller, member) of a fence."""
@@ -25,17 +25,17 @@ class Raised(NamedTuple):
     scope: Scope
     above: tuple[int, int]
     revision: int
-    # How many calls the reconciles had made before.
+    # The number of calls that the reconciles had made before.
     steps: int
 
 
 class StoreGuard:
-    """Stands before a world's store.
+    """Wraps the writing methods of a world's store.
 
     Attributes:
-        raised: the fences, in order.
-        starts: by scope and term, the revision of the commit by which a run has begun.
-        contents: what was stored by each commit, as it was then: who writes to what it is handed may have changed it.
+        raised: the raised fences, in order.
+        starts: the revision of the commit by which a run has begun, by scope and term.
+        contents: the contents stored by each commit, as they were then. A bug may change a stored object afterwards.
     """
 
     def __init__(self, world: simulation.World, must: Callable[[str, object, str], None]) -> None:
@@ -45,16 +45,17 @@ class StoreGuard:
         self.starts: dict[tuple[Scope, int], int] = {}
         self.contents: dict[tuple[Kind, Key, int], str] = {}
         self._floors: dict[Scope, tuple[int, int]] = {}
-        # Of each lease's term: when it runs out unless it is kept.
+        # The ttl of each lease's term, and the time at which it expires unless it is renewed.
+        self._ttls: dict[tuple[Scope, int], float] = {}
         self._leases: dict[tuple[Scope, int], float] = {}
-        self._stand_before(world.store)
+        self._wrap(world.store)
 
-    def _stand_before(self, store: Any) -> None:
+    def _wrap(self, store: Any) -> None:
         commit, raise_fence = store.commit, store.raise_fence
         acquire, keep, release, end_all = store.acquire_lease, store.keep_lease, store.release_lease, store.end_leases
 
-        async def committing(operations: Any, fence: Fence | None = None) -> Any:
-            # Nothing comes between a commit and the return of who made it.
+        async def commit_checked(operations: Any, fence: Fence | None = None) -> Any:
+            # No other task runs between a commit and its return.
             position = await commit(operations, fence)
             if fence is not None:
                 self._may_write(fence)
@@ -64,7 +65,7 @@ class StoreGuard:
                     self.contents[each.kind, each.key, position.revision] = content_of(stored)
             return position
 
-        async def raising(controller: str, member: str, term: int, number: int) -> Any:
+        async def raise_checked(controller: str, member: str, term: int, number: int) -> Any:
             raised = await raise_fence(controller, member, term, number)
             above, revision = raised.fence[2:], raised.position.revision
             self._floors[controller, member] = above
@@ -73,31 +74,32 @@ class StoreGuard:
                 self.starts[(controller, member), raised.fence.term] = revision
             return raised
 
-        async def acquiring(name: str, holder: str, ttl: float, attempt: str = "") -> Any:
+        async def acquire_checked(name: str, holder: str, ttl: float, attempt: str = "") -> Any:
             acquired = await acquire(name, holder, ttl, attempt)
             if acquired.acquired:
                 scope, term = scope_of(name), acquired.held.lease.term
                 self._floors[scope] = max(self._floors.get(scope, (0, 0)), (term, 0))
+                self._ttls[scope, term] = ttl
                 self._leases[scope, term] = trio.current_time() + ttl
             return acquired
 
-        async def keeping(name: str, holder: str, term: int) -> Any:
+        async def keep_checked(name: str, holder: str, term: int) -> Any:
             await keep(name, holder, term)
             scope = scope_of(name)
-            self._leases[scope, term] = trio.current_time() + self._world.lease_ttl
+            self._leases[scope, term] = trio.current_time() + self._ttls[scope, term]
 
-        async def releasing(name: str, holder: str, term: int) -> Any:
+        async def release_checked(name: str, holder: str, term: int) -> Any:
             await release(name, holder, term)
             self._leases[scope_of(name), term] = -1.0
 
-        def ending() -> None:
+        def end_checked() -> None:
             end_all()
             for lease in self._leases:
                 self._leases[lease] = -1.0
 
-        store.commit, store.raise_fence = committing, raising
-        store.acquire_lease, store.keep_lease = acquiring, keeping
-        store.release_lease, store.end_leases = releasing, ending
+        store.commit, store.raise_fence = commit_checked, raise_checked
+        store.acquire_lease, store.keep_lease = acquire_checked, keep_checked
+        store.release_lease, store.end_leases = release_checked, end_checked
 
     def _may_write(self, fence: Fence) -> None:
         scope = fence.controller, fence.member

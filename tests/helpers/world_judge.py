@@ -1,8 +1,7 @@
-"""What happens in a simulated world, held to the contract's clauses as it happens, against the world's true store.
+"""A checker of the contract's clauses in a simulated world, against the world's store.
 
-A `WorldJudge` stands around every reconcile and every mapper's call of a program, its `StoreGuard` before the store's
-commits. What is found is kept in ``broken``, each sentence with its clause: a reconciler's error is the engine's to
-retry.
+A `WorldJudge` checks every reconcile and every call of a mapper, and its `StoreGuard` every commit. They add what they
+find to ``broken``, because the engine retries after an exception of a reconciler.
 """
 
 from __future__ import annotations
@@ -26,13 +25,15 @@ from headway.errors import OutcomeUnknown
 from headway.resource import Key, Kind, pb
 from headway.run import shard_of
 from headway.testing import simulation
-from headway.testing.simulation import _faults as faults
-from headway.testing.simulation._link import RECONCILE
-from headway.testing.simulation._trace import Committed, Reconcile, Reconciled, Step, named
+from headway.testing.simulation import Committed, Reconcile, Reconciled, Step, faults
+from headway.testing.simulation._trace import named
+from headway.testing.simulation._traced_app import RECONCILE
 from tests.helpers.world_guard import Scope, StoreGuard, content_of
 
 
-class _InHand(NamedTuple):
+class _Running(NamedTuple):
+    """A reconcile under way."""
+
     process: str
     life: int
     scope: Scope
@@ -45,30 +46,36 @@ class WorldJudge:
     """The judge of one world.
 
     Attributes:
-        broken: what is wrong, each with the clause that it breaks.
-        looked: how often each clause was looked at.
+        broken: sentences about what is wrong, each with the clause that is broken.
+        looked: the number of checks of each clause.
+        acknowledged: the revision of the last write that was acknowledged to users, by kind and key.
     """
 
-    def __init__(self, world: simulation.World) -> None:
-        self.world = world
+    world: simulation.World
+
+    def __init__(self) -> None:
         self.broken: list[str] = []
         self.looked: Counter[str] = Counter()
         self._frontiers: dict[tuple[str, Scope, int], dict[Kind, int]] = {}
-        self._in_hand: list[_InHand] = []
+        self._running: list[_Running] = []
         self._definitions: dict[str, tuple[str, Definition]] = {}
-        # What users were told to be stored: by kind and key the revision.
         self.acknowledged: dict[tuple[Kind, Key], int] = {}
+        self._guard: StoreGuard
+
+    def begin(self, world: simulation.World) -> None:
+        """Judge this world, in which nothing runs yet."""
+        self.world = world
         self._guard = StoreGuard(world, self._must)
 
-    def _must(self, clause: str, so: object, otherwise: str) -> None:
+    def _must(self, clause: str, holds: object, otherwise: str) -> None:
         self.looked[clause] += 1
-        if not so:
+        if not holds:
             self.broken.append(f"{clause}: {otherwise}")
 
     # --- around a program ---
 
     def over(self, app: headway.App, process: simulation.Process) -> headway.App:
-        """The same program, with this judge around its reconcilers."""
+        """Return the program with this judge around its reconcilers."""
         for name, definition in app.controllers.items():
             self._definitions[name] = app.name, definition
             app.controllers[name] = dataclasses.replace(
@@ -84,7 +91,7 @@ class WorldJudge:
         return reconcile
 
     def mapping(self, resource: headway.Resource[Any], cache: CacheReader, *types: CachedType[Any]) -> None:
-        """In a mapper's call: what it sees of each of the types."""
+        """Check what a call of a mapper sees of each type."""
         for type in types:
             frontier = cache.revision(type)
             self._must(
@@ -106,51 +113,51 @@ class WorldJudge:
         reconcile, cache = RECONCILE.get(), _untraced(rt.cache)
         assert reconcile is not None
         scope = f"{app}/{definition.name}", _member(definition, request.id.key)
-        hand = _InHand(process.name, process.life, scope, request.id.key, rt.term, reconcile)
-        # What is wrong already makes more of it wrong, without end.
+        current = _Running(process.name, process.life, scope, request.id.key, rt.term, reconcile)
+        # One finding leads to countless others.
         if process.life and not self.broken:
-            self._one_at_a_time(hand, definition)
+            self._one_at_a_time(current, definition)
             for type in definition.types:
-                self._is_primed(hand, cache, type)
+                self._is_primed(current, cache, type)
                 self._sees_the_truth(cache, type)
-                self._shows(hand, cache, type, self._steps_of(hand))
+                self._shows(current, cache, type, self._steps_of(current))
             self._sees_what_triggered_it(definition, cache, request)
-            self._has_no_write_in_the_open(hand, definition, cache)
-        self._in_hand.append(hand)
+            self._knows_the_outcome_of_every_write(current, definition, cache)
+        self._running.append(current)
         try:
             yield
             own = [each for each in self.world.trace.steps[reconcile.steps :] if each.by is reconcile]
             for type in definition.types:
-                self._shows(hand, cache, type, own)
+                self._shows(current, cache, type, own)
         finally:
-            self._in_hand.remove(hand)
+            self._running.remove(current)
             for type in () if self.broken else definition.types:
                 for each in cache.list(type):
                     _scribble(each)
 
     # --- the clauses ---
 
-    def _is_primed(self, hand: _InHand, cache: CacheReader, type: CachedType[Any]) -> None:
-        """C1 and C3: from the commit by which its run began, and never back from where it was."""
-        frontier, start = cache.revision(type), self._guard.starts.get((hand.scope, hand.term))
-        what = f"{hand.reconcile} in term {hand.term}: {type} is at {frontier}"
+    def _is_primed(self, current: _Running, cache: CacheReader, type: CachedType[Any]) -> None:
+        """Check C1, C2 and C3: the cache is not below the start of its run, and never goes back."""
+        frontier, start = cache.revision(type), self._guard.starts.get((current.scope, current.term))
+        what = f"{current.reconcile} in term {current.term}: {type} is at {frontier}"
         self._must("C3", start is not None, f"{what}, and its run has raised no fence")
         for clause in ("C1", "C3"):
             self._must(clause, frontier >= (start or 0), f"{what}, and its run began at {start}")
-        seen = self._frontiers.setdefault((hand.process, hand.scope, hand.term), {})
+        seen = self._frontiers.setdefault((current.process, current.scope, current.term), {})
         before = seen.get(type.kind, 0)
         self._must("C2", frontier >= before, f"{what}, and was at {before}")
         seen[type.kind] = max(before, frontier)
 
     def _sees_the_truth(self, cache: CacheReader, type: CachedType[Any]) -> None:
-        """C1, C2 and C9: what was there at its frontier, or was written since by controllers, as it was stored."""
+        """Check C1, C2 and C9: the cache holds the state at its frontier and later writes of controllers, unchanged."""
         frontier, kind = cache.revision(type), type.kind
         held = {each.id.key: each for each in cache.list(type)}
         there = {key: int(each.version) for (of, key), each in self.world.store.at(frontier).items() if of == kind}
         for key in {*held, *there}:
             version = int(held[key].version) if key in held else 0
             if version != there.get(key, 0):
-                # The answer to a write that has nothing to do tells what somebody else has stored.
+                # The reply to a write without effect has what another writer has stored.
                 answered = any(
                     each.write and (each.kind, each.key, each.outcome, each.revision) == (kind, key, "done", 0)
                     for each in self.world.trace.steps
@@ -158,7 +165,7 @@ class WorldJudge:
                 later = [each for each in self._commits(kind, key) if each.revision > frontier]
                 known = [0 if each.new is None else each.revision for each in later if each.by or answered]
                 what = f"a cache at {frontier} has {named(kind, key)} at {version}, where it was at {there.get(key, 0)}"
-                self._must("C2", version in known, f"{what}; controllers have since made it, or been told of, {known}")
+                self._must("C2", version in known, f"{what}; controllers have since written or received {known}")
             elif version:
                 self.looked["C2"] += 1
             if version:
@@ -175,16 +182,16 @@ class WorldJudge:
         for reason in request.reasons:
             self._must("C4", reason.revision <= low, f"{request.id} was triggered by {reason} and sees {low}")
 
-    def _steps_of(self, hand: _InHand) -> list[Step]:
-        by = hand.reconcile
+    def _steps_of(self, current: _Running) -> list[Step]:
+        by = current.reconcile
         return [
             each
             for each in self.world.trace.steps
-            if (each.by.process, each.by.controller, each.by.term) == (by.process, by.controller, hand.term)
+            if (each.by.process, each.by.controller, each.by.term) == (by.process, by.controller, current.term)
         ]
 
-    def _shows(self, hand: _InHand, cache: CacheReader, type: CachedType[Any], steps: list[Step]) -> None:
-        """C5: what was acknowledged to its run, or what came after."""
+    def _shows(self, current: _Running, cache: CacheReader, type: CachedType[Any], steps: list[Step]) -> None:
+        """Check C5: the cache shows each write that was acknowledged to the run, or a later state."""
         for step in steps:
             if step.outcome != "done" or not step.revision or step.kind != type.kind:
                 continue
@@ -192,52 +199,52 @@ class WorldJudge:
             found = next((each for each in cache.list(type) if each.id.key == step.key), None)
             seen = int(found.version) if found is not None else 0
             later = any(each.new is None and each.revision >= step.revision for each in commits)
-            so = seen >= step.revision or (not seen and later)
+            shown = seen >= step.revision or (not seen and later)
             self._must(
-                "C5", so, f"{hand.reconcile}: {step} was acknowledged, and {named(step.kind, step.key)} is {seen}"
+                "C5", shown, f"{current.reconcile}: {step} was acknowledged, and {named(step.kind, step.key)} is {seen}"
             )
 
-    def _has_no_write_in_the_open(self, hand: _InHand, definition: Definition, cache: CacheReader) -> None:
-        """C5: no key is reconciled before each write of unknown outcome is settled by a commit that the cache shows."""
+    def _knows_the_outcome_of_every_write(self, current: _Running, definition: Definition, cache: CacheReader) -> None:
+        """Check C5: every write with an unknown outcome is resolved by a commit that the cache shows."""
         low = min(cache.revision(type) for type in definition.types)
-        for step in self._steps_of(hand):
-            same = _member(definition, step.by.key) == hand.scope[1]
+        for step in self._steps_of(current):
+            same = _member(definition, step.by.key) == current.scope[1]
             if step.write and step.kind[1] and same and _is_unknown(step):
-                settled = [
-                    each for each in self._guard.raised if each.scope == hand.scope and each.steps >= step.number
+                resolved = [
+                    each for each in self._guard.raised if each.scope == current.scope and each.steps >= step.number
                 ]
-                what = f"{hand.reconcile} begins after {step}"
-                self._must("C5", settled, f"{what}, which nothing has settled")
-                if settled:
-                    at = settled[0].revision
-                    self._must("C5", low >= at, f"{what}, which was settled at {at}, and its cache is at {low}")
+                what = f"{current.reconcile} begins after {step}"
+                self._must("C5", resolved, f"{what}, which is not resolved")
+                if resolved:
+                    at = resolved[0].revision
+                    self._must("C5", low >= at, f"{what}, which was resolved at {at}, and its cache is at {low}")
 
-    def _one_at_a_time(self, hand: _InHand, definition: Definition) -> None:
-        mine = [each for each in self._in_hand if (each.process, each.life) == (hand.process, hand.life)]
-        mine = [each for each in mine if each.scope[0] == hand.scope[0]]
-        self._must("C7", all(each.key != hand.key for each in mine), f"{hand.reconcile}, while it still does")
+    def _one_at_a_time(self, current: _Running, definition: Definition) -> None:
+        mine = [each for each in self._running if (each.process, each.life) == (current.process, current.life)]
+        mine = [each for each in mine if each.scope[0] == current.scope[0]]
+        self._must("C7", all(each.key != current.key for each in mine), f"{current.reconcile}, while it still does")
         most = definition.concurrency
-        self._must("C7", len(mine) < most, f"{hand.reconcile}, beside {len(mine)} others")
-        terms = {each.term for each in mine if each.scope == hand.scope} | {hand.term}
-        self._must("C7", len(terms) == 1, f"{hand.reconcile}: runs of terms {terms} overlap")
+        self._must("C7", len(mine) < most, f"{current.reconcile}, beside {len(mine)} others")
+        terms = {each.term for each in mine if each.scope == current.scope} | {current.term}
+        self._must("C7", len(terms) == 1, f"{current.reconcile}: runs of terms {terms} overlap")
         if any(isinstance(each, faults.LeaseLost) for each in self.world.struck):
-            # Ended behind its holder's back: that finds out when it next asks.
+            # The holder learns at its next call that its lease has ended.
             return
         alive = {process.name: process.life for process in self.world.processes}
         others = [
             each
-            for each in self._in_hand
-            if each.scope == hand.scope and each.process != hand.process and alive[each.process] == each.life
+            for each in self._running
+            if each.scope == current.scope and each.process != current.process and alive[each.process] == each.life
         ]
-        # One that waits for the answer to a call has stalled: it may still run code, and nothing of it lands.
+        # A process that waits for a reply has stalled. It may still run code, but none of its writes is stored.
         stalled = {each.by.process for each in self.world.trace.steps if each.outcome == "under way"}
         running = [str(each.reconcile) for each in others if each.process not in stalled]
-        self._must("C7", not running, f"{hand.reconcile}, while {running}")
+        self._must("C7", not running, f"{current.reconcile}, while {running}")
 
-    # --- from outside ---
+    # --- at the end of a step, and of a world ---
 
     def check(self) -> None:
-        """Raise AssertionError with what is broken so far; and C11: nothing that was acknowledged is lost."""
+        """Check C11: no acknowledged write is lost. Raises AssertionError with everything that is broken so far."""
         commits = {(each.kind, each.key, each.revision) for each in self.world.trace.commits}
         last: dict[tuple[Kind, Key], Committed] = {(each.kind, each.key): each for each in self.world.trace.commits}
         now = self.world.store.now
@@ -256,13 +263,13 @@ class WorldJudge:
         assert not self.broken, "\n".join(dict.fromkeys(self.broken))
 
     def every_last_change_was_seen(self, owes: Mapping[str, Mapping[Kind, Callable[[pb.Resource], list[Key]]]]) -> None:
-        """C6, when all is settled: of each key, a reconcile began with its last changes in its cache, and ended well.
+        """Check C6 when the world is idle: some reconcile of each key succeeded with its last changes in its cache.
 
-        ``owes``: by controller and by kind the keys that a change of it concerns, by its old state and by its new one.
+        ``owes`` maps a state of a resource to the keys that it concerns, by controller and kind.
         """
         trace = self.world.trace
         done = [each.began for each in trace.entries if isinstance(each, Reconciled) and each.result == "done"]
-        # A run that could not know what was deleted before it has said so.
+        # A run that could not know of earlier deletions has reported that.
         unknown = {
             (event.controller, event.type.unversioned)
             for event in trace.events
@@ -277,7 +284,7 @@ class WorldJudge:
                     states = [] if lost else [each for each in (commit.old, commit.new) if each is not None]
                     for key in {key for state in states for key in concerned(state)}:
                         if commit.new is None and commit.revision < self._first_raised(controller, key):
-                            # Of what was deleted before it was there for the first time it owes nothing.
+                            # Deleted before the controller first ran.
                             continue
                         seen = any(
                             began.key == key
@@ -294,39 +301,36 @@ class WorldJudge:
         return min((each.revision for each in self._guard.raised if each.scope == scope), default=0)
 
     def _knew(self, began: Reconcile, revision: int) -> bool:
-        """Whether its process had been told of that write of its own."""
+        """Return True if the process had received the reply to its own write of this revision."""
         return any(
             each.revision == revision and each.outcome == "done" and each.by.process == began.process
             for each in self.world.trace.steps[: began.steps]
         )
 
 
-_JUDGES: WeakKeyDictionary[simulation.World, WorldJudge] = WeakKeyDictionary()
+_JUDGES: WeakKeyDictionary[object, WorldJudge] = WeakKeyDictionary()
 
 
 def judge_of(process: simulation.Process) -> WorldJudge:
-    """The judge of a process' world."""
-    world = process._world
-    if world not in _JUDGES:
-        _JUDGES[world] = WorldJudge(world)
-    return _JUDGES[world]
+    """Return the judge of a process's world. Call its `begin` before anything runs."""
+    return _JUDGES.setdefault(process._injector, WorldJudge())
 
 
 def _untraced(cache: Cache) -> Cache:
-    """The same cache, where a look at it is no read of the reconciler's."""
+    """Return the cache without the tracing, so that the judge's reads are not taken for the reconciler's."""
     plain = Cache.__new__(Cache)
     plain.__dict__ = cache.__dict__
     return plain
 
 
 def _member(definition: Definition, key: Key) -> str:
-    """Whose fence the writes for a key bear."""
+    """Return the member of the fence of the writes for a key."""
     placement = definition.placement
     return str(shard_of(key, placement.shards)) if isinstance(placement, Sharded) else ""
 
 
 def _is_unknown(step: Step) -> bool:
-    """Whether its caller can't know what has become of a write."""
+    """Return True if the caller cannot know the outcome of a write."""
     if step.outcome.startswith(("not done: ", "done, but ", "on its way: ")):
         return True
     status = Status.__members__.get(step.outcome.partition(":")[0])
@@ -334,8 +338,8 @@ def _is_unknown(step: Step) -> bool:
 
 
 def _scribble(resource: headway.Resource[Any]) -> None:
-    """C9: it may be changed freely."""
-    resource.metadata["scribbled"] = "by who was handed it"
+    """Change a resource, as C9 allows every reader."""
+    resource.metadata["scribbled"] = "by its reader"
     for name, value in vars(resource.data).items():
         if isinstance(value, list):
             value.append("scribbled")

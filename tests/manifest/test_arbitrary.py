@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headway.documents import Format
 from headway.manifest import ManifestError, Problem, dump_all, load
-from headway.manifest._nodes import Format
 from tests.manifest.messages import EVERY, REGISTRY, every
 
 PIECES = [

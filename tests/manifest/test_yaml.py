@@ -5,8 +5,6 @@ import time
 import pytest
 
 from headway.manifest import ManifestError, load
-from headway.manifest._nodes import DEPTH_LIMIT
-from headway.manifest._yaml import ALIASED_LIMIT
 from tests.manifest.messages import REGISTRY
 
 
@@ -36,21 +34,21 @@ SYNTAX = {
     'a: "\\q"': '1:5: unknown escape in "double quotes": write \\\\ for a backslash, or use single quotes '
     "(it began at line 1, column 4)",
     "a: *": "1:5: expected a name after '&' or '*': quote the text (it began at line 1, column 4)",
-    "a: !b!c d": "1:4: a manifest holds plain values only: remove the tag, or quote the text",
+    "a: !b!c d": "1:4: only plain values are allowed: remove the tag, or quote the text",
     "--- a\n... b": "2:5: expected '---' on its own line before a new document",
     "%YAML 3.0\n---\na": "1:1: this is not YAML: found incompatible YAML document",
-    "a: é\nb: \0": "2:4: the character U+0000 is not allowed in a manifest: write it as an escape in double quotes",
-    "a: \ud800": "1:4: the character U+D800 is not allowed in a manifest: write it as an escape in double quotes",
+    "a: é\nb: \0": "2:4: the character U+0000 is not allowed: write it as an escape in double quotes",
+    "a: \ud800": "1:4: the character U+D800 is not allowed: write it as an escape in double quotes",
 }
 
 MEANING = {
     "a: !!python/object:os.system {}": "1:4: a: the tag !!python/object:os.system is not allowed: "
-    "a manifest holds plain values only, so remove it",
+    "only plain values are allowed, so remove it",
     "a: [!!python/name:os.system x]": "1:5: a[0]: the tag !!python/name:os.system is not allowed: "
-    "a manifest holds plain values only, so remove it",
-    "a: !secret x": "1:4: a: the tag !secret is not allowed: a manifest holds plain values only, so remove it",
-    "a: !!set {}": "1:4: a: the tag !!set is not allowed: a manifest holds plain values only, so remove it",
-    "a: !!int x": "1:4: a: the tag !!int is not allowed: a manifest holds plain values only, so remove it",
+    "only plain values are allowed, so remove it",
+    "a: !secret x": "1:4: a: the tag !secret is not allowed: only plain values are allowed, so remove it",
+    "a: !!set {}": "1:4: a: the tag !!set is not allowed: only plain values are allowed, so remove it",
+    "a: !!int x": "1:4: a: the tag !!int is not allowed: only plain values are allowed, so remove it",
     "a: *b": "1:4: a: the alias *b is undefined: no &b precedes it",
     "a: &b [*b]": "1:8: a[0]: the alias *b is inside the value that it refers to",
     "? [a]\n: b": "1:3: a list can't be a key; use text, a number or a boolean",
@@ -87,7 +85,7 @@ def test_billion_laughs_are_refused_at_once() -> None:
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 10)]
     began = time.process_time()
     problem = problem_of("\n".join(lines))
-    assert problem.endswith(f"aliases add more than {ALIASED_LIMIT} values to this text")
+    assert problem.endswith("aliases add more than 10000 values to this text")
     assert problem.startswith("f:5:")
     assert time.process_time() - began < 5
 
@@ -95,13 +93,13 @@ def test_billion_laughs_are_refused_at_once() -> None:
 @pytest.mark.parametrize("opening", ["[", "- ", "{a: ", "? "])
 def test_yaml_nesting_is_bounded(opening: str) -> None:
     """A text of brackets alone fails without exhausting the stack."""
-    assert f"nested deeper than {DEPTH_LIMIT} levels" in problem_of(opening * 20_000)
+    assert "nested deeper than 100 levels" in problem_of(opening * 20_000)
 
 
 def test_nesting_by_aliases_is_bounded() -> None:
     """Each level is short, but together they could have any depth."""
     lines = ["a0: &a0 [x]"] + [f"a{n}: &a{n} [*a{n - 1}]" for n in range(1, 120)]
-    assert f"with its aliases this is nested deeper than {DEPTH_LIMIT} levels" in problem_of("\n".join(lines))
+    assert "with its aliases this is nested deeper than 100 levels" in problem_of("\n".join(lines))
 
 
 def test_columns_count_characters_and_not_bytes() -> None:

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
 from headway.cache import Applied
-from headway.mapper import Kept, MapItem, MapQueue
-from headway.mapper._map_queue import MOST
+from headway.mapper import FailedChanges, MapItem, MapQueue
 from headway.resource import TypeName
 from tests.helpers.resources import ACCOUNT, TEAM, key, stored
 
@@ -21,7 +20,7 @@ def change(revision: int, name: str = "ada") -> Applied:
 def taken(queue: MapQueue, complete: int) -> list[tuple[int, str]]:
     """Return all changes that are ready, as revision and name."""
     found = []
-    while (item := queue.take(complete)) is not None:
+    while (item := queue.pop(complete)) is not None:
         found.append((item.revision, item.applied.key[2]))
     return found
 
@@ -58,7 +57,7 @@ def test_backlog_is_handed_out_when_no_change_is_ready() -> None:
     queue = MapQueue()
     queue.push_backlog(TEAM.name, [change(3, "x"), change(2, "y")])
     queue.push(TEAM.name, [change(11, "live"), change(12, "later")])
-    first, second = queue.take(11), queue.take(11)
+    first, second = queue.pop(11), queue.pop(11)
     assert first is not None
     assert second is not None
     assert (first.applied.key, first.backlog) == (key("live"), False)
@@ -70,19 +69,19 @@ def test_failed_change_waits_for_its_retry_without_blocking_others() -> None:
     """Its failures are counted."""
     queue = MapQueue()
     queue.push(TEAM.name, [change(11, "bad"), change(12, "good")])
-    item = queue.take(12)
+    item = queue.pop(12)
     assert item is not None
-    queue.keep(item, 5.0)
+    queue.defer(item, 5.0)
     assert (len(queue), queue.next_due()) == (2, 5.0)
     assert taken(queue, 12) == [(12, "good")]
-    assert queue.take_due(4.9) is None
-    again = queue.take_due(5.0)
+    assert queue.pop_due(4.9) is None
+    again = queue.pop_due(5.0)
     assert again is not None
     assert (again.changes, again.failures) == ([item.applied], 1)
-    queue.keep_again(again, 7.0)
-    assert queue.take_due(7.0) is again
+    queue.defer_again(again, 7.0)
+    assert queue.pop_due(7.0) is again
     assert again.failures == 2
-    assert (len(queue), queue.next_due(), queue.take_due(100.0)) == (0, None, None)
+    assert (len(queue), queue.next_due(), queue.pop_due(100.0)) == (0, None, None)
 
 
 def test_failed_changes_are_retried_in_order_of_due_time() -> None:
@@ -90,10 +89,10 @@ def test_failed_changes_are_retried_in_order_of_due_time() -> None:
     queue = MapQueue()
     queue.push(TEAM.name, [change(11, "a"), change(12, "b"), change(13, "c")])
     for due in (9.0, 7.0, 7.0):
-        item = queue.take(20)
+        item = queue.pop(20)
         assert item is not None
-        queue.keep(item, due)
-    order = [queue.take_due(10.0) for _ in range(3)]
+        queue.defer(item, due)
+    order = [queue.pop_due(10.0) for _ in range(3)]
     assert [kept.name[1][2] for kept in order if kept is not None] == ["b", "c", "a"]
 
 
@@ -103,16 +102,16 @@ def test_failed_changes_of_one_resource_are_retried_together() -> None:
     queue.push(TEAM.name, [change(11), change(12)])
     queue.push(ACCOUNT.name, [change(13)])
     for due in (5.0, 6.0, 7.0):
-        item = queue.take(20)
+        item = queue.pop(20)
         assert item is not None
-        queue.keep(item, due)
+        queue.defer(item, due)
     assert len(queue) == 2
-    kept = queue.take_due(5.0)
+    kept = queue.pop_due(5.0)
     assert kept is not None
     assert [each.revision for each in kept.changes] == [11, 12]
     assert not kept.lost
-    assert queue.take_due(6.5) is None
-    assert queue.take_due(7.0) is not None
+    assert queue.pop_due(6.5) is None
+    assert queue.pop_due(7.0) is not None
     assert not queue
 
 
@@ -124,13 +123,13 @@ def test_many_failed_changes_of_one_resource_are_reduced_to_two() -> None:
     states = [stored("ada", version) for version in range(10, 4011)]
     for old, new in itertools.pairwise(states):
         queue.push(TEAM.name, [Applied(key("ada"), old, new, int(new.version))])
-        item = queue.take(5000)
+        item = queue.pop(5000)
         assert item is not None
-        assert queue.keep(item, 5.0).changes[-1] == item.applied
+        assert queue.defer(item, 5.0).changes[-1] == item.applied
     assert len(queue) == 1
-    kept = queue.take_due(5.0)
+    kept = queue.pop_due(5.0)
     assert kept is not None
-    assert len(kept.changes) <= MOST
+    assert len(kept.changes) <= FailedChanges.MOST
     assert kept.lost
     assert (kept.changes[0].old, kept.changes[-1].new) == (states[0], states[-1])
 
@@ -138,15 +137,15 @@ def test_many_failed_changes_of_one_resource_are_reduced_to_two() -> None:
 def test_reduced_change_of_a_created_and_deleted_resource_keeps_a_state() -> None:
     """A change from None to None would give the mapper nothing to map."""
     queue = MapQueue()
-    for revision in range(MOST + 1):
+    for revision in range(FailedChanges.MOST + 1):
         state = stored("ada", revision + 1)
-        gone = revision % 2 == 1 or revision == MOST
+        gone = revision % 2 == 1 or revision == FailedChanges.MOST
         applied = Applied(key("ada"), state if gone else None, None if gone else state, revision + 1)
         queue.push(TEAM.name, [applied])
-        item = queue.take(100)
+        item = queue.pop(100)
         assert item is not None
-        queue.keep(item, 5.0)
-    kept = queue.take_due(5.0)
+        queue.defer(item, 5.0)
+    kept = queue.pop_due(5.0)
     assert kept is not None
     for merged in kept.changes:
         assert merged.new is None
@@ -162,7 +161,7 @@ class MapQueueMachine(RuleBasedStateMachine):
         self.waiting: list[tuple[int, int]] = []
         self.backlog: list[int] = []
         self.failed: list[tuple[float, int, int, int]] = []
-        self.held: list[MapItem | Kept] = []
+        self.held: list[MapItem | FailedChanges] = []
         self.complete = 0
         self.now = 0.0
         self.pushed = 0
@@ -193,7 +192,7 @@ class MapQueueMachine(RuleBasedStateMachine):
 
     @rule()
     def take(self) -> None:
-        item = self.queue.take(self.complete)
+        item = self.queue.pop(self.complete)
         ready = sorted(each for each in self.waiting if each[0] <= self.complete)
         if ready:
             self.waiting.remove(ready[0])
@@ -208,10 +207,10 @@ class MapQueueMachine(RuleBasedStateMachine):
     def fail(self, delay: int, index: int) -> None:
         item = self.held.pop(index % len(self.held))
         if isinstance(item, MapItem):
-            kept = self.queue.keep(item, self.now + delay)
+            kept = self.queue.defer(item, self.now + delay)
         else:
             kept = item
-            self.queue.keep_again(kept, self.now + delay)
+            self.queue.defer_again(kept, self.now + delay)
         number = int(kept.name[1][2].removeprefix("n"))
         self.failed.append((self.now + delay, kept.order, number, kept.failures))
 
@@ -222,9 +221,9 @@ class MapQueueMachine(RuleBasedStateMachine):
         self.done += 1
 
     @rule(seconds=st.integers(0, 2))
-    def take_due(self, seconds: int) -> None:
+    def pop_due(self, seconds: int) -> None:
         self.now += seconds
-        item = self.queue.take_due(self.now)
+        item = self.queue.pop_due(self.now)
         due = sorted(each for each in self.failed if each[0] <= self.now)
         if due:
             self.failed.remove(due[0])
@@ -232,7 +231,7 @@ class MapQueueMachine(RuleBasedStateMachine):
         else:
             assert item is None
 
-    def _expect(self, item: MapItem | Kept | None, number: int, failures: int) -> None:
+    def _expect(self, item: MapItem | FailedChanges | None, number: int, failures: int) -> None:
         assert item is not None
         if isinstance(item, MapItem):
             assert (item.applied.key, 0) == (key(f"n{number}"), failures)

@@ -31,11 +31,11 @@ def fail(name: str, key: Key, error: BaseException) -> None:
 
 def cache(*teams: Any) -> CacheReader:
     """Return the cache of a controller that manages teams, indexed by their references."""
-    shared = Informer(TEAM, ignore)
-    shared.feed(chunk(*teams))
-    shared.feed(end(30))
+    informer = Informer(TEAM, ignore)
+    informer.feed(chunk(*teams))
+    informer.feed(end(30))
     reader = Cache("teams", TEAM, [ACCOUNT])
-    reader.open({TEAM.name: shared.subscribe([BY_ID, BY_REFERENCE], fail)})
+    reader.open({TEAM.name: informer.subscribe([BY_ID, BY_REFERENCE], fail)})
     return reader
 
 

@@ -30,10 +30,10 @@ def reader(
     """Return the cache of a controller that manages teams and holds these."""
     opened = {}
     for type in {**held, **indexes}:
-        shared = Informer(type, ignore)
-        shared.feed(chunk(*held.get(type, ())))
-        shared.feed(end(30))
-        opened[type.name] = shared.subscribe(list(indexes.get(type, ())), fail)
+        informer = Informer(type, ignore)
+        informer.feed(chunk(*held.get(type, ())))
+        informer.feed(end(30))
+        opened[type.name] = informer.subscribe(list(indexes.get(type, ())), fail)
     cache = Cache("teams", TEAM, list(held))
     cache.open(opened)
     return cache

@@ -33,16 +33,16 @@ _RESTARTS = "run/test_contract_of_restarts.py"
 _HISTORIES = "testing/test_watch_histories.py"
 
 MUTANTS = (
-    # --- the gate ---
+    # --- the store of a type ---
     Mutant(
-        "a change at or below the frontier is believed",
+        "a change at or below the frontier is accepted",
         "cache/_type_store.py",
         "if revision <= frontier or revision < newest:",
         "if revision < newest - 10**9:",
         _CONTRACT,
     ),
     Mutant(
-        "a snapshot from below the frontier is believed",
+        "a snapshot from below the frontier is accepted",
         "cache/_type_store.py",
         "if self.primed and revision < self.frontier:",
         "if False:",
@@ -73,21 +73,21 @@ MUTANTS = (
     Mutant(
         "a run doesn't wait for its starting revision",
         "run/_priming.py",
-        "await _wait_primed(shared, start.revision, self._stall_limit)",
-        "await _wait_primed(shared, 0, self._stall_limit)",
+        "await _wait_primed(informer, start.revision, self._stall_limit)",
+        "await _wait_primed(informer, 0, self._stall_limit)",
         _RESTARTS,
     ),
     Mutant(
         "the first reconciles don't see one cut",
         "run/_priming.py",
-        "await self.wait_complete(max(subscription.joined_at for subscription in self.subscriptions.values()))",
+        "await self.wait_complete(max(subscription.subscribed_at for subscription in self.subscriptions.values()))",
         "await trio.lowlevel.checkpoint()",
         _CONTRACT,
     ),
     Mutant(
         "what the cache holds at the start is not queued",
         "run/_ownership.py",
-        'self.queue.add_all(managed.gate.entries, Reason("started"), priority=BACKLOG)',
+        'self.queue.add_all(managed.store.entries, Reason("started"), priority=BACKLOG)',
         "pass",
         _RESTARTS,
     ),
@@ -123,22 +123,22 @@ MUTANTS = (
     Mutant(
         "what a run had not mapped is forgotten",
         "run/_mapping.py",
-        "return self._items.take_all()",
+        "return self._items.drain()",
         "return []",
         _CHANGES,
     ),
     Mutant(
         "a mapping that failed is dropped",
         "run/_mapping.py",
-        "kept = self._items.keep(item, now + delay)",
-        "kept = Kept(item, now + delay)",
+        "kept = self._items.defer(item, now + delay)",
+        "kept = FailedChanges(item, now + delay)",
         "run/test_failing_functions.py",
     ),
     # --- own writes ---
     Mutant(
         "an acknowledged write isn't shown at once",
         "run/_fence.py",
-        "shared.reply(write.key, write.stored, write.position)",
+        "informer.reply(write.key, write.stored, write.position)",
         "pass",
         _WRITES,
     ),
@@ -159,8 +159,8 @@ MUTANTS = (
     Mutant(
         "a cancelled write is taken for one that wasn't done",
         "client/_client.py",
-        "if write and not self._channel.knows_outcomes:\n",
-        "if False:\n",
+        "if write and not (self._channel.knows_outcomes and isinstance(error, trio.Cancelled)):\n",
+        "if write and not isinstance(error, trio.Cancelled):\n",
         _WRITES,
     ),
     # --- the queue ---
@@ -173,7 +173,7 @@ MUTANTS = (
     ),
     Mutant(
         "the backlog never gets a turn",
-        "queue/_priorities.py",
+        "queue/_order.py",
         "if live and self._passed_over < self._live_per_backlog:",
         "if live:",
         "run/test_contract_starvation.py",
@@ -188,8 +188,8 @@ MUTANTS = (
     Mutant(
         "a key that its own status has woken is forgotten",
         "run/_worker.py",
-        "self._queue.rest(key, delay.seconds)",
-        "self._queue.dropped(key) if delay.quiet else self._queue.rest(key, delay.seconds)",
+        "self._queue.back_off(key, delay.seconds)",
+        "self._queue.dropped(key) if delay.quiet else self._queue.back_off(key, delay.seconds)",
         "run/test_self_triggers.py",
     ),
     Mutant(
@@ -232,8 +232,8 @@ MUTANTS = (
         "memory",
     ),
     Mutant(
-        "a lease is believed for longer than it is held",
-        "client/_lease_term.py",
+        "a lease counts as held for longer than it is",
+        "client/_hold.py",
         "SURE = 0.8",
         "SURE = 1.2",
         "run/test_singleton.py",
@@ -241,8 +241,8 @@ MUTANTS = (
     Mutant(
         "a lost lease ends nothing",
         "client/_hold.py",
-        "        self._why = why\n        self._block.cancel()\n",
-        "        self._why = why\n",
+        "self._why = error\n                    self._block.cancel()\n",
+        "self._why = error\n",
         "client/test_hold_lease.py",
     ),
     # --- what is handed out ---
@@ -304,7 +304,7 @@ MUTANTS = (
     ),
     Mutant(
         "a snapshot ends after its first chunk",
-        "storage/_watch.py",
+        "storage/_reads.py",
         "        chunk, self._taken = self._taken[:SNAPSHOT_CHUNK], self._taken[SNAPSHOT_CHUNK:]\n",
         "        chunk, self._taken, self._cut = self._taken[:SNAPSHOT_CHUNK], [], Cut((), 0, 0)\n",
         _HISTORIES,

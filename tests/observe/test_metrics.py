@@ -351,8 +351,8 @@ def test_several_reports_each_get_every_event() -> None:
     """Successes are reported when at least one report wants them."""
     heard: list[object] = []
     both = reports(heard.append, log_report())
-    assert events.hears_successes(both)
+    assert events.receives_successes(both)
     event = events.WriteResolved("pools", 7)
     both(event)
     assert heard == [event]
-    assert not events.hears_successes(reports(log_report(), log_report()))
+    assert not events.receives_successes(reports(log_report(), log_report()))

@@ -14,7 +14,7 @@ def machine() -> Looks:
 
 @pytest.fixture
 def queue(machine: Looks) -> WaitingQueue[str, str]:
-    """Return the queue under test; it rests 1 s after a first failure."""
+    """Return the queue under test; it backs off for 1 s after a first failure."""
     return WaitingQueue(machine)
 
 

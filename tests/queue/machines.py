@@ -1,6 +1,6 @@
 """The pure queue, for tests that set the time."""
 
-from headway.queue import Backoff, Taken, WorkQueue
+from headway.queue import Backoff, Dequeued, WorkQueue
 
 Queue = WorkQueue[str, str]
 
@@ -10,19 +10,19 @@ def make(*, live_per_backlog: int = 8) -> Queue:
     return WorkQueue(Backoff(base=1.0, maximum=60.0), live_per_backlog=live_per_backlog)
 
 
-def take(queue: Queue, now: float) -> Taken[str, str]:
-    """Take a key. Fail if none is ready."""
-    taken = queue.take(now)
-    assert taken is not None
-    return taken
+def dequeue(queue: Queue, now: float) -> Dequeued[str, str]:
+    """Dequeue a key. Fail if none is ready."""
+    dequeued = queue.dequeue(now)
+    assert dequeued is not None
+    return dequeued
 
 
 def drain(queue: Queue, now: float) -> list[str]:
-    """Take and finish keys until none is ready."""
+    """Dequeue and finish keys until none is ready."""
     keys = []
-    while (taken := queue.take(now)) is not None:
-        keys.append(taken.key)
-        queue.succeeded(taken.key, now)
+    while (dequeued := queue.dequeue(now)) is not None:
+        keys.append(dequeued.key)
+        queue.succeeded(dequeued.key, now)
     return keys
 
 
@@ -30,5 +30,5 @@ def fail(queue: Queue, key: str, now: float, times: int = 1) -> float:
     """Fail the key in hand repeatedly, waiting out each back-off; return the last one."""
     for _ in range(times - 1):
         now += queue.failed(key, "error", now)
-        take(queue, now)
+        dequeue(queue, now)
     return queue.failed(key, "error", now)

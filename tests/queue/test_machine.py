@@ -2,8 +2,8 @@
 
 import pytest
 
-from headway.queue import BACKLOG, QueueStatistics, Taken
-from tests.queue.machines import drain, make, take
+from headway.queue import BACKLOG, Dequeued, QueueStatistics
+from tests.queue.machines import dequeue, drain, make
 
 # ---- merging
 
@@ -21,7 +21,7 @@ def test_dequeued_key_carries_reasons_time_and_attempt() -> None:
     queue = make()
     queue.add("a", "first", 1.0)
     queue.add("a", "second", 2.0)
-    assert take(queue, 3.0) == Taken("a", ("first", "second"), 0, 1.0, 1)
+    assert dequeue(queue, 3.0) == Dequeued("a", ("first", "second"), 0, 1.0, 1)
 
 
 def test_first_three_and_last_five_reasons_are_kept() -> None:
@@ -29,33 +29,33 @@ def test_first_three_and_last_five_reasons_are_kept() -> None:
     queue = make()
     for number in range(20):
         queue.add("a", str(number), 0.0)
-    taken = take(queue, 0.0)
-    assert taken.reasons == ("0", "1", "2", "15", "16", "17", "18", "19")
-    assert taken.omitted == 12
+    dequeued = dequeue(queue, 0.0)
+    assert dequeued.reasons == ("0", "1", "2", "15", "16", "17", "18", "19")
+    assert dequeued.omitted == 12
 
 
 def test_key_in_hand_is_not_dequeued_again() -> None:
     """An add while the key is in hand waits until the key is reported back."""
     queue = make()
     queue.add("a", "one", 0.0)
-    take(queue, 0.0)
+    dequeue(queue, 0.0)
     queue.add("a", "two", 1.0)
-    assert queue.take(1.0) is None
+    assert queue.dequeue(1.0) is None
 
 
 def test_dirty_key_comes_back_once_at_the_end_of_the_line() -> None:
     """Any number of adds while the key is in hand cause one more run."""
     queue = make()
     queue.add("a", "one", 0.0)
-    take(queue, 0.0)
+    dequeue(queue, 0.0)
     queue.add("b", "other", 1.0)
     queue.add("a", "two", 2.0)
     queue.add("a", "three", 3.0)
     queue.succeeded("a", 4.0)
-    assert take(queue, 4.0).key == "b"
-    assert take(queue, 4.0) == Taken("a", ("two", "three"), 0, 2.0, 1)
+    assert dequeue(queue, 4.0).key == "b"
+    assert dequeue(queue, 4.0) == Dequeued("a", ("two", "three"), 0, 2.0, 1)
     queue.succeeded("a", 5.0)
-    assert queue.take(5.0) is None
+    assert queue.dequeue(5.0) is None
 
 
 # ---- delays
@@ -65,9 +65,9 @@ def test_delayed_add_is_ready_exactly_when_due() -> None:
     """The wait that is reported with the key begins at its due time."""
     queue = make()
     queue.add_after("a", "later", 10.0, 0.0)
-    assert queue.take(9.999) is None
+    assert queue.dequeue(9.999) is None
     assert queue.next_due() == 10.0
-    assert take(queue, 12.0).queued_at == 10.0
+    assert dequeue(queue, 12.0).queued_at == 10.0
 
 
 def test_delayed_keys_are_dequeued_in_order_of_due_time() -> None:
@@ -95,10 +95,10 @@ def test_direct_add_cancels_a_delay() -> None:
     queue = make()
     queue.add_after("a", "later", 10.0, 0.0)
     queue.add("a", "now", 1.0)
-    assert take(queue, 1.0) == Taken("a", ("later", "now"), 0, 1.0, 1)
+    assert dequeue(queue, 1.0) == Dequeued("a", ("later", "now"), 0, 1.0, 1)
     queue.succeeded("a", 2.0)
     assert queue.next_due() is None
-    assert queue.take(10.0) is None
+    assert queue.dequeue(10.0) is None
 
 
 def test_delay_in_the_past_is_a_direct_add() -> None:
@@ -114,7 +114,7 @@ def test_delayed_add_of_a_ready_key_only_adds_its_reason() -> None:
     queue = make()
     queue.add("a", "now", 0.0)
     queue.add_after("a", "later", 10.0, 0.0)
-    assert take(queue, 0.0).reasons == ("now", "later")
+    assert dequeue(queue, 0.0).reasons == ("now", "later")
     queue.succeeded("a", 0.0)
     assert queue.next_due() is None
 
@@ -124,7 +124,7 @@ def test_delayed_add_of_a_key_in_hand_waits_for_report_and_due_time(dues: tuple[
     """Once reported back, the key is delayed until the earliest due time."""
     queue = make()
     queue.add("a", "now", 0.0)
-    take(queue, 0.0)
+    dequeue(queue, 0.0)
     for due in dues:
         queue.add_after("a", "later", due, 0.0)
     queue.succeeded("a", 1.0)
@@ -164,7 +164,7 @@ def test_one_backlog_key_is_dequeued_after_eight_live_keys() -> None:
 
 
 def test_live_change_raises_a_backlog_key() -> None:
-    """Merged adds take the better priority."""
+    """Merged adds dequeue the better priority."""
     queue = make()
     queue.add("other", "start", 0.0, priority=BACKLOG)
     queue.add("a", "start", 0.0, priority=BACKLOG)
@@ -177,7 +177,7 @@ def test_failed_backlog_key_stays_backlog() -> None:
     """A retry doesn't overtake live keys."""
     queue = make()
     queue.add("old", "start", 0.0, priority=BACKLOG)
-    take(queue, 0.0)
+    dequeue(queue, 0.0)
     assert queue.failed("old", "error", 0.0) == 1.0
     queue.promote(1.0)
     queue.add("new", "change", 1.0)
@@ -188,26 +188,26 @@ def test_failed_backlog_key_stays_backlog() -> None:
 
 
 def test_owed_excludes_only_scheduled_keys() -> None:
-    """Ready, in-hand and resting keys are owed; requeued and delayed ones are scheduled."""
+    """Ready, in-hand and failed keys are owed; requeued and delayed ones are scheduled."""
     queue = make()
-    for key in ("resting", "requeued", "hand", "ready"):
+    for key in ("failed", "requeued", "hand", "ready"):
         queue.add(key, "change", 0.0)
     for _ in range(3):
-        take(queue, 0.0)
-    queue.failed("resting", "error", 0.0)
+        dequeue(queue, 0.0)
+    queue.failed("failed", "error", 0.0)
     queue.requeue_after("requeued", 7.0, "poll", 0.0)
     queue.add_after("delayed", "later", 9.0, 0.0)
-    assert sorted(queue.owed()) == ["hand", "ready", "resting"]
+    assert sorted(queue.owed()) == ["failed", "hand", "ready"]
     assert queue.scheduled() == {"requeued": 7.0, "delayed": 9.0}
 
 
 def test_statistics_count_every_state() -> None:
     """Each key is counted in its state, and adds that join a waiting run are counted as merged."""
     queue = make()
-    for key in ("resting", "hand"):
+    for key in ("failed", "hand"):
         queue.add(key, "change", 1.0)
-        take(queue, 1.0)
-    queue.failed("resting", "error", 1.0)
+        dequeue(queue, 1.0)
+    queue.failed("failed", "error", 1.0)
     queue.add_after("delayed", "later", 9.0, 1.0)
     queue.add("old", "start", 3.0, priority=BACKLOG)
     queue.add("new", "change", 4.0)
@@ -225,16 +225,16 @@ def test_statistics_count_every_state() -> None:
 
 
 def test_queue_is_idle_when_no_key_is_owed() -> None:
-    """Ready, in-hand and resting keys make it busy; scheduled ones don't."""
+    """Ready, in-hand and failed keys make it busy; scheduled ones don't."""
     queue = make()
     assert queue.is_idle()
     queue.add("a", "change", 0.0)
     assert not queue.is_idle()
-    take(queue, 0.0)
+    dequeue(queue, 0.0)
     assert not queue.is_idle()
     queue.failed("a", "error", 0.0)
     assert not queue.is_idle()
-    take(queue, 1.0)
+    dequeue(queue, 1.0)
     queue.requeue_after("a", 5.0, "poll", 1.0)
     assert queue.is_idle()
 
@@ -247,7 +247,7 @@ def test_closed_queue_neither_enqueues_nor_dequeues() -> None:
     queue.close()
     queue.add("d", "change", 1.0)
     queue.add_after("e", "later", 5.0, 1.0)
-    assert queue.take(9.0) is None
+    assert queue.dequeue(9.0) is None
     assert queue.next_due() is None
     assert queue.owed() == ["a", "b", "c"]
 
@@ -257,7 +257,7 @@ def test_key_in_hand_at_the_close_is_owed_until_reported() -> None:
     queue = make()
     for key in "ab":
         queue.add(key, "change", 0.0)
-        take(queue, 0.0)
+        dequeue(queue, 0.0)
     queue.close()
     queue.succeeded("a", 1.0)
     assert queue.owed() == ["b"]

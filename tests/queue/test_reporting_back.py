@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
-from headway.queue import NotInHandError, Taken
-from tests.queue.machines import Queue, drain, fail, make, take
+from headway.queue import Dequeued, NotInHandError
+from tests.queue.machines import Queue, dequeue, drain, fail, make
 
 # ---- reporting back
 
@@ -15,13 +15,13 @@ def test_consecutive_failures_double_the_delay_up_to_the_maximum() -> None:
     """Each delay is the back-off's, and the attempt counts the failures."""
     queue = make()
     queue.add("a", "change", 0.0)
-    now, rests, attempts = 0.0, [], []
+    now, delays, attempts = 0.0, [], []
     for _ in range(8):
-        attempts.append(take(queue, now).attempt)
-        rests.append(queue.failed("a", "error", now))
-        assert queue.take(now) is None
-        now += rests[-1]
-    assert rests == [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0]
+        attempts.append(dequeue(queue, now).attempt)
+        delays.append(queue.failed("a", "error", now))
+        assert queue.dequeue(now) is None
+        now += delays[-1]
+    assert delays == [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0]
     assert attempts == [1, 2, 3, 4, 5, 6, 7, 8]
 
 
@@ -29,19 +29,19 @@ def test_retry_carries_the_reasons_of_the_failed_run() -> None:
     """The failure is added to the reasons for which the key was enqueued."""
     queue = make()
     queue.add("a", "change", 0.0)
-    take(queue, 0.0)
+    dequeue(queue, 0.0)
     queue.failed("a", "error", 0.0)
-    assert take(queue, 1.0).reasons == ("change", "error")
+    assert dequeue(queue, 1.0).reasons == ("change", "error")
 
 
 def test_dirty_key_that_fails_is_ready_at_once_and_keeps_its_count() -> None:
     """The change may have fixed the failure. If it hasn't, the next delay is the longer one."""
     queue = make()
     queue.add("a", "change", 0.0)
-    take(queue, 0.0)
+    dequeue(queue, 0.0)
     queue.add("a", "mend", 0.5)
     assert queue.failed("a", "error", 1.0) == 0.0
-    assert take(queue, 1.0) == Taken("a", ("change", "error", "mend"), 0, 0.5, 2)
+    assert dequeue(queue, 1.0) == Dequeued("a", ("change", "error", "mend"), 0, 0.5, 2)
     assert queue.failed("a", "error", 1.0) == 2.0
 
 
@@ -50,7 +50,7 @@ def test_delayed_add_can_shorten_a_back_off_but_not_lengthen_it() -> None:
     queue = make()
     queue.add("short", "change", 0.0)
     queue.add("long", "change", 0.0)
-    take(queue, 0.0), take(queue, 0.0)
+    dequeue(queue, 0.0), dequeue(queue, 0.0)
     queue.add_after("short", "later", 0.25, 0.0)
     queue.add_after("long", "later", 50.0, 0.0)
     assert queue.failed("short", "error", 0.0) == 0.25
@@ -62,10 +62,10 @@ def test_change_ends_a_back_off_but_keeps_the_failure_count() -> None:
     """A direct add during the back-off runs at once, as the next attempt."""
     queue = make()
     queue.add("a", "change", 0.0)
-    take(queue, 0.0)
+    dequeue(queue, 0.0)
     fail(queue, "a", 0.0, times=3)
     queue.add("a", "mend", 5.0)
-    assert take(queue, 5.0).attempt == 4
+    assert dequeue(queue, 5.0).attempt == 4
     assert queue.next_due() is None
 
 
@@ -82,12 +82,12 @@ def test_every_report_but_failure_resets_the_failure_count(report: Callable[[Que
     """After it, the key's next failure backs off as a first one does."""
     queue = make()
     queue.add("a", "change", 0.0)
-    take(queue, 0.0)
+    dequeue(queue, 0.0)
     fail(queue, "a", 0.0, times=3)
-    assert take(queue, 8.0).attempt == 4
+    assert dequeue(queue, 8.0).attempt == 4
     report(queue)
     queue.add("a", "change", 9.0)
-    assert take(queue, 9.0).attempt == 1
+    assert dequeue(queue, 9.0).attempt == 1
     assert queue.failed("a", "error", 9.0) == 1.0
 
 
@@ -95,10 +95,10 @@ def test_requeued_key_runs_again_after_its_delay() -> None:
     """The key is scheduled, with the reason that was given."""
     queue = make()
     queue.add("a", "change", 0.0)
-    take(queue, 0.0)
+    dequeue(queue, 0.0)
     queue.requeue_after("a", 30.0, "poll", 1.0)
-    assert queue.take(30.0) is None
-    assert take(queue, 31.0) == Taken("a", ("poll",), 0, 31.0, 1)
+    assert queue.dequeue(30.0) is None
+    assert dequeue(queue, 31.0) == Dequeued("a", ("poll",), 0, 31.0, 1)
 
 
 @pytest.mark.parametrize("delay", [0.0, -5.0])
@@ -106,31 +106,31 @@ def test_requeue_without_delay_is_ready_at_once(delay: float) -> None:
     """A delay of zero or less means now, and the reported wait begins now."""
     queue = make()
     queue.add("a", "change", 0.0)
-    take(queue, 0.0)
+    dequeue(queue, 0.0)
     queue.requeue_after("a", delay, "again", 1.0)
-    assert take(queue, 1.0) == Taken("a", ("again",), 0, 1.0, 1)
+    assert dequeue(queue, 1.0) == Dequeued("a", ("again",), 0, 1.0, 1)
 
 
 def test_change_overrides_the_delay_of_a_requeue() -> None:
     """A key that is dirty when it asks for a delay is ready at once, and runs once."""
     queue = make()
     queue.add("a", "one", 0.0)
-    take(queue, 0.0)
+    dequeue(queue, 0.0)
     queue.add("a", "two", 1.0)
     queue.requeue_after("a", 30.0, "poll", 2.0)
-    assert take(queue, 2.0).reasons == ("two", "poll")
+    assert dequeue(queue, 2.0).reasons == ("two", "poll")
     queue.succeeded("a", 3.0)
-    assert queue.take(100.0) is None
+    assert queue.dequeue(100.0) is None
 
 
 def test_dirty_key_that_is_dropped_runs_again() -> None:
     """Dropping a run doesn't lose the change that came during it."""
     queue = make()
     queue.add("a", "one", 0.0)
-    take(queue, 0.0)
+    dequeue(queue, 0.0)
     queue.add("a", "two", 1.0)
     queue.dropped("a", 2.0)
-    assert take(queue, 2.0).reasons == ("two",)
+    assert dequeue(queue, 2.0).reasons == ("two",)
 
 
 # ---- refusals
@@ -164,7 +164,7 @@ def test_times_that_are_not_finite_raise_and_change_nothing(seconds: float) -> N
     """Such a due time or delay would never fire, or break the order of the others."""
     queue = make()
     queue.add("a", "change", 0.0)
-    take(queue, 0.0)
+    dequeue(queue, 0.0)
     before = queue.statistics()
     with pytest.raises(ValueError, match=r"due is .* finite"):
         queue.add_after("b", "later", seconds, 0.0)
@@ -188,49 +188,49 @@ def test_backlog_share_below_one_is_refused() -> None:
         make(live_per_backlog=0)
 
 
-# ---- rest
+# ---- back off
 
 
-def test_resting_key_keeps_its_reasons_and_is_owed() -> None:
-    """Resting counts no attempt, and the key is ready when its rest is over."""
+def test_key_that_backs_off_keeps_its_reasons_and_is_owed() -> None:
+    """Backing off without a failure counts no attempt. The key is ready when the delay is over."""
     queue = make()
     queue.add("a", "change", 0.0)
-    take(queue, 1.0)
-    queue.rest("a", 5.0, 1.0)
-    assert (queue.take(5.9), queue.is_idle(), queue.owed()) == (None, False, ["a"])
-    assert queue.take(6.0) == Taken("a", ("change",), 0, 6.0, 1)
+    dequeue(queue, 1.0)
+    queue.back_off("a", 5.0, 1.0)
+    assert (queue.dequeue(5.9), queue.is_idle(), queue.owed()) == (None, False, ["a"])
+    assert queue.dequeue(6.0) == Dequeued("a", ("change",), 0, 6.0, 1)
 
 
-def test_change_ends_the_rest_of_a_key_at_once() -> None:
+def test_change_ends_the_back_off_of_a_key_at_once() -> None:
     """The key carries all its reasons."""
     queue = make()
     queue.add("a", "change", 0.0)
-    take(queue, 1.0)
-    queue.rest("a", 5.0, 1.0)
+    dequeue(queue, 1.0)
+    queue.back_off("a", 5.0, 1.0)
     queue.add("a", "another", 2.0)
-    assert queue.take(2.0) == Taken("a", ("change", "another"), 0, 2.0, 1)
+    assert queue.dequeue(2.0) == Dequeued("a", ("change", "another"), 0, 2.0, 1)
 
 
-def test_key_added_while_in_hand_does_not_rest() -> None:
-    """The same holds for a rest of no time."""
+def test_key_added_while_in_hand_does_not_back_off() -> None:
+    """The same holds for a delay of 0."""
     queue = make()
     for key in "ab":
         queue.add(key, "change", 0.0)
-        take(queue, 1.0)
+        dequeue(queue, 1.0)
     queue.add("a", "another", 1.0)
-    queue.rest("a", 5.0, 1.0)
-    queue.rest("b", 0.0, 1.0)
+    queue.back_off("a", 5.0, 1.0)
+    queue.back_off("b", 0.0, 1.0)
     assert drain(queue, 1.0) == ["a", "b"]
 
 
-def test_only_a_key_in_hand_can_be_put_to_rest() -> None:
+def test_only_a_key_in_hand_can_back_off() -> None:
     queue = make()
     queue.add("a", "change", 0.0)
     with pytest.raises(NotInHandError):
-        queue.rest("a", 1.0, 0.0)
-    take(queue, 0.0)
+        queue.back_off("a", 1.0, 0.0)
+    dequeue(queue, 0.0)
     with pytest.raises(ValueError, match="finite"):
-        queue.rest("a", float("inf"), 0.0)
+        queue.back_off("a", float("inf"), 0.0)
 
 
 def test_repeated_reason_is_only_counted() -> None:
@@ -239,14 +239,14 @@ def test_repeated_reason_is_only_counted() -> None:
     now = 0.0
     queue.add("a", "change", now)
     for number in range(20):
-        take(queue, now)
+        dequeue(queue, now)
         queue.failed("a", "retry", now)
         if number == 9:
             queue.add("a", "mend", now)
         now += 100.0
-    taken = take(queue, now)
-    assert taken.reasons == ("change", "retry", "mend", "retry")
-    assert taken.omitted == 18
+    dequeued = dequeue(queue, now)
+    assert dequeued.reasons == ("change", "retry", "mend", "retry")
+    assert dequeued.omitted == 18
 
 
 def test_key_in_hand_at_the_close_is_last_among_the_owed() -> None:
@@ -254,5 +254,5 @@ def test_key_in_hand_at_the_close_is_last_among_the_owed() -> None:
     queue = make()
     for key in ("a", "b", "c"):
         queue.add(key, "change", 0.0)
-    assert take(queue, 0.0).key == "a"
+    assert dequeue(queue, 0.0).key == "a"
     assert queue.owed() == ["b", "c", "a"]

@@ -5,15 +5,15 @@ import trio
 from trio.testing import MockClock, assert_checkpoints, wait_all_tasks_blocked
 
 from headway.queue import BACKLOG, NotInHandError, QueueStatistics, WaitingQueue
-from tests.queue.workers import Looks, Workers, let_pass, start, take_key
+from tests.queue.workers import Looks, Workers, dequeue_key, let_pass, start
 
 # ---- the hold
 
 
-async def test_no_key_is_taken_while_held(
+async def test_no_key_is_dequeued_while_held(
     queue: WaitingQueue[str, str], workers: Workers, autojump_clock: MockClock
 ) -> None:
-    """Ready and due keys wait for the release, and are then taken at once."""
+    """Ready and due keys wait for the release, and are then dequeued at once."""
     queue.hold()
     queue.add("ready", "change")
     queue.add_after("due", "later", 2.0)
@@ -21,10 +21,10 @@ async def test_no_key_is_taken_while_held(
         await start(nursery, workers, 2)
         await let_pass(autojump_clock, 10)
         assert queue.held
-        assert workers.taken == []
+        assert workers.dequeued == []
         queue.release()
         await wait_all_tasks_blocked()
-        assert sorted(workers.taken) == [("due", 10.0), ("ready", 10.0)]
+        assert sorted(workers.dequeued) == [("due", 10.0), ("ready", 10.0)]
         queue.close()
 
 
@@ -37,10 +37,10 @@ async def test_hold_stops_a_worker_that_was_woken_but_has_not_run(
         queue.add("a", "change")
         queue.hold()
         await wait_all_tasks_blocked()
-        assert workers.taken == []
+        assert workers.dequeued == []
         queue.release()
         await wait_all_tasks_blocked()
-        assert [key for key, _ in workers.taken] == ["a"]
+        assert [key for key, _ in workers.dequeued] == ["a"]
         queue.close()
 
 
@@ -58,22 +58,22 @@ async def test_hold_past_a_due_time_does_not_poll(
         assert machine.looks == 0
         queue.release()
         await let_pass(autojump_clock, 30)
-        assert workers.taken == [("during", 10.0), ("after", 20.0)]
+        assert workers.dequeued == [("during", 10.0), ("after", 20.0)]
         queue.close()
 
 
 # ---- cancellation
 
 
-async def test_canceled_take_takes_nothing(queue: WaitingQueue[str, str]) -> None:
-    """A take canceled before it began leaves a ready key in the queue."""
+async def test_canceled_dequeue_removes_no_key(queue: WaitingQueue[str, str]) -> None:
+    """A dequeue canceled before it began leaves a ready key in the queue."""
     queue.add("a", "change")
     with trio.CancelScope() as scope:
         scope.cancel()
-        await queue.take()
+        await queue.dequeue()
     assert scope.cancelled_caught
     assert queue.statistics().in_hand == 0
-    assert await take_key(queue) == "a"
+    assert await dequeue_key(queue) == "a"
 
 
 async def test_key_added_while_its_only_sleeper_is_canceled_is_not_lost(
@@ -85,7 +85,7 @@ async def test_key_added_while_its_only_sleeper_is_canceled_is_not_lost(
 
         async def cancelled_worker() -> None:
             with scope:
-                await queue.take()
+                await queue.dequeue()
 
         nursery.start_soon(cancelled_worker)
         await wait_all_tasks_blocked()
@@ -94,7 +94,7 @@ async def test_key_added_while_its_only_sleeper_is_canceled_is_not_lost(
         queue.add("a", "change")
         await wait_all_tasks_blocked()
         assert scope.cancelled_caught
-        assert [key for key, _ in workers.taken] == ["a"]
+        assert [key for key, _ in workers.dequeued] == ["a"]
         queue.close()
 
 
@@ -108,7 +108,7 @@ async def test_worker_canceled_after_its_wake_up_has_the_key_in_hand(
 
         async def work() -> None:
             with scope:
-                got.append(await take_key(queue))
+                got.append(await dequeue_key(queue))
 
         nursery.start_soon(work)
         await wait_all_tasks_blocked()
@@ -121,13 +121,13 @@ async def test_worker_canceled_after_its_wake_up_has_the_key_in_hand(
 async def test_canceled_timekeeper_is_replaced(
     queue: WaitingQueue[str, str], workers: Workers, autojump_clock: MockClock
 ) -> None:
-    """The delayed key is taken on time by a worker that had no deadline before."""
+    """The delayed key is dequeued on time by a worker that had no deadline before."""
     async with trio.open_nursery() as nursery:
         scope = trio.CancelScope()
 
         async def cancelled_worker() -> None:
             with scope:
-                await queue.take()
+                await queue.dequeue()
 
         queue.add_after("a", "later", 10.0)
         nursery.start_soon(cancelled_worker)
@@ -136,32 +136,32 @@ async def test_canceled_timekeeper_is_replaced(
         await let_pass(autojump_clock, 1)
         scope.cancel()
         await let_pass(autojump_clock, 20)
-        assert workers.taken == [("a", 10.0)]
+        assert workers.dequeued == [("a", 10.0)]
         queue.close()
 
 
 # ---- idleness and the end
 
 
-async def test_wait_idle_waits_for_keys_in_hand_and_resting(
+async def test_wait_idle_waits_for_keys_in_hand_and_backing_off(
     queue: WaitingQueue[str, str], workers: Workers, autojump_clock: MockClock
 ) -> None:
     """It returns when the retry has succeeded, not when the first attempt has ended."""
     queue.add("a", "change")
-    await take_key(queue)
+    await dequeue_key(queue)
     queue.failed("a", "error")
     async with trio.open_nursery() as nursery:
         await start(nursery, workers, 1)
         await queue.wait_idle()
         assert autojump_clock.current_time() == 1.0
-        assert workers.taken == [("a", 1.0)]
+        assert workers.dequeued == [("a", 1.0)]
         queue.close()
 
 
 async def test_wait_idle_does_not_wait_for_scheduled_keys(queue: WaitingQueue[str, str]) -> None:
     """The wait is a checkpoint even so."""
     queue.add("a", "change")
-    await take_key(queue)
+    await dequeue_key(queue)
     queue.requeue_after("a", 30.0, "poll")
     with assert_checkpoints():
         await queue.wait_idle()
@@ -180,7 +180,7 @@ async def test_wait_idle_waits_for_a_scheduled_key_that_has_come_due(
 
 
 async def test_wait_idle_raises_if_the_queue_is_closed_with_owed_keys(queue: WaitingQueue[str, str]) -> None:
-    """The wait could never end, because no worker will take them."""
+    """The wait could never end, because no worker will dequeue them."""
     queue.add("a", "change")
     async with trio.open_nursery() as nursery:
 
@@ -193,7 +193,7 @@ async def test_wait_idle_raises_if_the_queue_is_closed_with_owed_keys(queue: Wai
         queue.close()
 
 
-async def test_close_ends_every_waiting_take_at_once(queue: WaitingQueue[str, str], workers: Workers) -> None:
+async def test_close_ends_every_waiting_dequeue_at_once(queue: WaitingQueue[str, str], workers: Workers) -> None:
     """Sleepers, the timekeeper, and later callers get None, with keys still in the queue."""
     queue.hold()
     for key in "abc":
@@ -206,8 +206,8 @@ async def test_close_ends_every_waiting_take_at_once(queue: WaitingQueue[str, st
         assert workers.ended == 3
     queue.release()
     assert queue.closed
-    assert await queue.take() is None
-    assert workers.taken == []
+    assert await queue.dequeue() is None
+    assert workers.dequeued == []
     assert queue.owed() == ["a", "b", "c"]
 
 
@@ -223,7 +223,7 @@ async def test_close_ends_a_timekeeper(
     assert autojump_clock.current_time() == 0.0
 
 
-async def test_every_key_added_under_load_is_taken_and_never_twice_at_once(
+async def test_every_key_added_under_load_is_dequeued_and_never_twice_at_once(
     queue: WaitingQueue[str, str], autojump_clock: MockClock
 ) -> None:
     """Five workers, fifty keys added repeatedly, failures and requeues between: no key is left over."""
@@ -231,8 +231,8 @@ async def test_every_key_added_under_load_is_taken_and_never_twice_at_once(
     runs: dict[str, int] = {}
 
     async def work() -> None:
-        while (taken := await queue.take()) is not None:
-            key = taken.key
+        while (dequeued := await queue.dequeue()) is not None:
+            key = dequeued.key
             assert key not in in_hand
             in_hand.add(key)
             await let_pass(autojump_clock, 0.01 * (len(runs) % 3))

@@ -1,9 +1,9 @@
-"""Tasks that take keys from a queue and note them, and a queue that counts the looks for a key."""
+"""Tasks that dequeue keys from a queue and note them, and a queue that counts the looks for a key."""
 
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from headway.queue import Backoff, Taken, WaitingQueue, WorkQueue
+from headway.queue import Backoff, Dequeued, WaitingQueue, WorkQueue
 
 
 class Looks(WorkQueue[str, str]):
@@ -13,25 +13,25 @@ class Looks(WorkQueue[str, str]):
         super().__init__(Backoff(base=1.0, maximum=60.0))
         self.looks = 0
 
-    def take(self, now: float) -> Taken[str, str] | None:
-        """Take a key, and count the look."""
+    def dequeue(self, now: float) -> Dequeued[str, str] | None:
+        """Dequeue a key, and count the look."""
         self.looks += 1
-        return super().take(now)
+        return super().dequeue(now)
 
 
 class Workers:
-    """Tasks that take keys and note when. They report success by themselves."""
+    """Tasks that dequeue keys and note when. They report success by themselves."""
 
     def __init__(self, queue: WaitingQueue[str, str]) -> None:
         self.queue = queue
-        self.taken: list[tuple[str, float]] = []
+        self.dequeued: list[tuple[str, float]] = []
         self.ended = 0
 
     async def work(self) -> None:
-        """Take until the queue is closed."""
-        while (taken := await self.queue.take()) is not None:
-            self.taken.append((taken.key, trio.current_time()))
-            self.queue.succeeded(taken.key)
+        """Dequeue until the queue is closed."""
+        while (dequeued := await self.queue.dequeue()) is not None:
+            self.dequeued.append((dequeued.key, trio.current_time()))
+            self.queue.succeeded(dequeued.key)
         self.ended += 1
 
 
@@ -42,11 +42,11 @@ async def start(nursery: trio.Nursery, workers: Workers, count: int) -> None:
     await wait_all_tasks_blocked()
 
 
-async def take_key(queue: WaitingQueue[str, str]) -> str:
-    """Take a key from a queue that isn't closed."""
-    taken = await queue.take()
-    assert taken is not None
-    return taken.key
+async def dequeue_key(queue: WaitingQueue[str, str]) -> str:
+    """Dequeue a key from a queue that isn't closed."""
+    dequeued = await queue.dequeue()
+    assert dequeued is not None
+    return dequeued.key
 
 
 async def let_pass(clock: MockClock, seconds: float) -> None:

@@ -61,18 +61,18 @@ async def test_scope_is_canceled_when_the_deletion_begins_or_another_incarnation
 
 async def test_scope_is_canceled_if_deletion_and_recreation_arrive_together() -> None:
     """The cache then holds another incarnation."""
-    shared = Informer(TEAM, events.ignore)
-    shared.feed(chunk(stored("core", 3)))
-    shared.feed(end(3))
+    informer = Informer(TEAM, events.ignore)
+    informer.feed(chunk(stored("core", 3)))
+    informer.feed(end(3))
     cache = Cache("teams", TEAM, [])
-    subscription = shared.subscribe([], lambda *_: None)
+    subscription = informer.subscribe([], lambda *_: None)
     cache.open({TEAM.name: subscription})
     lifetimes = Lifetimes(cache, [TEAM])
     team = cache.get(TEAM, "core")
     assert team is not None
     with lifetimes.scope(team) as scope:
-        shared.feed(changes(removed(stored("core", 3), 4), put(stored("core", 5, uid="core2"))))
-        lifetimes.cancel_ended(TEAM.name, subscription.take())
+        informer.feed(changes(removed(stored("core", 3), 4), put(stored("core", 5, uid="core2"))))
+        lifetimes.cancel_ended(TEAM.name, subscription.drain())
         assert scope.cancel_called
     with lifetimes.scope(team) as scope:
         assert scope.cancel_called

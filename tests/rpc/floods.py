@@ -39,6 +39,7 @@ from tests.rpc.tls_records import TlsPeer
 CONNECTIONS = 8
 _BATCH = 200
 _BLOCK = Encoder().encode(REQUEST)
+_GET = Encoder().encode([(name, "GET" if name == ":method" else value) for name, value in REQUEST])
 _THINGS = pb.ListRequest(
     type=pb.Type(group="test", group_version="v1", kind="Thing"), tenancy=pb.Tenancy(partition="*", namespace="*")
 )
@@ -135,6 +136,9 @@ FLOODS: dict[str, Flood] = {
         _streams(
             lambda stream: _headers(stream, end=False) + DataFrame(stream, _CALL, flags=["END_STREAM"]).serialize()
         ),
+    ),
+    "requests that are rejected, without an end": Flood(
+        b"", _streams(lambda stream: _headers(stream, _GET, end=False))
     ),
     "TLS records that change the keys": Flood(b"", lambda: iter(()), TlsPeer.key_update),
     "TLS records without content": Flood(b"", lambda: iter(()), TlsPeer.empty),

@@ -121,7 +121,7 @@ class Bystander:
         self.written = 0
         self.seen: list[str] = []
         self.between = trio.Lock()
-        self._heard = trio.Event()
+        self._more = trio.Event()
         self._wrote = trio.Event()
 
     async def work(self, *, task_status: trio.TaskStatus[None]) -> None:
@@ -155,14 +155,14 @@ class Bystander:
                     task_status.started()
                 if isinstance(event, headway.Upserted) and event.resource.id.name == "bystander":
                     self.seen.append(event.resource.data.text)
-                    self._heard.set()
+                    self._more.set()
 
     async def check(self) -> None:
         """Assert that every write was seen once and in order. Hold ``between`` when calling it."""
         with trio.fail_after(PATIENCE):
             while len(self.seen) < self.written:
-                self._heard = trio.Event()
-                await self._heard.wait()
+                self._more = trio.Event()
+                await self._more.wait()
         assert self.seen == [str(number) for number in range(self.written)]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -16,11 +17,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway import rpc
-from headway.rpc import Limits
-from headway.rpc._budget import Budget
-from headway.rpc._inbox import Inbox
+from headway.rpc import Limits, MessageParser
+from headway.rpc._flow import Inbox
+from headway.rpc._limits import Budget
 from headway.rpc._protocol import _CALLS_AT_ONCE
-from headway.rpc._server_stream import _CALL, ServerStream
+from headway.rpc._server_stream import CALL_SIZE, ServerStream
 from tests.rpc.hostile_kit import resident
 from tests.rpc.raw_kit import HEADERS, Raw, connected
 from tests.rpc.rpc_kit import ECHO, Text, served
@@ -203,7 +204,7 @@ async def test_refused_request_is_freed_without_the_garbage_collector() -> None:
 
 async def test_calls_without_a_request_are_bounded() -> None:
     """A call takes memory before the first byte of its request. If there are too many, the oldest are refused."""
-    limits = Limits(message_size=KIB, requests_size=20 * _CALL)
+    limits = Limits(message_size=KIB, requests_size=20 * CALL_SIZE)
     async with served(limits=limits) as it, connected(it.where) as raw:
         headers = [(name, ECHO if name == ":path" else value) for name, value in HEADERS]
         for id in range(1, 61, 2):
@@ -214,7 +215,7 @@ async def test_calls_without_a_request_are_bounded() -> None:
         await raw.flush()
         await raw.until(lambda event: isinstance(event, ResponseReceived) and event.stream_id == 61)
         await raw.until(lambda _: len(_statuses(raw)) >= 11)
-        assert it.server._budget.taken <= 20 * _CALL
+        assert it.server._budget.taken <= 20 * CALL_SIZE
 
 
 @pytest.mark.deep
@@ -291,7 +292,7 @@ async def test_bytes_that_a_forwarder_has_yet_to_pass_on_count() -> None:
             await raw.flush()
             await raw.until(lambda event: type(event).__name__ == "PingAckReceived")
             await trio.testing.wait_all_tasks_blocked(0.05)
-            assert server._budget.taken == 60_005 + _CALL
+            assert server._budget.taken == 60_005 + CALL_SIZE
         nursery.cancel_scope.cancel()
 
 
@@ -317,3 +318,23 @@ async def test_connection_with_most_unfinished_calls_is_refused_more() -> None:
             await _send_part(other, range(1, 21, 2), 10)
             assert (await channel.unary(ECHO, Text(text="a"), Text)).text == "a"
             assert not any(isinstance(event, StreamReset) for event in other.events)
+
+
+@pytest.mark.parametrize("into", ["inbox", "parser"])
+def test_tiny_pieces_take_little_more_memory_than_their_size(into: str) -> None:
+    """The bytes are kept without an object for each frame."""
+    inbox, parser = Inbox(lambda _: None), MessageParser(1 << 22)
+    parser.feed((1 << 20).to_bytes(5, "big"))
+    drops = [number.to_bytes(2, "big") for number in range(20_000)]
+    tracemalloc.start()
+    try:
+        for drop in drops:
+            if into == "inbox":
+                inbox.add(bytes(bytearray(drop)), 2)
+            else:
+                parser.feed(bytes(bytearray(drop)))
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < 120_000
+    assert inbox.unacked_size() == (40_000 if into == "inbox" else 0)

@@ -88,7 +88,9 @@ async def test_worker_without_a_certificate_reports_that_the_server_may_require_
 def test_other_tls_errors_keep_the_words_of_the_library() -> None:
     error = ssl.SSLCertVerificationError()
     error.verify_code, error.verify_message = 24, "invalid CA certificate"
-    assert certificate_refused(error) == (
+    obstacle = certificate_refused(error)
+    assert obstacle is not None
+    assert obstacle.reason == (
         "its certificate is not valid here (invalid CA certificate): replace the server's certificate"
     )
     error.verify_code = 9

@@ -18,9 +18,7 @@ from headway import rpc
 from headway.client import Client
 from headway.protobuf import encode
 from headway.resource import EndOfSnapshot
-from headway.rpc import Limits
-from headway.rpc._calls import Calls
-from headway.rpc._remote import CHANNEL_LIMITS
+from headway.rpc import CHANNEL_LIMITS, Limits
 from headway.service import WATCH_LIST
 from tests.rpc.raw_kit import HEADERS, Raw
 from tests.rpc.rpc_kit import DECODERS, THING, Served, Text, app, served
@@ -32,7 +30,7 @@ QUICK = Limits(keepalive_interval=INTERVAL, keepalive_timeout=TIMEOUT)
 SLACK = 2.0
 
 
-async def until_free(it: Served, calls: Calls) -> float:
+async def until_free(it: Served, calls: object) -> float:
     """Return the seconds until no connection and none of its calls is left."""
     began = trio.current_time()
     with trio.fail_after(20):

@@ -12,7 +12,7 @@ from grpclib.const import Status
 import headway
 from headway import rpc
 from headway.access import Access, Authorizer, Policy, Rule, new_token
-from headway.rpc._health import NOT_SERVING, SERVING, HealthCheckRequest, HealthCheckResponse
+from headway.rpc import HealthCheckRequest, HealthCheckResponse
 from tests.rpc.forward_kit import LEFT, Odd, forwarded
 from tests.rpc.rpc_kit import ECHO, FAIL, META, THING, WAIT, Text, app, served
 
@@ -152,10 +152,10 @@ async def test_health_of_a_forwarder_is_its_upstreams() -> None:
     """
     async with forwarded() as (it, where), rpc.open_channel(where) as channel:
         check = functools.partial(channel.unary, CHECK, reply_type=HealthCheckResponse)
-        assert (await check(request=HealthCheckRequest())).status == SERVING
+        assert (await check(request=HealthCheckRequest())).status == 1
         it.health.set("headway.resource.v1.ResourceService", serving=False)
         request = HealthCheckRequest(service="headway.resource.v1.ResourceService")
-        assert (await check(request=request)).status == NOT_SERVING
+        assert (await check(request=request)).status == 2
     async with (
         rpc.open_forwarder("127.0.0.1:1", ["127.0.0.1:0"]) as server,
         rpc.open_channel(server.addresses) as channel,

@@ -117,7 +117,7 @@ async def test_calls_of_a_lost_client_end_at_the_upstream() -> None:
             nursery.start_soon(call)
             await it.echo.until_waiting(1)
             for protocol in list(server._connections):
-                protocol.give_up()
+                protocol.abort()
         await it.echo.until_waiting(0)
         assert it.echo.cancelled == 1
 

@@ -20,7 +20,7 @@ from headway import rpc
 from headway.client import Client
 from headway.protobuf import decode, encode
 from headway.resource import AnyMessage, pb
-from headway.rpc._reflection import ServerReflectionRequest, ServerReflectionResponse
+from headway.rpc import ServerReflectionRequest, ServerReflectionResponse
 from headway.service import TypesService
 from tests.helpers.stock import StockClient
 from tests.rpc.forward_kit import DETAILS, ODD, TALK, Odd, forwarded
@@ -45,7 +45,7 @@ async def filled(it: Served, count: int) -> None:
         await local.write(THING.new(f"thing-{number}", Text(text=str(number))))
 
 
-def _said(call: Any) -> tuple[Any, str, list[bytes], list[Any], list[Any]]:
+def _outcome(call: Any) -> tuple[Any, str, list[bytes], list[Any], list[Any]]:
     """Return all that a call tells a grpcio client: code, details, replies, headers and trailers."""
     replies: list[bytes] = []
     with contextlib.suppress(grpc.RpcError):
@@ -64,7 +64,7 @@ async def test_grpcio_gets_the_same_answers_with_and_without_a_forwarder() -> No
 
         def ask(address: str) -> dict[str, Any]:
             with grpc.insecure_channel(address) as channel:
-                return {path: _said(channel.unary_stream(path)(b"", timeout=20)) for path in paths}
+                return {path: _outcome(channel.unary_stream(path)(b"", timeout=20)) for path in paths}
 
         direct, through = await in_thread(lambda: ask(it.where)), await in_thread(lambda: ask(where))
     assert {f"{name}/{method}" for name in (RESOURCES, CONSULS) for method in ("Write", "WatchList")} <= set(paths)
@@ -119,7 +119,7 @@ async def test_headers_trailers_and_details_are_forwarded(text: str) -> None:
 
         def client() -> Any:
             with grpc.insecure_channel(where) as channel:
-                return _said(channel.unary_stream(ODD)(encode(Text(text=text)), timeout=20))
+                return _outcome(channel.unary_stream(ODD)(encode(Text(text=text)), timeout=20))
 
         code, details, replies, first, last = await in_thread(client)
     answers = text == "answer"
@@ -133,7 +133,7 @@ async def test_headers_trailers_and_details_are_forwarded(text: str) -> None:
 async def test_deadline_and_cancellation_of_grpcio_reach_the_upstream() -> None:
     def late(where: str) -> Any:
         with grpc.insecure_channel(where) as channel:
-            return _said(channel.unary_stream(WAIT)(b"", timeout=0.2))[0]
+            return _outcome(channel.unary_stream(WAIT)(b"", timeout=0.2))[0]
 
     def cancelled(where: str, begun: trio.Event, ended: trio.Event) -> None:
         with grpc.insecure_channel(where) as channel:
@@ -235,7 +235,7 @@ async def test_compressed_messages_are_forwarded_unchanged() -> None:
 
     def client(where: str) -> Any:
         with grpc.insecure_channel(where, compression=grpc.Compression.Gzip) as channel:
-            return _said(channel.unary_stream(ECHO)(encode(Text(text="a" * 1000)), timeout=20))[:2]
+            return _outcome(channel.unary_stream(ECHO)(encode(Text(text="a" * 1000)), timeout=20))[:2]
 
     async with forwarded() as (it, where):
         through = await in_thread(lambda: client(where))

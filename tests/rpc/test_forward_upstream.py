@@ -82,7 +82,7 @@ class _Dying:
 
     async def send_message(self, message: Any) -> None:
         for protocol in list(self._server._connections):
-            protocol.give_up()
+            protocol.abort()
         await self._stream.send_message(message)
 
 

@@ -18,8 +18,14 @@ from hyperframe.frame import (
 )
 
 from headway.rpc import Limits, Rate
-from headway.rpc._frames import FrameAccount, FrameCutter, FrameTooLarge
-from headway.rpc._headers import malformed_request, malformed_response, malformed_trailers
+from headway.rpc._frames import (
+    FrameAccount,
+    FrameCutter,
+    FrameTooLarge,
+    malformed_request,
+    malformed_response,
+    malformed_trailers,
+)
 from headway.rpc._limits import Flooded
 from tests.rpc.hostile_bytes import PREFACE, REQUEST, raw_frame
 
@@ -121,7 +127,7 @@ def test_tiny_data_frames_cost_more_than_they_pay_back() -> None:
         frame = DataFrame(1, b"x" * size).serialize()
         for _ in range(42):
             account.receive(frame, 0.0)
-            account.took(size)
+            account.received_data(size)
         if ends:
             with pytest.raises(Flooded):
                 account.receive(frame, 0.0)
@@ -182,10 +188,27 @@ def test_client_counts_the_charges_of_its_server() -> None:
     account = FrameAccount(Limits(), 0.0, client_side=True)
     for _ in range(10_000):
         account.sent_headers()
-        account.owe(0.0, 200)
+        account.charge_self(0.0, 200)
         account.receive(raw_frame(20, 1, 4, 1, b"x" * 20), 0.0)
     assert account.is_solvent(0.0)
     for _ in range(50):
-        account.owe(0.0, 16_000)
+        account.charge_self(0.0, 16_000)
     assert not account.is_solvent(0.0)
     assert account.is_solvent(100.0)
+
+
+def test_remainder_of_a_read_does_not_keep_the_whole_read() -> None:
+    """A read of 64 KiB that ended with the first byte of a frame used to be kept for that byte."""
+    frame = raw_frame(1024, 0xEE, 0, 1, bytes(1024))
+    cutter = FrameCutter(16 * 1024, preface=False)
+    cutter.feed(frame * 60 + frame[:1])
+    while cutter.next() is not None:
+        pass
+    assert (cutter.left, len(cutter._data)) == (1, 1)
+
+
+def test_content_length_must_consist_of_digits() -> None:
+    """HTTP requires it."""
+    for length in ("", "-1", "1 ", "٣", "1" * 20):
+        assert malformed_request([*REQUEST, ("content-length", length)]) is not None
+    assert malformed_request([*REQUEST, ("content-length", "0")]) is None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import tracemalloc
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -17,8 +16,7 @@ from hyperframe.frame import ContinuationFrame, DataFrame, HeadersFrame, Setting
 
 from headway.protobuf import encode
 from headway.resource import pb
-from headway.rpc import Limits, MessageParser, framed
-from headway.rpc._inbox import Inbox
+from headway.rpc import Limits, framed
 from tests.rpc.hostile_bytes import PREFACE, REQUEST, request
 from tests.rpc.hostile_caller import Shot, calling, shoot
 from tests.rpc.hostile_kit import PATIENCE, ServerTasks, Target, attacked, resident, until_closed
@@ -171,26 +169,6 @@ async def test_one_byte_frames_to_a_watch_are_bounded_by_its_window() -> None:
     drops = DataFrame(1, b"x").serialize() * 20_000
     async with attacked() as target:
         await target.throw("bytes", OPENING + head + DataFrame(1, body).serialize() + drops)
-
-
-@pytest.mark.parametrize("into", ["inbox", "parser"])
-def test_tiny_pieces_take_little_more_memory_than_their_size(into: str) -> None:
-    """The bytes are kept without an object for each frame."""
-    inbox, parser = Inbox(lambda _: None), MessageParser(1 << 22)
-    parser.feed((1 << 20).to_bytes(5, "big"))
-    drops = [number.to_bytes(2, "big") for number in range(20_000)]
-    tracemalloc.start()
-    try:
-        for drop in drops:
-            if into == "inbox":
-                inbox.add(bytes(bytearray(drop)), 2)
-            else:
-                parser.feed(bytes(bytearray(drop)))
-        kept, _ = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert kept < 120_000
-    assert inbox.unacked_size() == (40_000 if into == "inbox" else 0)
 
 
 async def test_calls_with_an_expired_deadline_leave_nothing() -> None:

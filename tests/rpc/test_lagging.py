@@ -72,21 +72,21 @@ async def test_follower_moves_from_a_lagging_server_to_another() -> None:
         rpc.open_channel(where, decoders=DECODERS) as channel,
         trio.open_nursery() as nursery,
     ):
-        shared = Informer(THING, heard.append)
-        follower = Follower(THING, channel, shared, heard.append, lambda _: _linearizable(channel), LAG_LIMIT)
+        informer = Informer(THING, heard.append)
+        follower = Follower(channel, informer, heard.append, lambda _: _linearizable(channel), LAG_LIMIT)
         nursery.start_soon(follower.run)
         client = Client(rpc.InProcessChannel(it.services), app.registry)
         written = await client.write(THING.new("a", Text(text="1")))
-        await shared.wait_complete(int(written.version))
+        await informer.wait_complete(int(written.version))
         assert (lagging.opened, well.opened) == (1, 0)
 
         # The stream breaks, and the next one at this server stands still for ever.
         lagging.frozen = True
         for protocol in list(it.server._connections):
-            protocol.give_up()
+            protocol.abort()
         written = await client.apply(THING.new("a", Text(text="2")))
         with trio.fail_after(20):
-            await shared.wait_complete(int(written.version))
+            await informer.wait_complete(int(written.version))
         assert (lagging.opened, well.opened) == (2, 1)
         assert sum(isinstance(event, StreamLagging) for event in heard) == 1
         nursery.cancel_scope.cancel()
@@ -164,14 +164,14 @@ async def test_lag_hint_passes_through_wrapping_channels(
     channel = rpc.CopyingChannel(script.over(inner), lambda item: item)
     client = Client(inner, app.registry)
     heard: list[object] = []
-    shared = Informer(THING, heard.append)
-    follower = Follower(THING, channel, shared, heard.append, lambda _: _linearizable(inner), LAG_LIMIT)
+    informer = Informer(THING, heard.append)
+    follower = Follower(channel, informer, heard.append, lambda _: _linearizable(inner), LAG_LIMIT)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(follower.run)
-        await shared.wait_complete(0)
+        await informer.wait_complete(0)
         for number in range(3):
             await client.write(THING.new(f"a-{number}", Text(text="1")))
-        await shared.wait_complete(3)
+        await informer.wait_complete(3)
         # The next stream begins with the store's state at revision 1, and says no more.
         script.refuse_resume(THING)
         script.old_snapshot(THING, 1)
@@ -180,4 +180,4 @@ async def test_lag_hint_passes_through_wrapping_channels(
         await trio.sleep(LAG_LIMIT + 1)
         nursery.cancel_scope.cancel()
     assert inner.left_by[1] is Lagging
-    assert any(isinstance(event, StreamLagging) and event.told == 1 for event in heard)
+    assert any(isinstance(event, StreamLagging) and event.revision == 1 for event in heard)

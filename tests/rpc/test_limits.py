@@ -143,9 +143,9 @@ async def test_ended_connections_are_reported_once_a_second() -> None:
 
 async def _answered(protocol: Any) -> None:
     """Wait until the connection has sent something more, the answer to a ping, or has ended."""
-    heard = protocol._heard
+    heard = protocol._last_received
     with trio.fail_after(30):
-        while protocol._heard == heard and not protocol.connection.closed.is_set():  # it has no event
+        while protocol._last_received == heard and not protocol.connection.closed.is_set():  # it has no event
             await trio.lowlevel.checkpoint()
 
 
@@ -249,8 +249,8 @@ async def test_idle_peer_that_answers_pings_is_kept(mock_clock: trio.testing.Moc
         (protocol,) = it.server._connections
         # Twice as long as it would be kept without an answer.
         for _ in range(50):
-            heard, at = protocol._heard, trio.current_time()
-            while protocol._heard == heard and it.server.connections and trio.current_time() < at + 25:
+            heard, at = protocol._last_received, trio.current_time()
+            while protocol._last_received == heard and it.server.connections and trio.current_time() < at + 25:
                 mock_clock.jump(1)
                 await trio.testing.wait_all_tasks_blocked(0.001)
             if trio.current_time() > 50:
@@ -345,7 +345,7 @@ async def test_goaway_lets_begun_calls_finish() -> None:
         nursery.start_soon(call)
         await it.echo.until_waiting(1)
         (protocol,) = it.server._connections
-        protocol.say_goodbye()
+        protocol.send_goaway()
         while it.server.connections == 1:
             assert (await channel.unary(ECHO, Text(text="a"), Text)).text == "a"
         assert not replies

@@ -16,9 +16,8 @@ import headway
 from headway import rpc
 from headway.client import Client, PlainWrites
 from headway.errors import OutcomeUnknown, TooLarge, Unavailable
-from headway.rpc import Limits
-from headway.rpc._protocol import Http2Protocol
-from headway.rpc._remote import CHANNEL_LIMITS
+from headway.rpc import CHANNEL_LIMITS, Limits
+from headway.rpc._h2 import CountingH2
 from tests.rpc.rpc_kit import ECHO, META, THING, WAIT, Served, Text, app, served
 
 SMALL = Limits(message_size=1000)
@@ -60,7 +59,7 @@ async def client_of(it: Served, **options: Any) -> AsyncIterator[tuple[Client, H
 async def test_oversized_write_certainly_has_no_effect(told: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """The client refuses it if the server has announced its limit. Otherwise the server refuses it unread."""
     if not told:
-        monkeypatch.setattr(Http2Protocol, "message_limit", None)
+        monkeypatch.setattr(CountingH2, "message_limit", None)
     passing = Passing()
     async with served(limits=SMALL, interceptors=[passing]) as it, client_of(it) as (client, heard, _):
         with pytest.raises(TooLarge, match=r"\d{4} bytes.*1000") as caught:
@@ -79,9 +78,9 @@ async def test_server_announces_its_limit_for_messages() -> None:
     async with served(limits=SMALL) as it, client_of(it) as (client, _, channel):
         await client.list(THING)
         (protocol,) = channel._calls._protocols
-        assert protocol.message_limit == 1000
+        assert protocol.connection.h2.message_limit == 1000
         (theirs,) = it.server._connections
-        assert theirs.message_limit is None
+        assert theirs.connection.h2.message_limit is None
 
 
 def _exhausted() -> None:

@@ -22,7 +22,7 @@ from headway.client import Client, HeldLease
 from headway.errors import InvalidArgument, Unavailable
 from headway.events import StreamOpened
 from headway.resource import Bookmark, Changes, EndOfSnapshot, SnapshotChunk, pb
-from headway.rpc._health import SERVING, HealthCheckRequest, HealthCheckResponse
+from headway.rpc import HealthCheckRequest, HealthCheckResponse
 from headway.run import EveryKey, Owed, Run, Supervisor
 from headway.service import WATCH_LIST, copied
 from tests.rpc.rpc_kit import COUNT, DECODERS, ECHO, TEXTS, THING, WAIT, Served, Text, app, served
@@ -279,7 +279,7 @@ async def test_lost_connection_ends_its_calls_with_unavailable() -> None:
             nursery.start_soon(call)
             await it.echo.until_waiting(1)
             for protocol in list(it.server._connections):
-                protocol.give_up()
+                protocol.abort()
         assert [error.status for error in failures] == [Status.UNAVAILABLE]
         assert (await channel.unary(ECHO, Text(text="a"), Text)).text == "a"
 
@@ -334,7 +334,7 @@ async def test_engine_with_listen_serves_writes_and_health(tmp_path: Path) -> No
                 assert (await client.read(target, "a")).data.text == address.upper()
                 request = HealthCheckRequest(service="hashicorp.consul.resource.ResourceService")
                 reply = await channel.unary("/grpc.health.v1.Health/Check", request, HealthCheckResponse)
-                assert reply.status == SERVING
+                assert reply.status == 1
 
 
 async def test_calls_that_wait_for_a_connection_fail_together() -> None:

@@ -20,10 +20,8 @@ from hyperframe.frame import PingFrame, SettingsFrame
 from headway import rpc
 from headway.events import ConnectionEnded
 from headway.protobuf import encode
-from headway.rpc import Limits, Rate
-from headway.rpc._health import HealthCheckRequest
-from headway.rpc._sending import WindowQueue
-from headway.rpc._signal import Signal
+from headway.rpc import HealthCheckRequest, Limits, Rate
+from headway.rpc._flow import Signal, WindowQueue
 from tests.rpc.hostile_bytes import PREFACE
 from tests.rpc.raw_kit import HEADERS, Raw, connected
 from tests.rpc.rpc_kit import FLOOD, Text, served
@@ -52,7 +50,7 @@ async def shut_window(raw: Raw) -> None:
     await raw.flush()
 
 
-async def until_heard(raw: Raw, kind: type[Any], ids: list[int]) -> None:
+async def until_received(raw: Raw, kind: type[Any], ids: list[int]) -> None:
     """Wait for an event of this kind on each of the streams."""
     missing = set(ids)
 
@@ -97,13 +95,13 @@ async def test_every_stream_resumes_when_the_window_opens() -> None:
     async with served() as it, connected(it.where) as raw:
         await shut_window(raw)
         ids = [await begin(raw, WATCH, encode(HealthCheckRequest(service=""))) for _ in range(90)]
-        await until_heard(raw, ResponseReceived, ids)
+        await until_received(raw, ResponseReceived, ids)
         raw.h2.increment_flow_control_window(1)
         for id in ids[:20]:
             raw.h2.reset_stream(id)
         raw.h2.increment_flow_control_window(10_000)
         await raw.flush()
-        await until_heard(raw, DataReceived, ids[20:])
+        await until_received(raw, DataReceived, ids[20:])
 
 
 async def test_streams_with_a_closed_window_do_not_block_others() -> None:
@@ -158,7 +156,7 @@ async def test_client_that_leaves_many_streams_does_not_fill_the_log(caplog: pyt
         async with connected(it.where) as raw:
             raw.h2.local_settings.max_concurrent_streams = 1000
             ids = [await begin(raw, WATCH, encode(HealthCheckRequest(service=""))) for _ in range(100)]
-            await until_heard(raw, DataReceived, ids)
+            await until_received(raw, DataReceived, ids)
             raw.stream.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             raw.stream.socket.close()
             # All of them send before the server has heard of the reset.
@@ -173,9 +171,9 @@ async def test_stream_that_waited_for_a_window_ends_normally() -> None:
     async with served() as it, connected(it.where) as raw:
         await shut_window(raw)
         id = await begin(raw, "/test.Echo/Count", encode(Text(text="3")))
-        await until_heard(raw, ResponseReceived, [id])
+        await until_received(raw, ResponseReceived, [id])
         it.echo.release.set()
         raw.h2.increment_flow_control_window(1)
         raw.h2.increment_flow_control_window(10_000)
         await raw.flush()
-        await until_heard(raw, TrailersReceived, [id])
+        await until_received(raw, TrailersReceived, [id])

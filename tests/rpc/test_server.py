@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,15 @@ async def test_call_is_answered_on_every_kind_of_address(listen: str, tmp_path: 
         assert reply.text == "ha"
         assert await channel.unary(ECHO, Text(text="y" * 1_000_000), Text) == Text(text="y" * 1_000_000)
     assert not os.listdir(tmp_path)
+
+
+async def test_server_sends_small_frames_at_once() -> None:
+    """With Nagle's algorithm, a stream of small replies would wait 40 ms for each acknowledgment."""
+    async with served() as it, rpc.open_channel(it.where) as channel:
+        await channel.unary(ECHO, Text(text="a"), Text)
+        (protocol,) = it.server._connections
+        accepted = protocol._transport.get_extra_info("socket")
+        assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
 async def test_metadata_reaches_the_handler() -> None:

@@ -74,7 +74,7 @@ async def test_expensive_headers_do_not_end_a_shared_connection(
     path: str, metadata: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The server charges a connection for them, and a forwarder's connection for those of all its clients."""
-    monkeypatch.setattr(_frames, "_OWED", OWED)
+    monkeypatch.setattr(_frames, "_OWN", OWED)
     async with forwarded(limits=TIGHT) as (it, where), trio.open_nursery() as nursery:
         async with rpc.open_channel(where) as channel:
             nursery.start_soon(channel.unary, WAIT, Text(), Text)
@@ -93,7 +93,7 @@ async def test_expensive_headers_do_not_end_a_shared_connection(
 
 async def test_tiny_pieces_of_many_clients_do_not_end_a_shared_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each client's one-byte pieces are within its allowance. Together they exceed the forwarder's."""
-    monkeypatch.setattr(_frames, "_OWED", OWED)
+    monkeypatch.setattr(_frames, "_OWN", OWED)
     async with (
         forwarded(limits=TIGHT) as (it, where),
         rpc.open_channel(where) as channel,

@@ -23,7 +23,7 @@ from headway import rpc
 from headway.client import Client
 from headway.protobuf import decode, encode
 from headway.resource import AnyMessage, pb
-from headway.rpc._reflection import ServerReflectionRequest, ServerReflectionResponse
+from headway.rpc import ServerReflectionRequest, ServerReflectionResponse
 from tests.helpers.stock import StockClient
 from tests.rpc.rpc_kit import ECHO, THING, WAIT, Served, Text, app, certificates, served
 

@@ -264,7 +264,7 @@ class Mistreated:
             await handler(unanswered)
         if self._how == "error":
             for connection in list(self._setting.servers[0]._connections):
-                connection.give_up()
+                connection.abort()
         if self._lands == "after":
             with trio.CancelScope(shield=True):
                 await self.release.wait()

@@ -65,7 +65,7 @@ async def test_self_triggering_key_rests_longer_each_time(autojump_clock: MockCl
 
 
 async def test_other_keys_are_not_slowed_by_a_self_triggering_one(autojump_clock: MockClock) -> None:  # noqa: ARG001
-    """A single worker serves them while the loop rests."""
+    """A single worker serves them while the loop delays."""
     staff = Looping()
     async with staff.open():
         await staff.write_team("loop")

@@ -18,9 +18,9 @@ def key(name: str) -> Key:
     return ("default", "default", name)
 
 
-def taken(queue: ShardQueue) -> str:
+def dequeued(queue: ShardQueue) -> str:
     """Return the next key's name; empty if there is none."""
-    found = queue.take_nowait()
+    found = queue.dequeue_nowait()
     return "" if found is None else found.key[2]
 
 
@@ -31,10 +31,10 @@ async def test_keys_of_a_collecting_shard_are_handed_out_when_it_opens() -> None
     queue.collect(1)
     queue.add(key("1-collected"), REASON)
     queue.add(key("2-other"), REASON)
-    assert taken(queue) == ""
+    assert dequeued(queue) == ""
     queue.open_shard(1)
     queue.add_all([key("1-later"), key("2-other")], REASON)
-    assert [taken(queue) for _ in range(3)] == ["1-collected", "1-later", ""]
+    assert [dequeued(queue) for _ in range(3)] == ["1-collected", "1-later", ""]
 
 
 async def test_closing_a_shard_removes_all_its_keys() -> None:
@@ -43,13 +43,13 @@ async def test_closing_a_shard_removes_all_its_keys() -> None:
     queue.open_shard(1)
     for name in ("1-fails", "1-in-hand", "1-ready"):
         queue.add(key(name), REASON)
-    assert [taken(queue), taken(queue)] == ["1-fails", "1-in-hand"]
+    assert [dequeued(queue), dequeued(queue)] == ["1-fails", "1-in-hand"]
     queue.failed(key("1-fails"), REASON)
     assert not queue.is_shard_idle(1)
     queue.close_shard(1)
-    assert taken(queue) == ""
+    assert dequeued(queue) == ""
     assert queue.failed(key("1-in-hand"), REASON) == 0.0
-    assert taken(queue) == ""
+    assert dequeued(queue) == ""
     assert queue.is_idle()
 
 
@@ -58,7 +58,7 @@ async def test_closing_a_shard_removes_its_scheduled_keys() -> None:
     for number in (1, 2):
         queue.open_shard(number)
         queue.add(key(f"{number}-later"), REASON)
-        queue.requeue_after(key(taken(queue)), 600, REASON)
+        queue.requeue_after(key(dequeued(queue)), 600, REASON)
     assert set(queue.scheduled()) == {key("1-later"), key("2-later")}
     queue.close_shard(1)
     assert set(queue.scheduled()) == {key("2-later")}
@@ -74,9 +74,9 @@ async def test_queue_is_held_until_its_last_holder_releases_it() -> None:
     first.add(key("1-a"), REASON)
     first.add(key("2-not-its"), REASON)
     second.release()
-    assert taken(queue) == ""
+    assert dequeued(queue) == ""
     first.release()
-    assert [taken(queue), taken(queue)] == ["1-a", ""]
+    assert [dequeued(queue), dequeued(queue)] == ["1-a", ""]
 
 
 async def test_open_shard_that_collects_again_keeps_its_owed_keys() -> None:
@@ -86,19 +86,19 @@ async def test_open_shard_that_collects_again_keeps_its_owed_keys() -> None:
     queue.open_shard(2)
     for name in ("1-fails", "1-in-hand", "1-ready", "2-other"):
         queue.add(key(name), REASON)
-    assert [taken(queue), taken(queue)] == ["1-fails", "1-in-hand"]
+    assert [dequeued(queue), dequeued(queue)] == ["1-fails", "1-in-hand"]
     queue.failed(key("1-fails"), REASON)
     queue.collect(1)
     queue.collect(1)
     queue.add(key("1-later"), REASON)
     queue.dropped(key("1-in-hand"))
-    assert [taken(queue), taken(queue)] == ["2-other", ""]
+    assert [dequeued(queue), dequeued(queue)] == ["2-other", ""]
     queue.succeeded(key("2-other"))
     assert sorted(name for *_, name in queue.owed()) == ["1-fails", "1-in-hand", "1-later", "1-ready"]
     assert not queue.is_idle()
     assert not queue.is_shard_idle(1)
     queue.open_shard(1)
-    assert sorted(taken(queue) for _ in range(5)) == ["", "1-fails", "1-in-hand", "1-later", "1-ready"]
+    assert sorted(dequeued(queue) for _ in range(5)) == ["", "1-fails", "1-in-hand", "1-later", "1-ready"]
 
 
 async def test_closed_shard_owes_no_keys() -> None:
@@ -108,13 +108,13 @@ async def test_closed_shard_owes_no_keys() -> None:
     queue.collect(2)
     queue.add(key("1-in-hand"), REASON)
     queue.add(key("2-collected"), REASON)
-    assert taken(queue) == "1-in-hand"
+    assert dequeued(queue) == "1-in-hand"
     assert sorted(name for *_, name in queue.owed()) == ["1-in-hand", "2-collected"]
     queue.close_shard(1)
     queue.close_shard(2)
     assert queue.owed() == []
     queue.dropped(key("1-in-hand"))
-    assert taken(queue) == ""
+    assert dequeued(queue) == ""
     assert queue.is_idle()
 
 
@@ -129,4 +129,4 @@ async def test_former_owner_of_a_shard_cannot_hold_the_queue() -> None:
     left.hold()
     assert not left.held
     queue.add(key("1-a"), REASON)
-    assert taken(queue) == "1-a"
+    assert dequeued(queue) == "1-a"

@@ -133,7 +133,7 @@ class Believing(MemoryBackend):
         super().__init__()
         self.believed: pb.Resource | None = None
 
-    async def read_believed(self, kind: Kind, key: Key) -> tuple[pb.Resource | None, Position]:
+    async def read_optimistic(self, kind: Kind, key: Key) -> tuple[pb.Resource | None, Position]:
         stored, position = await self.read(kind, key)
         return self.believed or stored, position
 

@@ -57,7 +57,7 @@ async def two_versions(world: simulation.World) -> None:
     for version in ("1", "2"):
         await world.client.apply(world.type("Deployment").new("web", Deployment(version=version)))
         await world.wait_idle()
-        await world.sleep(30)  # what asks to be called later has settled, and boots meanwhile
+        await world.sleep(30)  # the instances boot after a requeue
         await world.wait_idle()
 
 

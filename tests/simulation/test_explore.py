@@ -12,8 +12,7 @@ import trio
 import headway
 import tests.helpers.corpus.order  # noqa: F401  # declares the cases
 from headway.testing import simulation
-from headway.testing.simulation._run import Setting, run
-from headway.testing.simulation._trace import Happened, Step
+from headway.testing.simulation import Happened, Setting, Step, run
 from tests.helpers.corpus.staff import (
     CASES,
     Account,
@@ -43,21 +42,21 @@ def right(process: simulation.Process) -> headway.App:
     return app
 
 
-def _told(plan: str) -> list[str]:
+def _lines(plan: str) -> list[str]:
     result = run(Setting(app=right, scenario=members_change, quiet=None), simulation.Plan.parse(plan))
     assert result.findings == ()
     return [str(entry) for entry in result.trace.entries]
 
 
 def test_run_is_repeatable() -> None:
-    assert _told("none") == _told("none")
-    assert _told("crash_after(2)") == _told("crash_after(2)")
+    assert _lines("none") == _lines("none")
+    assert _lines("crash_after(2)") == _lines("crash_after(2)")
 
 
 def test_run_equals_the_faultless_run_up_to_its_fault() -> None:
-    plain, struck = _told("none"), _told("crash_before(3)")
+    plain, struck = _lines("none"), _lines("crash_before(3)")
     at = next(index for index, line in enumerate(struck) if "crash_before(3)" in line)
-    # The step itself is told with what became of it.
+    # The line of the step itself has its outcome.
     assert struck[: at - 1] == plain[: at - 1]
 
 
@@ -74,17 +73,17 @@ def test_run_equals_the_faultless_run_up_to_its_fault() -> None:
     ],
 )
 def test_step_meets_its_fault(plan: str, became: str) -> None:
-    assert [line for line in _told(plan) if became in line]
+    assert [line for line in _lines(plan) if became in line]
 
 
 def test_late_commit_is_stored_if_it_is_not_yet_resolved() -> None:
-    told = _told("commit_late(1, 0.0)")
-    late = [line for line in told if "arrives late" in line]
+    lines = _lines("commit_late(1, 0.0)")
+    late = [line for line in lines if "arrives late" in line]
     assert late == ["step 1 arrives late and was done"] or "was rejected" in late[0]
 
 
 @pytest.mark.parametrize(
-    ("plan", "heard"),
+    ("plan", "received"),
     [
         ("stall('staff.Team', 9, 60.0)", "core stored at 9"),
         ("drop('staff.Team', 9)", "core stored at 9"),
@@ -93,15 +92,15 @@ def test_late_commit_is_stored_if_it_is_not_yet_resolved() -> None:
         ("restart_behind(4, 7)", "the end of a snapshot at 7"),
     ],
 )
-def test_stream_meets_its_fault(plan: str, heard: str) -> None:
-    told = _told(plan)
-    at = next(index for index, line in enumerate(told) if line.startswith("**"))
-    assert [line for line in told[at:] if heard in line], told[at:]
+def test_stream_meets_its_fault(plan: str, received: str) -> None:
+    lines = _lines(plan)
+    at = next(index for index, line in enumerate(lines) if line.startswith("**"))
+    assert [line for line in lines[at:] if received in line], lines[at:]
 
 
 def test_repeated_change_is_delivered_twice() -> None:
     line = "p1 receives Team: core stored at 9"
-    assert _told("repeat('staff.Team', 9)").count(line) == _told("none").count(line) + 1
+    assert _lines("repeat('staff.Team', 9)").count(line) == _lines("none").count(line) + 1
 
 
 def test_killed_process_changes_nothing() -> None:
@@ -130,7 +129,7 @@ def test_killed_process_changes_nothing() -> None:
     assert "Account ada" in str(result.trace.commits[-1])
 
 
-# Every checkpoint has nothing of its own that each sixth has not; `make wide` takes them all.
+# Every sixth checkpoint is enough for the default run; `make wide` takes them all.
 @pytest.mark.parametrize("apart", [6, pytest.param(1, marks=pytest.mark.wide)])
 def test_process_killed_at_any_checkpoint_reaches_the_same_end(apart: int) -> None:
     setting = Setting(app=right, scenario=one_team, quiet=None)
@@ -138,9 +137,9 @@ def test_process_killed_at_any_checkpoint_reaches_the_same_end(apart: int) -> No
     for checkpoint in range(1, plain.trace.checkpoints[-1][1] + 1, apart):
         plan = simulation.Plan.parse(f"crash_at('p1', {checkpoint})")
         struck = run(setting, plan)
-        told = [entry.text for entry in struck.trace.entries if isinstance(entry, Happened)]
-        assert told[told.index(str(plan)) + 1].startswith("p1 was about to resume the task ")
-        assert told[told.index(str(plan)) + 2] == "p1 is killed"
+        texts = [entry.text for entry in struck.trace.entries if isinstance(entry, Happened)]
+        assert texts[texts.index(str(plan)) + 1].startswith("p1 was about to resume the task ")
+        assert texts[texts.index(str(plan)) + 2] == "p1 is killed"
         assert (struck.findings, struck.end) == ((), plain.end), plan
 
 
@@ -205,8 +204,8 @@ def test_report_lists_the_explored_plans() -> None:
 
 def test_report_names_every_fault_and_place_and_the_omissions_with_reasons() -> None:
     explored = simulation.explore(right, one_team)
-    told = str(explored).splitlines()
-    lines = dict(line.split(None, 1) for line in told if line.startswith("  ") and " of " in line)
+    report = str(explored).splitlines()
+    lines = dict(line.split(None, 1) for line in report if line.startswith("  ") and " of " in line)
     assert lines["crash_after"] == "1 of 1: 1"
     assert lines["commit_late"] == "2 of 2: 1/0.0 1/30.0"
     assert lines["missed"] == "2 of 2: staff.Team/4 staff.Account/7"
@@ -216,7 +215,7 @@ def test_report_names_every_fault_and_place_and_the_omissions_with_reasons() -> 
     assert (
         "  left out, because no write comes after the change: stall staff.Account/7; "
         "history_lost staff.Account/7; drop staff.Account/7; repeat staff.Account/7; hide staff.Account/7/8"
-    ) in told
+    ) in report
 
 
 def test_fault_without_effect_is_not_reported_as_tried() -> None:

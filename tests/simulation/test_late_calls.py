@@ -47,6 +47,6 @@ def test_call_that_arrives_after_its_cleanup_is_found(spent: bool, leaks: bool) 
 
 def test_write_that_arrives_last_is_rejected_as_resolved() -> None:
     result = result_of(right, "commit_last(1)", scenario=members_change, quiet=None)
-    told = [str(entry) for entry in result.trace.entries]
-    over = next(at for at, line in enumerate(told) if line.startswith("the scenario is over"))
-    assert [line for line in told[over:] if "step 1 arrives late and was rejected" in line]
+    lines = [str(entry) for entry in result.trace.entries]
+    over = next(at for at, line in enumerate(lines) if line.startswith("the scenario is over"))
+    assert [line for line in lines[over:] if "step 1 arrives late and was rejected" in line]

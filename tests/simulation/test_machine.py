@@ -11,8 +11,7 @@ import trio
 import headway
 from headway.resource import Key, Kind, pb
 from headway.testing import simulation
-from headway.testing.simulation import _faults as faults
-from headway.testing.simulation._trace import Committed, Reconcile, Reconciled
+from headway.testing.simulation import Committed, Reconcile, Reconciled, faults
 from tests.helpers.corpus.staff import Account, Cloud, Team
 
 TEAM: Kind = ("staff", "Team")
@@ -82,7 +81,7 @@ class Drawn:
 def test_correct_program_passes() -> None:
     made = machine(right)
     write(made, "ada")
-    made.settle()
+    made.run_until_blocked()
     made.teardown()
 
 
@@ -103,10 +102,10 @@ def test_custom_invariant_is_checked() -> None:
     write(made, "ada")
     with pytest.raises(AssertionError) as caught:
         made.teardown()
-    told = str(caught.value).splitlines()
-    assert told[0] == "grace_is_there: there is no grace"
-    # With the story.
-    assert [line for line in told if "step 1: write Account ada: done" in line]
+    lines = str(caught.value).splitlines()
+    assert lines[0] == "grace_is_there: there is no grace"
+    # The story follows.
+    assert [line for line in lines if "step 1: write Account ada: done" in line]
 
 
 def test_periodic_writes_are_found() -> None:
@@ -117,12 +116,12 @@ def test_periodic_writes_are_found() -> None:
 
     made = machine(counts)
     write(made)
-    made.settle()
+    made.run_until_blocked()
     assert found(made).startswith("quiet: 2 writes in 120 s in which nothing happened")
     made = machine(counts, quiet=None)
     write(made)
-    made.settle()
-    # Where it isn't asked to be quiet, it writes after a new start all the same.
+    made.run_until_blocked()
+    # Without a quiet period it still writes after a restart.
     assert found(made).startswith("again: 1 writes after a restart")
 
 
@@ -142,7 +141,7 @@ def test_write_at_every_start_is_found() -> None:
 
     made = machine(right, app=staticmethod(make))
     write(made)
-    made.settle()
+    made.run_until_blocked()
     assert found(made).startswith("again: 1 writes after a restart")
 
 
@@ -152,7 +151,7 @@ def test_requeue_of_a_missing_resource_is_found() -> None:
 
     made = machine(looks)
     write(made)
-    made.settle()
+    made.run_until_blocked()
     made.call(made.world.client.delete, made.world.type("Team").id("core"))
     assert found(made).startswith("queue: accounts is to reconcile Team core again")
 
@@ -163,7 +162,7 @@ def test_always_invariant_is_checked() -> None:
 
     made = machine(right, always=(never_ada,))
     write(made, "ada")
-    made.settle()
+    made.run_until_blocked()
     write(made)
     assert found(made).startswith("never_ada: when the store was at ")
 
@@ -238,7 +237,7 @@ def test_next_call_meets_its_fault(fault: type[faults.StepFault]) -> None:
     made = machine(right)
     made.harm_the_next_call(fault)
     write(made, "ada")
-    made.settle()
+    made.run_until_blocked()
     assert made.world.struck == [fault(1)]
     made.teardown()
 
@@ -246,7 +245,7 @@ def test_next_call_meets_its_fault(fault: type[faults.StepFault]) -> None:
 def test_stream_meets_its_fault() -> None:
     made = machine(right)
     write(made, "ada")
-    made.settle()
+    made.run_until_blocked()
     made.harm_a_stream(faults.Drop, Drawn(TEAM))
     assert [str(fault).split(",")[0] for fault in made.world.struck] == ["drop('staff.Team'"]
     made.teardown()
@@ -257,7 +256,7 @@ def test_process_is_killed(checkpoints: int) -> None:
     made = machine(right)
     made.crash(Drawn(0), checkpoints)
     write(made, "ada")
-    made.settle()
+    made.run_until_blocked()
     assert [str(entry) for entry in made.world.trace.entries].count("** p1 is killed **") == 1
     made.teardown()
 
@@ -268,11 +267,11 @@ def test_pending_faults_are_removed_at_the_end() -> None:
 
     made = machine(reads)
     write(made)
-    made.settle()
+    made.run_until_blocked()
     made.harm_the_next_call(faults.CrashBefore)
     made.crash(Drawn(0), 30)
     made.teardown()
     assert made.world.struck == []
-    # There were both a call and so many checkpoints: who has started again reads.
+    # There was a call, and enough checkpoints, because a restarted process reads.
     assert len(made.world.trace.steps) > 1
     assert made.world.processes[0].checkpoints > 60

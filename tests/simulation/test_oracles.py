@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from headway.resource import Key, Kind, pb
+from headway.testing.simulation import Committed, Happened, Reconcile, Reconciled, Result, Trace
 from headway.testing.simulation import _oracles as oracles
-from headway.testing.simulation._oracles import Result
-from headway.testing.simulation._trace import Committed, Happened, Reconcile, Reconciled, Trace
+from headway.testing.simulation._compared import compared, differing
 
 TEAM, ACCOUNT = ("staff", "Team"), ("staff", "Account")
 CORE, ADA, GRACE = (("default", "default", name) for name in ("core", "ada", "grace"))
@@ -33,28 +33,28 @@ def _ended(began: Reconcile) -> Reconciled:
 
 def test_read_that_goes_back_is_found() -> None:
     one, other = _reconcile((ACCOUNT, ADA, 7)), _reconcile((ACCOUNT, ADA, 5))
-    (found,) = oracles.reads_went_back(_trace(_ended(one), _ended(other)))
+    (found,) = oracles.reads_rolled_back(_trace(_ended(one), _ended(other)))
     assert str(found) == "reads: accounts in p1 reads Account ada at 5 after it has read it at 7"
-    assert oracles.reads_went_back(_trace(_ended(other), _ended(one))) == []
+    assert oracles.reads_rolled_back(_trace(_ended(other), _ended(one))) == []
     elsewhere = _reconcile((ACCOUNT, ADA, 5), process="p2")
-    assert oracles.reads_went_back(_trace(_ended(one), _ended(elsewhere))) == []
+    assert oracles.reads_rolled_back(_trace(_ended(one), _ended(elsewhere))) == []
 
 
 def _committed(revision: int, *, there: bool) -> Committed:
     return Committed(0.0, revision, ACCOUNT, ADA, None, pb.Resource() if there else None, "", 0)
 
 
-def _reading(*told: int | Committed | Happened) -> list[str]:
+def _reading(*events: int | Committed | Happened) -> list[str]:
     """Return the findings for a controller that reads these versions of Ada (0: absent) between these changes."""
     trace = Trace()
-    for each in told:
+    for each in events:
         if isinstance(each, int):
             began = Reconcile(0.0, "p1", "accounts", TEAM, CORE, "", 1, {}, trace=trace.entries)
             began.saw(ACCOUNT, ADA, each, "read")
             trace.add(_ended(began))
         else:
             trace.add(each)
-    return [str(each) for each in oracles.reads_went_back(trace)]
+    return [str(each) for each in oracles.reads_rolled_back(trace)]
 
 
 def test_missing_resource_that_was_not_deleted_is_found() -> None:
@@ -70,7 +70,7 @@ def test_resource_that_returns_after_its_deletion_is_found() -> None:
     assert _reading(made, 5, deleted, 0, 5) == [
         "reads: accounts in p1 reads Account ada at 5 after it has read that it was deleted at 7"
     ]
-    # Who has read the second one doesn't see the first one's end any more.
+    # A reader of the second resource cannot see the deletion of the first one.
     assert len(_reading(made, 5, deleted, again, 9, 0)) == 1
     assert _reading(made, 5, deleted, again, 0, 9) == []
 
@@ -91,16 +91,16 @@ def test_concurrent_reads_are_judged_in_their_order() -> None:
     quick.saw(ACCOUNT, GRACE, 7, "read")
     trace.add(_ended(quick))
     trace.add(_ended(slow))
-    assert oracles.reads_went_back(trace) == []
+    assert oracles.reads_rolled_back(trace) == []
     slow.saw(ACCOUNT, GRACE, 5, "read")
-    assert len(oracles.reads_went_back(trace)) == 1
+    assert len(oracles.reads_rolled_back(trace)) == 1
 
 
 def test_read_behind_the_controllers_own_write_is_found() -> None:
     writer = _reconcile((ACCOUNT, ADA, 5))
     writer.saw(ACCOUNT, ADA, 8, "written")
     late = _reconcile((ACCOUNT, ADA, 5))
-    (found,) = oracles.reads_went_back(_trace(_ended(writer), _ended(late)))
+    (found,) = oracles.reads_rolled_back(_trace(_ended(writer), _ended(late)))
     assert "at 5 after it has written it at 8" in str(found)
 
 
@@ -161,7 +161,7 @@ def _result(
 
 
 def _found(result: Result, *references: Result) -> list[str]:
-    return [str(each) for each in oracles.compared(result, references, counts=True)]
+    return [str(each) for each in compared(result, references, counts=True)]
 
 
 def test_different_end_state_is_found() -> None:
@@ -186,18 +186,18 @@ def test_only_missing_resources_are_found_if_faultless_runs_differ() -> None:
         "end state: Account ada is absent; without faults: one",
         "outside: the outside world is {'c': '', 'd': ''}; without faults: {'a': ''}",
     ]
-    assert oracles.differing([one, other]) == [
+    assert differing([one, other]) == [
         "Account ada is one, or two, without faults",
         "the outside world is {'a': ''}, or {'b': ''}, without faults",
     ]
-    assert oracles.differing([one, one]) == []
+    assert differing([one, one]) == []
 
 
 def test_common_content_is_compared_if_faultless_runs_differ() -> None:
     one = _result({ADA: "key='k1', ready"}, outside={"db": (3, "k1")})
     other = _result({ADA: "key='k2', ready"}, outside={"db": (3, "k2")})
     assert _found(_result({ADA: "key='k3', ready"}, outside={"db": (3, "k3")}), one, other) == []
-    # What is shaped otherwise can't be told apart from what is another each time.
+    # A text of another form may be a value that is new in each run.
     assert _found(_result({ADA: "key='k-3', ready"}, outside={"db": (3, "k3")}), one, other) == []
     assert _found(_result({ADA: "key='k3', broken"}, outside={"db": (5, "k3")}), one, other) == [
         "end state: Account ada is key='k3', broken; without faults: key='k1', ready",
@@ -226,15 +226,15 @@ def test_states_seen_by_waiting_users_are_accepted() -> None:
     """
     hasty = _result({GRACE: "one"}, outside=[])
     slow = _result({GRACE: "two"}, {(ADA, "created"): 1, (ADA, "deleted"): 1}, outside=["ada"])
-    assert oracles.compared(slow, [hasty], [slow], counts=True) == []
-    assert [each.oracle for each in oracles.compared(slow, [hasty], counts=True)] == [
+    assert compared(slow, [hasty], [slow], counts=True) == []
+    assert [each.oracle for each in compared(slow, [hasty], counts=True)] == [
         "end state",
         "counts",
         "counts",
         "outside",
     ]
     twice = _result({ADA: "one"}, {(ADA, "created"): 2, (ADA, "deleted"): 1}, outside=[])
-    assert [str(each) for each in oracles.compared(twice, [hasty], [slow], counts=True)] == [
+    assert [str(each) for each in compared(twice, [hasty], [slow], counts=True)] == [
         "end state: Account ada is one; without faults: absent",
         "end state: Account grace is absent; without faults: one",
         "counts: Account ada was created twice; without faults: once",

@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 
 import headway
 from headway.testing import simulation
-from headway.testing.simulation import _faults as faults
+from headway.testing.simulation import Committed, Happened, Reconcile, Step, Trace, faults
 from headway.testing.simulation._plans import pairs, single_faults
-from headway.testing.simulation._trace import Committed, Happened, Reconcile, Step, Trace
 
 _VALUES = {
     "int": st.integers(1, 99),
@@ -78,7 +77,7 @@ def _planned(trace: Trace) -> set[faults.Fault]:
 def test_effective_write_meets_every_fault_of_a_step() -> None:
     planned = _planned(_trace((True, 2)))
     assert {type(each) for each in planned if isinstance(each, faults.StepFault)} == set(faults.STEP_FAULTS) - {
-        # Nothing has been undone that a restart could be shown.
+        # No change was undone, so there is no past state to show.
         faults.RestartBehind
     }
     assert all(each.step == 1 for each in planned if isinstance(each, faults.StepFault))

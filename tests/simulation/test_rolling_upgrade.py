@@ -15,8 +15,8 @@ from headway.resource import ResourceType
 from headway.rpc import InProcessChannel
 from headway.service import ResourceService, _storage_version, migrate
 from headway.testing import simulation
+from headway.testing.simulation import Setting, run
 from headway.testing.simulation._always import shown_as
-from headway.testing.simulation._run import Setting, run
 from tests.helpers.versions import V1, V2, Crew, Member, Roster, down, up
 
 
@@ -59,12 +59,12 @@ def program(release: str) -> headway.App:
 
 
 def upgrade(before: str, after: str) -> Callable[[simulation.Process], headway.App]:
-    """Run one program in each process's first life, and another from then on."""
+    """Run the old program in each process's first life, and the new one after that."""
     lives: WeakKeyDictionary[simulation.Process, int] = WeakKeyDictionary()
 
     def make(process: simulation.Process) -> headway.App:
         lives[process] = life = lives.get(process, 0) + 1
-        # The first program of the first process is made for the world alone: its client is that of the new program.
+        # The world makes the first program only for its types, so that its client has the new program's.
         first = process.name == "p1" and life == 1
         old = life == (2 if process.name == "p1" else 1)
         return program(before if old and not first else after)
@@ -163,12 +163,12 @@ def test_each_step_of_an_upgrade_is_safe_under_every_fault(before: str, after: s
 
 
 def test_upgrade_in_one_step_is_refuted() -> None:
-    """A program that knows only the former version sees the teams deleted, and deletes their badges."""
+    """A program that knows only the old version sees the teams deleted, and deletes their badges."""
     wrong = found("former", "step 2")
     assert any("reads Team core as absent after it has read it" in each for each in wrong), wrong
 
 
 def test_write_without_a_merge_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The roles are lost as soon as the former program writes the team."""
+    """The roles are lost as soon as the old program writes the team."""
     monkeypatch.setattr(_storage_version, "merges", lambda _, after, __: [after])
     assert any(each.startswith("no_role_is_lost: ") for each in found("step 1", "step 2"))

@@ -11,10 +11,8 @@ import trio
 import headway
 from headway.resource import pb
 from headway.testing import simulation
+from headway.testing.simulation import Committed, Reconcile, Reconciled, Setting, _run, run
 from headway.testing.simulation import _oracles as oracles
-from headway.testing.simulation import _run
-from headway.testing.simulation._run import Setting, run
-from headway.testing.simulation._trace import Committed, Reconcile, Reconciled
 from tests.helpers.corpus.programs import ACCOUNT, CORE, TEAM, found, program, result_of, right
 from tests.helpers.corpus.staff import Account, Team, one_team
 
@@ -131,7 +129,7 @@ def test_contract_is_checked() -> None:
         world.trace.add(Reconciled(0.0, older, "done"))
         world.trace.add(began(2))
         world.trace.add(began(2))
-        # As if there had been nothing to do since: a write here is none of a new start.
+        # In place of any work: a write here does not count as one after a restart.
         for term in (2, 1):
             world.trace.commits.insert(0, Committed(0.0, 9, TEAM, CORE, None, None, "others", 3 - term))
         owner = pb.Id(uid="gone", name="gone", type=pb.Type(group="staff", group_version="v1", kind="Team"))
@@ -173,9 +171,9 @@ def test_description_contains_everything_that_users_see() -> None:
         generation="2",
         status={"accounts": pb.Status(observed_generation="1", conditions=[condition])},
     )
-    told = oracles.described(resource, "payload")
-    assert told.startswith("payload, owned by ")
-    assert "core" in told
-    assert "metadata {'finalizers': 'a b', 'note': 'x'}" in told
-    assert "Because" in told
-    assert "of an earlier generation" in told
+    text = oracles.described(resource, "payload")
+    assert text.startswith("payload, owned by ")
+    assert "core" in text
+    assert "metadata {'finalizers': 'a b', 'note': 'x'}" in text
+    assert "Because" in text
+    assert "of an earlier generation" in text

@@ -10,9 +10,9 @@ from pathlib import Path
 import headway
 from headway import field
 from headway.testing import simulation
+from headway.testing.simulation import Setting, run
 from headway.testing.simulation._oracles import shown
-from headway.testing.simulation._run import Setting, run
-from headway.testing.simulation._story import timeline
+from headway.testing.simulation._report import timeline
 
 
 @headway.message
@@ -74,17 +74,17 @@ PLANS = ("crash_after(1)", "restore(1, 5)", "server_restart(2)", "commit_late(1,
 
 def stories() -> str:
     """Return the complete stories of some plans with two processes."""
-    told: list[str] = []
+    lines: list[str] = []
     for line in PLANS:
         plan = simulation.Plan.parse(line)
         result = run(Setting(app=keyed, scenario=two, outside=Authority, processes=2, quiet=60.0), plan)
-        told += [shown(result.outside), *map(str, result.findings), *timeline(result.trace)]
-    return "\n".join(told)
+        lines += [shown(result.outside), *map(str, result.findings), *timeline(result.trace)]
+    return "\n".join(lines)
 
 
 def test_story_is_the_same_in_every_process() -> None:
     program = "from tests.simulation.test_same_everywhere import stories; print(stories())"
-    told: list[str] = []
+    stories: list[str] = []
     for seed in ("1", "2"):
         done = subprocess.run(
             [sys.executable, "-c", program],
@@ -95,6 +95,6 @@ def test_story_is_the_same_in_every_process() -> None:
             timeout=60,
             check=True,
         )
-        told.append(done.stdout)
-    assert told[0] == told[1]
-    assert "step 1" in told[0]
+        stories.append(done.stdout)
+    assert stories[0] == stories[1]
+    assert "step 1" in stories[0]

@@ -1,4 +1,4 @@
-"""Leases under bad clocks, a bad network and a server that is killed and started again, in virtual time."""
+"""Leases with bad clocks, a bad network and a server that is killed and restarted, in virtual time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from headway.rpc import InProcessChannel
 from headway.service import LeaseService
 from headway.storage import Backend, Fence, FenceLowered, MemoryBackend, SqliteBackend, scope_of
 from headway.testing import LiveRun
-from headway.testing._conformance_tools import put, thing
+from headway.testing.conformance import put, thing
 
 NAME, TTL = "staff/accounts#3", 10.0
 HOLDERS = ["ada", "grace", "mary"]
@@ -28,7 +28,7 @@ which = st.integers(0, 50)
 
 
 class Sent(NamedTuple):
-    """A request on its way: who sent it, when by the sender's clock, and for which life and term of theirs."""
+    """A request in flight, with its sender, the time by the sender's clock, and the sender's life and term."""
 
     kind: str
     holder: str
@@ -40,7 +40,7 @@ class Sent(NamedTuple):
 
 
 class LeaseMachine(LiveRun, RuleBasedStateMachine):
-    """Holders send, the network delays, loses and reorders, clocks run apart; the server may be restarted."""
+    """Holders send requests. The network delays, loses and reorders them, clocks differ, and the server may restart."""
 
     def make(self) -> Backend:
         return MemoryBackend()
@@ -88,10 +88,10 @@ class LeaseMachine(LiveRun, RuleBasedStateMachine):
 
     @rule(holder=holders, again=st.booleans())
     def ask(self, holder: str, again: bool) -> None:
-        """A holder that doesn't believe to hold the lease asks for it, by a new attempt or by the one before.
+        """Request the lease for a holder without it, by a new attempt or by the one before.
 
-        `hold_lease` takes a new attempt whenever it begins, so it never asks by one that it has released. A client of
-        somebody else's may: the release is on its way, then, and must not end what this request is granted.
+        `hold_lease` begins with a new attempt, so it never repeats an attempt that it has released. Another client may
+        do so while the release is in flight. The release must not end the term that this request is granted.
         """
         if self.believes(holder) is None:
             if not again:
@@ -110,7 +110,7 @@ class LeaseMachine(LiveRun, RuleBasedStateMachine):
 
     @rule(holder=holders)
     def crash(self, holder: str) -> None:
-        """It is started again and knows nothing; what it had sent is still on its way."""
+        """Restart the holder without its state. Its requests are still in flight."""
         self.terms[holder] = None
         self.heard[holder] = 0
         self.lives[holder] += 1
@@ -139,7 +139,7 @@ class LeaseMachine(LiveRun, RuleBasedStateMachine):
     @precondition(lambda self: self.replies)
     @rule(index=which)
     def answer(self, index: int) -> None:
-        """A holder hears, at last, what has become of a request of its present life."""
+        """Deliver a reply to a request of the holder's present life."""
         request, reply = self.replies.pop(index % len(self.replies))
         now = self.now(request.holder)
         if request.life != self.lives[request.holder]:
@@ -153,7 +153,7 @@ class LeaseMachine(LiveRun, RuleBasedStateMachine):
             if isinstance(reply, LeaseLost):
                 request.term.lost = True
             else:
-                request.term.kept(request.sent_at, now)
+                request.term.renewed(request.sent_at, now)
 
     @rule(seconds=st.sampled_from([0.5, 2.0, 4.0, 7.0, 9.9, 10.0]))
     def pass_time(self, seconds: float) -> None:
@@ -228,7 +228,7 @@ class LeaseMachine(LiveRun, RuleBasedStateMachine):
 
 
 class RestartedMachine(LeaseMachine):
-    """The same on a file, with restarts of the server."""
+    """The same machine on a file, with restarts of the server."""
 
     def make(self) -> Backend:
         self.folder = tempfile.TemporaryDirectory()

@@ -18,7 +18,7 @@ LIVE_PER_BACKLOG = 2
 
 @dataclass
 class Wish:
-    """A run to come, with every reason it ever had."""
+    """A future run with all its reasons."""
 
     reasons: list[int]
     priority: Priority
@@ -29,7 +29,7 @@ class Wish:
 
 @dataclass
 class Model:
-    """What the queue should hold; every question is answered by looking through all of it."""
+    """The expected content of the queue. Every query searches all of it."""
 
     now: float = 0.0
     closed: bool = False
@@ -55,7 +55,7 @@ class Model:
         self.delayed.append(key)
 
     def place(self, key: str) -> None:
-        """Queue the wish of a key that has just been reported back."""
+        """Enqueue the future run of a key that has just been reported back."""
         wish = self.wishes[key]
         if wish.due is None:
             self.ready(key, wish.queued_at)
@@ -113,14 +113,14 @@ class Model:
 
 
 class QueueMachine(RuleBasedStateMachine):
-    """Drive the queue and the model side by side; they must never differ."""
+    """Drive the queue and the model side by side, and compare them."""
 
     def __init__(self) -> None:
         super().__init__()
         self.queue: WorkQueue[str, int] = WorkQueue(BACKOFF, live_per_backlog=LIVE_PER_BACKLOG)
         self.model = Model()
         self.reason = 0
-        # Kept apart from the model: for each key the last add that no take has followed yet.
+        # Kept apart from the model: for each key the last add that no dequeue has followed yet.
         self.unanswered: dict[str, int] = {}
         self.takes_passing_backlog = 0
 
@@ -171,10 +171,10 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule(fails=st.lists(st.booleans(), min_size=3, max_size=8))
     def work(self, fails: list[bool]) -> None:
-        """Be a worker for a while: deep enough for the cap of the back-off and the turns of the backlog."""
+        """Work for a while, long enough for the maximum back-off and the turns of the backlog."""
         for fail in fails:
             self.model.now += 0.25
-            key = self.take()
+            key = self.dequeue()
             if key is not None and fail:
                 self.fail_key(key)
             elif key is not None:
@@ -182,28 +182,28 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule()
     def take_one(self) -> None:
-        self.take()
+        self.dequeue()
 
-    def take(self) -> str | None:
-        taken = self.queue.take(self.model.now)
+    def dequeue(self) -> str | None:
+        dequeued = self.queue.dequeue(self.model.now)
         if self.model.closed:
-            assert taken is None
+            assert dequeued is None
             return None
         self.model.promote()
         backlog_waited = bool(self.model.lines[BACKLOG])
         key = self.model.next_key()
-        assert (taken.key if taken else None) == key
-        if taken is None or key is None:
+        assert (dequeued.key if dequeued else None) == key
+        if dequeued is None or key is None:
             return None
         assert key not in self.model.hand, "a key is in hand twice"
         wish = self.model.wishes.pop(key)
         self.model.hand[key] = wish
         self.check_no_starvation(wish, backlog_waited)
-        assert len(taken.reasons) <= 8
-        assert list(taken.reasons) == (wish.reasons if len(wish.reasons) <= 8 else kept(wish.reasons))
-        assert taken.omitted == len(wish.reasons) - len(taken.reasons)
-        assert taken.queued_at == wish.queued_at <= self.model.now
-        assert taken.attempt == self.model.failures.get(key, 0) + 1
+        assert len(dequeued.reasons) <= 8
+        assert list(dequeued.reasons) == (wish.reasons if len(wish.reasons) <= 8 else kept(wish.reasons))
+        assert dequeued.omitted == len(wish.reasons) - len(dequeued.reasons)
+        assert dequeued.queued_at == wish.queued_at <= self.model.now
+        assert dequeued.attempt == self.model.failures.get(key, 0) + 1
         assert self.unanswered.pop(key, 0) <= max(wish.reasons), "an add was answered by an older run"
         return key
 
@@ -263,9 +263,9 @@ class QueueMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.model.hand)
     @rule(data=st.data(), delay=SECONDS)
-    def rest(self, data: st.DataObject, delay: float) -> None:
+    def back_off(self, data: st.DataObject, delay: float) -> None:
         key, now = self.some_in_hand(data), self.model.now
-        self.queue.rest(key, delay, now)
+        self.queue.back_off(key, delay, now)
         wish, later = self.model.hand.pop(key), self.model.wishes.get(key)
         wish.due, wish.by_failure = (now + delay if delay else None), True
         if later is not None:
@@ -300,13 +300,13 @@ class QueueMachine(RuleBasedStateMachine):
     def tells_the_same_as_the_model(self) -> None:
         model, statistics = self.model, self.queue.statistics()
         lines = model.lines[LIVE] + model.lines[BACKLOG]
-        resting = [key for key in model.delayed if model.wishes[key].by_failure]
-        scheduled = {key: model.wishes[key].due for key in model.delayed if key not in resting}
-        assert sorted(self.queue.owed()) == sorted([*lines, *resting, *model.hand])
+        backing_off = [key for key in model.delayed if model.wishes[key].by_failure]
+        scheduled = {key: model.wishes[key].due for key in model.delayed if key not in backing_off}
+        assert sorted(self.queue.owed()) == sorted([*lines, *backing_off, *model.hand])
         assert self.queue.scheduled() == scheduled
-        assert self.queue.is_idle() == (not (lines or resting or model.hand))
+        assert self.queue.is_idle() == (not (lines or backing_off or model.hand))
         assert (statistics.ready, statistics.backlog) == (len(lines), len(model.lines[BACKLOG]))
-        assert (statistics.delayed_by_failure, statistics.scheduled) == (len(resting), len(scheduled))
+        assert (statistics.delayed_by_failure, statistics.scheduled) == (len(backing_off), len(scheduled))
         assert statistics.in_hand == len(model.hand)
         assert statistics.oldest_queued_at == min((model.wishes[k].queued_at for k in lines), default=None)
 
@@ -316,15 +316,15 @@ class QueueMachine(RuleBasedStateMachine):
         assert self.queue.next_due() == (None if self.model.closed else min(dues, default=None))
 
     def teardown(self) -> None:
-        """Finish everything: each add that no take has followed is followed by one now."""
+        """Finish everything, and check that each add is followed by a dequeue."""
         if self.model.closed:
             return
         self.model.now += 100.0
         for key in self.model.hand:
             self.queue.succeeded(key, self.model.now)
-        while (taken := self.queue.take(self.model.now)) is not None:
-            self.unanswered.pop(taken.key, None)
-            self.queue.succeeded(taken.key, self.model.now)
+        while (dequeued := self.queue.dequeue(self.model.now)) is not None:
+            self.unanswered.pop(dequeued.key, None)
+            self.queue.succeeded(dequeued.key, self.model.now)
         assert not self.unanswered, "an add was lost"
         assert self.queue.is_idle()
 

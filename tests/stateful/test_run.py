@@ -90,7 +90,7 @@ class RunMachine(LiveRun, RuleBasedStateMachine):
 
     @rule()
     def run_on(self) -> None:
-        self.settle()
+        self.run_until_blocked()
 
     @rule(seconds=st.sampled_from([0.02, 0.5, 2.0, 6.0, 40.0]))
     def pass_time(self, seconds: float) -> None:
@@ -129,13 +129,13 @@ class RunMachine(LiveRun, RuleBasedStateMachine):
     @rule(kind=kinds, count=st.integers(1, 2))
     def let_pass(self, kind: int, count: int) -> None:
         self.channel.let_pass(self._type(kind), count)
-        self.settle()
+        self.run_until_blocked()
 
     @rule()
     def release_all_streams(self) -> None:
         for type in self.pools.types:
             self.channel.release(type)
-        self.settle()
+        self.run_until_blocked()
 
     @rule(faults=write_faults)
     def harm_writes(self, faults: list[Fault]) -> None:
@@ -183,7 +183,7 @@ class RunMachine(LiveRun, RuleBasedStateMachine):
         self.channel.heal()
         self.call(self.channel.run_late)
         # A false bookmark can't be told from a true one until the change that it hid has come.
-        self.settle()
+        self.run_until_blocked()
 
         async def settle() -> None:
             with trio.fail_after(400):

@@ -1,4 +1,4 @@
-"""Views against a model: whatever arrives in whatever order, a view shows what was there at its revision.
+"""Views against a model: a view shows the state at its revision, in whatever order items arrive.
 
 Two types, one of them whole or as a projection, are fed by streams that advance by themselves, begin anew with
 snapshots that lag or jump, and by replies that overtake them. Views are opened and closed in between, by the real
@@ -54,7 +54,7 @@ def plain(found: Sequence[Resource[Any] | Projected[Any]]) -> list[tuple[str, st
 
 
 class OpenView:
-    """A view that a task holds open until it is told to close it."""
+    """A view that a task keeps open until `close`."""
 
     def __init__(self, cache: Cache, types: Sequence[CachedType[Any]], known: int) -> None:
         self.types = types
@@ -70,7 +70,7 @@ class OpenView:
 
 
 class ViewMachine(LiveRun, RuleBasedStateMachine):
-    """See the module."""
+    """The machine of this module."""
 
     sound = True
 
@@ -81,13 +81,13 @@ class ViewMachine(LiveRun, RuleBasedStateMachine):
             self.store.commit(1, what)
         self.forms: dict[str, CachedType[Any]] = {"team": SLIM if slim else TEAM, "account": ACCOUNT}
         self.indexes = [SLIM_INDEX, WHOLE_INDEXES[1]] if slim else WHOLE_INDEXES
-        self.shared = {name: Informer(form, ignore) for name, form in self.forms.items()}
+        self.informer = {name: Informer(form, ignore) for name, form in self.forms.items()}
         self.told: dict[str, int] = {}
         self.cache = Cache("teams", self.forms["team"], [ACCOUNT])
         for name in TYPES:
             self._snapshot(name, self.store.head)
         self.subscriptions = {
-            form.name: self.shared[name].subscribe(
+            form.name: self.informer[name].subscribe(
                 [each for each in self.indexes if each.type is form], lambda *failed: pytest.fail(str(failed))
             )
             for name, form in self.forms.items()
@@ -97,10 +97,10 @@ class ViewMachine(LiveRun, RuleBasedStateMachine):
         self.replies: list[tuple[str, Reply]] = []
 
     def _snapshot(self, side: str, revision: int) -> None:
-        shared = self.shared[side]
-        shared.restart()
-        shared.feed(SnapshotChunk(list(self.store.state(TYPES[side], revision).values())))
-        shared.feed(EndOfSnapshot(self.store.position(revision)))
+        informer = self.informer[side]
+        informer.store.restart()
+        informer.feed(SnapshotChunk(list(self.store.state(TYPES[side], revision).values())))
+        informer.feed(EndOfSnapshot(self.store.position(revision)))
         self.told[side] = revision
 
     # --- what happens ---
@@ -111,25 +111,25 @@ class ViewMachine(LiveRun, RuleBasedStateMachine):
 
     @rule(side=sides, commits=st.integers(1, 6), bookmark=st.booleans())
     def deliver(self, side: str, commits: int, bookmark: bool) -> None:
-        """The stream tells the next commits, in one item, and perhaps that it stands past them."""
+        """Deliver the next commits in one item, and perhaps a bookmark beyond them."""
         later = [revision for revision in self.store.revisions if revision > self.told[side]]
         if not later:
             return
         until = later[:commits][-1]
         if changes := self.store.changes(TYPES[side], self.told[side], until):
-            self.shared[side].feed(Changes(changes))
+            self.informer[side].feed(Changes(changes))
             self.told[side] = changes[-1].revision
         if bookmark:
-            self.shared[side].feed(Bookmark(self.store.position(until)))
+            self.informer[side].feed(Bookmark(self.store.position(until)))
             self.told[side] = until
-        self.settle()
+        self.run_until_blocked()
 
     @rule(side=sides, back=st.sampled_from([0, 0, 1, 3]))
     def begin_anew(self, side: str, back: int) -> None:
-        """A new stream begins with a snapshot, of a server that may lag."""
+        """Begin a new stream with the snapshot of a server that may lag."""
         revisions = self.store.revisions
         self._snapshot(side, revisions[max(0, len(revisions) - 1 - back)])
-        self.settle()
+        self.run_until_blocked()
 
     @rule(
         side=sides,
@@ -139,15 +139,15 @@ class ViewMachine(LiveRun, RuleBasedStateMachine):
         before=st.just([]) | writes,
     )
     def write(self, side: str, name: str, verb: str, now: bool, before: list[Write]) -> None:
-        """A write of the controller's own, after somebody else's; its reply may come first, or long after."""
+        """Write as the controller, after another writer. The reply may come before the change or long after it."""
         if before:
             self.store.commit(1, before)
         if verb != "nothing":
             self.store.commit(1, [(TYPES[side], name, verb)])
         reply = self.store.reply(TYPES[side], name)
         if now:
-            self.shared[side].reply(*reply)
-            self.settle()
+            self.informer[side].reply(*reply)
+            self.run_until_blocked()
         else:
             self.replies.append((side, reply))
 
@@ -155,19 +155,19 @@ class ViewMachine(LiveRun, RuleBasedStateMachine):
     @rule(data=st.data())
     def deliver_reply(self, data: st.DataObject) -> None:
         side, reply = self.replies.pop(data.draw(st.integers(0, len(self.replies) - 1), label="which"))
-        self.shared[side].reply(*reply)
-        self.settle()
+        self.informer[side].reply(*reply)
+        self.run_until_blocked()
 
     # --- views ---
 
     @precondition(lambda self: len(self.views) < 3)
     @rule(names=st.sets(sides, min_size=1))
     def open(self, names: set[str]) -> None:
-        known = max(self.shared[name].gate.newest for name in names)
+        known = max(self.informer[name].store.newest for name in names)
         opened = OpenView(self.cache, [self.forms[name] for name in sorted(names)], known)
         self.views.append(opened)
         self.nursery.start_soon(opened.hold)
-        self.settle()
+        self.run_until_blocked()
 
     @precondition(lambda self: any(each.view for each in self.views))
     @rule(data=st.data())
@@ -178,7 +178,7 @@ class ViewMachine(LiveRun, RuleBasedStateMachine):
     def _close(self, opened: OpenView) -> None:
         self.views.remove(opened)
         opened.closing.set()
-        self.settle()
+        self.run_until_blocked()
 
     @invariant()
     def views_show_their_revision(self) -> None:
@@ -224,21 +224,21 @@ class ViewMachine(LiveRun, RuleBasedStateMachine):
     def _truth(self, side: str, revision: int) -> dict[Key, Any]:
         form = self.forms[side]
         stored = self.store.state(TYPES[side], revision)
-        return {key: form.view(self.shared[side].held(each)) for key, each in stored.items()}
+        return {key: form.view(self.informer[side].cached_form(each)) for key, each in stored.items()}
 
     @invariant()
     def the_cache_is_what_it_would_be_without_views(self) -> None:
-        """What has moved on has moved on for everybody else."""
-        for side, shared in getattr(self, "shared", {}).items():
-            if not shared.gate._ahead:
-                expected = self._truth(side, shared.frontier)
-                held = {key: self.forms[side].view(each) for key, each in shared.gate.entries.items()}
+        """Views do not change what the cache itself shows."""
+        for side, informer in getattr(self, "informer", {}).items():
+            if not informer.store.ahead():
+                expected = self._truth(side, informer.store.frontier)
+                held = {key: self.forms[side].view(each) for key, each in informer.store.entries.items()}
                 assert {key: plain([each]) for key, each in held.items()} == {
                     key: plain([each]) for key, each in expected.items()
                 }
 
     def teardown(self) -> None:
-        """Once the streams have told everything, every view that was asked for is there."""
+        """Every requested view is open once the streams have delivered everything."""
         try:
             if self.sound:
                 self._end()
@@ -246,7 +246,7 @@ class ViewMachine(LiveRun, RuleBasedStateMachine):
             super().teardown()
 
     def _end(self) -> None:
-        for side in getattr(self, "shared", {}):
+        for side in getattr(self, "informer", {}):
             self.deliver(side, 10_000, True)
         for opened in list(getattr(self, "views", [])):
             assert opened.view is not None

@@ -22,9 +22,8 @@ from headway.cache import CacheReader
 from headway.protobuf import decode
 from headway.resource import Key, ResourceType, pb, resource_id, resource_key
 from headway.testing import simulation
-from headway.testing.simulation import _faults as faults
-from headway.testing.simulation._oracles import Finding, reads_went_back, twice_at_once, two_writers
-from headway.testing.simulation._run import Setting
+from headway.testing.simulation import Finding, faults
+from headway.testing.simulation._oracles import reads_rolled_back, twice_at_once, two_writers
 from tests.helpers.world_judge import WorldJudge, judge_of
 
 NAMES = st.sampled_from(["a", "b"])
@@ -179,6 +178,11 @@ class WorldMachine(simulation.Machine):
     outside: ClassVar[Callable[[], Any]] = Disks
     holds = (all_is_as_wanted,)
 
+    def make_world(self) -> simulation.World:
+        world = super().make_world()
+        judge_of(world.processes[0]).begin(world)
+        return world
+
     @initialize()
     def open_the_world(self) -> None:
         """With something to do, that is half done."""
@@ -214,7 +218,7 @@ class WorldMachine(simulation.Machine):
     @rule(at=st.integers(0, 1))
     def end_a_run(self, at: int) -> None:
         """C10: one controller's crash restarts that controller alone."""
-        self.settle()
+        self.run_until_blocked()
         process = self.world.processes[at]
         alarm = ALARMS.get(process.name)
         if not process.life or alarm is None or process.link.paused:
@@ -225,7 +229,7 @@ class WorldMachine(simulation.Machine):
         assert before["accounts"] is not None
         struck = len(self.world.struck)
         alarm.set()
-        self.settle()
+        self.run_until_blocked()
         if len(self.world.struck) != struck:
             # A crash that was due at some checkpoint has come in between.
             return
@@ -239,13 +243,13 @@ class WorldMachine(simulation.Machine):
     def the_contract_holds(self) -> None:
         if hasattr(self, "world"):
             trace = self.world.trace
-            found = [*reads_went_back(trace), *two_writers(trace.commits), *twice_at_once(trace)]
+            found = [*reads_rolled_back(trace), *two_writers(trace.commits), *twice_at_once(trace)]
             assert not found, found
             self.judge.check()
             STEPS["steps"] += 1
 
-    async def _converge(self, setting: Setting, findings: list[Finding]) -> None:
-        await super()._converge(setting, findings)
+    async def _converge(self, findings: list[Finding]) -> None:
+        await super()._converge(findings)
         self.judge.every_last_change_was_seen(OWES)
         with trio.move_on_after(120) as patience:
             await self.world.stop_processes()
@@ -267,7 +271,7 @@ def test_a_call_outside_that_arrives_after_the_cleanup_changes_nothing() -> None
     machine.sleep(20.0)
     begun = len(machine.world.trace.steps)
     # The finalizer is written and answered a little later; the disk is put when all is over.
-    machine.world.next_call(lambda number: faults.AnswerLate(number, 0.5), faults.CommitLast)
+    machine.world.injector.next_call(lambda number: faults.AnswerLate(number, 0.5), faults.CommitLast)
     machine.write("b", [])
     machine.sleep(5.0)
     outcomes = [step.outcome for step in machine.world.trace.steps[begun:]]
@@ -301,7 +305,7 @@ def test_a_run_of_a_paused_process_does_not_end_before_it_goes_on() -> None:
             machine.open_the_world()
             machine.end_a_run(at=0)
             machine.harm_the_next_call(fault=faults.Pause)
-            machine.settle()
+            machine.run_until_blocked()
             machine.end_a_run(at=1)
             machine.the_contract_holds()
         finally:

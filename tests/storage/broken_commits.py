@@ -19,7 +19,7 @@ from headway.storage import (
     VersionConflict,
     WrongUid,
 )
-from headway.testing import _conformance_commits as claims
+from headway.testing.conformance import commits as claims
 from tests.storage.kept_memory import Applied, Broken, KeptMemory
 
 
@@ -244,7 +244,7 @@ class ReadsThePreviousState(KeptMemory):
 BROKEN: Broken = {
     CreatesOverAStoredResource: [claims.an_empty_version_creates_and_nothing_else],
     CreatesAtAnyVersion: [claims.a_version_of_nothing_is_a_conflict],
-    TheLastWriterWins: [claims.a_stale_version_is_a_conflict, claims.of_writers_with_one_version_one_wins],
+    TheLastWriterWins: [claims.a_stale_version_is_a_conflict, claims.one_of_many_writers_of_a_version_wins],
     AcceptsOlderVersions: [claims.a_stale_version_is_a_conflict],
     KeepsTheFirstVersion: [claims.the_stored_version_is_replaced_by_a_new_one],
     ReadsThePreviousState: [claims.the_stored_version_is_replaced_by_a_new_one],
@@ -253,20 +253,20 @@ BROKEN: Broken = {
     CountsRemovalsOfNothing: [claims.a_removal_of_nothing_makes_no_revision],
     RemovesAtAnyVersion: [claims.a_removal_at_a_stale_or_empty_version_is_a_conflict],
     StoresGroupVersionsSeparately: [claims.all_versions_of_a_kind_share_its_names],
-    TruncatesLargeData: [claims.what_is_stored_is_what_was_given],
-    DropsNonAsciiMetadata: [claims.what_is_stored_is_what_was_given],
-    ReturnsThePreviousRevision: [claims.revisions_rise_and_are_never_given_out_twice],
+    TruncatesLargeData: [claims.a_resource_is_stored_as_given],
+    DropsNonAsciiMetadata: [claims.a_resource_is_stored_as_given],
+    ReturnsThePreviousRevision: [claims.revisions_rise_and_are_never_reused],
     CommitsEachOperationAlone: [claims.a_commit_has_one_revision_for_all_it_changes],
-    CommitsUpToTheRejection: [claims.a_commit_is_whole],
+    CommitsUpToTheRejection: [claims.a_commit_is_atomic],
     AcceptsTheFirstOfTwo: [claims.a_commit_that_names_a_resource_twice_is_refused],
     CountsEmptyCommits: [claims.a_commit_of_nothing_makes_no_revision],
-    IgnoresRequirements: [claims.a_required_resource_is_there_in_the_commit_itself],
-    IgnoresOwnedResources: [claims.that_a_uid_owns_nothing_is_asked_in_the_commit_itself],
-    ChecksThenWaits: [claims.of_writers_with_one_version_one_wins],
-    PredictsItsRevision: [claims.writers_at_once_have_a_revision_each],
+    IgnoresRequirements: [claims.a_requirement_holds_in_the_commit_itself],
+    IgnoresOwnedResources: [claims.a_requirement_to_own_nothing_holds_in_the_commit_itself],
+    ChecksThenWaits: [claims.one_of_many_writers_of_a_version_wins],
+    PredictsItsRevision: [claims.concurrent_commits_have_a_revision_each],
     CommitsAfterCancellation: [
-        claims.a_commit_cancelled_beforehand_does_nothing,
-        claims.a_cancelled_commit_happened_whole_or_not_at_all,
+        claims.a_commit_canceled_beforehand_does_nothing,
+        claims.a_canceled_commit_is_done_whole_or_not_at_all,
     ],
-    CommitsInTwoParts: [claims.a_cancelled_commit_happened_whole_or_not_at_all],
+    CommitsInTwoParts: [claims.a_canceled_commit_is_done_whole_or_not_at_all],
 }

@@ -8,8 +8,8 @@ import trio
 
 from headway.resource import Position
 from headway.storage import Acquired, Fence, HeldLease, Lease, LeaseEnded, Operation, Raised, lease_of, scope_of
-from headway.testing import _conformance_fences as claims
-from headway.testing import _conformance_leases as leases
+from headway.testing.conformance import fences as claims
+from headway.testing.conformance import leases
 from tests.storage.kept_memory import Broken, KeptMemory
 
 
@@ -229,7 +229,7 @@ class ListsFencesOfControllersAlone(KeptMemory):
 
 
 BROKEN: Broken = {
-    RaisesWithoutARevision: [claims.a_fence_is_raised_by_a_commit, leases.a_lease_is_taken_by_a_commit],
+    RaisesWithoutARevision: [claims.a_fence_is_raised_by_a_commit, leases.a_lease_is_acquired_by_a_commit],
     CountsTermsFromZero: [claims.term_zero_raises_to_the_next_term],
     LowersFences: [claims.a_fence_that_is_not_above_is_refused],
     IgnoresFences: [claims.a_write_below_the_fence_is_refused],
@@ -237,28 +237,28 @@ BROKEN: Broken = {
     ComparesTermsAlone: [claims.a_write_below_the_fence_is_refused],
     RequiresTheExactFence: [claims.a_write_at_or_above_the_fence_is_stored],
     OneFenceForAllMembers: [claims.fences_are_compared_with_their_own],
-    ChecksFencesThenWaits: [claims.nothing_lands_after_the_fence_was_raised],
-    AcceptsLowerCheckpoints: [claims.what_is_settled_is_returned_by_the_next_raise],
-    MovesCheckpointsByRaising: [claims.what_is_settled_is_returned_by_the_next_raise],
-    ListsFencesOfControllersAlone: [claims.fences_are_listed_as_they_stand],
-    RecordsCheckpointsOfLoweredFences: [claims.settling_below_the_fence_is_refused],
-    AcquiresLeasesWithoutARevision: [leases.a_lease_is_taken_by_a_commit],
+    ChecksFencesThenWaits: [claims.no_write_below_the_fence_is_stored_after_its_raise],
+    AcceptsLowerCheckpoints: [claims.a_checkpoint_is_returned_by_the_next_raise],
+    MovesCheckpointsByRaising: [claims.a_checkpoint_is_returned_by_the_next_raise],
+    ListsFencesOfControllersAlone: [claims.fences_are_listed_in_order],
+    RecordsCheckpointsOfLoweredFences: [claims.a_checkpoint_below_the_fence_is_refused],
+    AcquiresLeasesWithoutARevision: [leases.a_lease_is_acquired_by_a_commit],
     GrantsAHolderItsTermAgain: [leases.terms_only_grow],
-    GrantsHeldLeases: [leases.a_lease_that_is_held_is_given_to_nobody_else],
+    GrantsHeldLeases: [leases.a_held_lease_is_not_granted_again],
     GrantsAnAttemptItsTermAgain: [leases.a_repeated_request_has_a_term_of_its_own],
     ForgetsAttempts: [leases.a_late_request_does_not_end_a_term_in_use],
-    ChecksThenAcquires: [leases.one_of_many_gets_it],
+    ChecksThenAcquires: [leases.one_of_many_requests_gets_the_lease],
     AcquiresLeasesWithoutAFence: [
-        leases.nothing_of_a_term_lands_after_anothers_acquire,
-        leases.nothing_of_a_term_lands_after_its_holder_has_taken_another,
+        leases.no_write_of_a_term_is_stored_after_another_holder_acquires,
+        leases.no_write_of_a_term_is_stored_after_its_holder_acquires_again,
     ],
-    ReleasesWithoutAFence: [leases.nothing_of_a_term_lands_after_its_release],
-    ExpiresLeasesWithoutAFence: [leases.nothing_of_a_term_lands_after_it_has_run_out],
+    ReleasesWithoutAFence: [leases.no_write_of_a_term_is_stored_after_its_release],
+    ExpiresLeasesWithoutAFence: [leases.no_write_of_a_term_is_stored_after_it_expired],
     RaisesFencesOfHeldLeases: [leases.a_raise_is_in_the_term_of_its_lease],
     EndsMembersLeasesWithTheControllers: [leases.a_members_fence_is_governed_by_its_own_lease],
-    RenewsForAnyHolder: [leases.a_lease_is_kept_alive_by_its_holder_alone],
-    RenewsEndedTerms: [leases.a_lease_that_has_ended_is_not_kept_alive],
-    ReleasesForAnyHolder: [leases.a_lease_that_has_ended_is_not_kept_alive],
-    ListsAllLeases: [leases.leases_are_listed_by_the_beginning_of_their_names],
-    NoticesOnlyExpiry: [leases.the_end_of_a_lease_is_heard],
+    RenewsForAnyHolder: [leases.a_lease_is_renewed_by_its_holder_alone],
+    RenewsEndedTerms: [leases.an_ended_lease_cannot_be_renewed],
+    ReleasesForAnyHolder: [leases.an_ended_lease_cannot_be_renewed],
+    ListsAllLeases: [leases.leases_are_listed_by_prefix],
+    NoticesOnlyExpiry: [leases.the_end_of_a_lease_wakes_waiting_tasks],
 }

@@ -9,12 +9,9 @@ import trio
 from headway.protobuf import copy_message
 from headway.resource import Key, Kind, Position, pb, resource_key
 from headway.storage import Cursor, LogWatch, Within
-from headway.testing import _conformance_concurrency as concurrency
-from headway.testing import _conformance_grammar as grammar
-from headway.testing import _conformance_reads as claims
-from headway.testing import _conformance_watches as watches
-from tests.storage.kept_memory import Applied, Broken, Found, KeptMemory
-from tests.storage.list_snapshot import ListSnapshot
+from headway.testing.conformance import concurrency, grammar, watches
+from headway.testing.conformance import reads as claims
+from tests.storage.kept_memory import Applied, Broken, Found, KeptMemory, ListSnapshot
 
 
 class ReadsALaggingReplica(KeptMemory):
@@ -217,41 +214,41 @@ class SharesCachedSnapshots(KeptMemory):
 
 BROKEN: Broken = {
     ReadsALaggingReplica: [
-        claims.what_was_acknowledged_is_read,
-        watches.what_a_watch_has_said_is_read,
-        concurrency.whoever_looks_again_never_sees_less,
+        claims.an_acknowledged_write_is_read,
+        watches.a_delivered_change_is_read,
+        concurrency.a_later_read_never_has_a_lower_position,
     ],
     ListsALaggingReplica: [
-        claims.what_was_acknowledged_is_read,
-        concurrency.what_a_watch_has_said_is_listed,
-        concurrency.whoever_looks_again_never_sees_less,
+        claims.an_acknowledged_write_is_read,
+        concurrency.a_delivered_change_is_in_every_later_read,
+        concurrency.a_later_read_never_has_a_lower_position,
     ],
-    IgnoresTenancyInReads: [claims.what_was_never_written_reads_as_nothing],
-    ListsInOrderOfWriting: [claims.a_list_is_what_is_within_in_order_of_key],
-    TakesPrefixesForPatterns: [claims.a_list_is_what_is_within_in_order_of_key],
-    BeginsAPageAtItsKey: [claims.a_list_goes_on_behind_a_key_and_ends_at_its_limit],
-    SkipsOneBetweenPages: [claims.a_list_goes_on_behind_a_key_and_ends_at_its_limit],
-    CountsPagesByNumber: [concurrency.pages_skip_nothing_that_stays],
-    SnapshotsOfAllNamespaces: [claims.a_snapshot_is_what_is_within],
-    TailsOfAllNames: [claims.the_tail_is_what_is_within],
-    KeepsEmptyKinds: [claims.kinds_are_those_of_what_is_stored],
-    OwnsByTheBeginningOfAUid: [claims.what_an_owner_owns_is_found_by_its_uid],
-    ForgetsResourcesOfADeletedOwner: [claims.what_an_owner_owned_outlives_it],
+    IgnoresTenancyInReads: [claims.an_unknown_key_reads_as_absent],
+    ListsInOrderOfWriting: [claims.a_list_is_filtered_and_sorted_by_key],
+    TakesPrefixesForPatterns: [claims.a_list_is_filtered_and_sorted_by_key],
+    BeginsAPageAtItsKey: [claims.a_list_continues_after_a_key_and_ends_at_its_limit],
+    SkipsOneBetweenPages: [claims.a_list_continues_after_a_key_and_ends_at_its_limit],
+    CountsPagesByNumber: [concurrency.pages_contain_every_resource_that_stays],
+    SnapshotsOfAllNamespaces: [claims.a_snapshot_is_filtered],
+    TailsOfAllNames: [claims.the_changes_after_a_snapshot_are_filtered],
+    KeepsEmptyKinds: [claims.kinds_are_those_of_the_stored_resources],
+    OwnsByTheBeginningOfAUid: [claims.owned_resources_are_found_by_the_owners_uid],
+    ForgetsResourcesOfADeletedOwner: [claims.owned_resources_are_found_after_their_owner_is_deleted],
     LosesOwnersByAnUpdate: [
-        claims.what_an_owner_owned_outlives_it,
-        concurrency.what_an_owner_owns_is_what_a_list_says,
+        claims.owned_resources_are_found_after_their_owner_is_deleted,
+        concurrency.lists_by_owner_agree_with_lists,
     ],
-    ReadsThenTakesItsPosition: [concurrency.whatever_is_read_was_stored_where_it_stands],
+    ReadsThenTakesItsPosition: [concurrency.a_read_returns_the_state_at_its_position],
     ListsOneKeyAfterTheOther: [
-        concurrency.whatever_is_read_was_stored_where_it_stands,
+        concurrency.a_read_returns_the_state_at_its_position,
         concurrency.a_commit_is_never_seen_in_part,
     ],
-    ListsWithoutStatus: [grammar.what_is_read_is_what_was_heard],
-    SnapshotsPieceByPiece: [concurrency.a_large_snapshot_is_of_one_moment],
+    ListsWithoutStatus: [grammar.reads_and_watches_return_the_same_resource],
+    SnapshotsPieceByPiece: [concurrency.a_large_snapshot_is_of_one_revision],
     SnapshotsThenFindsItsTail: [
         concurrency.a_snapshot_joined_with_its_tail_has_no_gap_and_no_repeat,
         concurrency.a_filtered_snapshot_joined_with_its_tail_has_no_gap_and_no_repeat,
     ],
     TailsBeginBeforeTheSnapshot: [concurrency.a_snapshot_joined_with_its_tail_has_no_gap_and_no_repeat],
-    SharesCachedSnapshots: [grammar.what_is_gone_before_a_watch_begins_is_not_in_it],
+    SharesCachedSnapshots: [grammar.a_new_watch_has_no_deleted_resource],
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headway.storage import LeaseTable
-from headway.testing import _conformance_restarts as claims
+from headway.testing.conformance import restarts as claims
 from tests.storage.kept_memory import Broken, KeptMemory
 
 
@@ -81,12 +81,12 @@ class RestoresEarlierTerms(KeptMemory):
 
 BROKEN: Broken = {
     ClosesWithoutWaking: [claims.a_closed_store_ends_its_watches],
-    LosesTheLastResourceOfAKind: [claims.what_was_acknowledged_is_there_again],
-    ForgetsOwners: [claims.what_was_acknowledged_is_there_again],
+    LosesTheLastResourceOfAKind: [claims.acknowledged_writes_survive_a_restart],
+    ForgetsOwners: [claims.acknowledged_writes_survive_a_restart],
     ReusesItsLastRevision: [claims.revisions_go_on_after_reopening],
     KeepsItsSession: [claims.revisions_go_on_after_reopening],
-    ForgetsItsSessions: [claims.positions_of_before_can_be_resumed_from],
-    ForgetsItsHistory: [claims.positions_of_before_can_be_resumed_from],
+    ForgetsItsSessions: [claims.earlier_positions_can_be_resumed_from],
+    ForgetsItsHistory: [claims.earlier_positions_can_be_resumed_from],
     ForgetsFences: [claims.fences_outlive_a_reopening],
     ForgetsCheckpoints: [claims.fences_outlive_a_reopening],
     ForgetsLeases: [claims.a_lease_counts_as_held_after_reopening],

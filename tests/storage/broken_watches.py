@@ -22,13 +22,10 @@ from headway.resource import (
     resource_key,
 )
 from headway.storage import LogWatch, StorageError, Within
-from headway.testing import _conformance_concurrency as concurrency
-from headway.testing import _conformance_grammar as grammar
-from headway.testing import _conformance_history as history
-from headway.testing import _conformance_watches as claims
+from headway.testing.conformance import concurrency, grammar, history
+from headway.testing.conformance import watches as claims
 from tests.storage.broken_commits import ModifiesReturnedResources
-from tests.storage.kept_memory import Broken, KeptMemory, SpoilableWatch
-from tests.storage.list_snapshot import ListSnapshot
+from tests.storage.kept_memory import Broken, KeptMemory, ListSnapshot, SpoilableWatch
 
 
 class DeliversAnEmptyChunkFirst(KeptMemory):
@@ -321,53 +318,56 @@ class CutsOffLargeCommits(KeptMemory):
 
 
 BROKEN: Broken = {
-    DeliversAnEmptyChunkFirst: [claims.a_watch_of_nothing_says_so_at_once],
-    DropsTheLastChunk: [claims.a_watch_says_what_is_there_and_that_this_was_all],
+    DeliversAnEmptyChunkFirst: [claims.a_watch_of_an_empty_store_ends_its_snapshot_at_once],
+    DropsTheLastChunk: [claims.a_snapshot_of_any_size_has_an_end],
     LosesDeletions: [
-        claims.every_write_and_deletion_follows_once_in_order,
-        grammar.what_is_gone_before_a_watch_begins_is_not_in_it,
+        claims.every_write_and_deletion_is_delivered_once_in_order,
+        grammar.a_new_watch_has_no_deleted_resource,
     ],
-    DeliversChangesTwice: [claims.every_write_and_deletion_follows_once_in_order],
-    DeliversTheNewestFirst: [claims.every_write_and_deletion_follows_once_in_order],
+    DeliversChangesTwice: [claims.every_write_and_deletion_is_delivered_once_in_order],
+    DeliversTheNewestFirst: [claims.every_write_and_deletion_is_delivered_once_in_order],
     SplitsCommits: [claims.a_commit_over_two_kinds_gives_each_watcher_its_part],
-    MarksCommitsBeforeFiltering: [claims.more_is_true_of_what_a_filter_leaves],
+    MarksCommitsBeforeFiltering: [claims.more_is_right_under_a_filter],
     BookmarksNoCommitsOfOtherKinds: [
         claims.a_commit_elsewhere_becomes_a_bookmark,
-        claims.a_waiting_watch_hears_what_comes,
+        claims.a_waiting_watch_is_woken_by_a_commit,
     ],
-    BookmarksNoFilteredCommits: [grammar.watches_of_other_kinds_and_tenancies_stand_where_it_stands],
-    BookmarksAboveTheHead: [claims.bookmarks_are_true, claims.a_commit_elsewhere_becomes_a_bookmark],
-    DeliversEachChangeToOneWatcher: [claims.all_watchers_hear_the_same],
-    TakesAnItemWhenCanceled: [claims.a_cancelled_next_has_taken_nothing],
-    ModifiesReturnedResources: [claims.what_was_handed_out_is_not_written_to],
-    ClosesAllWithOne: [claims.a_watch_may_be_closed_twice, concurrency.a_watch_that_is_left_ends_no_other],
-    EndsItsSnapshotTwice: [grammar.a_watch_says_its_snapshot_its_end_once_and_then_changes],
+    BookmarksNoFilteredCommits: [grammar.all_watches_reach_the_stores_position],
+    BookmarksAboveTheHead: [
+        claims.a_bookmark_is_never_ahead_of_the_changes,
+        claims.a_commit_elsewhere_becomes_a_bookmark,
+    ],
+    DeliversEachChangeToOneWatcher: [claims.all_watchers_receive_the_same],
+    TakesAnItemWhenCanceled: [claims.a_canceled_next_consumes_nothing],
+    ModifiesReturnedResources: [claims.a_returned_resource_is_never_changed],
+    ClosesAllWithOne: [claims.a_watch_may_be_closed_twice, concurrency.a_closed_watch_affects_no_other],
+    EndsItsSnapshotTwice: [grammar.a_watch_delivers_a_snapshot_its_end_and_then_changes],
     ResumesWithoutABookmark: [
-        grammar.a_watch_says_its_snapshot_its_end_once_and_then_changes,
+        grammar.a_watch_delivers_a_snapshot_its_end_and_then_changes,
         history.a_watch_resumes_after_every_position,
     ],
-    DeliversChangesWithoutStatus: [grammar.a_watch_says_the_whole_resource],
-    DeliversDeletionsWithIdsAlone: [grammar.a_watch_says_the_whole_resource],
+    DeliversChangesWithoutStatus: [grammar.a_watch_delivers_the_whole_resource],
+    DeliversDeletionsWithIdsAlone: [grammar.a_watch_delivers_the_whole_resource],
     DeletesAtTheDeletionsVersion: [grammar.a_deletion_has_a_revision_of_its_own],
-    DeliversOnlyTheLastChangeOfAKey: [grammar.a_new_incarnation_is_said_after_the_old_ones_end],
+    DeliversOnlyTheLastChangeOfAKey: [grammar.a_new_incarnation_is_delivered_after_the_old_ones_deletion],
     DeliversNoDeletionOfTheFormerVersion: [grammar.another_group_version_is_a_deletion_and_a_write],
     SendsASnapshotForCompactedHistory: [
-        grammar.a_watch_that_cant_begin_says_why_at_once,
+        grammar.a_watch_that_cannot_begin_fails_at_once,
         history.history_is_bounded,
     ],
     ResumesOneTooLate: [
         history.a_watch_resumes_after_every_position,
         concurrency.a_watch_resumes_after_every_revision_while_others_write,
-        concurrency.what_a_resumed_watch_misses_is_said,
+        concurrency.a_watch_resumed_often_misses_and_repeats_nothing,
     ],
     ResumesAtTheHead: [concurrency.a_watch_resumes_after_every_revision_while_others_write],
-    ResumesAfterResourcesAlone: [history.every_position_that_is_handed_out_can_be_resumed_after],
+    ResumesAfterResourcesAlone: [history.every_returned_position_can_be_resumed_after],
     ResumesInTheFuture: [history.a_position_above_the_head_is_refused],
     ResumesInAnyStore: [history.a_position_of_another_store_is_refused],
     ResumesInAnySession: [history.a_position_of_another_store_is_refused],
     KeepsAQuarter: [history.the_newest_history_is_kept, history.a_watcher_that_keeps_up_loses_nothing],
     KeepsEverything: [history.history_is_bounded],
-    SkipsCompactedChanges: [history.a_slow_watcher_blocks_no_writer_and_is_told],
+    SkipsCompactedChanges: [history.a_slow_watcher_blocks_no_writer_and_fails],
     ReadsSnapshotsLazily: [history.a_watcher_that_begins_slowly_has_no_gap],
-    CutsOffLargeCommits: [history.a_commit_larger_than_history_is_whole],
+    CutsOffLargeCommits: [history.a_commit_larger_than_history_is_delivered_whole],
 }

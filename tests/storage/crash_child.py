@@ -24,7 +24,7 @@ from headway.resource import ResourceType, pb
 from headway.rpc import InProcessChannel
 from headway.service import LeaseService, ResourceService
 from headway.storage import Backend, Put, open_sqlite
-from headway.testing._conformance_tools import thing
+from headway.testing.conformance import thing
 
 KEYS = 5
 """Names that one writer writes in turn, again and again."""

@@ -10,7 +10,7 @@ from grpclib.const import Status
 
 from headway._gen.etcdserverpb import RangeRequest, RangeResponse, TxnRequest
 from headway.storage import EtcdBackend, Within
-from headway.testing._conformance_tools import Reader, held, names, reading
+from headway.testing.conformance import Reader, held, names, reading
 from tests.helpers.fake_etcd import FakeEtcd, serving_etcd
 
 PREFIX = "/staff"

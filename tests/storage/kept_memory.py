@@ -11,6 +11,7 @@ import trio
 
 from headway.resource import Key, Kind, Position, StreamItem, pb
 from headway.storage import (
+    SNAPSHOT_CHUNK,
     Fence,
     LeaseTable,
     LogWatch,
@@ -27,8 +28,7 @@ from headway.storage import (
     refuse_repeated_keys,
 )
 from headway.testing import BackendCheck
-from headway.testing._conformance_tools import uid_of, version_of
-from tests.storage.list_snapshot import ListSnapshot
+from headway.testing.conformance import uid_of, version_of
 
 Applied = tuple[Kind, Key, pb.Resource | None, pb.Resource | None]
 """(kind, key, what was stored, what is stored now)."""
@@ -106,7 +106,7 @@ class KeptMemory(MemoryBackend):
         same = stored is not None and uid_of(stored) == operation.uid
         if isinstance(operation, Require):
             if stored is None or not same or operation.expected not in ("", stored.version):
-                raise VersionConflict("it is not there as it was")
+                raise VersionConflict("it has changed since it was read")
             return None
         if stored is None or not same:
             return None
@@ -175,6 +175,19 @@ class KeptMemory(MemoryBackend):
         """Restore a closed store: it gets another id and no openings, and keeps its content."""
         self._store_id = uuid.uuid4().hex
         self.left.clear()
+
+
+class ListSnapshot:
+    """A `Snapshot` over resources that are already in memory."""
+
+    def __init__(self, resources: Sequence[pb.Resource]) -> None:
+        self._resources = resources
+        self._taken = 0
+
+    async def next(self) -> list[pb.Resource]:
+        chunk = list(self._resources[self._taken : self._taken + SNAPSHOT_CHUNK])
+        self._taken += len(chunk)
+        return chunk
 
 
 class SpoilableWatch(LogWatch):

@@ -17,7 +17,7 @@ from headway.errors import StoreUnusable
 from headway.resource import Position
 from headway.storage import LogWatch, open_sqlite
 from headway.storage.sqlite import _backend, _backup, _connect, _file, _inspect, _reader, _rows, _schema, _writer
-from headway.testing._conformance_tools import put, remove, thing
+from headway.testing.conformance import put, remove, thing
 
 FORMAT = _schema.FORMAT
 READERS = _reader.CONNECTIONS

@@ -1,5 +1,6 @@
-"""Every store passes the conformance suite, and the suite gives a verdict on each claim."""
+"""Every store passes the conformance suite, and each check of the suite fails on at least one broken store."""
 
+import random
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +23,8 @@ from headway.testing import (
     verdicts,
 )
 from tests.helpers.etcd_server import EtcdServer
-from tests.storage.kept_memory import KeptMemories
+from tests.storage import broken_commits, broken_fences, broken_reads, broken_restarts, broken_watches
+from tests.storage.kept_memory import Broken, KeptMemories, KeptMemory
 
 
 def open_memory(_: Path, *, max_changes: int = 100_000) -> AbstractAsyncContextManager[Backend]:
@@ -86,7 +88,7 @@ async def test_missing_capability_skips_its_checks_with_a_reason(autojump_clock:
 
     assert lacks.pop("a_restored_store_is_another") == "restoring"
     assert autojump_clock.current_time() < 30
-    assert lacks.pop("positions_of_before_can_be_resumed_from") == "a history that is kept"
+    assert lacks.pop("earlier_positions_can_be_resumed_from") == "a history that is kept"
     assert set(lacks.values()) == {"durability"}
 
 
@@ -122,7 +124,7 @@ async def test_failed_check_gives_a_verdict_and_does_not_stop_the_suite(autojump
 async def check_backend_of(checks: list[BackendCheck]) -> None:
     """Run `check_backend` with a suite of these checks."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("headway.testing._conformance.BACKEND_CHECKS", checks)
+        patch.setattr("headway.testing.conformance._suite.BACKEND_CHECKS", checks)
         await check_backend(MEMORY)
 
 
@@ -141,3 +143,38 @@ async def test_canceled_suite_gives_no_verdict(autojump_clock: MockClock) -> Non
     assert patience.cancelled_caught
     assert autojump_clock.current_time() < 2
     assert said == []
+
+
+BROKEN: Broken = {}
+for module in (broken_commits, broken_reads, broken_watches, broken_fences, broken_restarts):
+    assert not BROKEN.keys() & module.BROKEN.keys()
+    BROKEN.update(module.BROKEN)
+
+
+@pytest.mark.parametrize(
+    ("broken", "check"),
+    [
+        pytest.param(broken, check, id=f"{broken.__name__}-{claim_of(check)[0]}")
+        for broken, checks in BROKEN.items()
+        for check in checks
+    ],
+)
+async def test_check_fails_on_broken_store(
+    broken: type[KeptMemory], check: BackendCheck, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The check for the broken promise fails with a sentence."""
+    # Trio runs the tasks of a batch in random order. Here the order is the same each time.
+    monkeypatch.setattr("trio._core._run._r", random.Random(1))
+    memories = KeptMemories(broken)
+    [said] = await verdicts(StoreUnderTest(memories.open, restore=memories.restore), [check])
+
+    assert said.failure, f"{said.claim} holds of {broken.__name__}"
+    assert " (in /" not in said.failure, f"a crash is no verdict: {said.failure}"
+    assert autojump_clock.current_time() < 40
+
+
+def test_every_check_fails_on_some_broken_store() -> None:
+    """A check that fails on no store would verify nothing."""
+    found = {check for checks in BROKEN.values() for check in checks}
+
+    assert [claim_of(check)[0] for check in BACKEND_CHECKS if check not in found] == []

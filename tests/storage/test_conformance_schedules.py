@@ -14,26 +14,21 @@ from hypothesis import strategies as st
 from headway.resource import Key, Kind, Position, StreamItem, pb
 from headway.storage import Fence, LogWatch, MemoryBackend, Operation, Put, VersionConflict, Within
 from headway.testing import BackendCheck, StoreUnderTest, claim_of, run_backend_check
-from headway.testing import _conformance_commits as commits
-from headway.testing import _conformance_concurrency as concurrency
-from headway.testing import _conformance_fences as fences
-from headway.testing import _conformance_grammar as grammar
-from headway.testing import _conformance_leases as leases
-from headway.testing import _conformance_watches as watches
+from headway.testing.conformance import checks_of, commits, concurrency, fences, grammar, leases, watches
 from tests.storage.kept_memory import Found
 
 SCHEDULES = st.lists(st.integers(0, 4), min_size=1, max_size=40)
 """How many turns of the loop each call waits, before it begins and before its caller has its answer; over and over."""
 
 UNDER_WRITERS = [
-    *concurrency.CHECKS,
-    commits.of_writers_with_one_version_one_wins,
-    commits.writers_at_once_have_a_revision_each,
-    fences.nothing_lands_after_the_fence_was_raised,
-    grammar.a_watch_says_its_snapshot_its_end_once_and_then_changes,
-    leases.one_of_many_gets_it,
-    watches.bookmarks_are_true,
-    watches.what_a_watch_has_said_is_read,
+    *checks_of(concurrency),
+    commits.one_of_many_writers_of_a_version_wins,
+    commits.concurrent_commits_have_a_revision_each,
+    fences.no_write_below_the_fence_is_stored_after_its_raise,
+    grammar.a_watch_delivers_a_snapshot_its_end_and_then_changes,
+    leases.one_of_many_requests_gets_the_lease,
+    watches.a_bookmark_is_never_ahead_of_the_changes,
+    watches.a_delivered_change_is_read,
 ]
 
 
@@ -119,7 +114,7 @@ class ChecksThenIsPaced(Paced):
 
 def test_search_finds_a_schedule_that_exposes_a_race() -> None:
     """A store that fails only when a write comes between is detected, though one schedule hides the race."""
-    check = commits.of_writers_with_one_version_one_wins
+    check = commits.one_of_many_writers_of_a_version_wins
 
     def shows(schedule: Sequence[int]) -> bool:
         try:

@@ -28,10 +28,11 @@ from headway.storage import (
     mark_unfinished,
     verify_store,
 )
-from headway.testing._conformance_tools import (
+from headway.testing.conformance import (
     EVERYTHING,
     KIND,
     OTHER_KIND,
+    Truth,
     fill,
     names,
     put,
@@ -41,7 +42,6 @@ from headway.testing._conformance_tools import (
     thing,
     uid_of,
 )
-from headway.testing._conformance_truth import Truth
 from tests.helpers.etcd_server import EtcdServer
 from tests.storage.kept_memory import Found, KeptMemory
 

@@ -23,7 +23,7 @@ from headway.storage.etcd._layout import Head, Layout, Timeline, revision_of
 from headway.storage.etcd._mirror import Mirror
 from headway.storage.etcd._transaction import Draft
 from headway.storage.etcd._transaction import putting as putting_key
-from headway.testing._conformance_tools import kind_of, putting, thing
+from headway.testing.conformance import kind_of, putting, thing
 
 LAYOUT = Layout("/p")
 

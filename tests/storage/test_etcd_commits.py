@@ -20,7 +20,7 @@ from headway.storage import (
     VersionConflict,
 )
 from headway.storage.etcd import _snapshot
-from headway.testing._conformance_tools import names, put, putting, refused, removing, stored, thing, uid_of
+from headway.testing.conformance import names, put, putting, read_back, refused, removing, thing, uid_of
 from tests.helpers.etcd_server import need_etcd, single_member
 from tests.storage.etcd_kit import failing, is_write, lagging, primed, rigged
 
@@ -131,7 +131,7 @@ async def test_commit_is_decided_again_after_another_engine_changed_its_input() 
         )
         at = await put(rig.store, thing("a", "third", uid=uid_of(resource)), str(rig.store.position.revision))
         await put(other, thing("a", "fourth", uid=uid_of(resource)), str(at.revision))
-        found = await stored(rig.store, resource)
+        found = await read_back(rig.store, resource)
         assert found is not None
         assert found.version == str(other.position.revision)
 

@@ -11,7 +11,7 @@ from grpclib.const import Status
 from headway.errors import StoreUnusable, Unavailable
 from headway.rpc import server_tls
 from headway.storage import EtcdBackend
-from headway.testing._conformance_tools import names, put, refused, thing
+from headway.testing.conformance import names, put, refused, thing
 from tests.helpers.fake_etcd import FakeEtcd, serving_etcd
 from tests.helpers.secret_files import write_secret
 from tests.storage.etcd_kit import followed, primed, until

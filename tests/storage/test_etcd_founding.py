@@ -16,7 +16,7 @@ from headway.storage import EtcdBackend, etcd_address
 from headway.storage.etcd._client import EtcdClient, open_client
 from headway.storage.etcd._founding import begin_session
 from headway.storage.etcd._layout import Layout
-from headway.testing._conformance_tools import names, put, thing
+from headway.testing.conformance import names, put, thing
 from tests.helpers.etcd_server import EtcdServer
 
 

@@ -8,7 +8,7 @@ from headway.errors import StoreUnusable, Unavailable
 from headway.resource import Bookmark, Changes
 from headway.storage import EtcdBackend, StoreMismatch
 from headway.storage.etcd._layout import head_value
-from headway.testing._conformance_tools import Reader, names, put, reading, refused, thing, uid_of
+from headway.testing.conformance import Reader, names, put, reading, refused, thing, uid_of
 from tests.storage.etcd_kit import PREFIX, Rig, failing, followed, primed, rigged, until
 
 

@@ -28,7 +28,7 @@ from headway.storage.etcd._layout import (
 )
 from headway.storage.etcd._mirror import Lost, Mirror, OtherHistory
 from headway.storage.etcd._snapshot import check_same_history, check_standing
-from headway.testing._conformance_tools import KIND, thing
+from headway.testing.conformance import KIND, thing
 
 LAYOUT = Layout("/p")
 TIMELINE = Timeline(((revision_of(3), "a"), (revision_of(8), "b")))

@@ -28,7 +28,7 @@ from headway.rpc import RemoteChannel, open_channel
 from headway.storage import EtcdBackend
 from headway.storage.etcd import _follow
 from headway.storage.etcd._layout import etcd_revision
-from headway.testing._conformance_tools import names, put, reading, refused, remove, thing
+from headway.testing.conformance import names, put, reading, refused, remove, thing
 from tests.helpers.etcd_server import EtcdServer
 from tests.helpers.fake_etcd import FakeEtcd, serving_etcd
 from tests.helpers.pools import Pool

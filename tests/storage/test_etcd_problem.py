@@ -12,7 +12,7 @@ from grpclib.const import Status
 from headway._gen.etcdserverpb import RangeRequest, TxnRequest
 from headway.errors import OutcomeUnknown, Unavailable
 from headway.storage import EtcdBackend, StoreProblem, find_problem
-from headway.testing._conformance_tools import names, put, thing
+from headway.testing.conformance import names, put, thing
 from tests.helpers.etcd_server import need_etcd, single_member
 from tests.storage.etcd_kit import is_write, rigged
 

@@ -11,7 +11,7 @@ from headway.storage.etcd import _follow
 from headway.storage.etcd._layout import etcd_revision
 from headway.storage.etcd._session import Session
 from headway.storage.etcd._snapshot import load_mirror, read_standing
-from headway.testing._conformance_tools import put, thing
+from headway.testing.conformance import put, thing
 from tests.storage.etcd_kit import Rig, followed, primed, rigged, until
 
 

@@ -12,7 +12,7 @@ import trustme
 
 from headway.errors import StoreUnusable, Unavailable
 from headway.storage import EtcdBackend
-from headway.testing._conformance_tools import names, put, refused, thing
+from headway.testing.conformance import names, put, refused, thing
 from tests.helpers.etcd_server import EtcdMember, free_ports, need_etcd
 from tests.helpers.secret_files import write_secret
 

@@ -24,7 +24,7 @@ from headway.storage import (
 from headway.storage._reads import list_within
 from headway.storage._tables import Applied, decide
 from headway.storage.etcd._layout import etcd_revision
-from headway.testing._conformance_tools import EVERYTHING, KIND, held, putting, removing, thing, uid_of
+from headway.testing.conformance import EVERYTHING, KIND, held, putting, removing, thing, uid_of
 from tests.storage.etcd_kit import followed, primed, rigged
 
 NAMES = [f"n{index}" for index in range(60)]
@@ -60,7 +60,7 @@ class Writers:
 
     async def put(self, store: EtcdBackend, name: str) -> None:
         """Put one resource, whatever its state."""
-        stored = await self.believed(store, name)
+        stored = await self.expected(store, name)
         uid, version = (None, "") if stored is None else (uid_of(stored), stored.version)
         await self.commit(store, (putting(thing(name, uid=uid), version),), None)
 
@@ -77,8 +77,8 @@ class Writers:
         """Return one or two changes with their requirements."""
         found: list[Operation] = []
         for name in self.random.sample(NAMES, self.random.choice((1, 1, 2))):
-            stored = await self.believed(store, name)
-            owner = await self.believed(store, self.random.choice(NAMES)) if self.random.random() < 0.5 else None
+            stored = await self.expected(store, name)
+            owner = await self.expected(store, self.random.choice(NAMES)) if self.random.random() < 0.5 else None
             if stored is None:
                 found.append(putting(thing(name, owner_uid=uid_of(owner) if owner is not None else "")))
             elif self.random.random() < 0.5:
@@ -94,8 +94,8 @@ class Writers:
         return tuple(found)
 
     @staticmethod
-    async def believed(store: EtcdBackend, name: str) -> pb.Resource | None:
-        return (await store.read_believed(KIND, ("default", "default", name)))[0]
+    async def expected(store: EtcdBackend, name: str) -> pb.Resource | None:
+        return (await store.read_optimistic(KIND, ("default", "default", name)))[0]
 
     def replayed(self) -> ResourceTables:
         """Make the commits again, one by one; each must end as if it were alone."""

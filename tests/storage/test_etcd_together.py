@@ -20,7 +20,7 @@ from headway.storage import (
     VersionConflict,
 )
 from headway.storage.etcd._layout import etcd_revision
-from headway.testing._conformance_tools import (
+from headway.testing.conformance import (
     EVERYTHING,
     kind_of,
     name_of,
@@ -31,8 +31,8 @@ from headway.testing._conformance_tools import (
     refused,
     remove,
     removing,
+    summary,
     thing,
-    told,
     uid_of,
 )
 from tests.helpers.fake_etcd import serving_etcd
@@ -92,7 +92,7 @@ async def test_concurrent_commits_share_a_transaction_and_have_separate_revision
         for store, reader in zip((rig.store, other), readers, strict=True):
             await followed(reader, store)
             wanted = sorted((revision, f"n{index:02}", False) for index, revision in enumerate(committed))
-            assert told(reader.changes) == wanted
+            assert summary(reader.changes) == wanted
             assert not any(change.more for change in reader.changes)
             found, at = await store.list(("conformance", "Thing"), EVERYTHING)
             assert [int(each.version) for each in found] == committed
@@ -233,7 +233,7 @@ async def test_deletions_and_creations_share_a_transaction() -> None:
             nursery.start_soon(put, rig.store, thing("new", owner_uid="o"))
         assert len(writes) == 1
         await followed(reader, rig.store)
-        assert sorted((name, deleted) for _, name, deleted in told(reader.changes)) == [
+        assert sorted((name, deleted) for _, name, deleted in summary(reader.changes)) == [
             ("new", False),
             *((f"old{index}", True) for index in range(3)),
         ]

@@ -12,7 +12,7 @@ from headway.errors import HistoryCompacted, Unavailable
 from headway.storage import EtcdBackend
 from headway.storage.etcd import _follow
 from headway.storage.etcd._layout import etcd_revision
-from headway.testing._conformance_tools import names, put, putting, reading, refused, remove, thing, told, uid_of
+from headway.testing.conformance import names, put, putting, reading, refused, remove, summary, thing, uid_of
 from tests.helpers.fake_etcd import FakeEtcd
 from tests.storage.etcd_kit import followed, primed, rigged, until
 
@@ -43,7 +43,7 @@ async def test_commit_in_fragments_is_delivered_whole() -> None:
         reader = await primed(rig.store)
         at = await rig.store.commit([putting(thing(name)) for name in ("a", "b", "c")])
         await reader.until(at.revision)
-        assert told(reader.changes) == [(at.revision, name, False) for name in ("a", "b", "c")]
+        assert summary(reader.changes) == [(at.revision, name, False) for name in ("a", "b", "c")]
         assert [each.more for each in reader.changes] == [True, True, False]
         assert not rig.store.counts
 
@@ -102,7 +102,7 @@ async def test_watch_at_a_lagging_member_delivers_nothing_old() -> None:
         assert rig.fake.watches[1].start_revision == etcd_revision(at.revision) + 1
         await put(rig.store, thing("b"))
         await followed(reader, rig.store)
-        assert [name for _, name, _ in told(reader.changes)] == ["b"]
+        assert [name for _, name, _ in summary(reader.changes)] == ["b"]
         assert rig.store.counts["stale commits"] == 1
 
 
@@ -222,7 +222,7 @@ async def test_progress_notification_moves_no_position() -> None:
         rig.fake.say(WatchResponse(header=header))
         at = await put(rig.store, thing("b"))
         await reader.until(at.revision)
-        assert told(reader.changes) == [(at.revision, "b", False)]
+        assert summary(reader.changes) == [(at.revision, "b", False)]
         assert reader.bookmarks == []
         assert etcd_revision(at.revision) == etcd_revision(here.revision) + 1
         assert len(rig.fake.watches) == 1
@@ -237,7 +237,7 @@ async def test_false_progress_notification_ends_the_watch() -> None:
         rig.fake.on_watch = lambda response: [response]
         rig.fake.say(WatchResponse(header=rig.fake._header()))
         await reader.until(at.revision)
-        assert told(reader.changes) == [(at.revision, "a", False)]
+        assert summary(reader.changes) == [(at.revision, "a", False)]
         assert rig.store.counts["false progress"] == 1
         assert not rig.store.counts["snapshots"]
 

@@ -18,7 +18,7 @@ from trio.testing import MockClock
 
 from headway.errors import StoreUnusable
 from headway.storage import Fence, FenceLowered, LeaseEnded, MemoryBackend, open_sqlite
-from headway.testing._conformance_tools import names, put, thing
+from headway.testing.conformance import names, put, thing
 
 HOLD = """
 import sys, trio

@@ -10,7 +10,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initial
 from headway.errors import HistoryCompacted
 from headway.resource import Change, Changes, Kind, pb
 from headway.storage import CommitLog, Cursor, _log
-from headway.testing._conformance_tools import thing
+from headway.testing.conformance import thing
 
 A: Kind = ("g", "A")
 B: Kind = ("g", "B")

@@ -12,7 +12,7 @@ import trio
 
 from headway.errors import FailedPrecondition, InvalidArgument, StoreUnusable
 from headway.storage import backup_store, check_store, open_sqlite, restore_store
-from headway.testing._conformance_tools import EVERYTHING, KIND, put, putting, thing
+from headway.testing.conformance import EVERYTHING, KIND, put, putting, thing
 from tests.storage.sqlite_kit import filled, opened_plainly, wrap_copied
 
 BACKED_UP = """

@@ -8,7 +8,7 @@ import pytest
 
 from headway.errors import InvalidArgument, StoreUnusable
 from headway.storage import check_store, open_sqlite
-from headway.testing._conformance_tools import names, put, putting, remove, removing, thing
+from headway.testing.conformance import names, put, putting, remove, removing, thing
 from tests.storage.sqlite_kit import opened_plainly
 from tests.storage.test_sqlite_formats import FORMATS
 

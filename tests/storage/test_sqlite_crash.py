@@ -20,7 +20,7 @@ import trio
 from headway.errors import HistoryCompacted
 from headway.resource import Position
 from headway.storage import Backend, StoreMismatch, check_store, open_sqlite
-from headway.testing._conformance_tools import EVERYTHING, name_of, reading, text_of, told
+from headway.testing.conformance import EVERYTHING, name_of, reading, summary, text_of
 from tests.storage import crash_child
 from tests.storage.crash_child import KEYS, MAX_CHANGES, NOTE, PAIR, WRITERS, step
 from tests.storage.sqlite_kit import opened_plainly
@@ -199,7 +199,7 @@ class Known:
             return
         reader = await reading(backend, kind=NOTE.kind, after=self.position)
         await reader.until(backend.position.revision)
-        changes = told(reader.changes)
+        changes = summary(reader.changes)
         assert set(facts) <= {(revision, name) for revision, name, deleted in changes if not deleted}
         last = {name: None if deleted else revision for revision, name, deleted in changes}
         for name, revision in last.items():

@@ -17,7 +17,7 @@ import headway
 from headway.errors import HistoryCompacted, OutcomeUnknown, StoreUnusable, WriteRejected
 from headway.resource import Key
 from headway.storage import Backend, backup_store, check_store, open_sqlite
-from headway.testing._conformance_tools import EVERYTHING, KIND, name_of, names, put, reading, thing, told
+from headway.testing.conformance import EVERYTHING, KIND, name_of, names, put, reading, summary, thing
 from tests.helpers.resources import Account
 from tests.storage.sqlite_kit import fail_commits, filled, opened_plainly, set_limit
 
@@ -25,7 +25,7 @@ LIMITED = """
 import resource, sys, trio
 from headway.errors import WriteRejected
 from headway.storage import check_store, open_sqlite
-from headway.testing._conformance_tools import names, put, thing
+from headway.testing.conformance import names, put, thing
 
 async def main():
     async with open_sqlite(sys.argv[1]) as backend:
@@ -106,7 +106,7 @@ async def test_full_disk_rejects_writes_until_there_is_space(small_disk: Path) -
         at = await put(backend, thing("more", "x" * 50_000))
         assert at.revision == here.revision + 1, "what was refused has used up no revision"
         await reader.until(at.revision)
-        assert [fact[1] for fact in told(reader.changes) if fact[1] == "more"] == ["more"]
+        assert [fact[1] for fact in summary(reader.changes) if fact[1] == "more"] == ["more"]
     assert await check_store(f"sqlite:{path}") == []
 
 
@@ -315,5 +315,5 @@ async def test_damaged_history_is_dropped_and_the_rest_is_kept(tmp_path: Path) -
             await backend.watch(KIND, EVERYTHING, old)
         reader = await reading(backend, after=new)
         await reader.until(11)
-        assert [fact[0] for fact in told(reader.changes)] == list(range(7, 12 + 1))[: len(reader.changes)]
+        assert [fact[0] for fact in summary(reader.changes)] == list(range(7, 12 + 1))[: len(reader.changes)]
         assert len(await names(backend)) == 9

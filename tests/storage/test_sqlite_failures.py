@@ -11,7 +11,7 @@ import trio.testing
 
 from headway.errors import OutcomeUnknown, StoreUnusable, WriteRejected
 from headway.storage import Backend, VersionConflict, check_store, open_sqlite
-from headway.testing._conformance_tools import EVERYTHING, KIND, Reader, names, put, reading, thing
+from headway.testing.conformance import EVERYTHING, KIND, Reader, names, put, reading, thing
 from tests.storage.sqlite_kit import (
     CONNECTING,
     READERS,

@@ -16,7 +16,7 @@ import trio
 from headway.errors import StoreUnusable
 from headway.resource import Position
 from headway.storage import SqliteBackend, open_sqlite
-from headway.testing._conformance_tools import EVERYTHING, KIND, held, names, put, putting, reading, thing, told
+from headway.testing.conformance import EVERYTHING, KIND, held, names, put, putting, reading, summary, thing
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="the lock is flock's")
 
@@ -35,7 +35,7 @@ trio.run(main)
 WRITE = """
 import sys, trio
 from headway.storage import open_sqlite
-from headway.testing._conformance_tools import put, remove, thing
+from headway.testing.conformance import put, remove, thing
 
 async def write(backend, writer):
     for index in range(1_000_000):
@@ -338,7 +338,7 @@ async def test_acknowledged_writes_survive_kill_9(tmp_path: Path, killed_after: 
             for position in last:
                 reader = await reading(backend, after=position)
                 await reader.until(here.revision)
-                said = set(told(reader.changes))
+                said = set(summary(reader.changes))
                 assert {(revision, name, what == "removed") for what, name, revision in facts} <= said
             last = [here]
             acknowledged[f"between-{life}"] = ("put", (await put(backend, thing(f"between-{life}"))).revision)

@@ -14,7 +14,7 @@ import pytest
 from headway.errors import StoreUnusable
 from headway.resource import Position
 from headway.storage import Fence, FenceLowered, open_sqlite
-from headway.testing._conformance_tools import EVERYTHING, put, reading, thing, told
+from headway.testing.conformance import EVERYTHING, put, reading, summary, thing
 from tests.storage.sqlite_kit import FORMAT, Connect, fail_upgrade, opened_plainly, replace_connect
 
 FORMATS = Path(__file__).parent / "formats"
@@ -55,7 +55,7 @@ async def test_file_of_an_earlier_format_keeps_all_its_content(tmp_path: Path, n
         watch.close()
         reader = await reading(backend, after=await _first_position(path), kind=KIND_THEN)
         await reader.until(here.revision)
-        assert [(fact[1], fact[2]) for fact in told(reader.changes)] == [
+        assert [(fact[1], fact[2]) for fact in summary(reader.changes)] == [
             ("gone", False),
             ("gone", True),
             ("changed", False),

@@ -11,7 +11,7 @@ import trio.testing
 from headway.errors import StoreUnusable
 from headway.resource import Key
 from headway.storage import open_sqlite
-from headway.testing._conformance_tools import KIND, put, thing
+from headway.testing.conformance import KIND, put, thing
 from tests.storage.sqlite_kit import Gate, around_reads, set_limit
 
 

@@ -10,7 +10,7 @@ import trio.testing
 from headway.errors import PayloadError, StoreUnusable
 from headway.resource import Position
 from headway.storage import Backend, VersionConflict, open_sqlite
-from headway.testing._conformance_tools import names, put, thing
+from headway.testing.conformance import names, put, thing
 from tests.storage.sqlite_kit import Gate, count_batches, replace_gathering, set_limit
 
 

@@ -12,7 +12,7 @@ from trio.testing import MockClock
 from headway.errors import HistoryCompacted, InvalidArgument
 from headway.resource import Position
 from headway.storage import Backend, SqliteBackend, StoreMismatch, check_store, open_sqlite, open_store
-from headway.testing._conformance_tools import EVERYTHING, KIND, put, reading, thing
+from headway.testing.conformance import EVERYTHING, KIND, put, reading, thing
 from tests.storage.sqlite_kit import opened_plainly, set_limit
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from headway.errors import StoreUnusable
 from headway.storage import backup_store, open_sqlite, open_store, restore_store
-from headway.testing._conformance_tools import put, thing
+from headway.testing.conformance import put, thing
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="modes and links are POSIX's")
 

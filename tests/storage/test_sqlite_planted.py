@@ -10,7 +10,7 @@ import pytest
 
 from headway.errors import StoreUnusable
 from headway.storage import backup_store, check_store, open_sqlite, restore_store
-from headway.testing._conformance_tools import names, put, thing
+from headway.testing.conformance import names, put, thing
 from tests.storage.sqlite_kit import after_content_check
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="modes and owners are POSIX's")

@@ -8,7 +8,7 @@ import pytest
 
 from headway.errors import HistoryCompacted
 from headway.storage import Fence, StoreMismatch, open_sqlite
-from headway.testing._conformance_tools import (
+from headway.testing.conformance import (
     EVERYTHING,
     KIND,
     held,
@@ -17,8 +17,8 @@ from headway.testing._conformance_tools import (
     reading,
     remove,
     removing,
+    summary,
     thing,
-    told,
     uid_of,
 )
 from tests.storage.sqlite_kit import opened_plainly, set_limit
@@ -59,7 +59,7 @@ async def test_watch_resumes_across_a_restart(tmp_path: Path) -> None:
         for position in positions:
             reader = await reading(backend, after=position)
             await reader.until(at.revision)
-            assert told(reader.changes) == [fact for fact in facts if fact[0] > position.revision]
+            assert summary(reader.changes) == [fact for fact in facts if fact[0] > position.revision]
 
 
 async def test_deletion_replayed_after_a_restart_has_the_last_state_of_the_resource(tmp_path: Path) -> None:

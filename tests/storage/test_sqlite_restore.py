@@ -18,7 +18,7 @@ from headway.storage import (
     open_sqlite,
     restore_store,
 )
-from headway.testing._conformance_tools import EVERYTHING, KIND, names, put, reading, thing, told
+from headway.testing.conformance import EVERYTHING, KIND, names, put, reading, summary, thing
 from tests.storage.sqlite_kit import filled
 
 
@@ -112,7 +112,7 @@ async def test_restored_store_keeps_history(tmp_path: Path) -> None:
     async with open_sqlite(path) as backend:
         reader = await reading(backend, after=backend.position._replace(revision=at.revision - 2))
         await reader.until(here.revision)
-        assert told(reader.changes) == [(at.revision - 1, "n9", False), (at.revision, "n9", True)]
+        assert summary(reader.changes) == [(at.revision - 1, "n9", False), (at.revision, "n9", True)]
 
 
 async def test_existing_store_is_replaced_only_on_request_and_kept(tmp_path: Path) -> None:

@@ -11,9 +11,7 @@ from trio.testing import MockClock
 from headway.protobuf import copy_message
 from headway.resource import Changes, Key, Kind, Position, StreamItem, pb
 from headway.storage import Fence, Operation, SqliteBackend, Verified, mark_unfinished, verify_store
-from headway.testing._conformance_reads import store_a_matrix
-from headway.testing._conformance_tools import KIND, OTHER_KIND, put, putting, remove, thing, uid_of
-from headway.testing._conformance_truth import Truth
+from headway.testing.conformance import KIND, OTHER_KIND, Truth, put, putting, remove, store_a_matrix, thing, uid_of
 from tests.storage.kept_memory import Found, KeptMemory
 
 PLACE: Key = ("default", "default", "a")

@@ -9,18 +9,18 @@ import pytest
 from headway.resource import Key, Kind
 from headway.testing import (
     HISTORY_RULES,
-    BookmarkTold,
+    BookmarkDelivered,
     CacheSeen,
-    ChangesTold,
+    ChangesDelivered,
     DeletionsMissed,
+    DeliveredResource,
     Fact,
     History,
     ReadAnswered,
     ReconcileDone,
+    SnapshotDelivered,
     SnapshotEnded,
-    SnapshotTold,
     TermHeld,
-    Told,
     WatchOpened,
     WriteAnswered,
     fact_line,
@@ -37,33 +37,33 @@ def key(name: str) -> Key:
     return ("default", "default", name)
 
 
-def up(revision: int, name: str = "a", more: bool = False) -> Told:
-    return Told(revision, key(name), f"uid-{name}", f"content-{revision}-{name}", more=more)
+def up(revision: int, name: str = "a", more: bool = False) -> DeliveredResource:
+    return DeliveredResource(revision, key(name), f"uid-{name}", f"content-{revision}-{name}", more=more)
 
 
-def gone(revision: int, name: str = "a", more: bool = False) -> Told:
-    return Told(revision, key(name), f"uid-{name}", "", deleted=True, more=more)
+def gone(revision: int, name: str = "a", more: bool = False) -> DeliveredResource:
+    return DeliveredResource(revision, key(name), f"uid-{name}", "", deleted=True, more=more)
 
 
 def opened(watch: str, after: int | None = None, kind: Kind = JOB) -> Fact:
     return WatchOpened(watch, kind, EVERYTHING, after)
 
 
-def changes(watch: str, *tolds: Told) -> Fact:
-    return ChangesTold(watch, tolds)
+def changes(watch: str, *tolds: DeliveredResource) -> Fact:
+    return ChangesDelivered(watch, tolds)
 
 
-def snapshot(watch: str, at: int, *tolds: Told, kind: Kind = JOB, store: str = "store") -> list[Fact]:
-    parts = [SnapshotTold(watch, tolds)] if tolds else []
+def snapshot(watch: str, at: int, *tolds: DeliveredResource, kind: Kind = JOB, store: str = "store") -> list[Fact]:
+    parts = [SnapshotDelivered(watch, tolds)] if tolds else []
     return [opened(watch, kind=kind), *parts, SnapshotEnded(watch, store, at)]
 
 
 def bookmark(watch: str, at: int, resumed: bool = False) -> Fact:
-    return BookmarkTold(watch, "store", at, resumed)
+    return BookmarkDelivered(watch, "store", at, resumed)
 
 
 def wrote(
-    told: Told,
+    told: DeliveredResource,
     *,
     who: str = "web-1",
     term: int = 0,
@@ -111,7 +111,7 @@ GOOD: list[Fact] = [
     wrote(up(2), term=1),
     wrote(gone(5, "b"), term=1),
     wrote(up(8), who="web-2", term=2, expected=4),
-    # What it wanted was stored already.
+    # A write without effect: its content was already stored.
     wrote(up(8), who="web-2", term=2, sent=9.0, expected=8),
     wrote(up(7, "e"), outcome="refused"),
     wrote(up(8, "never"), outcome="unknown"),
@@ -141,12 +141,12 @@ def swapped(old: Fact, *new: Fact) -> list[Fact]:
     return [*GOOD[:at], *new, *GOOD[at + 1 :]]
 
 
-LATE = next(each for each in GOOD if isinstance(each, ChangesTold) and each.watch == "late")
+LATE = next(each for each in GOOD if isinstance(each, ChangesDelivered) and each.watch == "late")
 
 BAD: dict[str, list[list[Fact]]] = {
     "ordered": [
         swapped(LIVE[1], changes("w", up(4), up(3, "b"))),
-        # At or below the snapshot's own revision.
+        # A change at or below the snapshot's revision.
         swapped(LATE, changes("late", up(2)), LATE),
     ],
     "unique": [
@@ -178,8 +178,8 @@ BAD: dict[str, list[list[Fact]]] = {
         [*GOOD, opened("s"), bookmark("s", 3)],
         [*GOOD, opened("s"), changes("s", up(2))],
         [*GOOD, *snapshot("s", 2, up(2)), SnapshotEnded("s", "store", 2)],
-        [*GOOD, *snapshot("s", 2, up(2)), SnapshotTold("s", (up(3, "b"),))],
-        [*GOOD, *snapshot("s", 2, up(2)), SnapshotTold("s", ())],
+        [*GOOD, *snapshot("s", 2, up(2)), SnapshotDelivered("s", (up(3, "b"),))],
+        [*GOOD, *snapshot("s", 2, up(2)), SnapshotDelivered("s", ())],
     ],
     "gapless": [[*GOOD, *snapshot("g", 3, up(2), up(3, "b")), changes("g", gone(5, "b"))]],
     "agreed": [
@@ -189,12 +189,12 @@ BAD: dict[str, list[list[Fact]]] = {
     "one store": [[*GOOD, *snapshot("copy", 3, up(2), up(3, "b"), store="another store")]],
     "witnessed": [[*GOOD, wrote(up(11, "z"), sent=20.0)]],
     "durable": [
-        # Nobody was told of it.
+        # No watch delivers an acknowledged write.
         [*GOOD, wrote(up(7, "z"), sent=7.0)],
-        # Everybody was told of it, and then it is not there, nor is what it replaced.
+        # A snapshot lacks a delivered change, and in the second case has the state before it.
         [*GOOD, *snapshot("s", 9, up(6, "c"), up(6, "d"))],
         [*GOOD, *snapshot("s", 9, up(4), up(6, "c"), up(6, "d"))],
-        # A deletion that was acknowledged, and has not happened.
+        # An acknowledged deletion did not happen.
         [*snapshot("w", 1), changes("w", up(2)), bookmark("w", 9), wrote(gone(5)), *snapshot("s", 8, up(2))],
     ],
     "refused": [[*WITNESS, wrote(up(8), outcome="refused")]],
@@ -208,7 +208,7 @@ BAD: dict[str, list[list[Fact]]] = {
     "monotonic": [
         [*GOOD, cache(6, a=8, c=6, d=6)],
         [*WITNESS, cache(5, a=8), cache(5, a=4)],
-        # Its deletion was known, and it came back.
+        # A deleted resource comes back.
         [*WITNESS, cache(4, a=4, b=3), cache(4, a=4), cache(4, a=4, b=3)],
     ],
     "one cut": [
@@ -225,13 +225,13 @@ BAD: dict[str, list[list[Fact]]] = {
     "reconciled": [
         [each for each in GOOD if each != reconciled("a", 8)],
         swapped(reconciled("b", 5), reconciled("b", 4, who="web-3")),
-        # It began before its own write was answered.
+        # The reconcile began before the reply to its process's own write.
         swapped(reconciled("a", 8), reconciled("a", 7, who="web-2", began=8.5)),
     ],
 }
 
 
-# What the same histories break besides, as they must.
+# Other rules that the same histories necessarily break.
 ALSO = {
     "atomic": {"bookmarkable", "unique"},
     "resumable": {"bookmarkable"},

@@ -112,14 +112,14 @@ async def test_exception_of_a_mapper_is_raised(autojump_clock: MockClock) -> Non
     async def look(_: headway.Runtime, __: headway.Request[Team]) -> None:
         """Do nothing."""
 
-    heard: list[object] = []
-    async with one_shot(app, "look", report=heard.append) as shot:
+    events: list[object] = []
+    async with one_shot(app, "look", report=events.append) as shot:
         for _ in range(2):
             with pytest.raises(LookupError, match="ada is nobody's"):
                 await shot.given(account.new("ada", Account(login="core")))
         # Such failures are reported once a second.
         assert autojump_clock.current_time() < 2
-        assert any(isinstance(each, headway.events.MappingFailed) for each in heard)
+        assert any(isinstance(each, headway.events.MappingFailed) for each in events)
         broken = False
         assert [each.id.name for each in await shot.requests()] == ["core"]
 
@@ -134,13 +134,13 @@ async def test_invalid_result_of_a_mapper_is_raised(autojump_clock: MockClock) -
     async def look(_: headway.Runtime, __: headway.Request[Team]) -> None:
         """Do nothing."""
 
-    heard: list[object] = []
-    async with one_shot(app, "look", report=heard.append) as shot:
+    events: list[object] = []
+    async with one_shot(app, "look", report=events.append) as shot:
         with pytest.raises(
             headway.errors.DeclarationError, match=r"it returned Account ada, of type mapped\.v1\.Account"
         ):
             await shot.given(account.new("ada", Account()))
-    assert [each.retry_after for each in heard if isinstance(each, headway.events.MappingFailed)] == [0.005]
+    assert [each.retry_after for each in events if isinstance(each, headway.events.MappingFailed)] == [0.005]
 
 
 async def test_unhandled_error_is_logged(autojump_clock: MockClock) -> None:  # noqa: ARG001

@@ -208,7 +208,7 @@ async def test_write_that_is_stored_although_refused_is_found(scripted: Scripted
         scripted.script.writes(Fault.CONFLICT)
         with pytest.raises(headway.Conflict):
             await scripted.client.write(scripted.program.job.new("a", Job(text="one")))
-        # By another way, which the history doesn't see.
+        # Over another channel, which is not recorded.
         services: Any = scripted.script
         direct = Client(services, scripted.program.app.registry)
         await told(int((await direct.write(scripted.program.job.new("a", Job(text="one")))).version))

@@ -74,7 +74,7 @@ async def keeps_every_rule_in_the_process(stores: list[Backend]) -> None:
     load = WatchLoad(SEED, stores[0], in_the_process(stores))
     await run(load)
     load.check()
-    # Else it was no such load.
+    # The load did what it is for.
     assert min(load.did[each] for each in ("left", "left in its snapshot", "resumed", "OUT_OF_RANGE")) > 0, load.did
 
 
@@ -113,7 +113,7 @@ async def test_watches_over_tcp_keep_every_rule(stores: list[Backend]) -> None:
             fragile.append(await stack.enter_async_context(wires[-1].open()))
 
         def connect(number: int) -> AbstractAsyncContextManager[Channel]:
-            # The witnesses' is number 0: what befalls them befalls what the others are compared with.
+            # Number 0 is the witnesses' channel. It is whole, because the others are compared with them.
             where = fragile if number % 3 else whole
             return open_channel(where[number % len(where)], decoders={WATCH_LIST: WatchDecoder})
 
@@ -148,7 +148,7 @@ LIES: dict[type[Lie], tuple[set[str], set[str]]] = {
     lies.SaysSomethingElse: ({"agreed"}, set()),
     lies.IsOfAnotherStore: ({"one store"}, set()),
 }
-"""For each lie: the rules of which it breaks at least one, and the rules that it may break besides."""
+"""For each lie, the rules of which it breaks at least one, and other rules that it may break."""
 
 
 async def broken_by(seed: int, lie: type[Lie], *liars: str) -> set[str]:
@@ -162,7 +162,7 @@ async def broken_by(seed: int, lie: type[Lie], *liars: str) -> set[str]:
         await run(load)
     found = {rule for rule, _ in load.history.violations()}
     if found:
-        with pytest.raises(AssertionError, match=f"by the schedule of seed {seed}: "):
+        with pytest.raises(AssertionError, match=f"with seed {seed}: "):
             load.check()
     return found
 
@@ -177,14 +177,14 @@ async def test_watch_that_lies_is_found(
     autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
 ) -> None:
     """It breaks its rule, and no unrelated one. In some schedules a lie has no effect."""
-    rules, besides = LIES[lie]
+    rules, others = LIES[lie]
     found: set[str] = set()
     for seed in range(1, 6):
         found |= await broken_by(seed, lie, "watcher")
         if found & rules:
             break
     assert found & rules
-    assert found <= rules | besides
+    assert found <= rules | others
 
 
 async def test_store_that_delivers_a_commit_to_no_watcher_is_found(

@@ -15,16 +15,14 @@ whatever no rule allows is denied; nothing blocks. Only `_file.py` does I/O, and
 Open `_policy.py` first, then `_tokens.py`; `_authorizer.py` puts them together.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from headway.access._audit import Audit as Audit
 from headway.access._authorizer import ANONYMOUS as ANONYMOUS
 from headway.access._authorizer import LEASE as LEASE
 from headway.access._authorizer import Access as Access
 from headway.access._authorizer import Authorizer as Authorizer
 from headway.access._authorizer import Identity as Identity
-from headway.access._document import entry as entry
-from headway.access._document import read_access as read_access
-from headway.access._file import add_token as add_token
-from headway.access._file import load_access as load_access
 from headway.access._guard import CHANGED as CHANGED
 from headway.access._guard import Caller as Caller
 from headway.access._guard import Guarded as Guarded
@@ -38,3 +36,20 @@ from headway.access._policy import Verb as Verb
 from headway.access._tokens import REFUSED as REFUSED
 from headway.access._tokens import Token as Token
 from headway.access._tokens import TokenSet as TokenSet
+
+if TYPE_CHECKING:
+    from headway.access._document import entry as entry
+    from headway.access._document import read_access as read_access
+    from headway.access._file import add_token as add_token
+    from headway.access._file import load_access as load_access
+
+# Imported on first use, to keep `import headway` light: only a server with an access file needs them.
+_LATER = {"add_token": "_file", "entry": "_document", "load_access": "_file", "read_access": "_document"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"{__name__}.{_LATER[name]}"), name)

@@ -15,6 +15,7 @@ from headway.access._tokens import REFUSED, Token, TokenSet
 from headway.errors import InvalidArgument, PermissionDenied
 from headway.events import AccessChanged, Report
 from headway.resource import TypeName, did_you_mean
+from headway.rpc import TOKEN_HEADER
 
 ANONYMOUS = "anonymous"
 """The name of the policy for callers without a token, if a policy has this name. Callers with a token do not get it."""
@@ -22,7 +23,6 @@ ANONYMOUS = "anonymous"
 LEASE = TypeName("internal", "v1", "Lease")
 """The type that stands for leases in rules. It has no tenancy. Programs cannot define types in this group."""
 
-TOKEN_KEY = "x-consul-token"
 AUTHORIZATION_KEY = "authorization"
 
 Clock = Callable[[], float]
@@ -271,7 +271,7 @@ def _deny(verb: str, type: TypeName, partition: str, namespace: str, name: str) 
 
 def _presented(metadata: Mapping[str, str]) -> str | None:
     """Return the text of the token that a request carries. Consul's clients send an empty one instead of none."""
-    text = metadata.get(TOKEN_KEY)
+    text = metadata.get(TOKEN_HEADER)
     if text:
         return text
     credentials = metadata.get(AUTHORIZATION_KEY)

@@ -11,6 +11,7 @@ import tempfile
 from headway.access._authorizer import Access, policy_problem
 from headway.access._document import entry, read_access
 from headway.access._tokens import Token
+from headway.documents import decode
 from headway.errors import InvalidArgument, ManifestError, Problem
 
 _ROOT = 0
@@ -98,9 +99,4 @@ def _content(path: str | os.PathLike[str], source: str = "", *, any_owner: bool 
             message = f"this file belongs to user {found.st_uid}, who can replace it: chown {os.geteuid()} {source}"
             raise ManifestError([Problem(source, 1, 1, "", message)])
         content = file.read()
-    try:
-        return content.decode()
-    except UnicodeDecodeError as error:
-        before = content[: error.start].decode().split("\n")
-        message = f"the byte 0x{content[error.start]:02x} is not UTF-8: save the file as UTF-8"
-        raise ManifestError([Problem(source, len(before), len(before[-1]) + 1, "", message)]) from error
+    return decode(content, source)

@@ -8,11 +8,9 @@ from typing import Any
 
 import trio
 
-from headway.cache._cached_type import CachedType
 from headway.cache._isolation import Isolation
-from headway.cache._projection import Projection
-from headway.cache._query import Query
-from headway.cache._reader import CacheReader, Held
+from headway.cache._projection import CachedType, Projection
+from headway.cache._reader import CacheReader, Content, Query
 from headway.cache._subscription import Subscription
 from headway.cache._view import Pin, View
 from headway.errors import InvalidArgument, NotPrimed, NotWatched
@@ -72,7 +70,7 @@ class Cache(CacheReader):
     @property
     def newest(self) -> int:
         """The highest revision of any state that can be read; 0 before the cache is primed."""
-        return max((each.gate.newest for each in self._subscriptions.values()), default=0)
+        return max((each.store.newest for each in self._subscriptions.values()), default=0)
 
     # --- called by readers ---
 
@@ -109,8 +107,8 @@ class Cache(CacheReader):
         subscriptions = {type.name: self._subscription(type) for type in types}
         await trio.lowlevel.checkpoint()
         while True:
-            revision = max(each.gate.newest for each in subscriptions.values())
-            pins = {name: each.pin(revision, self._wake) for name, each in subscriptions.items()}
+            revision = max(each.store.newest for each in subscriptions.values())
+            pins = {name: each.pin(revision, self._moved.unpark_all) for name, each in subscriptions.items()}
             try:
                 if await self._reached(pins.values()):
                     view = View(self._controller, self.manages, self._queries, pins, revision)
@@ -124,9 +122,6 @@ class Cache(CacheReader):
             finally:
                 for name, pin in pins.items():
                     subscriptions[name].unpin(pin)
-
-    def _wake(self) -> None:
-        self._moved.unpark_all()
 
     async def _reached(self, pins: Collection[Pin]) -> bool:
         """Wait until all pins are reached, and return True; return False if one never will be."""
@@ -142,7 +137,7 @@ class Cache(CacheReader):
                 return True
             await self._moved.park()
 
-    def _held(self, type: CachedType[Any]) -> Held:
+    def _content(self, type: CachedType[Any]) -> Content:
         return self._subscription(type)
 
     def _subscription(self, type: CachedType[Any]) -> Subscription:

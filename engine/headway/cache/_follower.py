@@ -1,4 +1,4 @@
-"""The stream of one type: open it, resume it, reconnect, and leave a server that lags."""
+"""The follower of a type: it opens one stream after the other, resumes them, and leaves servers that lag."""
 
 from __future__ import annotations
 
@@ -7,19 +7,21 @@ import math
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any, Protocol
+from typing import Any
 
 import trio
 from grpclib import GRPCError
 from grpclib.const import Status
 
+from headway.cache._informer import Informer
+from headway.cache._projection import stored_type
 from headway.cache._stream import FalseBookmark, StreamBroken, StreamMachine
 from headway.errors import StoreChanged, StoreRolledBack, Unavailable
 from headway.events import BookmarkRefused, Report, StreamEnded, StreamLagging, StreamOpened
-from headway.resource import Position, ResourceType, Scope, SnapshotChunk, StreamItem, pb
+from headway.resource import Position, ResourceType, Scope, SnapshotChunk, pb
 from headway.rpc import Channel, Lagging
+from headway.service import WATCH_LIST
 
-WATCH_LIST = "/headway.resource.v1.ResourceService/WatchList"
 _FIRST_WAIT, _LONGEST_WAIT = 0.05, 5.0
 _BOOKMARK_INTERVAL_MS = 50
 """The interval of bookmarks, in milliseconds.
@@ -27,54 +29,6 @@ _BOOKMARK_INTERVAL_MS = 50
 A change waits until the controller's other types have reached its revision (C4), so under a stream of changes this may
 delay a reconcile. The first bookmark after a quiet time is not delayed.
 """
-
-
-class Sink(Protocol):
-    """The receiver of a stream's items, which also decides where a stream resumes."""
-
-    @property
-    def store_id(self) -> str:
-        """The store that the data belongs to; empty before the first data."""
-        ...
-
-    @property
-    def resume_after(self) -> Position | None:
-        """The position after which the next stream should resume; None if it must begin with a snapshot."""
-        ...
-
-    @property
-    def known(self) -> Position | None:
-        """The newest position that the data depends on, or None. A store that never had it was rolled back."""
-        ...
-
-    @property
-    def distrusted(self) -> bool:
-        """True if the received data may be incomplete. Only a snapshot that the sink applies solves that."""
-        ...
-
-    @property
-    def frontier(self) -> int:
-        """The revision up to which the sink is complete."""
-        ...
-
-    def restart(self) -> None:
-        """Note that a new stream has been opened: forget the content of an unfinished snapshot."""
-        ...
-
-    def distrust(self) -> None:
-        """Note that the received data may be incomplete: don't resume, but take a snapshot."""
-        ...
-
-    def feed(self, item: StreamItem) -> None:
-        """Apply an item."""
-        ...
-
-    def interrupted(self, why: str, *, denied: bool = False) -> None:
-        """Note that a stream has ended and another is opened, or (``why`` empty) that a new one has delivered an item.
-
-        ``denied`` is True if the server refused the stream because the caller lacks a right.
-        """
-        ...
 
 
 def watch_request(
@@ -103,7 +57,7 @@ def watch_request(
 
 
 class Follower:
-    """A task that feeds a sink from WatchList streams, one after the other, until canceled.
+    """A task that feeds an informer from WatchList streams, one after the other, until canceled.
 
     It leaves a lagging stream with `rpc.Lagging`, so that the channel opens the next one at another server.
 
@@ -111,61 +65,57 @@ class Follower:
         channel: opens the streams, each of which may come from another server.
         report: receives an event when a stream opens, ends or lags.
         linearizable: reads the store's current position. It raises Unavailable if that fails, and StoreRolledBack if
-            the
-            store never had the position that it is given, if any.
-        lag_limit: the time, in seconds, after which a stream is closed if it stays below the sink's frontier, or is
-            silent
+            the store never had the position that it is given, if any.
+        lag_limit: the time, in seconds, after which a stream is closed if it stays below the frontier, or is silent
             while the store advances.
     """
 
     def __init__(
         self,
-        type: ResourceType[Any],
         channel: Channel,
-        sink: Sink,
+        informer: Informer,
         report: Report,
         linearizable: Callable[[Position | None], Awaitable[Position]],
         lag_limit: float,
     ) -> None:
-        self._type = type
+        self._type = stored_type(informer.type)
         self._channel = channel
-        self._sink = sink
+        self._informer = informer
         self._report = report
         self._linearizable = linearizable
         self._lag_limit = lag_limit
         self._failures = 0
-        self._interrupted = False
         # True if the last stream was refused because of a missing right.
         self._denied = False
-        self._heard = 0
+        self._received = 0
         # True if the server refused to resume, so that the next stream begins with a snapshot.
         self._refused = False
 
     async def run(self) -> None:
-        """Follow until canceled. Raises StoreChanged or StoreRolledBack; the sink's data is then void."""
+        """Follow until canceled. Raises StoreChanged or StoreRolledBack; the cached data is then void."""
         while True:
             self._denied = False
             why = await self._one_stream()
             self._report(StreamEnded(self._type.name, why, self._failures))
-            self._interrupted = True
-            self._sink.interrupted(why, denied=self._denied)
+            self._informer.disconnected(why, denied=self._denied)
             # Random delays keep many followers from reconnecting at once when a server has come back.
             ceiling = min(_FIRST_WAIT * 2.0 ** min(self._failures, 16), _LONGEST_WAIT)
             self._failures += 1
             await trio.sleep(random.uniform(ceiling / 2, ceiling))
 
     async def _one_stream(self) -> str:
-        """Open a stream, feed it to the sink until it ends, and return the reason for its end."""
-        sink = self._sink
-        resume_after = None if self._refused else sink.resume_after
+        """Open a stream, feed it to the informer until it ends, and return the reason for its end."""
+        informer = self._informer
+        store = informer.store
+        resume_after = None if self._refused else informer.resume_after
         self._refused = False
-        machine = StreamMachine(sink.store_id, resume_after)
-        sink.restart()
+        machine = StreamMachine(store.store_id, resume_after)
+        store.restart()
         try:
             # Within the process a bookmark costs almost nothing, so none is delayed.
             interval = 0 if self._channel.knows_outcomes else _BOOKMARK_INTERVAL_MS
             # Even a snapshot is accepted only from a store whose history contains everything that is cached.
-            request = watch_request(self._type, resume_after, interval, sink.known)
+            request = watch_request(self._type, resume_after, interval, store.known)
             async with self._channel.stream(WATCH_LIST, request) as items:
                 self._report(StreamOpened(self._type.name, resume_after))
                 async with self._patrolled(machine) as patience:
@@ -176,27 +126,27 @@ class Follower:
                 self._refused = True
             elif error.status is Status.DATA_LOSS:
                 # That store never had this position. It may be a copy made earlier.
-                sink.distrust()
-                await self._check_not_gone_back(refused=True)
+                informer.distrusted = True
+                await self._check_not_rolled_back(refused=True)
             self._denied = error.status in (Status.PERMISSION_DENIED, Status.UNAUTHENTICATED)
             return f"{error.status.name}: {error.message}"
         except Lagging as error:
-            self._report(StreamLagging(self._type.name, machine.told, sink.frontier))
-            await self._check_not_gone_back()
+            self._report(StreamLagging(self._type.name, machine.frontier, store.frontier))
+            await self._check_not_rolled_back()
             return str(error)
         except FalseBookmark as error:
             self._report(BookmarkRefused(self._type.name, str(error)))
-            sink.distrust()
+            informer.distrusted = True
             return str(error)
         except StreamBroken as error:
-            sink.distrust()
+            informer.distrusted = True
             return str(error)
 
     @asynccontextmanager
     async def _patrolled(self, machine: StreamMachine) -> AsyncIterator[trio.CancelScope]:
         """Provide a scope that is canceled if the stream is silent for too long although the store has advanced.
 
-        The sink's data cannot show this for the first stream, nor if all streams lag together. Within the process no
+        The cached data cannot show this for the first stream, nor if all streams lag together. Within the process no
         stream lags.
         """
         patience = trio.CancelScope()
@@ -216,25 +166,25 @@ class Follower:
 
     async def _patrol(self, machine: StreamMachine, patience: trio.CancelScope) -> None:
         while True:
-            heard = self._heard
+            received = self._received
             await trio.sleep(self._lag_limit / 2)
-            if self._heard > heard:
+            if self._received > received:
                 continue
             known = 0
             with trio.move_on_after(self._lag_limit), contextlib.suppress(Unavailable):
                 known = (await self._linearizable(None)).revision
             # A bookmark may be on its way.
             await trio.sleep(self._lag_limit / 2)
-            if self._heard == heard and machine.told < known:
+            if self._received == received and machine.frontier < known:
                 patience.cancel()
 
     async def _feed(self, machine: StreamMachine, items: AsyncIterator[Any], patience: trio.CancelScope) -> str:
-        """Feed the sink until the stream ends or becomes useless, and return the reason. Raises Lagging."""
-        sink = self._sink
+        """Feed the informer until the stream ends or becomes useless, and return the reason. Raises Lagging."""
+        informer, store = self._informer, self._informer.store
         with patience:
             while True:
                 # A stream lags from when it falls below the known revision until it has caught up.
-                if machine.told >= sink.frontier:
+                if machine.frontier >= store.frontier:
                     patience.deadline = math.inf
                 elif patience.deadline == math.inf:
                     patience.deadline = trio.current_time() + self._lag_limit
@@ -243,28 +193,26 @@ class Follower:
                 except StopAsyncIteration:
                     return "the server ended the stream"
                 checked = machine.feed(item)
-                self._heard += 1
+                self._received += 1
                 self._failures = 0
-                if self._interrupted:
-                    self._interrupted = False
-                    sink.interrupted("")
+                if informer.cut_off is not None:
+                    informer.reconnected()
                 if checked is not None:
-                    sink.feed(checked)
+                    informer.feed(checked)
                 if isinstance(item, SnapshotChunk):
                     # A snapshot in progress is not a lag, however long it takes.
                     patience.deadline = math.inf
-                elif machine.told >= sink.frontier and sink.distrusted:
+                elif machine.frontier >= store.frontier and informer.distrusted:
                     return "the stream began below the frontier, so its snapshot could not repair the data"
-        raise Lagging(f"the stream stayed at revision {machine.told}, below the known one, for {self._lag_limit} s")
+        raise Lagging(f"the stream stayed at revision {machine.frontier}, below the known one, for {self._lag_limit} s")
 
-    async def _check_not_gone_back(self, *, refused: bool = False) -> None:
+    async def _check_not_rolled_back(self, *, refused: bool = False) -> None:
         """Distinguish a server that lags from a store that has lost acknowledged data. Raise an error for the latter.
 
         ``refused`` is True if a server answered that its store never had the known position. That server may have a
         copy of the store. The store itself is therefore asked as well, since it may have grown past that position.
         """
-        sink = self._sink
-        known = sink.known
+        known = self._informer.store.known
         if known is None:
             # Nothing was cached that the store could have lost.
             return

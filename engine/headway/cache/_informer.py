@@ -1,4 +1,4 @@
-"""The informer of a type: its stream and store in this process, shared by the runs that subscribe to it.
+"""The informer of a type: its store and its subscriptions in this process. The runs of all controllers share it.
 
 A run first waits until the store is primed up to the run's starting revision, then it subscribes. In that step, without
 a checkpoint, its indexes are built from the current entries and its feed begins. From then on, every change enters the
@@ -14,42 +14,33 @@ from typing import Any
 import trio
 
 from headway._bounded_report import BoundedReport
-from headway.cache._cached_type import CachedType
 from headway.cache._indexes import Index, IndexTable, OnFailure
 from headway.cache._isolation import Isolation
-from headway.cache._projection import UNDECODABLE, Projection
+from headway.cache._projection import UNDECODABLE, CachedType, Projection, stored_type
 from headway.cache._subscription import Subscription
 from headway.cache._type_store import Applied, TypeStore
-from headway.cache._undecodable import Undecodable
 from headway.errors import HeadwayError, PermissionDenied, StoreChanged
-from headway.events import BookmarkRefused, ProjectionFailed, Report, StaleRefused
-from headway.resource import (
-    Change,
-    Changes,
-    EndOfSnapshot,
-    Key,
-    Position,
-    SnapshotChunk,
-    StreamItem,
-    pb,
-    resource_key,
-)
+from headway.events import BookmarkRefused, PayloadUndecodable, ProjectionFailed, Report, StaleRefused
+from headway.protobuf import payload_problem
+from headway.resource import Change, Changes, EndOfSnapshot, Key, Position, SnapshotChunk, StreamItem, pb, resource_key
 
 
 class Informer:
-    """The store of one type, fed by its follower and shared by all runs of the process. It implements `_follower.Sink`.
+    """The store of one type, fed by its follower and shared by all runs of the process.
 
     Attributes:
-        gate: the cached data. It is a different object after the store has been replaced by another one.
-        heard: the number of items received from its streams so far.
+        store: the cached data. It is a different object after the store has been replaced by another one.
+        received: the number of items received from its streams so far.
+        distrusted: True if the received data may be incomplete. Only a snapshot that is applied solves that.
         cut_off: the reason for the lack of a stream, and since when on Trio's clock; None with a stream, or before the
             first.
     """
 
     def __init__(self, type: CachedType[Any], report: Report, isolation: Isolation | None = None) -> None:
         self.type = type
-        self.gate = TypeStore()
-        self.heard = 0
+        self.store = TypeStore()
+        self.received = 0
+        self.distrusted = False
         self.cut_off: tuple[str, float] | None = None
         self._projection = type if isinstance(type, Projection) else None
         self._report = report
@@ -57,85 +48,54 @@ class Informer:
         self._isolation = isolation
         self._undecodable = Undecodable(type, self.bounded)
         self._subscriptions: list[Subscription] = []
-        self._distrusted = False
         self._failure: HeadwayError | None = None
         # The server's reason for denying the last stream because of a missing right; empty if it did not.
         self._denied = ""
         self._progress = trio.lowlevel.ParkingLot()
 
-    # --- the follower's sink ---
-
-    @property
-    def store_id(self) -> str:
-        """The store that the data belongs to; empty before the first data."""
-        return self.gate.store_id
-
-    @property
-    def frontier(self) -> int:
-        """The revision up to which the data is complete."""
-        return self.gate.frontier
-
-    @property
-    def distrusted(self) -> bool:
-        """True if the received data may be incomplete."""
-        return self._distrusted
+    # --- called by the follower ---
 
     @property
     def resume_after(self) -> Position | None:
         """The position after which the next stream should resume; None if it must begin with a snapshot."""
-        gate = self.gate
-        if not gate.primed or self._distrusted:
-            return None
-        return gate.position
-
-    @property
-    def known(self) -> Position | None:
-        """The newest position that the data depends on, or None."""
-        return self.gate.known
-
-    def restart(self) -> None:
-        """Forget the content of an unfinished snapshot."""
-        self.gate.restart()
-
-    def distrust(self) -> None:
-        """Note that the received data may be incomplete."""
-        self._distrusted = True
+        return self.store.position if self.store.primed and not self.distrusted else None
 
     def feed(self, item: StreamItem) -> None:
-        """Apply an item, and pass its changes to the subscriptions."""
-        self.heard += 1
-        gate = self.gate
+        """Apply an item of a stream, and deliver its changes to the subscriptions."""
+        self.received += 1
+        store = self.store
         if self._projection is not None:
             item = self._projected(item)
-        stale = self.refused
-        before = gate.frontier
-        applied = gate.feed(item)
-        if isinstance(item, EndOfSnapshot) and item.position.revision >= gate.frontier:
-            self._distrusted = False
-        if self.refused > stale:
-            self._report(StaleRefused(self.type.name, type(item).__name__, self.refused))
-        if gate.disproved:
-            gate.disproved = False
-            self._distrusted = True
-            why = f"a change at or below {gate.frontier} arrived that is newer than the cached entry"
+        refused = store.refused
+        before = store.frontier
+        applied = store.feed(item)
+        if isinstance(item, EndOfSnapshot) and item.position.revision >= store.frontier:
+            self.distrusted = False
+        if store.refused > refused:
+            self._report(StaleRefused(self.type.name, type(item).__name__, store.refused))
+        if store.disproved:
+            store.disproved = False
+            self.distrusted = True
+            why = f"a change at or below {store.frontier} arrived that is newer than the cached entry"
             self._report(BookmarkRefused(self.type.name, why))
-        self._tell(applied, isinstance(item, EndOfSnapshot) and item.position.revision >= before)
+        self._deliver(applied, isinstance(item, EndOfSnapshot) and item.position.revision >= before)
 
-    def interrupted(self, why: str, *, denied: bool = False) -> None:
-        """Note that a stream has ended, or (``why`` empty) that a new one has delivered an item."""
+    def disconnected(self, why: str, *, denied: bool = False) -> None:
+        """Note that a stream has ended. ``denied`` is True if the server refused it because of a missing right."""
+        self.cut_off = why, trio.current_time() if self.cut_off is None else self.cut_off[1]
         self._denied = why if denied else ""
         if denied:
             self._progress.unpark_all()
-        if not why:
-            self.cut_off = None
-        else:
-            since = trio.current_time() if self.cut_off is None else self.cut_off[1]
-            self.cut_off = why, since
+
+    def reconnected(self) -> None:
+        """Note that a new stream has delivered an item."""
+        self.cut_off = None
+        self._denied = ""
 
     # --- called by the runs ---
 
     @property
-    def went_back(self) -> bool:
+    def rolled_back(self) -> bool:
         """True if the store was rolled back and has not been accepted in its current state."""
         return self._failure is not None
 
@@ -147,31 +107,26 @@ class Informer:
             raise PermissionDenied(f"{self.type.name} cannot be watched: {self._denied}")
 
     @property
-    def refused(self) -> int:
-        """The number of items that were refused because they were older than the cached data."""
-        return self.gate.refused.changes + self.gate.refused.snapshots
-
-    @property
     def resources(self) -> int:
         """The number of resources in the cache; during the first snapshot, the number received."""
-        return len(self.gate.entries) if self.gate.primed else self.gate.gathered
+        return len(self.store.entries) if self.store.primed else self.store.gathered
 
     @property
     def undecodable(self) -> list[Key]:
         """The keys of the resources whose payloads were found not to decode, in order."""
-        return self._undecodable.held(self.gate.entries)
+        return self._undecodable.found(self.store)
 
     def reply(self, key: Key, stored: pb.Resource | None, position: Position) -> None:
         """Apply the response to a write (C5), a whole resource. Raises StoreChanged if it is from another store."""
         if stored is not None:
-            stored = self.held(stored)
-        refused = self.gate.refused.replies
-        applied = self.gate.reply(key, stored, position)
-        if self.gate.refused.replies == refused:
-            for subscription in self._subscriptions:
-                for pin in subscription.pins:
-                    pin.replied(key, position.revision)
-        self._tell(applied)
+            stored = self.cached_form(stored)
+        applied = self.store.reply(key, stored, position)
+        if applied is None:
+            return
+        for subscription in self._subscriptions:
+            for pin in subscription.pins:
+                pin.replied(key, position.revision)
+        self._deliver(applied)
 
     async def wait_complete(self, revision: int) -> int:
         """Wait until the store is primed and complete up to ``revision``, and return its frontier.
@@ -179,39 +134,37 @@ class Informer:
         Raises StoreChanged, StoreRolledBack or PermissionDenied if that is impossible.
         """
         await trio.lowlevel.checkpoint()
-        gate = self.gate
-        while not (gate.primed and gate.frontier >= revision):
+        store = self.store
+        while not (store.primed and store.frontier >= revision):
             self.check()
             await self._progress.park()
-            if self.gate is not gate:
+            if self.store is not store:
                 raise StoreChanged(f"the store of {self.type.name} was replaced while it was being primed")
         self.check()
-        return gate.frontier
+        return store.frontier
 
     def subscribe(self, indexes: Sequence[Index[Any, Any]], on_failure: OnFailure) -> Subscription:
         """Subscribe: build the indexes from the current entries, and feed all later changes. Contains no checkpoint."""
-        is_undecodable = functools.partial(self._undecodable.is_so, self.gate)
+        is_undecodable = functools.partial(self._undecodable.check, self.store)
         tables = {index.name: IndexTable(index, on_failure, self._isolation, is_undecodable) for index in indexes}
         for table in tables.values():
-            table.build(self.gate.entries)
-        subscription = Subscription(self.gate, tables, self.leave, is_undecodable)
+            table.build(self.store.entries)
+        subscription = Subscription(self.store, tables, self._unsubscribe, is_undecodable)
         self._subscriptions.append(subscription)
         return subscription
 
-    def leave(self, subscription: Subscription) -> None:
-        """End a subscription. Idempotent."""
+    def _unsubscribe(self, subscription: Subscription) -> None:
         if subscription in self._subscriptions:
             self._subscriptions.remove(subscription)
 
     def void(self, error: HeadwayError, *, replaced: bool) -> None:
         """Declare the data void, which ends every subscribed run. ``replaced``: begin anew with the other store."""
         if replaced:
-            self.gate = TypeStore()
+            self.store = TypeStore()
             self._undecodable = Undecodable(self.type, self.bounded)
-            self._distrusted = False
+            self.distrusted = False
             self._failure = None
-            self._denied = ""
-            self.cut_off = None
+            self.reconnected()
         else:
             self._failure = error
         for subscription in self._subscriptions:
@@ -219,7 +172,7 @@ class Informer:
         self._subscriptions = []
         self._progress.unpark_all()
 
-    def held(self, message: pb.Resource) -> pb.Resource:
+    def cached_form(self, message: pb.Resource) -> pb.Resource:
         """Return the part of a stored message that is cached: all of it, or its projection."""
         projection = self._projection
         if projection is None:
@@ -237,32 +190,74 @@ class Informer:
             return projection.without_payload(message)
 
     def _projected(self, item: StreamItem) -> StreamItem:
-        held = self.held
+        form = self.cached_form
         if isinstance(item, SnapshotChunk):
-            return SnapshotChunk([held(resource) for resource in item.resources])
+            return SnapshotChunk([form(resource) for resource in item.resources])
         if isinstance(item, Changes):
             return Changes(
-                [Change(revision, held(resource), deleted, more) for revision, resource, deleted, more in item.changes]
+                [Change(revision, form(resource), deleted, more) for revision, resource, deleted, more in item.changes]
             )
         return item
 
-    def _tell(self, applied: list[Applied], snapshot: bool = False) -> None:
-        overtaken = self.gate.take_overtaken()
-        self._undecodable.follow(applied)
+    def _deliver(self, applied: list[Applied], snapshot: bool = False) -> None:
+        overtaken = self.store.take_overtaken()
+        self._undecodable.forget_changed(applied)
         projection = self._projection
-        # A change that does not affect the projection updates the entry, because its version counts, but is not passed
-        # on.
-        told = applied if projection is None else [each for each in applied if not _unchanged(projection, each)]
+        # A change that does not affect the projection updates the entry, because its version counts, but is not
+        # delivered.
+        delivered = applied if projection is None else [each for each in applied if not projection.hides(each)]
         for subscription in self._subscriptions:
             for pin in subscription.pins:
                 pin.follow(applied, overtaken, snapshot)
-            if told:
-                subscription.applied(told)
-            if overtaken:
-                subscription.overtaken(overtaken)
-            subscription.wake()
+            subscription.deliver(delivered, overtaken)
         self._progress.unpark_all()
 
 
-def _unchanged(projection: Projection[Any], applied: Applied) -> bool:
-    return applied.old is not None and applied.new is not None and projection.same(applied.old, applied.new)
+class Undecodable:
+    """The cached resources of one type whose payloads do not decode. No payload is decoded until a function has raised.
+
+    Writes reject such payloads, but an older store or another writer of the same etcd may have stored them. A function
+    that reads such a payload raises, which is not the function's fault. The resource is left out, and everything else
+    continues.
+    """
+
+    def __init__(self, type: CachedType[Any], bounded: BoundedReport) -> None:
+        self._type = type
+        self._payload = stored_type(type).payload
+        self._report = bounded
+        # The version that does not decode, by key. It counts while that version is cached.
+        self._versions: dict[Key, str] = {}
+
+    def note(self, key: Key, stored: pb.Resource) -> bool:
+        """Return True if the payload of a complete stored message does not decode. If so, remember and report it."""
+        problem = self._problem(stored)
+        if problem is None:
+            return False
+        if self._versions.get(key) != stored.version:
+            self._versions[key] = stored.version
+            self._report(PayloadUndecodable, type=self._type.name, key=key, version=stored.version, problem=problem)
+        return True
+
+    def check(self, store: TypeStore, key: Key, message: pb.Resource) -> bool:
+        """Return True if the payload of this state of a resource does not decode. Remember a cached state."""
+        if isinstance(self._type, Projection):
+            # The complete message was checked when it arrived, and is not kept.
+            return message.data is UNDECODABLE
+        if store.entries.get(key) is message:
+            return self.note(key, message)
+        return self._problem(message) is not None
+
+    def forget_changed(self, applied: Sequence[Applied]) -> None:
+        """Forget the resources that have changed."""
+        if self._versions:
+            for key, _, new, _ in applied:
+                if new is None or self._versions.get(key) != new.version:
+                    self._versions.pop(key, None)
+
+    def found(self, store: TypeStore) -> list[Key]:
+        """Return the keys of those that are cached, in order."""
+        versions, entries = self._versions, store.entries
+        return sorted(key for key in versions if key in entries and entries[key].version == versions[key])
+
+    def _problem(self, message: pb.Resource) -> str | None:
+        return None if message.data is None else payload_problem(self._payload, message.data.value)

@@ -10,18 +10,17 @@ import trio
 from grpclib import GRPCError
 from grpclib.const import Status
 
-from headway.cache import Follower
-from headway.cache._cached_type import CachedType
+from headway.cache._follower import Follower
 from headway.cache._informer import Informer
 from headway.cache._isolation import Isolation
-from headway.cache._projection import Projection, stored_type
+from headway.cache._projection import CachedType, Projection
 from headway.errors import PermissionDenied, StoreChanged, StoreRolledBack, Unavailable
 from headway.events import Report, StreamEnded
 from headway.resource import Position, TypeName, pb, position
 from headway.rpc import Channel
 
 _LIST_BY_OWNER = "/headway.resource.v1.ResourceService/ListByOwner"
-_WENT_BACK_WAIT = 5.0
+_ROLLED_BACK_WAIT = 5.0
 
 
 class PositionDenied(PermissionDenied, Unavailable):
@@ -53,73 +52,73 @@ class Informers:
         self._lag_limit = lag_limit
         self.isolation = isolation
         # By type and by projection of it; None is the whole type.
-        self._shared: dict[TypeName, dict[Projection[Any] | None, Informer]] = {}
+        self._informers: dict[TypeName, dict[Projection[Any] | None, Informer]] = {}
         # The current scope of each informer's task: it follows, or waits because the store was rolled back.
         self._following: dict[Informer, trio.CancelScope] = {}
 
-    def shared(self, type: CachedType[Any]) -> Informer:
+    def informer_for(self, type: CachedType[Any]) -> Informer:
         """Return the informer of a type or projection, and open it if it does not exist."""
-        of_type = self._shared.setdefault(type.name, {})
+        of_type = self._informers.setdefault(type.name, {})
         projection = type if isinstance(type, Projection) else None
-        shared = of_type.get(projection)
-        if shared is None:
-            shared = of_type[projection] = Informer(type, self._report, self.isolation)
+        informer = of_type.get(projection)
+        if informer is None:
+            informer = of_type[projection] = Informer(type, self._report, self.isolation)
             form = "" if projection is None else f" as {projection.payload.__name__}"
-            self._nursery.start_soon(shared.bounded.report_rest, name=f"reporting payloads of {type.name}{form}")
-            self._nursery.start_soon(self._follow, shared, name=f"the stream of {type.name}{form}")
-        return shared
+            self._nursery.start_soon(informer.bounded.report_rest, name=f"reporting payloads of {type.name}{form}")
+            self._nursery.start_soon(self._follow, informer, name=f"the stream of {type.name}{form}")
+        return informer
 
-    def known(self, type: CachedType[Any]) -> Collection[Informer]:
+    def opened(self, type: CachedType[Any]) -> Collection[Informer]:
         """Return the open informers of a type: that for the whole type, and those for its projections."""
-        return self._shared.get(type.name, {}).values()
+        return self._informers.get(type.name, {}).values()
 
     @property
-    def went_back(self) -> bool:
+    def rolled_back(self) -> bool:
         """True if the store was rolled back and has not been accepted."""
-        return any(shared.went_back for of_type in self._shared.values() for shared in of_type.values())
+        return any(informer.rolled_back for of_type in self._informers.values() for informer in of_type.values())
 
     def accept_store(self) -> bool:
         """Discard the data of every type, and begin anew with the store's content, if the store was rolled back.
 
         Return True if it was rolled back. Never blocks; the supervisors restart the runs.
         """
-        if not self.went_back:
+        if not self.rolled_back:
             return False
         for scope in self._following.values():
             scope.cancel()
         return True
 
-    async def _follow(self, shared: Informer) -> None:
+    async def _follow(self, informer: Informer) -> None:
         while True:
             error = StoreChanged(
-                f"the cache of {shared.type.name} was discarded: the store has been accepted in its current state"
+                f"the cache of {informer.type.name} was discarded: the store has been accepted in its current state"
             )
-            with trio.CancelScope() as self._following[shared]:
-                error = await self._follow_one_store(shared)
-            self._report(StreamEnded(shared.type.name, str(error), 0))
-            shared.void(error, replaced=True)
+            with trio.CancelScope() as self._following[informer]:
+                error = await self._follow_one_store(informer)
+            self._report(StreamEnded(informer.type.name, str(error), 0))
+            informer.void(error, replaced=True)
 
-    async def _follow_one_store(self, shared: Informer) -> StoreChanged:
+    async def _follow_one_store(self, informer: Informer) -> StoreChanged:
         """Follow one store. Return an error when it is another store or has been accepted."""
-        type, lag_limit = shared.type, self._lag_limit
+        type, lag_limit = informer.type, self._lag_limit
         linearizable = partial(self.linearizable, type)
-        follower = Follower(stored_type(type), self._channel, shared, self._report, linearizable, lag_limit)
+        follower = Follower(self._channel, informer, self._report, linearizable, lag_limit)
         try:
             await follower.run()
         except StoreChanged as error:
             return error
         except StoreRolledBack as error:
             self._report(StreamEnded(type.name, str(error), 0))
-            shared.void(error, replaced=False)
+            informer.void(error, replaced=False)
         # Only an operator or another store id can solve this: a store that grows past its old revision has another
         # history. The cached data is kept as evidence.
         while True:
-            await trio.sleep(_WENT_BACK_WAIT)
+            await trio.sleep(_ROLLED_BACK_WAIT)
             try:
                 with trio.move_on_after(lag_limit):
                     here = await self.linearizable(type)
-                    if here.store_id != shared.store_id:
-                        return StoreChanged(f"the store is now {here.store_id}, no longer {shared.store_id}")
+                    if here.store_id != informer.store.store_id:
+                        return StoreChanged(f"the store is now {here.store_id}, no longer {informer.store.store_id}")
             except Unavailable:
                 continue
 

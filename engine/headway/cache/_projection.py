@@ -1,6 +1,6 @@
-"""Projections, which keep only the part of a large type that a controller needs. No I/O.
+"""The types that a cache can hold: stored types, and projections, which keep only a part of a large type. No I/O.
 
-Rules:
+Rules of projections:
 1. The cache keeps a resource's id, owner, version and generation, the selected metadata and statuses (and always the
    deletion mark and finalizers), and the payload that the function returns. It keeps nothing else.
 2. The version belongs to the whole resource, whichever part of it has changed. Deletions by version therefore stay
@@ -13,11 +13,12 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from headway._functions import answer_problem, plain_problem
 from headway._keywords import check_keywords
 from headway.cache._isolation import Isolation
+from headway.cache._type_store import Applied
 from headway.errors import DeclarationError, PayloadError
 from headway.protobuf import Payload, copy_message, decode, encode, equal
 from headway.resource import (
@@ -35,6 +36,7 @@ from headway.resource import (
     pb,
 )
 
+R_co = TypeVar("R_co", covariant=True)
 T = TypeVar("T", bound=Payload)
 S = TypeVar("S", bound=Payload)
 
@@ -44,9 +46,39 @@ _FORM = "headway.projection(REPORT, ReportName, lambda report: ReportName(title=
 _NO_METADATA: dict[str, str] = {}
 _NO_STATUS: dict[str, pb.Status] = {}
 
-
 UNDECODABLE = AnyMessage(type_url="undecodable")
 """A placeholder for the payload of a cached resource whose stored bytes do not decode."""
+
+
+class CachedType(Protocol[R_co]):
+    """The interface of types that can be read, indexed and watched: a `ResourceType` or a `Projection`."""
+
+    @property
+    def name(self) -> TypeName:
+        """The name of the stored type."""
+        ...
+
+    @property
+    def kind(self) -> Kind:
+        """The name without the version."""
+        ...
+
+    @property
+    def scope(self) -> Scope:
+        """The tenancy units that the type has."""
+        ...
+
+    def id(self, name: str, *, partition: str = "", namespace: str = "", uid: str = "") -> ResourceId:
+        """Return the id of a resource of this type."""
+        ...
+
+    def tenancy_problem(self, partition: str, namespace: str) -> str | None:
+        """Return the problem of tenancy units for the scope, or None."""
+        ...
+
+    def view(self, message: pb.Resource) -> R_co:
+        """Return a cached message in the form that user code sees."""
+        ...
 
 
 class Projected(Stored, Generic[S]):
@@ -170,8 +202,11 @@ class Projection(Generic[S]):
             data=data,
         )
 
-    def same(self, old: pb.Resource, new: pb.Resource) -> bool:
-        """Return True if two cached messages of one incarnation differ at most in version and generation."""
+    def hides(self, change: Applied) -> bool:
+        """Return True if the cached messages before and after a change differ at most in version and generation."""
+        old, new = change.old, change.new
+        if old is None or new is None:
+            return False
         before, after = old.data, new.data
         if before is None or after is None or before is UNDECODABLE or after is UNDECODABLE:
             return False

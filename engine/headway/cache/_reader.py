@@ -1,30 +1,79 @@
-"""The read methods of a cache, as mappers and queries get them. Reconcilers have a few more."""
+"""The read methods of a cache, as mappers get them, and queries. Reconcilers have a few more. No I/O."""
 
 from __future__ import annotations
 
 import builtins
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Hashable, Iterable, Mapping
-from typing import Any, ParamSpec, Protocol, TypeVar, overload
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
 
-from headway.cache._cached_type import CachedType
+from headway._functions import plain_problem
+from headway._keywords import check_keywords
 from headway.cache._indexes import Index, Path, Table
 from headway.cache._isolation import Isolation
-from headway.cache._projection import Projected
-from headway.cache._query import Query
-from headway.errors import IndexIncomplete, InvalidArgument, NotWatched
-from headway.resource import Key, Resource, ResourceId, pb
+from headway.cache._projection import CachedType, Projected, Projection
+from headway.errors import DeclarationError, IndexIncomplete, InvalidArgument, NotWatched
+from headway.resource import Key, Resource, ResourceId, ResourceType, pb
 
 R = TypeVar("R")
 V = TypeVar("V", bound=Hashable)
+R_co = TypeVar("R_co", covariant=True)
 A = ParamSpec("A")
 P = TypeVar("P", bound=tuple[str, ...])
+
+_FORM = "@headway.query(TEAM, ACCOUNTS_BY_TEAM)"
 
 OWNER_INDEX = "headway.owner"
 """The index by owner that every watched type of a controller has, and that `CacheReader.owned` reads."""
 
 
-class Held(Protocol):
+class Query(Generic[A, R_co]):
+    """A named query. Created by `query` and called with ``rt.cache.query(members_of, ...)``.
+
+    Attributes:
+        name: the function's name.
+        needs: the types and indexes that a controller with this query must have.
+    """
+
+    __slots__ = ("function", "name", "needs")
+
+    def __init__(
+        self,
+        function: Callable[Concatenate[CacheReader, A], R_co],
+        needs: tuple[CachedType[Any] | Index[Any, Any], ...],
+    ) -> None:
+        self.name: str = getattr(function, "__name__", repr(function))
+        self.function = function
+        self.needs = needs
+
+    def __repr__(self) -> str:
+        return f"<Query {self.name}>"
+
+
+@check_keywords
+def query(
+    *needs: CachedType[Any] | Index[Any, Any],
+) -> Callable[[Callable[Concatenate[CacheReader, A], R_co]], Query[A, R_co]]:
+    """``@headway.query(TEAM, ACCOUNTS_BY_TEAM)`` makes a query of ``def members_of(cache, team: str) -> ...``.
+
+    The function receives a cache to read (or a view, if the view is queried) and the caller's arguments. A controller
+    declares it with ``queries=[members_of]``, and must manage, watch or index what the query needs. Raises
+    DeclarationError.
+    """
+    for need in needs:
+        if not isinstance(need, ResourceType | Projection | Index):
+            raise DeclarationError(f"a query needs types and indexes, not {need!r}: {_FORM}")
+
+    def declare(function: Callable[Concatenate[CacheReader, A], R_co]) -> Query[A, R_co]:
+        problem = plain_problem(function, 1, "a cache first", why="a query must not wait", may_yield=True, more=True)
+        if problem:
+            raise DeclarationError(f"the function of a query {problem}: {_FORM}")
+        return Query(function, needs)
+
+    return declare
+
+
+class Content(Protocol):
     """The readable content of one type."""
 
     @property
@@ -66,7 +115,7 @@ class CacheReader(ABC):
         wanted = type.id(id, partition=partition, namespace=namespace) if isinstance(id, str) else id
         if wanted.type != type.name and wanted.type.unversioned != type.kind:
             raise InvalidArgument(f"{wanted} is not a {type.name}: pass its own type")
-        stored = self._held(type).find((wanted.partition, wanted.namespace, wanted.name))
+        stored = self._content(type).find((wanted.partition, wanted.namespace, wanted.name))
         if stored is None or (wanted.uid and stored.id is not None and stored.id.uid != wanted.uid):
             return None
         return type.view(stored)
@@ -75,7 +124,7 @@ class CacheReader(ABC):
         self, type: CachedType[R], *, partition: str = "*", namespace: str = "*", name_prefix: str = ""
     ) -> builtins.list[R]:
         """Return all resources of a type, in order of partition, namespace and name. ``*`` matches any."""
-        entries = self._held(type).everything()
+        entries = self._content(type).everything()
         keys = sorted(
             key
             for key in entries
@@ -89,12 +138,12 @@ class CacheReader(ABC):
         Raises IndexIncomplete if the index's function has failed for some resource, which might be missing from the
         result, and InvalidArgument for a value that the index cannot contain.
         """
-        held, table = self._table(index)
+        content, table = self._table(index)
         try:
             keys = table.keys(value if index.normal is None else index.normal(value))
         except TypeError as error:
             raise InvalidArgument(f"{index!r} cannot be read with {value!r:.120}: {error}") from error
-        return _views(index.type, held, [keys])
+        return _views(index.type, content, [keys])
 
     @overload
     def index_prefix(self, index: Index[R, str], prefix: str) -> builtins.list[R]: ...
@@ -106,9 +155,9 @@ class CacheReader(ABC):
         Values are texts, or paths as tuples of texts. The prefix must be of the same class. Raises the errors of
         `index`, and InvalidArgument for a prefix of another class.
         """
-        held, table = self._table(index)
+        content, table = self._table(index)
         _check_path(index, prefix)
-        return _views(index.type, held, (keys for _, keys in table.starting(prefix)))
+        return _views(index.type, content, (keys for _, keys in table.starting(prefix)))
 
     @overload
     def index_parents(self, index: Index[R, str], value: str) -> builtins.list[R]: ...
@@ -119,9 +168,9 @@ class CacheReader(ABC):
 
         Values and errors are as for `index_prefix`.
         """
-        held, table = self._table(index)
+        content, table = self._table(index)
         _check_path(index, value)
-        return _views(index.type, held, (table.keys(value[:length]) for length in range(len(value) + 1)))
+        return _views(index.type, content, (table.keys(value[:length]) for length in range(len(value) + 1)))
 
     def owned(self, type: CachedType[R], owner: Resource[Any] | Projected[Any] | ResourceId) -> builtins.list[R]:
         """Return all resources of a watched type that this incarnation owns, in order of key.
@@ -130,11 +179,11 @@ class CacheReader(ABC):
         """
         if not owner.uid:
             raise InvalidArgument(f"{owner} has no uid, and ownership is of an incarnation: read the owner first")
-        held = self._held(type)
-        table = held.table(OWNER_INDEX)
+        content = self._content(type)
+        table = content.table(OWNER_INDEX)
         if table is None:
             raise NotWatched(f"controller {self._controller} doesn't watch {type.name}: add it to `watches`")
-        return _views(type, held, [table.keys(owner.uid)])
+        return _views(type, content, [table.keys(owner.uid)])
 
     def query(self, query: Query[A, R], *arguments: A.args, **named: A.kwargs) -> R:
         """Return the result of a declared query."""
@@ -144,19 +193,19 @@ class CacheReader(ABC):
 
     def revision(self, type: CachedType[Any]) -> int:
         """Return the revision up to which this type is complete."""
-        return self._held(type).revision
+        return self._content(type).revision
 
     @abstractmethod
-    def _held(self, type: CachedType[Any]) -> Held:
+    def _content(self, type: CachedType[Any]) -> Content:
         """Return the readable content of a type. Raises NotWatched or NotPrimed."""
 
-    def _table(self, index: Index[Any, Any]) -> tuple[Held, Table]:
+    def _table(self, index: Index[Any, Any]) -> tuple[Content, Table]:
         given: object = index
         if not isinstance(given, Index):
             raise InvalidArgument(f"reading an index needs what headway.indexes.by(...) returned, not {given!r}")
         type = index.type
-        held = self._held(type)
-        table = held.table(index.name)
+        content = self._content(type)
+        table = content.table(index.name)
         if table is None or table.index is not index:
             another = "" if table is None else ", but another one of that name"
             raise NotWatched(
@@ -169,13 +218,13 @@ class CacheReader(ABC):
                 f"index {index.name!r} on {type.name} lacks {len(table.failed)} resources because its function "
                 f"raised, such as {'/'.join(example)}"
             )
-        return held, table
+        return content, table
 
 
-def _views(type: CachedType[R], held: Held, groups: Iterable[Collection[Key]]) -> list[R]:
+def _views(type: CachedType[R], content: Content, groups: Iterable[Collection[Key]]) -> list[R]:
     """Return the resources of the keys, group by group, each in order of key, without duplicates."""
     keys = dict.fromkeys(key for group in groups for key in sorted(group))
-    find, view = held.find, type.view
+    find, view = content.find, type.view
     return [view(stored) for key in keys if (stored := find(key)) is not None]
 
 

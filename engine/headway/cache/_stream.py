@@ -6,8 +6,7 @@ Rules:
 2. Changes are passed on in whole commits: changes with `more` are kept until their commit is complete. If a stream
    breaks in the middle of a commit, nothing of the commit is passed on. After ``more``, only that commit may follow.
 3. A change at or below a bookmark of the same stream proves the bookmark false: FalseBookmark. (A change at or below
-    the
-   end of the snapshot is merely late, and the holder of the data refuses it.)
+   the end of the snapshot is merely late, and the store of the type refuses it.)
 4. All positions of a stream have the same store id, the expected one if there is one. Another id is StoreChanged.
 5. A bookmark that says `resumed` must be at exactly the requested position. Beyond it, changes would be missed.
 """
@@ -42,7 +41,7 @@ class StreamMachine:
         self._commit: list[Change] = []
         self._bookmark = 0
         # Invariant: the revision up to which this stream is complete; 0 before it is known.
-        self.told = 0
+        self.frontier = 0
 
     def feed(self, item: StreamItem) -> StreamItem | None:
         """Return the item in the form to apply, or None while a commit is incomplete.
@@ -61,7 +60,7 @@ class StreamMachine:
                 raise StreamBroken("a second end of snapshot came")
             self._check_store(item.position)
             self._live = True
-            self.told = item.position.revision
+            self.frontier = item.position.revision
             return item
         return self._bookmark_item(item)
 
@@ -87,7 +86,7 @@ class StreamMachine:
             if not whole:
                 return None
             item = Changes(changes[:whole])
-        self.told = max(self.told, item.changes[-1].revision)
+        self.frontier = max(self.frontier, item.changes[-1].revision)
         return item
 
     def _bookmark_item(self, item: Bookmark) -> StreamItem | None:
@@ -103,7 +102,7 @@ class StreamMachine:
         elif self._commit:
             raise StreamBroken("a bookmark came in the middle of a commit")
         self._bookmark = max(self._bookmark, revision)
-        self.told = max(self.told, revision)
+        self.frontier = max(self.frontier, revision)
         return item
 
     def _check_store(self, position: Position) -> None:

@@ -21,44 +21,44 @@ class Subscription:
 
     def __init__(
         self,
-        gate: TypeStore,
+        store: TypeStore,
         tables: dict[str, IndexTable],
-        leave: Callable[[Subscription], None],
+        unsubscribe: Callable[[Subscription], None],
         is_undecodable: IsUndecodable,
     ) -> None:
-        self.gate = gate
+        self.store = store
         self.is_undecodable = is_undecodable
         self.tables = tables
-        self._leave = leave
+        self._unsubscribe = unsubscribe
         # The revision of its beginning. Its initial content is complete up to there.
-        self.joined_at = gate.frontier
+        self.subscribed_at = store.frontier
         self._feed: list[Applied] = []
         self._lingers = False
-        self._gave_up = False
+        self._overflowed = False
         self._failure: HeadwayError | None = None
         self._woken = trio.Event()
         # Invariant: empty unless a view is open. Views cost something only while they are open.
         self.pins: list[Pin] = []
 
-    def applied(self, applied: Sequence[Applied]) -> None:
-        """Take changes that the gate has applied; called in the same step."""
-        for table in self.tables.values():
-            table.apply(applied)
-        self._keep(applied)
+    def deliver(self, applied: Sequence[Applied], overtaken: Sequence[Applied]) -> None:
+        """Index the changes that the store has just applied, add all to the feed, and wake the run.
 
-    def overtaken(self, overtaken: Sequence[Applied]) -> None:
-        """Take overtaken changes. They happened but are not cached, so they are only mapped."""
-        self._keep(overtaken)
-
-    def _keep(self, changes: Sequence[Applied]) -> None:
-        if self._lingers and len(self._feed) + len(changes) > LINGER_LIMIT:
-            self._feed, self._gave_up = [], True
-        elif not self._gave_up:
-            self._feed.extend(changes)
-
-    def wake(self) -> None:
-        """Wake the run: a change was applied or the frontier has moved."""
+        Overtaken changes happened but are not cached, so they are only mapped. If there are no changes, the frontier
+        has moved.
+        """
+        if applied:
+            for table in self.tables.values():
+                table.apply(applied)
+            self._add(applied)
+        if overtaken:
+            self._add(overtaken)
         self._woken.set()
+
+    def _add(self, changes: Sequence[Applied]) -> None:
+        if self._lingers and len(self._feed) + len(changes) > LINGER_LIMIT:
+            self._feed, self._overflowed = [], True
+        elif not self._overflowed:
+            self._feed.extend(changes)
 
     def fail(self, error: HeadwayError) -> None:
         """Declare the data void, which ends the run."""
@@ -72,23 +72,23 @@ class Subscription:
     @property
     def revision(self) -> int:
         """The revision up to which the content is complete."""
-        return self.gate.frontier
+        return self.store.frontier
 
     def find(self, key: Key) -> pb.Resource | None:
         """Return the resource with this key, or None."""
-        return self.gate.entries.get(key)
+        return self.store.entries.get(key)
 
     def everything(self) -> Mapping[Key, pb.Resource]:
         """Return all resources."""
-        return self.gate.entries
+        return self.store.entries
 
     def table(self, name: str) -> IndexTable | None:
         """Return the index of this name, or None."""
         return self.tables.get(name)
 
-    def pin(self, revision: int, on_change: Callable[[], None]) -> Pin:
+    def pin(self, revision: int, on_change: Callable[[], object]) -> Pin:
         """Keep the state at a revision until `unpin`. The revision must not be below any that is known now."""
-        pin = Pin(self.gate, self.tables, revision, on_change)
+        pin = Pin(self.store, self.tables, revision, on_change)
         self.pins.append(pin)
         return pin
 
@@ -116,9 +116,9 @@ class Subscription:
         await self._woken.wait()
         self.check()
         self._woken = trio.Event()
-        return self.take()
+        return self.drain()
 
-    def take(self) -> list[Applied]:
+    def drain(self) -> list[Applied]:
         """Return the changes since the last call, without waiting."""
         feed, self._feed = self._feed, []
         return feed
@@ -134,4 +134,4 @@ class Subscription:
 
     def close(self) -> None:
         """End the subscription. Idempotent."""
-        self._leave(self)
+        self._unsubscribe(self)

@@ -1,4 +1,4 @@
-"""The gate: the cached entries of one type, and the rules for changing them. No Trio, no I/O, no clock.
+"""The store of a type: its cached entries, and the rules for changing them. No Trio, no I/O, no clock.
 
 Rules. The *frontier* is the revision up to which the entries are complete. It reflects what has been applied, never
 what a server claims to have.
@@ -16,9 +16,9 @@ what a server claims to have.
 4. A bookmark moves the frontier.
 5. A change that a reply has overtaken (above the frontier, below the reply) is refused as data, but it happened, so the
    keys that it maps to must be reconciled. It is returned as overtaken, for mapping only.
-6. All entries belong to one store id, which never changes; data of another store needs another gate. The incarnation is
-   that of the server that last moved the frontier. Discarded items and replies do not affect the position that
-   a stream can resume after.
+6. All entries belong to one store id, which never changes; data of another store needs another `TypeStore`. The session
+   and the versions are those of the server that last moved the frontier. Discarded items and replies do not affect the
+   position that a stream can resume after.
 
 Therefore, in whatever order, repetition or age the inputs arrive, the revision of a key's entry never decreases, a
 deleted key stays absent until a later creation, and the frontier never decreases (C2).
@@ -31,7 +31,6 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from headway.errors import EngineBug, StoreChanged
@@ -67,7 +66,7 @@ class Applied(NamedTuple):
     revision: int
 
 
-class Found(Collection[Applied]):
+class Backlog(Collection[Applied]):
     """The entries at one moment, as if all had just been created. Each `Applied` is created on demand."""
 
     __slots__ = ("_keys", "_resources")
@@ -86,23 +85,14 @@ class Found(Collection[Applied]):
         return any(applied == each for each in self)
 
 
-@dataclass(slots=True)
-class Refusals:
-    """The numbers of stale inputs that were refused, by kind."""
-
-    changes: int = 0
-    overtaken: int = 0
-    replies: int = 0
-    snapshots: int = 0
-
-
 class TypeStore:
     """The entries of one type from one store.
 
     Attributes:
-        entries: the entries, to be read only. Only the gate changes them.
+        entries: the entries, to be read only. Only the store changes them.
         frontier: see the rules. 0, with ``primed`` False, until the first snapshot has ended.
-        store_id, incarnation, versions: together with the frontier, the position that a stream can resume after.
+        store_id, session, versions: together with the frontier, the position that a stream can resume after.
+        refused: the number of stale changes and snapshots, which were refused.
         disproved: True if a stale change has proved the frontier false since this was last set to False.
     """
 
@@ -113,9 +103,9 @@ class TypeStore:
         self.primed = False
         self.disproved = False
         self.store_id = ""
-        self.incarnation = ""
+        self.session = ""
         self.versions = ""
-        self.refused = Refusals()
+        self.refused = 0
         # The position of the newest reply that was applied.
         self._replied: Position | None = None
         # Overtaken changes, until `take_overtaken`.
@@ -135,7 +125,7 @@ class TypeStore:
     @property
     def position(self) -> Position:
         """The frontier, as the position that a stream can resume after."""
-        return Position(self.store_id, self.incarnation, self.frontier, self.versions)
+        return Position(self.store_id, self.session, self.frontier, self.versions)
 
     @property
     def known(self) -> Position | None:
@@ -176,14 +166,14 @@ class TypeStore:
 
     def _changes(self, changes: list[Change]) -> list[Applied]:
         if not self.primed:
-            raise EngineBug("a change was fed to a gate before its snapshot")
+            raise EngineBug("a change was fed to a store before its snapshot")
         frontier, entries, ahead = self.frontier, self.entries, self._ahead
         applied: list[Applied] = []
         newest = frontier
         for revision, resource, deleted, _ in changes:
             # Several changes of one commit share a revision. A lower revision is a repetition within the item.
             if revision <= frontier or revision < newest:
-                self.refused.changes += 1
+                self.refused += 1
                 if revision <= frontier and self._holds_older(resource_key(resource), revision):
                     self.disproved = True
                 continue
@@ -192,7 +182,6 @@ class TypeStore:
             if ahead and (known := ahead.get(key, 0)) >= revision:
                 # At `known`, this is the change that the reply reported. Below it, the change was overtaken.
                 if revision < known:
-                    self.refused.overtaken += 1
                     self._overtake(key, resource, revision, deleted)
                 continue
             old = entries.get(key)
@@ -201,7 +190,7 @@ class TypeStore:
                     del entries[key]
                     applied.append(Applied(key, old, None, revision))
             elif same_commit and old is not None and old.version == resource.version:
-                self.refused.changes += 1
+                self.refused += 1
             else:
                 entries[key] = resource
                 _note(applied, key, old, resource, revision)
@@ -210,16 +199,16 @@ class TypeStore:
         self._raise_frontier(newest)
         return applied
 
-    def reply(self, key: Key, stored: pb.Resource | None, position: Position) -> list[Applied]:
+    def reply(self, key: Key, stored: pb.Resource | None, position: Position) -> list[Applied] | None:
         """Apply the response to a write: at ``position``, ``stored`` is the state of the key (None: absent).
 
-        Raises StoreChanged if the response is from another store.
+        Return the changes, or None if a later state of the key is already known. Raises StoreChanged if the response is
+        from another store.
         """
         self._note_store(position)
         revision = position.revision
         if revision <= self.frontier or revision <= self._ahead.get(key, 0):
-            self.refused.replies += 1
-            return []
+            return None
         if self._replied is None or revision > self._replied.revision:
             self._replied = position
         self._ahead[key] = revision
@@ -240,7 +229,7 @@ class TypeStore:
         self._note_store(item.position)
         revision = item.position.revision
         if self.primed and revision < self.frontier:
-            self.refused.snapshots += 1
+            self.refused += 1
             if any(self._holds_older(key, int(resource.version)) for key, resource in gathered.items()):
                 self.disproved = True
             return []
@@ -289,7 +278,7 @@ class TypeStore:
 
     def _raise_to(self, position: Position) -> None:
         if position.revision >= self.frontier:
-            self.incarnation, self.versions = position.session, position.versions
+            self.session, self.versions = position.session, position.versions
             self._raise_frontier(position.revision)
 
     def _raise_frontier(self, revision: int) -> None:

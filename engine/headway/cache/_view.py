@@ -8,8 +8,7 @@ Rules:
 1. A type below R is followed until its frontier has reached R. From the start, the old state of every key that changes
    beyond R is kept in the *overlay*, once for each key.
 2. A change at or below R that a reply beyond R has overtaken is the state at R. It enters the overlay, unless a reply
-    at
-   or below R that was applied is later still.
+   at or below R that was applied is later still.
 3. After R is reached, every change is kept out, whatever its revision. A view does not change, even if the cached data
    was based on a server's false claim.
 4. A snapshot that arrives below R and advances the type merges the changes in between. The state at R cannot be derived
@@ -21,12 +20,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from heapq import merge
 from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
-from headway.cache._cached_type import CachedType
 from headway.cache._indexes import Index, IndexTable, Path, Table
-from headway.cache._query import Query
-from headway.cache._reader import CacheReader, Held
+from headway.cache._projection import CachedType
+from headway.cache._reader import CacheReader, Content, Query
 from headway.cache._type_store import Applied, TypeStore
 from headway.errors import HeadwayError, NotPrimed, NotWatched
 from headway.resource import Key, TypeName, pb
@@ -42,13 +41,13 @@ class Pin:
     """
 
     def __init__(
-        self, gate: TypeStore, tables: Mapping[str, IndexTable], revision: int, on_change: Callable[[], None]
+        self, store: TypeStore, tables: Mapping[str, IndexTable], revision: int, on_change: Callable[[], object]
     ) -> None:
         self.revision = revision
-        self.reached = gate.frontier >= revision
+        self.reached = store.frontier >= revision
         self.missed = False
         self.failure: HeadwayError | None = None
-        self._gate = gate
+        self._store = store
         self._tables = tables
         self._on_change = on_change
         # Invariant: the state at the pin of every key whose current entry differs from it; None for an absent key.
@@ -56,7 +55,7 @@ class Pin:
         self._pinned_tables: dict[str, PinnedTable] = {}
         # The replies at or below the pin that are ahead of the frontier. What they overtook was no longer current at
         # the pin.
-        self._replies = gate.ahead() if not self.reached else {}
+        self._replies = store.ahead() if not self.reached else {}
 
     def replied(self, key: Key, revision: int) -> None:
         """Note that a reply at that revision has been applied."""
@@ -64,7 +63,7 @@ class Pin:
             self._replies[key] = revision
 
     def follow(self, applied: Sequence[Applied], overtaken: Sequence[Applied], snapshot: bool) -> None:
-        """Follow the gate's changes; called in the same step. ``snapshot`` is True if it applied a whole snapshot."""
+        """Follow the store's changes; called in the same step. ``snapshot`` is True if it applied a whole snapshot."""
         overlay, revision = self._overlay, self.revision
         if self.reached:
             for key, old, _, _ in applied:
@@ -77,7 +76,7 @@ class Pin:
         for key, _, new, at in overtaken:
             if self._replies.get(key, 0) < at <= revision:
                 overlay[key] = new
-        self.reached = self._gate.frontier >= revision
+        self.reached = self._store.frontier >= revision
         if self.reached or self.missed:
             self._on_change()
 
@@ -91,13 +90,13 @@ class Pin:
     def find(self, key: Key) -> pb.Resource | None:
         """Return the resource with this key at the pin, or None."""
         overlay = self._overlay
-        return overlay[key] if key in overlay else self._gate.entries.get(key)
+        return overlay[key] if key in overlay else self._store.entries.get(key)
 
     def everything(self) -> Mapping[Key, pb.Resource]:
         """Return all resources at the pin."""
         if not self._overlay:
-            return self._gate.entries
-        pinned = {**self._gate.entries, **self._overlay}
+            return self._store.entries
+        pinned = {**self._store.entries, **self._overlay}
         return {key: stored for key, stored in pinned.items() if stored is not None}
 
     def table(self, name: str) -> Table | None:
@@ -120,7 +119,7 @@ class PinnedTable:
         self._present = present
         self._overlay = overlay
         # Failures for these states were already reported when they were first indexed.
-        self._aside = IndexTable(present.index, _ignore, is_undecodable=present.is_undecodable)
+        self._aside = IndexTable(present.index, lambda *_: None, is_undecodable=present.is_undecodable)
         self._indexed = 0
 
     def catch_up(self) -> None:
@@ -137,24 +136,16 @@ class PinnedTable:
 
     def keys(self, value: Hashable) -> Collection[Key]:
         """Return the keys under a value, in no particular order."""
-        return self._now(self._present.keys(value), self._aside.keys(value))
+        present = self._present.keys(value)
+        if not self._overlay:
+            return present
+        return {*(key for key in present if key not in self._overlay), *self._aside.keys(value)}
 
     def starting(self, prefix: Path) -> Iterator[tuple[Any, Collection[Key]]]:
         """Yield every value that begins with the prefix, in order, together with its keys."""
-        both = merge(self._present.starting(prefix), self._aside.starting(prefix), key=_value)
-        for value, _ in groupby(both, key=_value):
+        both = merge(self._present.starting(prefix), self._aside.starting(prefix), key=itemgetter(0))
+        for value, _ in groupby(both, key=itemgetter(0)):
             yield value, self.keys(value)
-
-    def _now(self, present: Collection[Key], aside: Collection[Key]) -> Collection[Key]:
-        return present if not self._overlay else {*(key for key in present if key not in self._overlay), *aside}
-
-
-def _value(item: tuple[Any, object]) -> Any:
-    return item[0]
-
-
-def _ignore(name: str, key: Key, error: BaseException) -> None:
-    """Ignore a failure, which has already been reported."""
 
 
 class View(CacheReader):
@@ -184,7 +175,7 @@ class View(CacheReader):
         """Close the view, because its block or the run has ended."""
         self._pins = None
 
-    def _held(self, type: CachedType[Any]) -> Held:
+    def _content(self, type: CachedType[Any]) -> Content:
         if self._pins is None:
             raise NotPrimed(f"a view of {self._controller} was read after its block, or its run, had ended")
         pin = self._pins.get(type.name)

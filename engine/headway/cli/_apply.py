@@ -1,25 +1,41 @@
-"""The command `headway apply`."""
+"""The commands `headway apply` and `headway diff`: load manifests, preview what the server would store, and store it.
+
+A preview has the server's defaults and checks, because only the server knows the hooks of its types.
+"""
 
 from __future__ import annotations
 
+import difflib
 import sys
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import click
 
+from headway import manifest
 from headway.cli._connection import Connection, connected
-from headway.cli._exits import Exit, Usage, code_of, fail
-from headway.cli._files import files_option, load_all
 from headway.cli._output import Output, output_option, show_all
-from headway.cli._preview import preview_over, previews
+from headway.cli._running import Exit, Usage, code_of, fail
 from headway.client import Client
-from headway.errors import AlreadyExists, HeadwayError
-from headway.resource import Resource
+from headway.documents import decode
+from headway.errors import AlreadyExists, HeadwayError, ManifestError, Problem
+from headway.protobuf import equal
+from headway.resource import DELETION_TIMESTAMP, FINALIZERS, NAMESPACE, PARTITION, Registry, Resource
+
+_files_option: Callable[[Any], Any] = click.option(
+    "-f",
+    "--file",
+    "files",
+    multiple=True,
+    required=True,
+    metavar="FILE",
+    help="A manifest; - is stdin. May be repeated.",
+)
 
 
 @click.command()
-@files_option
+@_files_option
 @click.option("--dry-run", is_flag=True, help="Only show what would be stored. Exits with 7 if anything would.")
 @click.option("--create-only", is_flag=True, help="Only create resources. Fail if a name already exists.")
 @output_option("yaml and json show the resources as stored, or with --dry-run as they would be stored.")
@@ -32,7 +48,7 @@ async def apply(connection: Connection, files: Sequence[str], dry_run: bool, cre
     """
     if dry_run and create_only:
         raise Usage("--create-only and --dry-run exclude each other: only a write can find out whether a name exists")
-    resources = load_all(files, connection.registry)
+    resources = _load_all(files, connection.registry)
     if dry_run:
         await _dry_run(connection.client, resources, output)
         return
@@ -60,8 +76,7 @@ async def _apply_one(client: Client, resource: Resource[Any], *, create_only: bo
     before = await client.get(resource.type, resource.id)
     if before is None:
         return await client.apply(resource), "created"
-    # Only the server can decide whether a resource differs, since this program doesn't know the hooks of its types.
-    if not (await preview_over(client, before, resource)).differs:
+    if not (await _preview_over(client, before, resource)).differs:
         return before, "unchanged"
     stored = await client.apply(resource)
     return stored, "unchanged" if before.version == stored.version else "changed"
@@ -70,7 +85,7 @@ async def _apply_one(client: Client, resource: Resource[Any], *, create_only: bo
 async def _dry_run(client: Client, resources: Sequence[Resource[Any]], output: Output) -> None:
     wanted: list[Resource[Any]] = []
     different = False
-    async for preview in previews(client, resources):
+    async for preview in _previews(client, resources):
         if output == "table":
             click.echo(f"{preview.wanted.id} {preview.outcome}")
         wanted.append(preview.wanted)
@@ -78,3 +93,131 @@ async def _dry_run(client: Client, resources: Sequence[Resource[Any]], output: O
     show_all(wanted, output)
     if different:
         sys.exit(Exit.DIFFERENT)
+
+
+@click.command()
+@_files_option
+@connected
+async def diff(connection: Connection, files: Sequence[str]) -> None:
+    """Show what `apply` would change, without storing anything.
+
+    The output is a unified diff of manifests, which includes the defaults that the server would fill in. Exits with 7
+    if there is a difference.
+    """
+    different = False
+    async for preview in _previews(connection.client, _load_all(files, connection.registry)):
+        if preview.differs:
+            different = True
+            for line in _difference(preview):
+                click.echo(line)
+    if different:
+        sys.exit(Exit.DIFFERENT)
+
+
+def _difference(preview: _Preview) -> Iterator[str]:
+    before = "" if preview.stored is None else manifest.dump(preview.stored)
+    name = str(preview.wanted.id)
+    return difflib.unified_diff(
+        before.splitlines(),
+        manifest.dump(preview.wanted).splitlines(),
+        fromfile=f"stored: {name}" if preview.stored is not None else "stored: nothing",
+        tofile=f"given: {name}",
+        lineterm="",
+    )
+
+
+def _load_all(files: Sequence[str], registry: Registry) -> list[Resource[Any]]:
+    """Return the resources of all files. Raises ManifestError with the problems of all files.
+
+    If no file contains a resource, the command fails: an empty file must not look as if it had been applied.
+    """
+    resources: list[Resource[Any]] = []
+    problems: list[Problem] = []
+    for file in files:
+        try:
+            resources += _load(file, registry)
+        except ManifestError as error:
+            problems += error.problems
+        except OSError as error:
+            fail(Exit.MANIFEST, f"{file}: cannot be read: {error.strerror}")
+    if problems:
+        raise ManifestError(problems)
+    if not resources:
+        names = ", ".join("<stdin>" if file == "-" else file for file in files)
+        fail(Exit.MANIFEST, f"{names}: no document found")
+    return resources
+
+
+def _load(file: str, registry: Registry) -> list[Resource[Any]]:
+    if file != "-":
+        return manifest.load_file(file, registry)
+    text = decode(sys.stdin.buffer.read(), "<stdin>")
+    return manifest.load(text, registry, source="<stdin>", format=None)
+
+
+@dataclass(frozen=True)
+class _Preview:
+    """The stored resource, and the resource that would be stored."""
+
+    stored: Resource[Any] | None
+    wanted: Resource[Any]
+    differs: bool
+
+    @property
+    def outcome(self) -> str:
+        """The outcome, as printed by `apply --dry-run`."""
+        if not self.differs:
+            return "unchanged"
+        return "would be created" if self.stored is None else "would be changed"
+
+
+async def _previews(client: Client, resources: Sequence[Resource[Any]]) -> AsyncIterator[_Preview]:
+    """Yield a preview of each resource. Exit at the first one that the server rejects."""
+    coming: set[tuple[str, str]] = set()
+    for resource in resources:
+        try:
+            yield await _preview(client, resource, coming)
+        except HeadwayError as error:
+            fail(code_of(error), f"Error: {resource.id}: {error}")
+        id = resource.id
+        if resource.type.kind == NAMESPACE.kind:
+            coming.add((id.partition, id.name))
+        elif resource.type.kind == PARTITION.kind:
+            coming.add((id.name, ""))
+
+
+async def _preview_over(client: Client, stored: Resource[Any], resource: Resource[Any]) -> _Preview:
+    """Return a preview for a resource whose stored form is known."""
+    wanted = await client.validate(_as_applied(stored, resource))
+    return _Preview(stored, wanted, differs=_differs(stored, wanted))
+
+
+async def _preview(client: Client, resource: Resource[Any], coming: set[tuple[str, str]]) -> _Preview:
+    stored = await client.get(resource.type, resource.id)
+    if stored is None:
+        id = resource.id
+        if (id.partition, id.namespace) in coming or (id.partition, "") in coming:
+            # The server would reject it, since its namespace doesn't exist yet. An earlier document creates it.
+            return _Preview(None, resource, differs=True)
+        return _Preview(None, await client.validate(resource), differs=True)
+    return await _preview_over(client, stored, resource)
+
+
+def _as_applied(stored: Resource[Any], wanted: Resource[Any]) -> Resource[Any]:
+    """Return the resource as `Client.apply` sends it: omitted finalizers, deletion marks and owners are kept."""
+    message = wanted.message()
+    before = stored.message()
+    for reserved in (FINALIZERS, DELETION_TIMESTAMP):
+        if reserved in before.metadata:
+            message.metadata.setdefault(reserved, before.metadata[reserved])
+    if message.owner is None:
+        message.owner = before.owner
+    return wanted.type.view(message)
+
+
+def _differs(stored: Resource[Any], wanted: Resource[Any]) -> bool:
+    before, after = stored.message(), wanted.message()
+    if before.owner is not None and after.owner is not None and not after.owner.uid:
+        after.owner.uid = before.owner.uid
+    same = dict(before.metadata) == dict(after.metadata) and before.owner == after.owner
+    return not (same and equal(stored.data, wanted.data))

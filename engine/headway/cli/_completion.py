@@ -15,9 +15,9 @@ import trio
 from click.shell_completion import CompletionItem, get_completion_class
 
 from headway._groups import only_error
+from headway.cli._arguments import find_type
 from headway.cli._connection import Connection, Target, open_connection
-from headway.cli._exits import Usage
-from headway.cli._type_names import find_type
+from headway.cli._running import Usage
 from headway.errors import HeadwayError
 from headway.resource import Resource
 

@@ -3,30 +3,47 @@
 from __future__ import annotations
 
 import functools
-import re
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Concatenate, ParamSpec
 
 import click
+from click.core import ParameterSource
 from grpclib import GRPCError
 from grpclib.const import Status
 
-from headway.cli._exits import Exit, Usage, fail
-from headway.cli._running import run
-from headway.cli._tls_files import check_key
+from headway._private_files import read_secret
+from headway.cli._running import Exit, Usage, fail, run
 from headway.client import Client
 from headway.errors import InvalidArgument, PermissionDenied, Unavailable
 from headway.resource import Registry, rebuild, types_pb
-from headway.rpc import Channel, addresses, client_tls, open_channel, plain_text_host, readable
+from headway.rpc import (
+    TOKEN_HEADER,
+    Channel,
+    NotReached,
+    Remedy,
+    addresses,
+    client_tls,
+    open_channel,
+    plain_text_host,
+    readable,
+)
 from headway.service import WATCH_LIST, WatchDecoder
 
 Given = ParamSpec("Given")
 
 NO_TOKEN = "you have no token; give one with --token-file, HEADWAY_TOKEN or --token"
 """The advice for a user who was denied access without a token."""
+
+_REMEDIES = {
+    Remedy.USE_TLS: "say --tls",
+    Remedy.LEAVE_OUT_TLS: "leave --tls out",
+    Remedy.NAME_AUTHORITY: "give the authority's file by --tls-authority",
+    Remedy.GIVE_CERTIFICATE: "if it asks for a client's certificate, give one by --tls-certificate",
+}
 
 _LIST = "/headway.types.v1.TypesService/List"
 
@@ -48,11 +65,13 @@ class Target:
         """Return the TLS context, or None for a connection without TLS."""
         if not self.tls:
             return None
-        check_key(self.certificate, self.key, "--tls-key")
-        try:
-            return client_tls(self.authority, certificate=self.certificate, key=self.key)
-        except OSError as error:
-            raise Usage(f"invalid TLS options: {error}") from error
+        return tls_context(self.authority, self.certificate, self.key)
+
+
+def current_target() -> Target:
+    """Return the server that the options of `headway` give."""
+    target: Target = click.get_current_context().find_root().obj
+    return target
 
 
 @dataclass(frozen=True)
@@ -69,27 +88,22 @@ class Connection:
 @asynccontextmanager
 async def open_connection(target: Target) -> AsyncIterator[Connection]:
     """Connect to the server and get its types. Raises Unavailable if it cannot be reached."""
+    tls = target.context()
     try:
-        tls = target.context()
-        if target.token and not target.insecure and (host := plain_text_host(addresses(target.server), tls)):
-            raise Usage(f"--server {readable('a token', host, 'say --tls, or --insecure')}")
-        opened = open_channel(
-            target.server,
-            tls=tls,
-            decoders={WATCH_LIST: WatchDecoder},
-            timeout=target.timeout,
-            insecure=target.insecure,
-        )
-        async with opened as channel:
-            metadata = {"x-consul-token": target.token} if target.token else {}
-            description = await _described(channel, target, metadata)
-            registry = rebuild(description)
-            client = Client(channel, registry, token=target.token)
-            yield Connection(registry, client, description, channel, metadata)
+        endpoints = addresses(target.server)
     except InvalidArgument as error:
-        if "is not an address" in str(error):
-            raise Usage(f"--server: {error}") from error
-        raise
+        raise Usage(f"--server: {error}") from error
+    if target.token and not target.insecure and (host := plain_text_host(endpoints, tls)):
+        raise Usage(f"--server {readable('a token', host, 'say --tls, or --insecure')}")
+    opened = open_channel(
+        target.server, tls=tls, decoders={WATCH_LIST: WatchDecoder}, timeout=target.timeout, insecure=target.insecure
+    )
+    async with opened as channel:
+        metadata = {TOKEN_HEADER: target.token} if target.token else {}
+        description = await _described(channel, target, metadata)
+        registry = rebuild(description)
+        client = Client(channel, registry, token=target.token)
+        yield Connection(registry, client, description, channel, metadata)
 
 
 async def _described(channel: Channel, target: Target, metadata: dict[str, str]) -> types_pb.ListResponse:
@@ -100,25 +114,19 @@ async def _described(channel: Channel, target: Target, metadata: dict[str, str])
             fail(Exit.REFUSED, f"Error: {target.server} rejected this token: {error.message}")
         if error.status is Status.UNIMPLEMENTED:
             fail(Exit.REFUSED, f"Error: {target.server} doesn't describe its types: it is not a Headway server")
-        raise Unavailable(f"no answer from {target.server}: {_reason(error.message or '', target)}") from error
+        raise Unavailable(f"no answer from {target.server}: {_reason(error, target)}") from error
     if not described.types:
         why = "this token has no permissions there" if target.token else NO_TOKEN
         fail(Exit.REFUSED, f"Error: {target.server} shows you no types: {why}")
     return described
 
 
-_OR_AN_OPTION = re.compile(r"tls=headway\.rpc\.client_tls\([^)]*\), or ")
-
-
-def _reason(said: str, target: Target) -> str:
-    """Return why the server did not answer. Advice by `headway.rpc` is reworded in terms of command-line options."""
-    in_options = said.replace("give tls=headway.rpc.client_tls(...)", "say --tls").replace(
-        "leave tls out", "leave --tls out"
-    )
-    in_options = _OR_AN_OPTION.sub("", in_options)
-    if in_options != said:
-        return in_options
-    return said if target.tls else f"{said}; is it running there (`headway serve`), and without TLS?"
+def _reason(error: GRPCError, target: Target) -> str:
+    """Return why the server did not answer, with advice in terms of command-line options."""
+    if isinstance(error, NotReached) and any(obstacle.remedy for _, obstacle in error.obstacles):
+        return error.text(_REMEDIES)
+    message = error.message or ""
+    return message if target.tls else f"{message}; is it running there (`headway serve`), and without TLS?"
 
 
 def connected(
@@ -128,7 +136,7 @@ def connected(
 
     @functools.wraps(function)
     def command(*args: Given.args, **kwargs: Given.kwargs) -> None:
-        target: Target = click.get_current_context().find_root().obj
+        target = current_target()
 
         async def call() -> None:
             async with open_connection(target) as connection:
@@ -142,3 +150,52 @@ def connected(
         run(call)
 
     return command
+
+
+def given_token(context: click.Context, token: str | None, path: str | None) -> str:
+    """Return the token, or an empty string if there is none. Options take precedence over the environment."""
+    if token and path:
+        names = ("token", "token_file")
+        by_option = [name for name in names if context.get_parameter_source(name) is ParameterSource.COMMANDLINE]
+        if len(by_option) != 1:
+            raise Usage("--token and --token-file (HEADWAY_TOKEN and HEADWAY_TOKEN_FILE) exclude each other: give one")
+        if by_option == ["token"]:
+            path = None
+    if path:
+        try:
+            token = read_secret(path).strip()
+        except PermissionError as error:
+            raise Usage(f"--token-file: {error}") from error
+        except (OSError, UnicodeDecodeError) as error:
+            raise Usage(f"--token-file {path} cannot be read: {error}") from error
+        if not token:
+            raise Usage(f"--token-file {path} is empty; it must contain a token")
+    if token and not (token.isascii() and token.isprintable()):
+        # Never show the text: even an invalid token may be nearly right.
+        raise Usage("invalid token: it must be one line of ASCII characters, as printed by `headway token new`")
+    return token or ""
+
+
+def tls_context(
+    authority: str | None, certificate: str | None, key: str | None, *, forward: bool = False
+) -> ssl.SSLContext:
+    """Return the TLS context for a connection, by the options --tls-… or, with ``forward``, --forward-tls-…."""
+    check_key(certificate, key, "--forward-tls-key" if forward else "--tls-key")
+    try:
+        return client_tls(authority, certificate=certificate, key=key)
+    except OSError as error:
+        raise Usage(f"invalid TLS options{' of --forward' if forward else ''}: {error}") from error
+
+
+def check_key(certificate: str | None, key: str | None, option: str) -> None:
+    """Raise Usage if a certificate file contains no private key and ``option``, which gives one, is missing."""
+    # Don't read pipes: they can be read only once.
+    if certificate is None or key is not None or not Path(certificate).is_file():
+        return
+    try:
+        content = Path(certificate).read_bytes()
+    except OSError:
+        # The code that uses the file reports this.
+        return
+    if b"-----BEGIN CERTIFICATE" in content and b"PRIVATE KEY-----" not in content:
+        raise Usage(f"no key in {certificate}: give {option}")

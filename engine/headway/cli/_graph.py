@@ -8,9 +8,9 @@ from typing import Literal
 
 import click
 
-from headway.cli._app_at import apps_at
-from headway.cli._exits import Exit, fail
-from headway.cli._text import plain
+from headway._safe_text import plain
+from headway.cli._arguments import apps_at
+from headway.cli._running import Exit, fail
 from headway.controller import Graph
 from headway.controller import graph as graph_of
 from headway.errors import DeclarationError

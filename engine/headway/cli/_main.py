@@ -1,15 +1,65 @@
-"""The command `headway` and its options. `_commands.py` lists the modules of the subcommands."""
+"""The command `headway`, its options, and the list of its subcommands.
+
+Each subcommand is imported on first use, so that `headway get` doesn't load what only `serve` needs.
+"""
 
 from __future__ import annotations
 
-import click
+import importlib
 
-from headway.cli._commands import Commands
+import click
 
 _EXISTING = click.Path(exists=True, dir_okay=False)
 
+# The module of each command, its name there, and the first sentence of its docstring, for `--help`.
+_COMMANDS = {
+    "apply": ("_apply", "apply", "Create or update the resources in manifests."),
+    "backup": ("_store", "backup", "Back up the store at URL to FILE, even while a server uses it."),
+    "completion": ("_completion", "completion", "Print a script that enables completion in a shell."),
+    "delete": ("_resources", "delete", "Delete one resource."),
+    "diff": ("_apply", "diff", "Show what `apply` would change, without storing anything."),
+    "get": ("_resources", "get", "Show one resource."),
+    "graph": ("_graph", "graph", "Show what the controllers of APP (module:attribute) manage, watch, read and write."),
+    "list": ("_resources", "list_", "Show all resources of a type."),
+    "restore": ("_store", "restore", "Create a store at URL from FILE, a backup."),
+    "schema": (
+        "_schema",
+        "schema",
+        "Show the fields of types, and check whether a program would misread stored resources.",
+    ),
+    "serve": ("_serve", "serve", "Run the controllers of APP (module:attribute), and serve its resources to clients."),
+    "status": ("_resources", "status", "Show the conditions of a resource, by writer."),
+    "store": ("_store", "store", "Check, copy or migrate a store, or test a store of your own."),
+    "token": ("_token", "token", "Create tokens for the file of `serve --access`."),
+    "types": ("_schema", "types", "Show the types of the server, or the fields of one."),
+    "wait": ("_resources", "wait", "Wait until a condition of a resource holds; the resource needn't exist yet."),
+    "watch": ("_resources", "watch", "Show all resources of a type, and then every change, until interrupted."),
+    "work": ("_work", "work", "Run the controllers of APP (module:attribute) against a server that has the store."),
+}
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+
+class _Commands(click.Group):
+    """A group that imports a command when it is used, and imports none to show its own help."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - the signature is given by click
+        """Return the names of the commands, for help and completion."""
+        return sorted(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - as above
+        """Return the command with this name, or None."""
+        if cmd_name not in _COMMANDS:
+            return None
+        module, name, _ = _COMMANDS[cmd_name]
+        command: click.Command = getattr(importlib.import_module(f"headway.cli.{module}"), name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - as above
+        """Write the list of commands for the help."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, sentence) for name, (_, _, sentence) in _COMMANDS.items()])
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(package_name="headway", message="headway %(version)s")
 @click.option(
     "--server",
@@ -71,8 +121,7 @@ def main(
       130  interrupted (`serve` and `work` exit with 0 then)
     """
     # Imported here, because help doesn't need them.
-    from headway.cli._connection import Target
-    from headway.cli._given_token import given_token
+    from headway.cli._connection import Target, given_token
 
     secure = tls or tls_authority is not None or tls_certificate is not None
     shown = given_token(context, token, token_file)

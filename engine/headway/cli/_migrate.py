@@ -5,24 +5,24 @@ from __future__ import annotations
 import sys
 from contextlib import AbstractAsyncContextManager
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import click
 from grpclib import GRPCError
 from grpclib.const import Status
 
 from headway._gen.headway.migration import v1 as migration_pb
-from headway.cli._app_at import apps_at
-from headway.cli._connection import Connection, Target, open_connection
-from headway.cli._exits import Exit, Usage, fail
-from headway.cli._running import run
-from headway.cli._text import json_text, plain
+from headway._safe_text import plain
+from headway.cli._arguments import apps_at, check_store_exists, named_store
+from headway.cli._connection import Connection, Target, current_target, open_connection
+from headway.cli._output import Details, counted, details_option, json_text, position_object
+from headway.cli._running import Exit, Usage, fail, run
 from headway.client import client_error
 from headway.engine import combine_apps
-from headway.errors import DeclarationError, InvalidArgument
+from headway.errors import DeclarationError
 from headway.resource import Kind, Position, Registry, position, resource_id
 from headway.service import MIGRATION_SERVICE, Migrated, migrate
-from headway.storage import Backend, etcd_address, open_store, record_schemas, refuse_unfinished, store_exists
+from headway.storage import Backend, record_schemas, refuse_unfinished
 
 _MIGRATE = f"/{MIGRATION_SERVICE}/Migrate"
 
@@ -32,15 +32,8 @@ _MIGRATE = f"/{MIGRATION_SERVICE}/Migrate"
 @click.option(
     "--store", "url", metavar="URL", help="sqlite:PATH or etcd://HOST:PORT,HOST:PORT/PREFIX, instead of a server."
 )
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="json has all details.",
-)
-def migrate_command(app: str | None, url: str | None, output: Literal["text", "json"]) -> None:
+@details_option
+def migrate_command(app: str | None, url: str | None, output: Details) -> None:
     """Rewrite stored resources in the storage versions of their types.
 
     This affects only types with converters. Generations, statuses, finalizers and deletion marks are preserved. The
@@ -53,7 +46,7 @@ def migrate_command(app: str | None, url: str | None, output: Literal["text", "j
     if url is None:
         if app is not None:
             raise Usage(f"{app} requires --store; a server migrates with its own types: leave the APP out")
-        run(partial(_migrate_server, click.get_current_context().find_root().obj, output))
+        run(partial(_migrate_server, current_target(), output))
         return
     if app is None:
         raise Usage("--store requires an APP (module:attribute), whose types determine the storage versions")
@@ -63,18 +56,10 @@ def migrate_command(app: str | None, url: str | None, output: Literal["text", "j
         fail(Exit.REFUSED, f"Error: {error}")
     if not registry.chains:
         raise Usage(f"{app} declares no converter, so there is nothing to rewrite")
-    if url == "memory:":
-        raise Usage(
-            '--store: "memory:" is a new, empty store for each process; give a lasting one, such as sqlite:PATH'
-        )
-    try:
-        opening = open_store(url)
-    except InvalidArgument as error:
-        raise Usage(f"--store: {error}") from error
-    run(partial(_migrate, url, opening, registry, output))
+    run(partial(_migrate, url, named_store("--store", url), registry, output))
 
 
-async def _migrate_server(target: Target, output: str) -> None:
+async def _migrate_server(target: Target, output: Details) -> None:
     async with open_connection(target) as connection:
         done = Migrated(Position("", "", 0))
         before: tuple[Kind, int, int] = (("", ""), 0, 0)
@@ -96,7 +81,7 @@ async def _migrate_server(target: Target, output: str) -> None:
                 _progress(kind, done.looked_at - before[1], done.rewritten - before[2])
             if not (token := page.next_page_token):
                 break
-    _tell(done, output)
+    _report(done, output)
 
 
 async def _page(connection: Connection, target: Target, token: str) -> migration_pb.MigrateResponse:
@@ -116,18 +101,19 @@ async def _page(connection: Connection, target: Target, token: str) -> migration
         raise client_error(error) from error
 
 
-async def _migrate(url: str, opening: AbstractAsyncContextManager[Backend], registry: Registry, output: str) -> None:
-    if not await store_exists(url):
-        raise Usage(f"--store: no store found at {etcd_address(url) if url.startswith('etcd:') else url}")
+async def _migrate(
+    url: str, opening: AbstractAsyncContextManager[Backend], registry: Registry, output: Details
+) -> None:
+    await check_store_exists("--store", url)
     async with opening as backend:
         await refuse_unfinished(backend)
         # Check schemas like an engine: converting data that the program misreads would destroy it.
         await record_schemas(backend, registry)
         done = await migrate(backend, registry, progress=_progress if output == "text" else lambda *_: None)
-    _tell(done, output)
+    _report(done, output)
 
 
-def _tell(done: Migrated, output: str) -> None:
+def _report(done: Migrated, output: Details) -> None:
     if output == "json":
         click.echo(json_text(_object(done), indent=2))
     else:
@@ -144,24 +130,23 @@ def _show(done: Migrated) -> None:
     for id, why in done.left:
         click.echo(plain(f"{id.type} {'/'.join(filter(None, id.key))} was not rewritten: {why}"))
     for version, count in sorted(done.apart.items()):
-        click.echo(plain(f"{count} resources are stored as {version}, which no converter reaches"))
+        click.echo(
+            plain(f"{counted(count, 'resource is', 'resources are')} stored as {version}, which no converter reaches")
+        )
     if done.forbidden:
-        click.echo(f"{done.forbidden} resources were not rewritten: permission denied: read and write")
+        refused = counted(done.forbidden, "resource was", "resources were")
+        click.echo(f"{refused} not rewritten: permission denied: read and write")
     others = done.looked_at - done.rewritten - len(done.left) - done.apart.total() - done.forbidden
     click.echo(
-        f"store {done.position.store_id} at revision {done.position.revision}: {done.rewritten} of {done.looked_at} "
-        f"resources rewritten, {others} were in their storage version"
+        f"store {done.position.store_id} at revision {done.position.revision}: {done.rewritten} of "
+        f"{counted(done.looked_at, 'resource')} rewritten, "
+        f"{counted(others, 'was in its storage version', 'were in their storage version')}"
     )
-
-
-def place(position: Position) -> dict[str, Any]:
-    """Return a position in a store's history as a JSON object."""
-    return {"store_id": position.store_id, "incarnation": position.session, "revision": position.revision}
 
 
 def _object(done: Migrated) -> dict[str, Any]:
     return {
-        **place(done.position),
+        **position_object(done.position),
         "looked_at": done.looked_at,
         "rewritten": done.rewritten,
         "apart": dict(done.apart),

@@ -1,17 +1,23 @@
-"""Print resources as a table, as manifests, or as JSON with all stored fields."""
+"""Print resources as a table, as manifests, or as JSON; and make any text safe for a terminal.
+
+A server's text must not move the cursor or change colors.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import json
+import re
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal
 
 import click
 
-from headway.cli._text import json_text, table
+from headway._safe_text import plain
 from headway.errors import PayloadError
-from headway.resource import Resource, ResourceId, ResourceType, Scope, column_text
+from headway.resource import Position, Resource, ResourceId, ResourceType, Scope, column_text
 
 Output = Literal["table", "yaml", "json"]
+Details = Literal["text", "json"]
 
 _RESOURCES = "yaml is a manifest; json has all stored fields. Both can be applied."
 
@@ -20,6 +26,17 @@ def output_option(help: str = _RESOURCES) -> Callable[[Any], Any]:
     """Return the option -o of all commands that print something."""
     choice = click.Choice(["table", "yaml", "json"])
     return click.option("-o", "--output", type=choice, default="table", show_default=True, help=help)
+
+
+details_option: Callable[[Any], Any] = click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="json has all details.",
+)
+"""The option -o of the commands that report on a store."""
 
 
 def show(type: ResourceType[Any], resources: Sequence[Resource[Any]], output: Output, *, single: bool = False) -> None:
@@ -33,7 +50,7 @@ def show(type: ResourceType[Any], resources: Sequence[Resource[Any]], output: Ou
         objects = [as_object(each) for each in resources]
         show_object(objects[0] if single else objects, output)
     elif resources:
-        click.echo(table(heads(type), [cells(each) for each in resources]))
+        click.echo(table(_heads(type), [_cells(each) for each in resources]))
     else:
         click.echo(f"no {type.name} found", err=True)
 
@@ -54,13 +71,13 @@ def show_object(shown: Any, output: Output) -> None:
     click.echo(yaml.safe_dump(shown, sort_keys=False, allow_unicode=True), nl=False)
 
 
-def heads(type: ResourceType[Any]) -> list[str]:
+def _heads(type: ResourceType[Any]) -> list[str]:
     """Return the column titles for a type: the tenancy units of its scope, and the columns that it declares."""
     units = {Scope.CLUSTER: [], Scope.PARTITION: ["PARTITION"], Scope.NAMESPACE: ["PARTITION", "NAMESPACE"]}
     return [*units[type.scope], "NAME", *type.columns, "VERSION", "CONDITIONS"]
 
 
-def cells(resource: Resource[Any]) -> list[str]:
+def _cells(resource: Resource[Any]) -> list[str]:
     """Return the row of a resource."""
     return [*place(resource), *_declared(resource), resource.version, conditions(resource)]
 
@@ -82,11 +99,12 @@ def place(resource: Resource[Any]) -> list[str]:
 
 
 def conditions(resource: Resource[Any]) -> str:
-    said = ["Deleting"] if resource.is_deleting else []
+    """Return the conditions of a resource in one line. One of an older generation has a question mark."""
+    states = ["Deleting"] if resource.is_deleting else []
     for _, status in sorted(resource.status.items()):
         stale = "?" if status.observed_generation != resource.generation else ""
-        said += [f"{each.type}={each.state.name or int(each.state)}{stale}" for each in status.conditions]
-    return " ".join(said)
+        states += [f"{each.type}={each.state.name or int(each.state)}{stale}" for each in status.conditions]
+    return " ".join(states)
 
 
 def as_object(resource: Resource[Any]) -> dict[str, Any]:
@@ -108,3 +126,36 @@ def _id(id: ResourceId) -> dict[str, Any]:
     made = {"type": str(id.type), "name": id.name}
     units = {"partition": id.partition, "namespace": id.namespace, "uid": id.uid}
     return made | {unit: value for unit, value in units.items() if value}
+
+
+def json_text(value: Any, *, indent: int | None = None) -> str:
+    """Return JSON in which only unprintable characters are escaped."""
+    text = json.dumps(value, indent=indent, ensure_ascii=False)
+    # `json.dumps` escapes the control characters of ASCII, except DEL, but not those outside ASCII.
+    return _BEYOND.sub(lambda found: _escaped(found.group()), text)
+
+
+def _escaped(character: str) -> str:
+    if character.isprintable():
+        return character
+    return "\\u007f" if character == "\x7f" else json.dumps(character)[1:-1]
+
+
+_BEYOND = re.compile("[\x7f-\U0010ffff]")
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Format a table with aligned columns, without trailing blanks."""
+    lines = [tuple(head), *(tuple(map(plain, row)) for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return "\n".join("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)
+
+
+def position_object(position: Position) -> dict[str, Any]:
+    """Return a position in a store's history as a JSON object."""
+    return {"store_id": position.store_id, "incarnation": position.session, "revision": position.revision}
+
+
+def counted(count: int, one: str, many: str = "") -> str:
+    """Return a number with its noun: ``1 resource``, ``2 resources``. ``many`` is for plurals other than with an s."""
+    return f"{count} {one if count == 1 else many or f'{one}s'}"

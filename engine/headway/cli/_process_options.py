@@ -1,23 +1,94 @@
-"""Options of the commands that run controllers: process name, metrics pages, logging and shutdown."""
+"""The options of the commands that run controllers: process name, metrics pages, logging, shutdown and collections."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+import functools
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any, NamedTuple
 
 import click
 
-from headway.cli._exits import Usage
-from headway.cli._options import together
-from headway.engine import worker_name
+from headway.cli._arguments import combined
+from headway.cli._running import Usage
+from headway.engine import Engine, worker_name
 from headway.errors import DeclarationError, InvalidArgument
-from headway.observe import check_pages_address
+from headway.events import Report
+from headway.observe import Metrics, check_pages_address, log_report, open_pages, reports
 from headway.rpc import is_loopback
 
 
-def process_options(name_help: str) -> Callable[[Any], Any]:
-    """Return the options. ``name_help`` is the help of `--process`, which differs by command."""
-    return together(
+class ProcessOptions(NamedTuple):
+    """The values of the options."""
+
+    metrics: str | None
+    public_metrics: bool
+    process: str | None
+    hard_exit: float
+    gc_freeze: bool
+    verbose: bool
+
+    def name(self) -> str:
+        """Return the name of the process, which is generated unless it is given. Raises Usage if it is invalid."""
+        try:
+            return worker_name(self.process)
+        except DeclarationError as error:
+            raise Usage(f"--process: {error}") from error
+
+    def check_pages(self) -> None:
+        """Raise Usage if the address of the pages is invalid, or if others can reach it without --public-metrics."""
+        if self.metrics is None:
+            if self.public_metrics:
+                raise Usage("--public-metrics goes with --metrics, and only allows others to read those pages")
+            return
+        try:
+            host, _ = check_pages_address(self.metrics)
+        except InvalidArgument as error:
+            raise Usage(f"--metrics: {error}") from error
+        if not self.public_metrics and not is_loopback(host):
+            raise Usage(
+                f"--metrics {self.metrics}: others can reach this address, and read what the controllers do. "
+                "Use 127.0.0.1, or say --public-metrics"
+            )
+
+    def report(self) -> tuple[Report, Metrics | None]:
+        """Return the report for an engine, and the metrics that it updates if there are pages."""
+        log = log_report(verbose=self.verbose)
+        if self.metrics is None:
+            return log, None
+        metrics = Metrics()
+        return reports(log, metrics), metrics
+
+    @asynccontextmanager
+    async def open_pages(self, engine: Engine, metrics: Metrics | None) -> AsyncIterator[str | None]:
+        """Serve metrics and health pages if an address is given. Yields the sentence that announces them, or None."""
+        if self.metrics is None or metrics is None:
+            yield None
+            return
+        metrics.watch(engine.status)
+        opened = open_pages(
+            self.metrics, engine.status, metrics, lambda: engine.store_problem, public=self.public_metrics
+        )
+        async with opened as served:
+            yield f"metrics and health at http://{served}/metrics, /healthz and /readyz"
+
+
+def process_options(name_help: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Return a decorator that adds the options to a command, which gets their values as ``options``.
+
+    ``name_help`` is the help of `--process`, which differs by command.
+    """
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(command)
+        def with_options(*arguments: Any, **given: Any) -> None:
+            options = ProcessOptions(**{name: given.pop(name) for name in ProcessOptions._fields})
+            command(*arguments, options=options, **given)
+
+        decorated: Callable[..., None] = add(with_options)
+        return decorated
+
+    add = combined(
         click.option(
             "--metrics",
             metavar="HOST:PORT",
@@ -42,28 +113,4 @@ def process_options(name_help: str) -> Callable[[Any], Any]:
         ),
         click.option("--verbose", is_flag=True, help="Log all events, and full tracebacks of errors."),
     )
-
-
-def check_process(name: str) -> None:
-    """Raise Usage if the name of a process is invalid."""
-    try:
-        worker_name(name)
-    except DeclarationError as error:
-        raise Usage(f"--process: {error}") from error
-
-
-def check_pages(address: str | None, *, public: bool) -> None:
-    """Raise Usage if the address of the pages is invalid, or if others can reach it and ``public`` is False."""
-    if address is None:
-        if public:
-            raise Usage("--public-metrics goes with --metrics, and only allows others to read those pages")
-        return
-    try:
-        host, _ = check_pages_address(address)
-    except InvalidArgument as error:
-        raise Usage(f"--metrics: {error}") from error
-    if not public and not is_loopback(host):
-        raise Usage(
-            f"--metrics {address}: others can reach this address, and read what the controllers do. "
-            "Use 127.0.0.1, or say --public-metrics"
-        )
+    return decorate

@@ -1,26 +1,73 @@
-"""Run the async function of a command until it returns, fails or is interrupted."""
+"""Run the function of a command: its exit codes, its errors on stderr, its signals, and its standard streams."""
 
 from __future__ import annotations
 
+import enum
+import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from types import FrameType
-from typing import Any
+from typing import Any, NoReturn
 
+import click
 import trio
 
 from headway._groups import only_error
-from headway.cli._exits import Exit, fail_by
-from headway.cli._streams import keep_standard_streams
+from headway._safe_text import plain
+from headway._standard_error import Output
 from headway.engine import ShutdownWatch
-from headway.errors import HeadwayError
+from headway.errors import HeadwayError, ManifestError, NotFound, RemoteError
 from headway.events import ignore
 
 _AFTER_THE_ENGINE = 0.5
 """Extra seconds in which an engine can end the process first: its report has more details."""
+
+# Characters per write: in UTF-8 at most 4,096 bytes, for which a pipe that is ready has room.
+_AT_ONCE = 1024
+
+
+class Exit(enum.IntEnum):
+    """The exit codes. They are documented in docs/guides/command-line.md."""
+
+    DONE = 0
+    REFUSED = 1
+    USAGE = 2
+    NOT_FOUND = 3
+    MANIFEST = 4
+    UNREACHABLE = 5
+    WAITED = 6
+    DIFFERENT = 7
+    INTERRUPTED = 130
+
+
+class Usage(click.UsageError):
+    """The command was used wrongly, such as with an unknown type or an invalid address."""
+
+    exit_code = Exit.USAGE
+
+
+def fail(code: Exit, message: str) -> NoReturn:
+    """Print a message to stderr, and exit with the code."""
+    click.echo("\n".join(plain(line) for line in message.split("\n")), err=True)
+    sys.exit(code)
+
+
+def fail_by(error: HeadwayError) -> NoReturn:
+    """Print an error to stderr, and exit with its code."""
+    if isinstance(error, ManifestError):
+        # Without a prefix: every line starts with its place, like the messages of compilers.
+        fail(Exit.MANIFEST, str(error))
+    fail(code_of(error), f"Error: {error}")
+
+
+def code_of(error: HeadwayError) -> Exit:
+    """Return the exit code for an error."""
+    if isinstance(error, NotFound):
+        return Exit.NOT_FOUND
+    return Exit.UNREACHABLE if isinstance(error, RemoteError) else Exit.REFUSED
 
 
 def run(
@@ -35,12 +82,17 @@ def run(
             blocks it is written to standard error. A server also keeps running without its standard streams. None if
             the command is not a server.
     """
-    if hard_exit is not None:
-        keep_standard_streams()
     with ending():
-        cancelled = trio.run(_until_interrupted, function, hard_exit)
-    if cancelled:
+        canceled = start(function, hard_exit)
+    if canceled:
         sys.exit(interrupted)
+
+
+def start(function: Callable[[], Awaitable[None]], hard_exit: float | None) -> bool:
+    """Run a function under Trio until it returns or a signal cancels it. Return True if it was canceled."""
+    if hard_exit is not None:
+        _keep_standard_streams()
+    return trio.run(_until_interrupted, function, hard_exit)
 
 
 @contextmanager
@@ -58,7 +110,7 @@ def ending() -> Iterator[None]:
 async def _until_interrupted(function: Callable[[], Awaitable[None]], hard_exit: float | None) -> bool:
     interrupted = False
 
-    async def cancel_when_told(task_status: trio.TaskStatus[None]) -> None:
+    async def cancel_at_signal(task_status: trio.TaskStatus[None]) -> None:
         nonlocal interrupted
         with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
             if watch is not None:
@@ -74,7 +126,7 @@ async def _until_interrupted(function: Callable[[], Awaitable[None]], hard_exit:
             if hard_exit is not None:
                 bound = hard_exit + _AFTER_THE_ENGINE
                 watch = ShutdownWatch(nursery, ignore, bound=bound, hard_exit=bound)
-            await nursery.start(cancel_when_told)
+            await nursery.start(cancel_at_signal)
             await function()
             nursery.cancel_scope.cancel()
     finally:
@@ -96,3 +148,76 @@ def _begin_at_signal(watch: ShutdownWatch) -> None:
 def _signaled(watch: ShutdownWatch, trio_handler: Any, number: int, frame: FrameType | None) -> None:
     watch.begin()
     trio_handler(number, frame)
+
+
+def _keep_standard_streams() -> None:
+    """Make writes to standard output and standard error succeed without blocking, for the life of the process.
+
+    Output that cannot be written is dropped. A closed descriptor is opened on the null device. Otherwise a file of the
+    store would get its number, and stray output would be written to that file.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            # This opens the lowest free number, which is this one: the lower ones are open.
+            os.open(os.devnull, os.O_RDWR)
+        if name != "stdin":
+            stream = getattr(sys, name) or open(number, "w", encoding="utf-8", closefd=False)  # noqa: SIM115  # for good
+            setattr(sys, name, _Lasting(stream, number))
+
+
+class _Lasting:
+    """A text stream that never blocks its writer.
+
+    After an error it is redirected to the null device. While its reader does not read, output is dropped; the next line
+    that can be written reports how many lines were lost.
+
+    Args:
+        stream: the stream of a descriptor.
+        number: the descriptor.
+    """
+
+    def __init__(self, stream: Any, number: int) -> None:
+        self._stream = stream
+        self._number = number
+        self._lost = 0
+        self._output = Output(number)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        """Write the text, or drop it."""
+        given: object = text
+        if not isinstance(given, str):
+            # Click tests whether a stream accepts bytes.
+            raise TypeError(f"expected str, got {type(given).__name__}")
+        try:
+            for at in range(0, len(text), _AT_ONCE):
+                if not (self._reports_loss() and self._accepts(text[at : at + _AT_ONCE])):
+                    self._lost += max(text.count("\n", at), 1)
+                    break
+        except OSError:
+            self._lose()
+        return len(text)
+
+    def _reports_loss(self) -> bool:
+        if self._lost:
+            lines = "1 line of output was" if self._lost == 1 else f"{self._lost} lines of output were"
+            if self._accepts(f"{lines} lost, because nothing read the output\n"):
+                self._lost = 0
+        return not self._lost
+
+    def _accepts(self, text: str) -> bool:
+        return self._output.write(text.encode(self._stream.encoding or "utf-8", "replace"))
+
+    def flush(self) -> None:
+        """Do nothing: every write is flushed immediately."""
+
+    def _lose(self) -> None:
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, self._number)
+        os.close(null)
+        self._output.close()
+        self._output = Output(self._number)

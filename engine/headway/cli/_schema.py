@@ -1,4 +1,4 @@
-"""The command `headway schema`, which shows and compares the schemas of a store, a server and a program."""
+"""The commands `headway types` and `headway schema`, which show and compare the types of servers and stores."""
 
 from __future__ import annotations
 
@@ -6,34 +6,77 @@ import sys
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import click
 
-from headway.cli._app_at import apps_at
-from headway.cli._connection import Target, open_connection
-from headway.cli._exits import Exit, Usage
-from headway.cli._running import run
-from headway.cli._store import must_be_there, named_store
-from headway.cli._text import json_text, plain, table
-from headway.cli._types import field_words
+from headway._safe_text import plain
+from headway.cli._arguments import apps_at, check_store_exists, complete_type, find_type, named_store
+from headway.cli._connection import Connection, Target, connected, current_target, open_connection
+from headway.cli._output import Details, Output, details_option, json_text, output_option, show_object, table
+from headway.cli._running import Exit, Usage, run
 from headway.engine import combine_apps, differences
-from headway.errors import DeclarationError, SchemaProblem
+from headway.errors import DeclarationError
 from headway.resource import Key, ResourceType, Scope, describe, is_builtin, resource_key, type_name, types_pb
 from headway.storage import ListsResources, Within, file_lists, plan_schemas, read_schemas
 
-Output = Literal["text", "json"]
 _PAGE = 500
+_SHAPES = {types_pb.Shape.OPTIONAL: "optional {}", types_pb.Shape.REPEATED: "list of {}"}
 
-_output = click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="json has all details.",
-)
 _store = click.option("--store", metavar="URL", help="The store to read, instead of the server.")
+
+
+@click.command()
+@click.argument("type", required=False, shell_complete=complete_type)
+@output_option("json and yaml have the server's description of the types.")
+@connected
+async def types(connection: Connection, type: str | None, output: Output) -> None:
+    """Show the types of the server, or the fields of one.
+
+    The fields of a TYPE are the fields that its manifests can have under data.
+    """
+    if type is None:
+        shown = sorted(connection.registry, key=lambda each: each.name)
+    else:
+        shown = [find_type(type, connection.registry)]
+    if output != "table":
+        show_object(describe(shown).to_dict(), output)
+    elif type is None:
+        click.echo(table(("TYPE", "SCOPE", "PAYLOAD"), map(_type_row, shown)))
+    else:
+        click.echo(_fields(shown))
+
+
+def _type_row(type: ResourceType[Any]) -> Sequence[str]:
+    return str(type.name), type.scope.name.lower(), type.type_url.rpartition("/")[2]
+
+
+def _fields(types: Sequence[ResourceType[Any]]) -> str:
+    description = describe(types)
+    rows: list[Sequence[str]] = []
+    for message in description.messages:
+        rows += [(_last(message.full_name), field.name, _field_words(field, description)) for field in message.fields]
+    return table(("MESSAGE", "FIELD", "KIND"), rows)
+
+
+def _field_words(field: types_pb.Field, description: types_pb.ListResponse) -> str:
+    """Describe the type of a field: ``list of Member``."""
+    kind = field.kind
+    if kind == "message":
+        kind = _last(description.messages[field.held].full_name)
+    elif kind == "wrapper":
+        kind = next(each.kind for each in description.messages[field.held].fields if each.name == "value")
+    elif kind == "enum":
+        kind = " | ".join(value.name for value in description.enums[field.held].values)
+    if field.shape is types_pb.Shape.MAP:
+        return f"map of {field.key_kind} to {kind}"
+    if field.oneof:
+        return f"{kind}, or another of {field.oneof}"
+    return _SHAPES.get(field.shape, "{}").format(kind)
+
+
+def _last(full_name: str) -> str:
+    return full_name.rpartition(".")[2]
 
 
 @click.group()
@@ -48,18 +91,18 @@ def schema() -> None:
 @schema.command()
 @click.option("--app", metavar="APP", help="The program (module:attribute) to show, instead of the server.")
 @_store
-@_output
-def show(app: str | None, store: str | None, output: Output) -> None:
+@details_option
+def show(app: str | None, store: str | None, output: Details) -> None:
     """Show the fields of all types, with their numbers."""
     if app is not None and store is not None:
         raise Usage("--app and --store exclude each other: give one of them")
     if app is not None:
         _show({str(type.name): describe([type]) for type in _types_of(app)}, output)
     else:
-        run(partial(_show_found, click.get_current_context().find_root().obj, store, output))
+        run(partial(_show_found, current_target(), store, output))
 
 
-async def _show_found(target: Target, store: str | None, output: Output) -> None:
+async def _show_found(target: Target, store: str | None, output: Details) -> None:
     if store is None:
         async with open_connection(target) as connection:
             found = connection.description
@@ -74,7 +117,7 @@ def _of(found: types_pb.ListResponse, type: types_pb.ResourceType) -> types_pb.L
     return types_pb.ListResponse(types=[type], messages=found.messages, enums=found.enums)
 
 
-def _show(schemas: Mapping[str, types_pb.ListResponse], output: Output) -> None:
+def _show(schemas: Mapping[str, types_pb.ListResponse], output: Details) -> None:
     if output == "json":
         click.echo(json_text({name: _object(each) for name, each in schemas.items()}, indent=2))
     elif schemas:
@@ -89,12 +132,11 @@ def _rows(name: str, schema: types_pb.ListResponse) -> Iterator[Sequence[str]]:
     for message in _messages(schema):
         reserved = {each.number: each.name for each in message.reserved}
         for field in message.fields:
-            kind = "removed" if reserved.pop(field.number, None) else field_words(field, schema)
+            kind = "removed" if reserved.pop(field.number, None) else _field_words(field, schema)
             before = ", ".join(field.former_names)
-            last = message.full_name.rpartition(".")[2]
-            yield name, scope, last, str(field.number), field.name, kind, before
+            yield name, scope, _last(message.full_name), str(field.number), field.name, kind, before
         for number, former in reserved.items():
-            yield name, scope, message.full_name.rpartition(".")[2], str(number), former, "removed", ""
+            yield name, scope, _last(message.full_name), str(number), former, "removed", ""
 
 
 def _messages(schema: types_pb.ListResponse) -> Iterator[types_pb.Message]:
@@ -119,7 +161,7 @@ def _object(schema: types_pb.ListResponse) -> dict[str, Any]:
                     {
                         "number": field.number,
                         "name": field.name,
-                        "kind": field_words(field, schema),
+                        "kind": _field_words(field, schema),
                         "before": list(field.former_names),
                     }
                     for field in message.fields
@@ -134,18 +176,18 @@ def _object(schema: types_pb.ListResponse) -> dict[str, Any]:
 @schema.command()
 @click.argument("app")
 @_store
-@_output
-def diff(app: str, store: str | None, output: Output) -> None:
+@details_option
+def diff(app: str, store: str | None, output: Details) -> None:
     """Check whether a store, or the server, would reject APP (module:attribute), and why.
 
     Exits with 7 if it would. Also lists the types whose record in the store would change, and the stored versions that
     APP does not know. Nothing is changed.
     """
     types = _types_of(app)
-    run(partial(_diff, click.get_current_context().find_root().obj, types, store, output))
+    run(partial(_diff, current_target(), types, store, output))
 
 
-async def _diff(target: Target, types: Sequence[ResourceType[Any]], store: str | None, output: Output) -> None:
+async def _diff(target: Target, types: Sequence[ResourceType[Any]], store: str | None, output: Details) -> None:
     recorded: list[str] = []
     unknown: list[str] = []
     if store is None:
@@ -157,9 +199,8 @@ async def _diff(target: Target, types: Sequence[ResourceType[Any]], store: str |
             unknown = await _unknown(lists, types)
         recorded = sorted(changes)
     if output == "json":
-        click.echo(
-            json_text({"problems": [*map(_problem, problems)], "recorded": recorded, "unknown": unknown}, indent=2)
-        )
+        described = [{name: value for name, value in each._asdict().items() if name != "missing"} for each in problems]
+        click.echo(json_text({"problems": described, "recorded": recorded, "unknown": unknown}, indent=2))
     else:
         for each in problems:
             click.echo(plain(str(each)))
@@ -196,16 +237,6 @@ async def _unknown(lists: ListsResources, types: Sequence[ResourceType[Any]]) ->
     return sorted(found)
 
 
-def _problem(problem: SchemaProblem) -> dict[str, Any]:
-    return {
-        "type": problem.type,
-        "field": problem.field,
-        "number": problem.number,
-        "problem": problem.problem,
-        "right": problem.right,
-    }
-
-
 def _types_of(reference: str) -> list[ResourceType[Any]]:
     try:
         registry, _ = combine_apps(apps_at(reference))
@@ -218,7 +249,7 @@ def _types_of(reference: str) -> list[ResourceType[Any]]:
 async def _opened(url: str) -> AsyncIterator[ListsResources]:
     """Open the resources of a store. A file is read in its current state, even if another process has it open."""
     opening = named_store("--store", url)
-    await must_be_there("--store", url)
+    await check_store_exists("--store", url)
     lists = file_lists(url)
     if lists is not None:
         yield lists

@@ -1,24 +1,79 @@
-"""The command `headway serve`, and the checks of its options."""
+"""The command `headway serve`: its options and their checks, and the engine or the forwarder that it runs."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
 from ssl import SSLContext
+from typing import Any
 
 import click
+import trio
 
 from headway.access import Authorizer, load_access
-from headway.cli._app_at import apps_at
-from headway.cli._exits import Exit, Usage, fail_by
-from headway.cli._limit_options import limit_options
-from headway.cli._process_options import check_pages, check_process, process_options
-from headway.cli._running import run
-from headway.cli._serving import Forwarding, ProcessOptions, Serving
-from headway.cli._tls_files import check_key
-from headway.errors import InvalidArgument, ManifestError
-from headway.rpc import Address, Limits, ServerTls, address, client_tls, is_loopback, plain_text_host, server_tls
+from headway.cli._arguments import apps_at
+from headway.cli._connection import check_key, tls_context
+from headway.cli._process_options import ProcessOptions, process_options
+from headway.cli._running import Exit, Usage, fail, fail_by, run
+from headway.controller import App
+from headway.engine import open_engine
+from headway.errors import DeclarationError, InvalidArgument, ManifestError
+from headway.observe import log_report
+from headway.rpc import (
+    Address,
+    Limits,
+    ServerTls,
+    address,
+    free_descriptors,
+    is_loopback,
+    open_forwarder,
+    plain_text_host,
+    server_tls,
+)
 
 _EXISTING = click.Path(exists=True, dir_okay=False)
+_MIB = 1 << 20
+_DEFAULT_LIMITS = Limits()
+_COUNT = click.IntRange(min=1)
+
+# Each option, with the limit that it sets, and the factor that converts its value to the limit's unit.
+_LIMITS: dict[str, tuple[str, int, click.ParamType[Any], str, str]] = {
+    "max_connections": ("connections", 1, _COUNT, "COUNT", "Maximum number of open connections, within `ulimit -n`."),
+    "max_peer_connections": ("peer_connections", 1, _COUNT, "COUNT", "The same, from one IP address or IPv6 /64."),
+    "max_handshakes": ("handshakes", 1, _COUNT, "COUNT", "Maximum number of connections still in their handshake."),
+    "max_peer_handshakes": ("peer_handshakes", 1, _COUNT, "COUNT", "The same, from one IP address or IPv6 /64."),
+    "handshake_timeout": (
+        "handshake_timeout",
+        1,
+        click.FloatRange(min=0, min_open=True),
+        "SECONDS",
+        "Time limit for the handshake of a connection.",
+    ),
+    "max_message_size": ("message_size", _MIB, click.IntRange(1, 1024), "MIB", "Maximum size of a request, in MiB."),
+}
+
+
+def _limit_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options to a command, which gets the resulting ``limits``."""
+
+    @functools.wraps(command)
+    def with_limits(*arguments: Any, **given: Any) -> None:
+        wanted = {name: given.pop(option) * unit for option, (name, unit, *_) in _LIMITS.items()}
+        command(*arguments, limits=Limits(**wanted), **given)
+
+    for option, (name, unit, kind, metavar, text) in reversed(_LIMITS.items()):
+        with_limits = click.option(
+            f"--{option.replace('_', '-')}",
+            type=kind,
+            default=type(getattr(_DEFAULT_LIMITS, name))(getattr(_DEFAULT_LIMITS, name) / unit),
+            show_default=True,
+            metavar=metavar,
+            help=text,
+        )(with_limits)
+    return with_limits
 
 
 @click.command()
@@ -46,7 +101,7 @@ _EXISTING = click.Path(exists=True, dir_okay=False)
 @click.option("--forward-tls-certificate", type=_EXISTING, help="The client certificate to send to it.")
 @click.option("--forward-tls-key", type=_EXISTING, help="Its private key, if in a separate file.")
 @click.option("--forward-insecure", is_flag=True, help="Forward tokens to another host even without TLS.")
-@limit_options
+@_limit_options
 @click.pass_context
 def serve(
     context: click.Context,
@@ -57,12 +112,7 @@ def serve(
     tls_key: str | None,
     tls_client_authority: str | None,
     access: str | None,
-    metrics: str | None,
-    public_metrics: bool,
-    process: str | None,
-    hard_exit: float,
-    gc_freeze: bool,
-    verbose: bool,
+    options: ProcessOptions,
     insecure: bool,
     forward: Sequence[str],
     forward_tls: bool,
@@ -84,7 +134,7 @@ def serve(
             f"{'one of the two, not both' if forward else 'one of the two'}"
         )
     _check_together(context, forwards=bool(forward))
-    check_pages(metrics, public=public_metrics)
+    options.check_pages()
     tls = _tls(tls_certificate, tls_key, tls_client_authority)
     safe = insecure or tls_client_authority is not None
     for each in listen:
@@ -93,41 +143,138 @@ def serve(
         parsed = [_parsed("--forward", each) for each in forward]
         upstream = None
         if forward_tls or forward_tls_authority or forward_tls_certificate:
-            upstream = _upstream_tls(forward_tls_authority, forward_tls_certificate, forward_tls_key)
+            upstream = tls_context(forward_tls_authority, forward_tls_certificate, forward_tls_key, forward=True)
         if not forward_insecure and (host := plain_text_host(parsed, upstream)):
             click.echo(
                 f"Warning: --forward {host}: calls with a token are rejected, because others could read it on the way "
                 "to this host. Give --forward-tls, or --forward-insecure",
                 err=True,
             )
-        forwarding = Forwarding(
-            forward, upstream, listen, tls, insecure=forward_insecure, verbose=verbose, limits=limits
+        serving = partial(
+            _forward, forward, upstream, listen, tls, limits, insecure=forward_insecure, verbose=options.verbose
         )
-        run(forwarding.serve, interrupted=Exit.DONE, hard_exit=hard_exit)
+    else:
+        if options.process is not None:
+            _check_process(options, store)
+        authorizer = None if access is None else _authorizer(access)
+        serving = partial(_serve, apps_at(app), store, listen, tls, limits, options, authorizer, access)
+    run(serving, interrupted=Exit.DONE, hard_exit=options.hard_exit)
+
+
+async def _serve(
+    apps: Sequence[App],
+    store: str,
+    listen: Sequence[str],
+    tls: ServerTls | None,
+    limits: Limits,
+    options: ProcessOptions,
+    authorizer: Authorizer | None,
+    access: str | None,
+) -> None:
+    """Run an engine until canceled. SIGHUP reloads its access file and its certificate."""
+    report, metrics = options.report()
+    try:
+        # Without an authorizer, everyone who can connect may do everything. This is safe: either no other host can
+        # reach the addresses, or the user asked for it.
+        async with (
+            open_engine(
+                store,
+                *apps,
+                listen=listen,
+                tls=tls,
+                access=authorizer,
+                insecure=authorizer is None,
+                limits=limits,
+                report=report,
+                process=options.process,
+                hard_exit=options.hard_exit,
+                gc_freeze=options.gc_freeze,
+            ) as engine,
+            trio.open_nursery() as nursery,
+            options.open_pages(engine, metrics) as pages,
+        ):
+            files = _files_of(tls)
+            if authorizer is not None and access is not None:
+                files[access] = partial(_reload_access, authorizer, access)
+            await nursery.start(_reload_at_signal, files)
+            _announce(engine.addresses, limits, pages)
+            await trio.sleep_forever()
+    except (OSError, DeclarationError) as error:
+        fail(Exit.REFUSED, f"Error: {error}")
+
+
+async def _forward(
+    endpoints: Sequence[str],
+    upstream_tls: SSLContext | None,
+    listen: Sequence[str],
+    tls: ServerTls | None,
+    limits: Limits,
+    *,
+    insecure: bool,
+    verbose: bool,
+) -> None:
+    """Forward all calls to other servers until canceled. SIGHUP reloads the certificate."""
+    try:
+        async with (
+            open_forwarder(
+                endpoints,
+                listen,
+                upstream_tls=upstream_tls,
+                tls=tls,
+                limits=limits,
+                notify=log_report(verbose=verbose),
+                insecure=insecure,
+            ) as server,
+            trio.open_nursery() as nursery,
+        ):
+            await nursery.start(_reload_at_signal, _files_of(tls))
+            _announce(server.addresses, limits)
+            await trio.sleep_forever()
+    except OSError as error:
+        fail(Exit.REFUSED, f"Error: {error}")
+
+
+def _announce(addresses: Sequence[str], limits: Limits, pages: str | None = None) -> None:
+    for each in addresses:
+        click.echo(f"listening on {each}")
+    most = free_descriptors()
+    if most is not None and most < limits.connections and limits.connections != Limits().connections:
+        click.echo(
+            f"Warning: --max-connections {limits.connections}: the limit is {most}, because the process "
+            "cannot open more files. Raise `ulimit -n`",
+            err=True,
+        )
+    if pages is not None:
+        click.echo(pages)
+    sys.stdout.flush()
+
+
+_Files = dict[str, Callable[[], None]]
+"""Functions that reload files at a SIGHUP, by the paths of the files."""
+
+
+def _files_of(tls: ServerTls | None) -> _Files:
+    return {} if tls is None else {tls.certificate: tls.renew}
+
+
+def _reload_access(authorizer: Authorizer, path: str) -> None:
+    authorizer.replace(load_access(path))
+
+
+async def _reload_at_signal(files: _Files, *, task_status: trio.TaskStatus[None]) -> None:
+    if not files or not hasattr(signal, "SIGHUP"):
+        task_status.started()
         return
-    if process is not None:
-        _check_process(process, store)
-    authorizer = None
-    if access is not None:
-        try:
-            authorizer = Authorizer(load_access(access))
-        except ManifestError as error:
-            fail_by(error)
-        except OSError as error:
-            raise Usage(f"--access: {error}") from error
-    serving = Serving(
-        apps_at(app),
-        store,
-        listen,
-        tls,
-        authorizer,
-        access,
-        metrics,
-        public=public_metrics,
-        options=ProcessOptions(process, hard_exit, verbose, gc_freeze),
-        limits=limits,
-    )
-    run(serving.serve, interrupted=Exit.DONE, hard_exit=hard_exit)
+    with trio.open_signal_receiver(signal.SIGHUP) as signals:
+        task_status.started()
+        async for _ in signals:
+            for path, read in files.items():
+                try:
+                    read()
+                except (ManifestError, OSError) as error:
+                    click.echo(f"{error}\n{path}: not reloaded; the previous content stays in effect", err=True)
+                else:
+                    click.echo(f"{path}: reloaded", err=True)
 
 
 def _check_together(context: click.Context, *, forwards: bool) -> None:
@@ -156,10 +303,22 @@ def _check_together(context: click.Context, *, forwards: bool) -> None:
         raise Usage("--access controls access, and --insecure allows everyone everything: give one of them")
 
 
-def _check_process(name: str, store: str) -> None:
-    check_process(name)
+def _check_process(options: ProcessOptions, store: str) -> None:
+    options.name()
     if not store.startswith("etcd:"):
-        raise Usage(f"--process {name}: only processes that share a store in etcd need names; give --store etcd://...")
+        raise Usage(
+            f"--process {options.process}: only processes that share a store in etcd need names; "
+            "give --store etcd://..."
+        )
+
+
+def _authorizer(path: str) -> Authorizer:
+    try:
+        return Authorizer(load_access(path))
+    except ManifestError as error:
+        fail_by(error)
+    except OSError as error:
+        raise Usage(f"--access: {error}") from error
 
 
 def _tls(certificate: str | None, key: str | None, client_authority: str | None) -> ServerTls | None:
@@ -172,14 +331,6 @@ def _tls(certificate: str | None, key: str | None, client_authority: str | None)
         return server_tls(certificate, key, client_ca=client_authority)
     except OSError as error:
         raise Usage(f"invalid TLS options: {error}") from error
-
-
-def _upstream_tls(authority: str | None, certificate: str | None, key: str | None) -> SSLContext:
-    check_key(certificate, key, "--forward-tls-key")
-    try:
-        return client_tls(authority, certificate=certificate, key=key)
-    except OSError as error:
-        raise Usage(f"invalid TLS options of --forward: {error}") from error
 
 
 def _parsed(option: str, text: str) -> Address:

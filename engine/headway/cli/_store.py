@@ -1,44 +1,84 @@
-"""The command `headway store`, which checks and copies stores, and tests store implementations."""
+"""The commands that open a store by its URL: `headway backup`, `headway restore`, and `headway store` with its own.
+
+`_migrate.py` has the command `headway store migrate`.
+"""
 
 from __future__ import annotations
 
-import importlib
-import os
 import sys
+from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from functools import partial
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from headway.cli._exits import Exit, Usage
-from headway.cli._migrate import migrate_command, place
-from headway.cli._running import run
-from headway.cli._text import json_text, plain
+from headway._safe_text import plain
+from headway.cli._arguments import check_store_exists, named_store, object_at
+from headway.cli._migrate import migrate_command
+from headway.cli._output import Details, counted, details_option, json_text, position_object
+from headway.cli._running import Exit, Usage, run
 from headway.errors import InvalidArgument, StoreUnusable
 from headway.resource import Kind
 from headway.storage import (
     Backend,
     Copied,
     Verified,
+    backup_store,
     copy_store,
-    etcd_address,
-    open_store,
-    store_exists,
+    restore_store,
     verify_file,
     verify_store,
 )
 
-Output = Literal["text", "json"]
+if TYPE_CHECKING:
+    from headway.testing import Verdict
 
-_output = click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="json has all details.",
-)
+
+@click.command()
+@click.argument("url")
+@click.argument("file", type=click.Path(dir_okay=False))
+@click.option("--replace", is_flag=True, help="Replace an existing FILE, once the new backup is complete.")
+def backup(url: str, file: str, replace: bool) -> None:
+    """Back up the store at URL to FILE, even while a server uses it.
+
+    URL must be sqlite:PATH. FILE appears only when it is complete and has been checked.
+    """
+
+    async def back_up() -> None:
+        try:
+            made = await backup_store(url, file, replace=replace)
+        except InvalidArgument as error:
+            raise Usage(str(error)) from error
+        click.echo(f"{file}: store {made.store_id} up to revision {made.revision}, {made.size} bytes")
+
+    run(back_up)
+
+
+@click.command()
+@click.argument("file", type=click.Path(dir_okay=False))
+@click.argument("url")
+@click.option("--replace", is_flag=True, help="Replace an existing store; its file is kept as PATH.replaced.")
+def restore(file: str, url: str, replace: bool) -> None:
+    """Create a store at URL from FILE, a backup.
+
+    URL must be sqlite:PATH, and no server may use it. The restored store is a new store with a new id, so every client
+    starts over with its content.
+    """
+
+    async def bring_back() -> None:
+        try:
+            made = await restore_store(file, url, replace=replace)
+        except InvalidArgument as error:
+            raise Usage(str(error)) from error
+        click.echo(
+            f"{url}: store {made.store_id}, which begins at revision {made.revision}, "
+            f"with what store {made.from_store} had at {made.from_revision}"
+        )
+        if made.replaced:
+            click.echo(f"what was there is in {made.replaced}")
+
+    run(bring_back)
 
 
 @click.group()
@@ -55,8 +95,8 @@ store.add_command(migrate_command)
 
 @store.command()
 @click.argument("url")
-@_output
-def check(url: str, output: Output) -> None:
+@details_option
+def check(url: str, output: Details) -> None:
     """Check that the store at URL is consistent. Writes no resource.
 
     This compares its lists, reads, owned resources, watches and history with each other. If an SQLite file can't be
@@ -65,9 +105,9 @@ def check(url: str, output: Output) -> None:
     run(partial(_check, url, named_store("URL", url), output))
 
 
-async def _check(url: str, opening: AbstractAsyncContextManager[Backend], output: Output) -> None:
-    await must_be_there("URL", url)
-    progress = _progress if output == "text" else lambda _: None
+async def _check(url: str, opening: AbstractAsyncContextManager[Backend], output: Details) -> None:
+    await check_store_exists("URL", url)
+    progress = _report if output == "text" else lambda _: None
     async with AsyncExitStack() as stack:
         try:
             backend = await stack.enter_async_context(opening)
@@ -108,8 +148,8 @@ def _verified(found: Verified) -> dict[str, Any]:
 @store.command()
 @click.argument("source", metavar="FROM")
 @click.argument("target", metavar="TO")
-@_output
-def copy(source: str, target: str, output: Output) -> None:
+@details_option
+def copy(source: str, target: str, output: Details) -> None:
     """Copy the store FROM to the empty store TO, and compare the two.
 
     Uids, generations, owners, statuses, metadata and finalizers are preserved. Versions and the store's id are new, so
@@ -123,24 +163,24 @@ async def _copy(
     url: str,
     source: AbstractAsyncContextManager[Backend],
     target: AbstractAsyncContextManager[Backend],
-    output: Output,
+    output: Details,
 ) -> None:
-    await must_be_there("FROM", url)
+    await check_store_exists("FROM", url)
     async with source as here, target as there:
-        copied = await copy_store(here, there, progress=_copying if output == "text" else None)
+        copied = await copy_store(here, there, progress=_report_copied if output == "text" else None)
     if output == "json":
         click.echo(json_text(_copied(copied), indent=2))
         return
     click.echo(
         f"store {copied.source.store_id} copied to store {copied.target.store_id}, and compared: "
-        f"{_counted(copied.resources)}, {copied.written} written now; {copied.fences} fences raised"
+        f"{_counted(copied.resources)}, {copied.written} written now; {counted(copied.fences, 'fence')} raised"
     )
 
 
 def _copied(copied: Copied) -> dict[str, Any]:
     return {
-        "from": place(copied.source),
-        "to": place(copied.target),
+        "from": position_object(copied.source),
+        "to": position_object(copied.target),
         "resources": {".".join(kind): count for kind, count in copied.resources.items()},
         "written": copied.written,
         "fences": copied.fences,
@@ -148,14 +188,14 @@ def _copied(copied: Copied) -> dict[str, Any]:
 
 
 def _counted(resources: dict[Kind, int]) -> str:
-    return f"{sum(resources.values())} resources of {len(resources)} kinds"
+    return f"{counted(sum(resources.values()), 'resource')} of {counted(len(resources), 'kind')}"
 
 
-def _progress(what: str) -> None:
+def _report(what: str) -> None:
     click.echo(plain(what), err=True)
 
 
-def _copying(kind: Kind, count: int) -> None:
+def _report_copied(kind: Kind, count: int) -> None:
     click.echo(f"{plain('.'.join(kind))}: {count}", err=True)
 
 
@@ -166,50 +206,47 @@ def _copying(kind: Kind, count: int) -> None:
 @click.option(
     "--only", multiple=True, metavar="WORD", help="Only run checks whose names contain this. May be repeated."
 )
-@_output
-def conformance(reference: str, seconds: float, only: tuple[str, ...], output: Output) -> None:
+@details_option
+def conformance(reference: str, seconds: float, only: tuple[str, ...], output: Details) -> None:
     """Run the conformance checks on the store that MODULE:NAME opens.
 
     NAME is a function that opens a store at a path, or a headway.testing.StoreUnderTest. Prints one line per check.
     Exits with 7 if a check fails.
     """
-    from headway.cli._conformance import hold
-
-    run(partial(hold, _loaded(reference), seconds, only, output))
-
-
-def _loaded(reference: str) -> object:
-    module, colon, name = reference.partition(":")
-    if not (module and colon and name):
-        raise Usage(f"{reference!r} is not a store; write module:name, such as mystore:open_my_store")
-    # Like `python -m`, find modules in the working directory.
-    sys.path.insert(0, os.getcwd())
-    try:
-        found: object = importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        if error.name is not None and f"{module}.".startswith(f"{error.name}."):
-            raise Usage(f"{reference}: module {error.name!r} not found here or among installed packages") from error
-        raise
-    for part in name.split("."):
-        if not hasattr(found, part):
-            raise Usage(f"{reference}: {module} has no {name!r}")
-        found = getattr(found, part)
-    return found
+    given = object_at(reference, "a store", "module:name, such as mystore:open_my_store")
+    run(partial(_check_conformance, given, seconds, only, output))
 
 
-async def must_be_there(argument: str, url: str) -> None:
-    """Raise Usage if there is no store at a URL: opening it would create one."""
-    if not await store_exists(url):
-        # Shown without the password that the URL may contain.
-        raise Usage(f"{argument}: no store found at {etcd_address(url) if url.startswith('etcd:') else url}")
+async def _check_conformance(given: Any, seconds: float, only: Sequence[str], output: Details) -> None:
+    # Imported here, because no other command needs it.
+    from headway.testing import BACKEND_CHECKS, StoreUnderTest, claim_of, verdicts
 
-
-def named_store(argument: str, url: str) -> AbstractAsyncContextManager[Backend]:
-    if url == "memory:":
-        raise Usage(
-            f'{argument}: "memory:" is a new, empty store for each process; give a lasting one, such as sqlite:PATH'
+    if not isinstance(given, StoreUnderTest) and not callable(given):
+        raise Usage(f"{given!r:.80} cannot open a store: it must be a function, or a headway.testing.StoreUnderTest")
+    store = given if isinstance(given, StoreUnderTest) else StoreUnderTest(given)
+    checks = [check for check in BACKEND_CHECKS if not only or any(word in claim_of(check)[0] for word in only)]
+    if not checks:
+        raise Usage(f"--only {' '.join(only)}: no name of a check contains this")
+    found = await verdicts(store, checks, seconds=seconds, report=_show_verdict if output == "text" else None)
+    broken = [each for each in found if each.failure]
+    lacking = [each for each in found if each.lacks]
+    if output == "json":
+        click.echo(json_text([each._asdict() for each in found], indent=2))
+    else:
+        held = len(found) - len(broken) - len(lacking)
+        click.echo(
+            f"{held} of {counted(len(found), 'claim')} {'holds' if held == 1 else 'hold'}"
+            + (", " + counted(len(broken), "doesn't", "don't") if broken else "")
+            + (f", {len(lacking)} left out" if lacking else "")
         )
-    try:
-        return open_store(url)
-    except InvalidArgument as error:
-        raise Usage(f"{argument}: {error}") from error
+    if broken:
+        sys.exit(Exit.DIFFERENT)
+
+
+def _show_verdict(verdict: Verdict) -> None:
+    word = "failed" if verdict.failure else "lacking" if verdict.lacks else "holds"
+    click.echo(f"{word:<8}{verdict.seconds:7.2f} s  {verdict.claim}")
+    if verdict.failure:
+        click.echo(f"{'':19}claimed: {plain(verdict.sentence)}")
+        click.echo(f"{'':19}but: {plain(verdict.failure)}")
+    sys.stdout.flush()

@@ -8,7 +8,7 @@ import time
 import click
 
 from headway.access import add_token, entry, new_token
-from headway.cli._exits import Usage, fail_by
+from headway.cli._running import Usage, fail_by
 from headway.errors import HeadwayError, InvalidArgument
 
 _SPAN = re.compile(r"([1-9][0-9]{0,8})([smhd])\Z")

@@ -10,16 +10,13 @@ from functools import partial
 import click
 import trio
 
-from headway.cli._app_at import apps_at
+from headway.cli._arguments import apps_at
 from headway.cli._connection import Target
-from headway.cli._exits import Exit, Usage, fail
-from headway.cli._process_options import check_pages, check_process, process_options
-from headway.cli._running import run
-from headway.cli._serving import ProcessOptions, open_watched
+from headway.cli._process_options import ProcessOptions, process_options
+from headway.cli._running import Exit, Usage, fail, run
 from headway.controller import App
-from headway.engine import open_workers, worker_name
+from headway.engine import open_workers
 from headway.errors import DeclarationError, InvalidArgument
-from headway.observe import Metrics, log_report, reports
 from headway.rpc import addresses
 
 
@@ -36,18 +33,7 @@ from headway.rpc import addresses
     help="Another process takes over this long after this one has died.",
 )
 @click.pass_obj
-def work(
-    target: Target,
-    app: str,
-    server: str | None,
-    metrics: str | None,
-    public_metrics: bool,
-    process: str | None,
-    hard_exit: float,
-    gc_freeze: bool,
-    verbose: bool,
-    lease_ttl: float,
-) -> None:
+def work(target: Target, app: str, server: str | None, options: ProcessOptions, lease_ttl: float) -> None:
     """Run the controllers of APP (module:attribute) against a server that has the store.
 
     The server must know APP's types. Any number of processes may work for it at once; the placement of a controller
@@ -61,39 +47,34 @@ def work(
         addresses(target.server)
     except InvalidArgument as error:
         raise Usage(f"--server: {error}") from error
-    if process is not None:
-        check_process(process)
-    check_pages(metrics, public=public_metrics)
-    options = ProcessOptions(worker_name(process), hard_exit, verbose, gc_freeze)
-    working = partial(_work, target, apps_at(app), options, metrics, lease_ttl, public=public_metrics)
-    run(working, interrupted=Exit.DONE, hard_exit=hard_exit)
+    options = options._replace(process=options.name())
+    options.check_pages()
+    working = partial(_work, target, apps_at(app), options, lease_ttl)
+    run(working, interrupted=Exit.DONE, hard_exit=options.hard_exit)
 
 
-async def _work(
-    target: Target, apps: Sequence[App], options: ProcessOptions, pages: str | None, lease_ttl: float, *, public: bool
-) -> None:
-    metrics = None if pages is None else Metrics()
-    log = log_report(verbose=options.verbose)
+async def _work(target: Target, apps: Sequence[App], options: ProcessOptions, lease_ttl: float) -> None:
+    report, metrics = options.report()
     try:
         async with (
             open_workers(
                 target.server,
                 *apps,
-                process=options.name,
+                process=options.process,
                 token=target.token,
                 tls=target.context(),
                 insecure=target.insecure,
                 timeout=target.timeout,
-                report=log if metrics is None else reports(log, metrics),
+                report=report,
                 lease_ttl=lease_ttl,
                 hard_exit=options.hard_exit,
                 gc_freeze=options.gc_freeze,
             ) as workers,
-            open_watched(workers, pages, metrics, public=public) as served,
+            options.open_pages(workers, metrics) as pages,
         ):
-            click.echo(f"working for {target.server} as {options.name}")
-            if served is not None:
-                click.echo(f"metrics and health at http://{served}/metrics, /healthz and /readyz")
+            click.echo(f"working for {target.server} as {options.process}")
+            if pages is not None:
+                click.echo(pages)
             sys.stdout.flush()
             await trio.sleep_forever()
     except (OSError, DeclarationError) as error:

@@ -6,12 +6,12 @@ is sent. To read the code, start with `_client.py`.
 
 from headway.client._client import Client as Client
 from headway.client._hold import HeldLease as HeldLease
+from headway.client._hold import LeaseTerm as LeaseTerm
 from headway.client._hold import hold_lease as hold_lease
 from headway.client._lease import LeaseAnswer as LeaseAnswer
 from headway.client._lease import LeaseClient as LeaseClient
 from headway.client._lease import LeaseInfo as LeaseInfo
 from headway.client._lease import RunFence as RunFence
-from headway.client._lease_term import LeaseTerm as LeaseTerm
 from headway.client._refusals import client_error as client_error
 from headway.client._until import has_condition as has_condition
 from headway.client._until import until as until

@@ -52,7 +52,7 @@ def check_conditions(conditions: object) -> None:
             )
 
 
-def tenancy_within(type: ResourceType[Any], partition: str, namespace: str) -> pb.Tenancy:
+def tenancy_searched(type: ResourceType[Any], partition: str, namespace: str) -> pb.Tenancy:
     """Return the tenancy of a List or WatchList, without the units that the type's scope lacks."""
     check_type(type)
     return pb.Tenancy(

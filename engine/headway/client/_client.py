@@ -17,22 +17,19 @@ from headway.client._arguments import (
     check_type,
     id_of,
     milliseconds,
-    tenancy_within,
+    tenancy_searched,
 )
-from headway.client._create import create
-from headway.client._in_turns import in_turns
 from headway.client._lease import LeaseClient
+from headway.client._lists import Snapshot, in_registered_versions, in_turns, read_snapshot
 from headway.client._refusals import client_error
-from headway.client._registered import in_registered_versions
-from headway.client._same_content import stored_already
-from headway.client._snapshot import Snapshot, read_snapshot
 from headway.client._watch import WatchStream
-from headway.client._writes import Acknowledged, Allow, PlainWrites, Writes
-from headway.errors import Conflict, Fenced, HeadwayError, InvalidArgument, NotFound, OutcomeUnknown, Unavailable
+from headway.client._writes import Acknowledged, Allow, PlainWrites, Writes, create, stored_already
+from headway.errors import Conflict, Fenced, InvalidArgument, NotFound, OutcomeUnknown, Unavailable
 from headway.protobuf import Payload, copy_message
 from headway.resource import (
     DELETION_TIMESTAMP,
     FINALIZERS,
+    Key,
     Position,
     Registry,
     Resource,
@@ -43,7 +40,8 @@ from headway.resource import (
     position,
     resource_key,
 )
-from headway.rpc import Channel
+from headway.rpc import TOKEN_HEADER, Channel
+from headway.service import WATCH_LIST
 
 T = TypeVar("T", bound=Payload)
 Reply = TypeVar("Reply")
@@ -73,7 +71,7 @@ class Client:
     ) -> None:
         self._channel = channel
         self._allow = allow
-        self._metadata = {"x-consul-token": token} if token else None
+        self._metadata = {TOKEN_HEADER: token} if token else None
         self._registry = registry
         self._writes: Writes = writes or PlainWrites()
 
@@ -138,7 +136,7 @@ class Client:
         check_type(type)
         request = pb.ListRequest(
             type=type.name.message(),
-            tenancy=tenancy_within(type, partition, namespace),
+            tenancy=tenancy_searched(type, partition, namespace),
             name_prefix=name_prefix,
             metadata_filter=filter,
             min_revision=min_revision,
@@ -176,7 +174,7 @@ class Client:
         check_type(type)
         request = pb.ListRequest(
             type=type.name.message(),
-            tenancy=tenancy_within(type, partition, namespace),
+            tenancy=tenancy_searched(type, partition, namespace),
             name_prefix=name_prefix,
             metadata_filter=filter,
             page_size=size,
@@ -305,9 +303,7 @@ class Client:
         )
         reply = await self._call("Delete", request, pb.DeleteResponse, write=True)
         left = reply.resource
-        at = self._acknowledged_at(reply.position)
-        self._writes.acknowledged(Acknowledged(type, id.key, left, at, deleted=True))
-        await self._writes.wait_shown(type, at.revision)
+        await self._acknowledge(type, id.key, left, reply.position, deleted=True)
         if left is None or left.id is None or (id.uid and left.id.uid != id.uid) or not is_marked(left.metadata):
             return None
         return type.view(left)
@@ -334,7 +330,7 @@ class Client:
         check_type(type)
         request = pb.WatchListRequest(
             type=type.name.message(),
-            tenancy=tenancy_within(type, partition, namespace),
+            tenancy=tenancy_searched(type, partition, namespace),
             name_prefix=name_prefix,
             resume_after=None if resume_after is None else resume_after.message(),
             bookmark_interval_ms=milliseconds(progress_interval),
@@ -342,7 +338,7 @@ class Client:
         )
         if self._allow is not None:
             self._allow("WatchList", request)
-        return WatchStream(type, self._channel.stream(f"{_SERVICE}WatchList", request, metadata=self._metadata))
+        return WatchStream(type, self._channel.stream(WATCH_LIST, request, metadata=self._metadata))
 
     async def _write(self, type: ResourceType[T], message: pb.Resource, create_token: str = "") -> Resource[T]:
         request = pb.WriteRequest(resource=message, fence=self._writes.fence, store_id=self._writes.store_id)
@@ -356,17 +352,25 @@ class Client:
     ) -> Resource[T]:
         if stored is None or stored.id is None:
             raise self._unknown(OutcomeUnknown("the reply to a write has no resource"))
-        at_position = self._acknowledged_at(at)
-        self._writes.acknowledged(Acknowledged(type, resource_key(stored), stored, at_position, status_key))
-        await self._writes.wait_shown(type, at_position.revision)
+        await self._acknowledge(type, resource_key(stored), stored, at, status_key=status_key)
         return type.view(stored)
 
-    def _acknowledged_at(self, message: pb.Position | None) -> Position:
-        at = position(message)
+    async def _acknowledge(
+        self,
+        type: ResourceType[Any],
+        key: Key,
+        stored: pb.Resource | None,
+        replied_at: pb.Position | None,
+        *,
+        status_key: str = "",
+        deleted: bool = False,
+    ) -> None:
+        at = position(replied_at)
         if at is None:
             text = "the reply to a write has no position, so it can't be ordered: the server is not a Headway server"
             raise self._unknown(OutcomeUnknown(text))
-        return at
+        self._writes.acknowledged(Acknowledged(type, key, stored, at, status_key, deleted))
+        await self._writes.wait_cached(type, at.revision)
 
     def _unknown(self, error: OutcomeUnknown) -> OutcomeUnknown:
         self._writes.unknown(error)
@@ -379,19 +383,14 @@ class Client:
         try:
             return await self._channel.unary(_SERVICE + method, request, reply_type, metadata=self._metadata)
         except GRPCError as error:
-            settles = self._channel.knows_outcomes
-            translated: HeadwayError = client_error(error, write=write, knows_outcomes=settles)
+            translated = client_error(error, write=write, knows_outcomes=self._channel.knows_outcomes)
             if isinstance(translated, OutcomeUnknown):
                 self._unknown(translated)
             elif isinstance(translated, Fenced):
-                self._writes.refused(getattr(request, "fence", None))
+                self._writes.fenced(getattr(request, "fence", None))
             raise translated from error
-        except trio.Cancelled:
-            if write and not self._channel.knows_outcomes:
-                self._writes.unknown(None)
-            raise
-        except BaseException:
-            # A channel raises only GRPCErrors. After any other exception the outcome is unknown.
-            if write:
+        except BaseException as error:
+            # A channel raises only GRPCErrors, or Cancelled. After any other exception the outcome is unknown.
+            if write and not (self._channel.knows_outcomes and isinstance(error, trio.Cancelled)):
                 self._writes.unknown(None)
             raise

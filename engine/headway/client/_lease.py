@@ -79,7 +79,7 @@ class LeaseClient:
         self._timeout = timeout
 
     @property
-    def settles(self) -> bool:
+    def knows_outcomes(self) -> bool:
         """True if a canceled call certainly had no effect, as within the process."""
         return self._channel.knows_outcomes
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import trio
 
-from headway.events import Report, RunStarted, hears_successes
+from headway.events import Report, RunStarted, receives_successes
 from headway.run import Supervisor
 
 LIMIT = 600.0
@@ -100,7 +100,7 @@ class GcFreeze:
                 gc.freeze()
             report(event)
 
-        wrapped.failures_only = not hears_successes(report)  # type: ignore[attr-defined]  # see `events.Report`
+        wrapped.failures_only = not receives_successes(report)  # type: ignore[attr-defined]  # see `events.Report`
         return wrapped
 
     async def first_pass(self, supervisors: Sequence[Supervisor]) -> None:

@@ -21,7 +21,7 @@ from headway.engine._placing import Placing, supervisor, worker_name
 from headway.engine._running import start_controllers, watched_nursery
 from headway.errors import NotHeadway, SchemaMismatch
 from headway.events import Report
-from headway.rpc import Channel, WithMetadata
+from headway.rpc import TOKEN_HEADER, Channel, WithMetadata
 from headway.run import LEASE_TTL, STALL_LIMIT
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ async def open_workers(
         with GcFreeze(gc_freeze) as freeze:
             async with sealed(apps), opened as bare:
                 report = freeze.wrap(report)
-                named = WithMetadata(bare, {"x-consul-token": token}) if token else bare
+                named = WithMetadata(bare, {TOKEN_HEADER: token}) if token else bare
                 channel = ComparedChannel(named, compared)
                 async with watched_nursery(options, report) as (nursery, _):
                     informers = Informers(channel, nursery, report, lag_limit=lag_limit)

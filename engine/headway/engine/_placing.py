@@ -78,13 +78,13 @@ def supervisor(fence_name: str, definition: Definition, placing: Placing) -> Sup
 
 def _check(definition: Definition, informers: Informers) -> None:
     for type in definition.types:
-        for known in informers.known(type):
+        for known in informers.opened(type):
             known.check()
 
 
 def _open(definition: Definition, informers: Informers) -> None:
     for type in definition.types:
-        informers.shared(type)
+        informers.informer_for(type)
 
 
 def _run(fence_name: str, definition: Definition, placing: Placing, owed: Owed, lease: HeldLease | None) -> Run:

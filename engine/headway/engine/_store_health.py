@@ -56,7 +56,7 @@ class StoreHealth:
 
     async def _look(self, looked: trio.Event) -> None:
         found = await find_problem(self._backend)
-        if found is None and any(informers.went_back for informers in self._informers):
+        if found is None and any(informers.rolled_back for informers in self._informers):
             found = StoreProblem.ROLLED_BACK, StoreRolledBack("the store answers with lower revisions than before")
         self._found(*(found or (None, None)))
         looked.set()

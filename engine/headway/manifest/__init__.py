@@ -11,13 +11,13 @@ Loading never stores or sends anything, never guesses an ambiguous type, never c
 unquoted ``1.10`` is a number, not text), and never creates an object from a tag.
 
 Start reading at `_document.py`, which defines the fields of a document. `_payload.py` reads the fields under ``data``.
-`_nodes.py` defines the common form into which `_yaml.py`, `_json.py` and `_hcl.py` parse their formats.
+The package `documents` parses the texts.
 """
 
 from headway.errors import ManifestError as ManifestError
 from headway.errors import Problem as Problem
+from headway.manifest._document import load as load
+from headway.manifest._document import load_file as load_file
+from headway.manifest._dump import as_object as as_object
 from headway.manifest._dump import dump as dump
 from headway.manifest._dump import dump_all as dump_all
-from headway.manifest._load import load as load
-from headway.manifest._load import load_file as load_file
-from headway.manifest._objects import as_object as as_object

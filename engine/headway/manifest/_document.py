@@ -1,23 +1,26 @@
-"""Convert one document to a resource: its type, id, owner, metadata and payload."""
+"""Load the resources of a text: the type, id, owner, metadata and payload of each document."""
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Any, NamedTuple
 
+from headway.documents import Format, Mapping, Node, Place, Problems, below, decode, format_of, one_of, parse
 from headway.errors import InvalidArgument, PayloadError
-from headway.manifest._entries import Entry, read_entries, read_text
-from headway.manifest._nodes import Format, Mapping, Node, Place, Problems, Scalar, below, misplaced, one_of
-from headway.manifest._payload import read_message
-from headway.manifest._scalars import Unfit, text_of
-from headway.manifest._type_names import ResolveError, resolve
+from headway.manifest._payload import Entry, read_entries, read_key, read_message, read_text
 from headway.resource import (
     DEFAULT_TENANCY,
     DELETION_TIMESTAMP,
+    Key,
+    Kind,
     Registry,
     Resource,
     ResourceId,
     ResourceType,
     Scope,
+    TypeName,
+    did_you_mean,
     name_problem,
 )
 
@@ -44,6 +47,50 @@ _TENANCY = {"partition": "partition", "namespace": "namespace"}
 _TYPE = {"group": "group", "version": "version", "kind": "kind", "group_version": "version", "groupVersion": "version"}
 
 
+def load(
+    text: str, registry: Registry, *, source: str = "<text>", format: Format | None = "YAML"
+) -> list[Resource[Any]]:
+    """Return the resources of all documents in a text, in their order.
+
+    Args:
+        text: the manifests.
+        registry: the known types.
+        source: the name of the text in problems.
+        format: "YAML", "JSON" or "HCL". With None, it is guessed from the beginning of the text.
+
+    Raises:
+        ManifestError: The text has problems. The error lists all of them.
+    """
+    problems = Problems(source)
+    resources: list[Resource[Any]] = []
+    places: dict[tuple[Kind, Key], Place] = {}
+    for node in parse(text, format or format_of(text), problems):
+        resource = _read_document(node, registry, problems)
+        if resource is None:
+            continue
+        # All versions of a kind share one set of names.
+        first = places.setdefault((resource.type.kind, resource.id.key), node.place)
+        if first is not node.place:
+            problems.add(node.place, "", f"{resource.id} was already given at {first}: keep one of them")
+        resources.append(resource)
+    problems.raise_if_any()
+    return resources
+
+
+def load_file(path: str | os.PathLike[str], registry: Registry) -> list[Resource[Any]]:
+    """Return the resources of a file in UTF-8, like `load`.
+
+    The format follows from the suffix (.yaml, .yml, .json, .hcl), or else from the beginning of the text.
+
+    Raises:
+        OSError: The file cannot be read.
+        ManifestError: The text has problems. The error lists all of them.
+    """
+    source = os.fspath(path)
+    text = decode(Path(path).read_bytes(), source)
+    return load(text, registry, source=source, format=format_of(text, path))
+
+
 class _Identity(NamedTuple):
     type: ResourceType[Any] | None
     name: str | None
@@ -51,10 +98,10 @@ class _Identity(NamedTuple):
     namespace: str
 
 
-def read_document(node: Node, registry: Registry, problems: Problems) -> Resource[Any] | None:
+def _read_document(node: Node, registry: Registry, problems: Problems) -> Resource[Any] | None:
     """Return the resource of a document, or None after adding its problems."""
     if not isinstance(node, Mapping):
-        problems.add(node.place, "", misplaced(node, "a map with type, name and data"))
+        problems.add_misplaced(node, "", "a map with type, name and data")
         return None
     before = len(problems)
     entries = _entries(node, problems)
@@ -112,7 +159,7 @@ def _parts(whole: Entry, problems: Problems) -> dict[str, Entry]:
     """Return the type, name, partition and namespace of a nested id, whose tenancy is a map."""
     node = whole.value
     if not isinstance(node, Mapping):
-        problems.add(node.place, whole.path, misplaced(node, "a map with type, name and tenancy"))
+        problems.add_misplaced(node, whole.path, "a map with type, name and tenancy")
         return {}
     spellings, refused = _WHOLE_ID, _ASSIGNED
     if _format(node) == "JSON":
@@ -122,8 +169,7 @@ def _parts(whole: Entry, problems: Problems) -> dict[str, Entry]:
     if tenancy is None:
         return parts
     if not isinstance(tenancy.value, Mapping):
-        right = "a map with partition and namespace"
-        problems.add(tenancy.value.place, tenancy.path, misplaced(tenancy.value, right, "{}"))
+        problems.add_misplaced(tenancy.value, tenancy.path, "a map with partition and namespace", "{}")
         return parts
     units = read_entries(tenancy.value, tenancy.path, problems, of="a tenancy", spellings=_TENANCY)
     return parts | units
@@ -192,10 +238,27 @@ def _type(entry: Entry, registry: Registry, problems: Problems) -> ResourceType[
     if name is None:
         return None
     try:
-        return resolve(name, registry)
-    except ResolveError as error:
+        return _resolve(name, registry)
+    except InvalidArgument as error:
         problems.add(entry.value.place, entry.path, str(error))
         return None
+
+
+def _resolve(written: str | tuple[str, str, str], registry: Registry) -> ResourceType[Any]:
+    """Return the type with a full name, with three parts of a name, or with a unique kind. Raises InvalidArgument."""
+    parts = tuple(written.split(".")) if isinstance(written, str) else written
+    if len(parts) == 3:
+        return registry.resolve(TypeName(*parts))
+    bearers = sorted((type for type in registry if type.name.kind == written), key=lambda bearer: bearer.name)
+    if len(bearers) == 1:
+        return bearers[0]
+    if bearers:
+        names = ", ".join(str(type.name) for type in bearers)
+        raise InvalidArgument(f"several types have the kind {written!r}; write one of {names}")
+    known = [str(type.name) for type in registry]
+    # Compare a kind only with kinds, since it is never similar to a full name.
+    closest = did_you_mean(str(written), known if len(parts) > 1 else [type.name.kind for type in registry])
+    raise InvalidArgument(f"type {written!r} is not registered; write it as group.version.Kind{closest}")
 
 
 def _type_parts(node: Mapping, path: str, problems: Problems) -> tuple[str, str, str] | None:
@@ -212,7 +275,7 @@ def _type_parts(node: Mapping, path: str, problems: Problems) -> tuple[str, str,
 def _owner(entry: Entry, owned: _Identity, registry: Registry, problems: Problems) -> ResourceId | None:
     node = entry.value
     if not isinstance(node, Mapping):
-        problems.add(node.place, entry.path, misplaced(node, "a map with type and name"))
+        problems.add_misplaced(node, entry.path, "a map with type and name")
         return None
     if _format(node) == "YAML":
         entries = read_entries(node, entry.path, problems, of="an owner", spellings=_OWNER, refused=_ASSIGNED)
@@ -227,22 +290,14 @@ def _owner(entry: Entry, owned: _Identity, registry: Registry, problems: Problem
 def _metadata(entry: Entry, problems: Problems) -> dict[str, str]:
     node = entry.value
     if not isinstance(node, Mapping):
-        problems.add(node.place, entry.path, misplaced(node, "a map", "{}"))
+        problems.add_misplaced(node, entry.path, "a map", "{}")
         return {}
     metadata: dict[str, str] = {}
     for key, value in one_of(node, entry.path, problems).entries:
-        name = _key(key, entry.path, problems)
+        name = read_key(key, entry.path, problems)
         path = below(entry.path, key.text)
         if name == DELETION_TIMESTAMP:
             problems.add(key.place, path, "only the store sets this: delete the resource instead")
         text = read_text(value, path, problems)
-        metadata[name] = text or ""
+        metadata[name or ""] = text or ""
     return metadata
-
-
-def _key(key: Scalar, path: str, problems: Problems) -> str:
-    try:
-        return text_of(key)
-    except Unfit as unfit:
-        problems.add(key.place, below(path, key.text), f"as a key, {unfit}")
-        return ""

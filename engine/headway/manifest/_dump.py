@@ -1,22 +1,29 @@
-"""Write resources as YAML that loads back to equal resources."""
+"""Write resources as YAML that loads back to equal resources, and payloads in protobuf's JSON form."""
 
 from __future__ import annotations
 
 import base64
 import datetime
+import math
 import re
 import sys
 from collections.abc import Iterable
 from typing import Any
 
 import yaml
+from betterproto2.casing import camel_case
 
+from headway.documents import decimal
 from headway.manifest._fields import Element, Field, enum_names, fields_of
-from headway.manifest._yaml_scalars import decimal
 from headway.resource import DEFAULT_TENANCY, DELETION_TIMESTAMP, Resource, ResourceId
 
 # Lines that a block (`|`) preserves: they have no blanks at their ends and no characters to escape.
 _BLOCK = re.compile(r"(?:[!-~](?:[ -~]*[!-~])?\n)+\Z")
+# The byte order mark, and line breaks of YAML 1.1 that only double quotes preserve.
+_FRAIL = re.compile("[\r\x85\u2028\u2029\ufeff]")
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+# JSON has these in quotes, because JavaScript would round them.
+_LONG = ("int64", "uint64", "sint64", "fixed64", "sfixed64")
 
 
 def dump(resource: Resource[Any]) -> str:
@@ -41,9 +48,9 @@ def dump_all(resources: Iterable[Resource[Any]]) -> str:
     return "---\n".join(map(dump, resources))
 
 
-# The byte order mark, and line breaks of YAML 1.1 that only double quotes preserve.
-_FRAIL = re.compile("[\r\x85\u2028\u2029\ufeff]")
-_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+def as_object(payload: Any) -> dict[str, Any]:
+    """Return a payload as a JSON object without defaults. Long numbers are strings, and so are all keys."""
+    return _message(type(payload), payload, json=True)
 
 
 class _Dumper(yaml.SafeDumper):
@@ -90,38 +97,42 @@ def _written_id(id: ResourceId, default: tuple[str, str]) -> dict[str, Any]:
     return written
 
 
-def _message(cls: type[Any], message: Any) -> dict[str, Any]:
-    written = {}
-    for name, field in fields_of(cls).by_name.items():
-        value = getattr(message, name)
-        if not is_default(field, value):
-            written[name] = _field(field, value)
-    return written
+def _message(cls: type[Any], message: Any, *, json: bool = False) -> dict[str, Any]:
+    values = ((name, field, getattr(message, name)) for name, field in fields_of(cls).by_name.items())
+    return {
+        camel_case(name) if json else name: _field(field, value, json=json)
+        for name, field, value in values
+        if not _is_default(field, value)
+    }
 
 
-def is_default(field: Field, value: Any) -> bool:
-    """Return True if the value of a field can be omitted."""
+def _is_default(field: Field, value: Any) -> bool:
     if field.shape == "optional":
         return value is None
     if field.shape == "single" and field.element.kind == "message":
-        return not written_element(field.element, value)
+        return not _element(field.element, value, json=False)
     return not value or (field.shape == "single" and value == _EPOCH)
 
 
-def _field(field: Field, value: Any) -> Any:
+def _field(field: Field, value: Any, *, json: bool) -> Any:
     if field.shape == "repeated":
-        return [written_element(field.element, item) for item in value]
+        return [_element(field.element, item, json=json) for item in value]
     if field.shape == "map":
         # Not sorted: stored payloads are compared by their bytes, which depend on the order.
-        return {key: written_element(field.element, item) for key, item in value.items()}
-    return written_element(field.element, value)
+        return {
+            _json_key(key) if json else key: _element(field.element, item, json=json) for key, item in value.items()
+        }
+    return _element(field.element, value, json=json)
 
 
-def written_element(element: Element, value: Any) -> Any:
-    """Return one value in the form that it has in a manifest."""
+def _json_key(key: Any) -> str:
+    return str(key).lower() if isinstance(key, bool) else str(key)
+
+
+def _element(element: Element, value: Any, *, json: bool) -> Any:
     kind = element.kind
     if element.message is not None:
-        return _message(element.message, element.message.from_wrapped(value) if element.wrapped else value)
+        return _message(element.message, element.message.from_wrapped(value) if element.wrapped else value, json=json)
     if kind == "bytes":
         return base64.b64encode(value).decode()
     if kind == "enum":
@@ -130,7 +141,13 @@ def written_element(element: Element, value: Any) -> Any:
     if kind == "timestamp":
         text: str = value.astimezone(datetime.UTC).replace(tzinfo=None).isoformat()
         return f"{text}Z"
-    return _seconds(value) if kind == "duration" else value
+    if kind == "duration":
+        return _seconds(value)
+    if json and kind in _LONG:
+        return str(value)
+    if json and kind in ("float", "double") and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    return value
 
 
 def _seconds(length: datetime.timedelta) -> str:

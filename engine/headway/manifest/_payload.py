@@ -1,19 +1,117 @@
-"""Convert the nodes under ``data`` to a payload."""
+"""Read the nodes of maps with known fields: any such map as entries, and the map under ``data`` as a payload."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping as Known
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
-from headway.manifest._entries import Entry, read_entries
+from headway.documents import Mapping, Node, Place, Problems, Scalar, Sequence, alone, below, one_of
 from headway.manifest._fields import Element, Field, fields_of
-from headway.manifest._nodes import Mapping, Node, Problems, Scalar, Sequence, alone, below, misplaced, one_of
-from headway.manifest._scalars import Unfit, convert, expected, unquoted
+from headway.manifest._scalars import Unfit, convert, expected
+from headway.resource import did_you_mean
+
+_TEXT = Element("string")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A field of a map: the place of its name, its path and its value."""
+
+    place: Place
+    path: str
+    value: Node
+
+
+def read_entries(
+    node: Mapping,
+    path: str,
+    problems: Problems,
+    *,
+    of: str,
+    spellings: Known[str, str],
+    refused: Known[str, str] | None = None,
+) -> dict[str, Entry]:
+    """Return the entries by name.
+
+    Unknown fields, duplicate fields and those in ``refused``, which maps names to error messages, are problems.
+    """
+    entries: dict[str, Entry] = {}
+    for key, value in one_of(node, path, problems).entries:
+        where = below(path, key.text)
+        name = _name(key, spellings)
+        if refused and key.text in refused:
+            problems.add(key.place, where, refused[key.text])
+        elif name is None:
+            shown = key if key.kind == "text" else f"{key} ({key.kind})"
+            hint = did_you_mean(key.text, _known(key, spellings))
+            problems.add(key.place, where, f"{of} has no field {shown}{hint}")
+        elif name in entries:
+            problems.add(
+                key.place, where, f"{name} was already given at {entries[name].place} in another spelling: keep one"
+            )
+        else:
+            entries[name] = Entry(key.place, where, value)
+    return entries
+
+
+def _name(key: Scalar, spellings: Known[str, str]) -> str | None:
+    if key.kind != "text":
+        return None
+    name = spellings.get(key.text)
+    if name is None and key.format == "HCL":
+        name = _capitalised(tuple(spellings.items())).get(key.text)
+    return name
+
+
+def _known(key: Scalar, spellings: Known[str, str]) -> set[str]:
+    if key.format == "HCL" and key.text[:1].isupper():
+        # Suggest the spelling that such a file uses.
+        return set(_capitalised(tuple((name, name) for name in spellings.values())))
+    return set(spellings.values())
+
+
+@lru_cache(maxsize=256)
+def _capitalised(spellings: tuple[tuple[str, str], ...]) -> dict[str, str]:
+    """Return the names in the Go style of HCL files: ClusterID for cluster_id, and ClusterId too."""
+    names: dict[str, str] = {}
+    for spelling, name in spellings:
+        words = [word for word in spelling.split("_") if word]
+        names["".join(word[:1].upper() + word[1:] for word in words)] = name
+        names["".join(word.upper() if word in _ACRONYMS else word[:1].upper() + word[1:] for word in words)] = name
+    return names
+
+
+_ACRONYMS = {"id", "tcp", "udp", "http"}
+
+
+def read_text(node: Node, path: str, problems: Problems) -> str | None:
+    """Return the text of a node, or None after adding a problem."""
+    if not isinstance(node, Scalar):
+        problems.add_misplaced(node, path, "text")
+        return None
+    try:
+        text: str = convert(_TEXT, node)
+    except Unfit as unfit:
+        problems.add(node.place, path, str(unfit))
+        return None
+    return text
+
+
+def read_key(key: Scalar, path: str, problems: Problems, element: Element = _TEXT) -> Any:
+    """Return the value of a key of the map at a path, or None after adding a problem."""
+    try:
+        return convert(element, key)
+    except Unfit as unfit:
+        problems.add(key.place, below(path, key.text), f"as a key, {unfit}")
+        return None
 
 
 def read_message(cls: type[Any], node: Node, path: str, problems: Problems) -> Any:
     """Return the message of a node, or None after adding its problems."""
     if not isinstance(node, Mapping):
-        problems.add(node.place, path, misplaced(node, f"a map of {cls.__name__}'s fields", "{}"))
+        problems.add_misplaced(node, path, f"a map of {cls.__name__}'s fields", "{}")
         return None
     before = len(problems)
     fields = fields_of(cls)
@@ -49,12 +147,12 @@ def _field(field: Field, entry: Entry, problems: Problems) -> Any:
         if isinstance(node, Mapping) and node.block:
             node = Sequence(node.place, (alone(node), *node.again))
         if not isinstance(node, Sequence):
-            problems.add(node.place, path, misplaced(node, "a list", "[]"))
+            problems.add_misplaced(node, path, "a list", "[]")
             return None
         return [_element(field.element, item, below(path, n), problems) for n, item in enumerate(node.items)]
     if field.key is not None:
         if not isinstance(node, Mapping):
-            problems.add(node.place, path, misplaced(node, "a map", "{}"))
+            problems.add_misplaced(node, path, "a map", "{}")
             return None
         pairs = one_of(node, path, problems).entries
         return dict(_map_entry(field.key, field.element, *pair, path, problems) for pair in pairs)
@@ -64,13 +162,9 @@ def _field(field: Field, entry: Entry, problems: Problems) -> Any:
 def _map_entry(
     key: Element, element: Element, name: Scalar, value: Node, path: str, problems: Problems
 ) -> tuple[Any, Any]:
-    inside = below(path, name.text)
-    made = None
-    try:
-        made = convert(key, name if key.kind == "string" or name.format == "YAML" else unquoted(name))
-    except Unfit as unfit:
-        problems.add(name.place, inside, f"as a key, {unfit}")
-    return made, _element(element, value, inside, problems)
+    written = name if key.kind == "string" or name.format == "YAML" else name.unquoted()
+    made = read_key(written, path, problems, key)
+    return made, _element(element, value, below(path, name.text), problems)
 
 
 def _element(element: Element, node: Node, path: str, problems: Problems) -> Any:
@@ -78,7 +172,7 @@ def _element(element: Element, node: Node, path: str, problems: Problems) -> Any
         message = read_message(element.message, node, path, problems)
         return message.to_wrapped() if element.wrapped and message is not None else message
     if not isinstance(node, Scalar):
-        problems.add(node.place, path, f"{misplaced(node, 'a single value')}; write {expected(element)}")
+        problems.add(node.place, path, f"expected a single value, got {node}; write {expected(element)}")
         return None
     try:
         return convert(element, node)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import dataclasses
 import datetime
 import math
 import re
@@ -12,8 +11,8 @@ import struct
 from collections.abc import Callable
 from typing import Any, Final
 
+from headway.documents import Scalar
 from headway.manifest._fields import Element, enum_names
-from headway.manifest._nodes import Kind, Scalar, described, in_quotes
 from headway.resource import did_you_mean
 
 _SIGNED = {"int32": 32, "sint32": 32, "sfixed32": 32, "int64": 64, "sint64": 64, "sfixed64": 64}
@@ -24,9 +23,6 @@ RANGES: Final = {kind: (-(1 << bits - 1), (1 << bits - 1) - 1) for kind, bits in
 _WHOLE = re.compile(r"[-+]?\d+\Z", re.ASCII)
 # A whole number that is unambiguous, and was not converted only because of its length.
 _LONG = re.compile(r"[-+]?[1-9]\d*\Z", re.ASCII)
-_JSON_NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][-+]?\d+)?\Z", re.ASCII)
-_ENDLESS = ("NaN", "Infinity", "-Infinity")
-LONGEST_NUMBER = 400
 _DIGITS = re.compile(r"[-+]?\d+(\.\d+)?\Z", re.ASCII)
 _TIMESTAMP = re.compile(
     r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(?:[Zz]|([+-])(\d\d):([0-5]\d))\Z", re.ASCII
@@ -46,41 +42,13 @@ def convert(element: Element, scalar: Scalar) -> Any:
         what = f"{scalar} means no value" if scalar.text else "the value is missing"
         raise Unfit(f"{what}; write {expected(element)}, or leave it out")
     if scalar.format == "JSON" and (element.kind in RANGES or element.kind in ("float", "double")):
-        scalar = unquoted(scalar)
+        scalar = scalar.unquoted()
     return _CONVERTERS.get(element.kind, _whole)(element, scalar)
-
-
-def unquoted(scalar: Scalar) -> Scalar:
-    """Return a number or boolean without its quotes, where the format requires them.
-
-    The keys of JSON and HCL are always quoted, and so are 64-bit and non-finite numbers in protobuf's JSON form.
-    """
-    text = scalar.text
-    kind: Kind = scalar.kind
-    value: bool | int | float | str | None = scalar.value
-    if kind != "text" or not scalar.quoted:
-        return scalar
-    if text in ("true", "false"):
-        kind, value = "a boolean", text == "true"
-    elif text in _ENDLESS:
-        kind, value = "a number", float(text)
-    elif _WHOLE.match(text):
-        # A longer number is always out of range, and Python refuses to parse very long ones.
-        kind, value = "a whole number", int(text) if len(text) < LONGEST_NUMBER else None
-    elif _JSON_NUMBER.match(text):
-        kind, value = "a number", float(text)
-    return dataclasses.replace(scalar, kind=kind, value=value, text=text, quoted=False)
-
-
-def text_of(scalar: Scalar) -> str:
-    """Return the text of a scalar. Raises Unfit if it is not text."""
-    value: str = convert(Element("string"), scalar)
-    return value
 
 
 def _string(_element: Element, scalar: Scalar) -> str:
     if scalar.kind != "text":
-        raise Unfit(f"{described(scalar)}, not text; quote it: {in_quotes(scalar, scalar.text)}")
+        raise Unfit(f"{scalar.described()}, not text; quote it: {scalar.in_quotes(scalar.text)}")
     return scalar.text
 
 
@@ -144,7 +112,7 @@ def _enum(element: Element, scalar: Scalar) -> Any:
         return element.enum(names[scalar.text])
     if scalar.kind != "a whole number":
         if scalar.text in names:
-            raise Unfit(f"{described(scalar)}; quote it: {in_quotes(scalar, scalar.text)}")
+            raise Unfit(f"{scalar.described()}; quote it: {scalar.in_quotes(scalar.text)}")
         raise _wrong(element, scalar)
     if scalar.value not in names.values():
         raise Unfit(f"{scalar} is not a {element.enum.__name__}; write {expected(element)}")
@@ -171,7 +139,7 @@ def _duration(element: Element, scalar: Scalar) -> datetime.timedelta:
     found = _DURATION.match(scalar.text) if scalar.kind == "text" else None
     if found is None:
         if scalar.kind in ("a whole number", "a number") and scalar.value is not None:
-            raise Unfit(f"{described(scalar)} without a unit; write {in_quotes(scalar, scalar.text + 's')}")
+            raise Unfit(f"{scalar.described()} without a unit; write {scalar.in_quotes(scalar.text + 's')}")
         raise _wrong(element, scalar)
     sign, seconds, fraction = found.groups()
     if int(seconds) > _LONGEST_DURATION:
@@ -189,7 +157,7 @@ def _microseconds(fraction: str | None, scalar: Scalar) -> int:
 
 def _wrong(element: Element, scalar: Scalar, *, unquoted: bool = False) -> Unfit:
     hint = ": remove the quotes" if unquoted and scalar.kind == "text" and scalar.quoted else ""
-    return Unfit(f"{described(scalar)}; write {expected(element)}{hint}")
+    return Unfit(f"{scalar.described()}; write {expected(element)}{hint}")
 
 
 def expected(element: Element) -> str:

@@ -4,7 +4,7 @@ A mapper is called with the old and the new state, so it need not remember which
 here waits or enqueues. Start with `_mappers.py`, then read `_ready.py`, `_predicates.py` and `_map_queue.py`.
 """
 
-from headway.mapper._map_queue import Kept as Kept
+from headway.mapper._map_queue import FailedChanges as FailedChanges
 from headway.mapper._map_queue import MapItem as MapItem
 from headway.mapper._map_queue import MapQueue as MapQueue
 from headway.mapper._mappers import ChangeMapper as ChangeMapper
@@ -19,6 +19,7 @@ from headway.mapper._mappers import listed as listed
 from headway.mapper._mappers import mapper_name as mapper_name
 from headway.mapper._mappers import reading as reading
 from headway.mapper._predicates import Predicate as Predicate
+from headway.mapper._predicates import Watch as Watch
 from headway.mapper._predicates import When as When
 from headway.mapper._predicates import all_of as all_of
 from headway.mapper._predicates import any_of as any_of
@@ -30,6 +31,7 @@ from headway.mapper._predicates import none_of as none_of
 from headway.mapper._predicates import not_own_writes as not_own_writes
 from headway.mapper._predicates import predicate as predicate
 from headway.mapper._predicates import status_changed as status_changed
+from headway.mapper._predicates import watch as watch
 from headway.mapper._ready import Reference as Reference
 from headway.mapper._ready import change as change
 from headway.mapper._ready import index as index
@@ -44,5 +46,3 @@ from headway.mapper._ready import references as references
 from headway.mapper._ready import same_name as same_name
 from headway.mapper._ready import through as through
 from headway.mapper._ready import union as union
-from headway.mapper._watch import Watch as Watch
-from headway.mapper._watch import watch as watch

@@ -4,9 +4,9 @@ Rules:
 1. A change waits under its revision. It is returned when every frontier of its controller has reached that revision
    (C4), in order of revision, and in order of arrival within a revision.
 2. A change whose mapper failed is kept separately until it is due, and does not delay the others.
-3. Failed changes of one resource are kept and retried together. If there are more than `MOST`, they are reduced to two:
-   one from the oldest state to the newest, and the last change itself. The amount kept is therefore limited by the
-   number of resources. The loss is noted, because only the lost states determine which keys they mapped to.
+3. Failed changes of one resource are kept and retried together. If there are more than `FailedChanges.MOST`, they are
+   reduced to two: one from the oldest state to the newest, and the last change itself. The amount kept is limited by
+   the number of resources. The loss is noted, because only the lost states determine which keys they mapped to.
 4. The backlog (the resources that existed when the run began) is returned only when no change is ready.
 """
 
@@ -20,9 +20,6 @@ from typing import NamedTuple
 from headway.cache import Applied
 from headway.resource import Key, TypeName
 
-MOST = 16
-"""The number of changes of one resource that are kept while its mapping fails."""
-
 
 class MapItem(NamedTuple):
     """A change of a type."""
@@ -34,7 +31,7 @@ class MapItem(NamedTuple):
     backlog: bool
 
 
-class Kept:
+class FailedChanges:
     """The changes of one resource whose mapping has failed.
 
     Attributes:
@@ -44,6 +41,9 @@ class Kept:
         due: when they are to be mapped again.
         lost: True if changes between these were dropped.
     """
+
+    MOST = 16
+    """The number of changes of one resource that are kept while its mapping fails."""
 
     __slots__ = ("backlog", "changes", "due", "failures", "lost", "order", "type")
 
@@ -65,7 +65,7 @@ class Kept:
         """Add a later change of the same resource."""
         self.backlog = self.backlog and item.backlog
         self.changes.append(item.applied)
-        if len(self.changes) > MOST:
+        if len(self.changes) > self.MOST:
             last = item.applied
             # A change from nothing to nothing would map to nothing, and its mapper might raise.
             merged = last._replace(old=self.changes[0].old or last.old)
@@ -84,8 +84,8 @@ class MapQueue:
         self._backlog: deque[tuple[TypeName, Iterator[Applied]]] = deque()
         self._backlog_left = 0
         # By resource. Invariant: the heap, by due time, contains each of them once.
-        self._failed: dict[tuple[TypeName, Key], Kept] = {}
-        self._due: list[tuple[float, int, Kept]] = []
+        self._failed: dict[tuple[TypeName, Key], FailedChanges] = {}
+        self._due: list[tuple[float, int, FailedChanges]] = []
         self._order = 0
 
     def push(self, type: TypeName, applied: Iterable[Applied]) -> None:
@@ -102,13 +102,13 @@ class MapQueue:
             self._backlog.append((type, iter(applied)))
             self._backlog_left += len(applied)
 
-    def take(self, complete: int) -> MapItem | None:
+    def pop(self, complete: int) -> MapItem | None:
         """Return the next change at or below ``complete``, the controller's lowest frontier, or one of the backlog."""
         if self._waiting and self._waiting[0].revision <= complete:
             return heapq.heappop(self._waiting)
-        return self._take_backlog() if self._backlog else None
+        return self._pop_backlog() if self._backlog else None
 
-    def _take_backlog(self) -> MapItem | None:
+    def _pop_backlog(self) -> MapItem | None:
         while self._backlog:
             type, left = self._backlog[0]
             for applied in left:
@@ -118,45 +118,45 @@ class MapQueue:
             self._backlog.popleft()
         return None
 
-    def keep(self, item: MapItem, due: float) -> Kept:
+    def defer(self, item: MapItem, due: float) -> FailedChanges:
         """Keep an item whose mapping failed until ``due``, or together with earlier failures of its resource."""
-        kept = self._failed.get((item.type, item.applied.key))
-        if kept is not None:
-            kept.add(item)
-            return kept
-        kept = Kept(item, due)
-        self._wait(kept)
-        return kept
+        failed = self._failed.get((item.type, item.applied.key))
+        if failed is not None:
+            failed.add(item)
+            return failed
+        failed = FailedChanges(item, due)
+        self._wait(failed)
+        return failed
 
-    def keep_again(self, kept: Kept, due: float) -> None:
+    def defer_again(self, failed: FailedChanges, due: float) -> None:
         """Keep changes whose mapping failed again until ``due``."""
-        kept.failures += 1
-        kept.due = due
-        self._wait(kept)
+        failed.failures += 1
+        failed.due = due
+        self._wait(failed)
 
-    def _wait(self, kept: Kept) -> None:
-        self._failed[kept.name] = kept
-        heapq.heappush(self._due, (kept.due, kept.order, kept))
+    def _wait(self, failed: FailedChanges) -> None:
+        self._failed[failed.name] = failed
+        heapq.heappush(self._due, (failed.due, failed.order, failed))
 
-    def take_due(self, now: float) -> Kept | None:
-        """Return the next failed changes that are due, or None. If they fail again, use `keep_again`."""
+    def pop_due(self, now: float) -> FailedChanges | None:
+        """Return the next failed changes that are due, or None. If they fail again, use `defer_again`."""
         if self._due and self._due[0][0] <= now:
-            kept = heapq.heappop(self._due)[2]
-            del self._failed[kept.name]
-            return kept
+            failed = heapq.heappop(self._due)[2]
+            del self._failed[failed.name]
+            return failed
         return None
 
     def next_due(self) -> float | None:
         """Return when the next failed changes are due, or None."""
         return self._due[0][0] if self._due else None
 
-    def take_all(self) -> list[tuple[TypeName, Applied]]:
+    def drain(self) -> list[tuple[TypeName, Applied]]:
         """Return everything that waits, in no particular order, for the next run after this one has ended.
 
         Lost changes need no mention, because every run begins with all keys in its cache.
         """
         waiting = [(item.type, item.applied) for item in self._waiting]
-        failed = [(kept.type, applied) for kept in self._failed.values() for applied in kept.changes]
+        failed = [(each.type, applied) for each in self._failed.values() for applied in each.changes]
         backlog = [(type, applied) for type, left in self._backlog for applied in left]
         self._waiting, self._failed, self._due, self._backlog_left = [], {}, [], 0
         self._backlog.clear()

@@ -98,11 +98,13 @@ wait. It returns ids or resources of the managed type; an empty list maps the ch
 
 def ask(mapper: Mapper[R], old: R | None, new: R | None, cache: CacheReader) -> list[object]:
     """Return the results of a mapper for a change, unmodified: one for each call that it needs."""
-    if cache.isolation is not None:
-        return _ask_checked(cache.isolation, mapper, old, new, cache)
-    if isinstance(mapper, ChangeMapper):
-        return [mapper.function(old, new, cache)]
-    return [mapper(state, cache) for state in (old, new) if state is not None]
+    if not isinstance(mapper, ChangeMapper):
+        return [towards(mapper, state, cache, cache.manages) for state in (old, new) if state is not None]
+    function = mapper.function
+    if cache.isolation is None:
+        return [function(old, new, cache)]
+    name = f"mapper {mapper_name(mapper)}"
+    return [reading(cache.isolation, name, (old, new), lambda: _gathered(function(old, new, cache)))]
 
 
 def towards(mapper: StateMapper[R], resource: R, cache: CacheReader, target: CachedType[Any]) -> object:
@@ -115,16 +117,6 @@ def towards(mapper: StateMapper[R], resource: R, cache: CacheReader, target: Cac
 
 def _towards(mapper: StateMapper[R], resource: R, cache: CacheReader, target: CachedType[Any]) -> object:
     return mapper.towards(resource, cache, target) if isinstance(mapper, ReadyMapper) else mapper(resource, cache)
-
-
-def _ask_checked(
-    isolation: Isolation, mapper: Mapper[R], old: R | None, new: R | None, cache: CacheReader
-) -> list[object]:
-    if not isinstance(mapper, ChangeMapper):
-        return [towards(mapper, state, cache, cache.manages) for state in (old, new) if state is not None]
-    function = mapper.function
-    who = f"mapper {mapper_name(mapper)}"
-    return [reading(isolation, who, (old, new), lambda: _gathered(function(old, new, cache)))]
 
 
 def reading(isolation: Isolation | None, who: str, given: Iterable[object], call: Callable[[], Answer]) -> Answer:

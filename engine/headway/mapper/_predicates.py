@@ -1,4 +1,4 @@
-"""Predicates, which select the changes that trigger a controller.
+"""Predicates, which select the changes that trigger a controller, and the watch of a type with its mapper.
 
 A predicate decides what is lost: a change that it rejects triggers no reconcile. The ready-made ones therefore reject
 only updates. Creations (including everything that exists when a run begins), deletions, and the beginning of a deletion
@@ -8,14 +8,15 @@ always pass them and all combinations of them. Your own function is called for e
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Generic
 
 from headway._functions import answer_problem, plain_problem
 from headway._keywords import check_keywords
-from headway.cache import CachedType, Isolation
+from headway.cache import CachedType, Isolation, Projection
 from headway.errors import DeclarationError
-from headway.mapper._mappers import R, R_contra, mapper_name, reading
-from headway.resource import is_marked, pb
+from headway.mapper._mappers import Mapper, Need, R, R_contra, mapper_name, mapper_problem, needs_of, reading
+from headway.resource import ResourceType, is_marked, pb
 
 Passes = Callable[[CachedType[Any], "pb.Resource | None", "pb.Resource | None", bool, "Isolation | None"], bool]
 """The function of a predicate: (type, old, new, True if this run made the write, the check of users' functions)."""
@@ -194,3 +195,41 @@ def _check_texts(where: str, keys: tuple[object, ...]) -> None:
     for key in keys:
         if not isinstance(key, str):
             raise DeclarationError(f"{where} expects keys, such as {where}('colour'), not {key!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class Watch(Generic[R]):
+    """A type that a controller watches. Created by `watch`."""
+
+    type: CachedType[R]
+    mapper: Mapper[R]
+    when: Predicate[R] | None = None
+
+    @property
+    def needs(self) -> frozenset[Need]:
+        """The indexes that the mapper reads, as far as it declares them."""
+        return needs_of(self.mapper)
+
+    def __str__(self) -> str:
+        when = "" if self.when is None else f" when {self.when.name}"
+        return f"{self.type.name} by {mapper_name(self.mapper)}{when}"
+
+
+@check_keywords
+def watch(type: CachedType[R], mapper: Mapper[R], *, when: When[R] | None = None) -> Watch[R]:
+    """``watches=[headway.watch(ROUTE, service_of, when=headway.predicates.content_changed())]``
+
+    Args:
+        type: the watched type, or a projection of it.
+        mapper: maps its changes to managed resources.
+        when: selects the changes that are mapped. Default: all.
+
+    Raises DeclarationError.
+    """
+    given: object = type
+    if not isinstance(given, ResourceType | Projection):
+        raise DeclarationError(f"watch expects a type, as app.type(...) returned it, and a mapper, not {given!r}")
+    problem = mapper_problem(mapper)
+    if problem:
+        raise DeclarationError(f"watches[{type.name}] {problem}")
+    return Watch(type, mapper, None if when is None else predicate(f"watches[{type.name}]: when", when))

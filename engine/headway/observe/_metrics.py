@@ -129,7 +129,7 @@ def reports(*several: events.Report) -> events.Report:
         for each in safe:
             each(event)
 
-    report.failures_only = not any(map(events.hears_successes, several))  # type: ignore[attr-defined]  # see `events.Report`
+    report.failures_only = not any(map(events.receives_successes, several))  # type: ignore[attr-defined]  # see `events.Report`
     return report
 
 

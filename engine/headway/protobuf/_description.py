@@ -144,54 +144,49 @@ class RebuiltMessage(DeclaredMessage):
 def rebuild_messages(description: types_pb.ListResponse) -> list[type[Any]]:
     """Return the classes of the described messages. Raises LookupError, TypeError or ValueError if one is invalid."""
     _check_empty_messages(description.messages)
-    enums = [_enum(each) for each in description.enums]
-    # All classes are made before their fields, since messages may contain each other.
-    classes = [_class(each) for each in description.messages]
-    for cls, described in zip(classes, description.messages, strict=True):
-        _add_fields(cls, described, classes, enums, description)
-    return classes
+    return _Rebuilt(description).classes
+
+
+class _Rebuilt:
+    def __init__(self, description: types_pb.ListResponse) -> None:
+        self._described = description.messages
+        self._enums = [_enum(each) for each in description.enums]
+        # All classes are made before their fields, since messages may contain each other.
+        self.classes = [_class(each) for each in description.messages]
+        for cls, described in zip(self.classes, description.messages, strict=True):
+            self._add_fields(cls, described)
+
+    def _add_fields(self, cls: type[Any], described: types_pb.Message) -> None:
+        fields: dict[str, Annotation] = {}
+        for field in described.fields:
+            _check_field(field)
+            key = Element(field.key_kind, _PYTHON[field.key_kind]) if field.key_kind else None
+            annotation = Annotation(_SHAPES[field.shape], self._element(field), key)
+            fields[field.name] = annotation
+            setattr(cls, field.name, dataclass_field(annotation, field.number, field.oneof or None))
+        cls.__annotations__ = dict.fromkeys(fields, Any)
+        cls._declaration = Declaration(cls.__name__, fields, [])
+        dataclasses.dataclass(eq=False, repr=False, kw_only=True)(cls)
+
+    def _element(self, field: types_pb.Field) -> Element:
+        if field.kind == "timestamp":
+            return TIMESTAMP
+        if field.kind == "duration":
+            return DURATION
+        if field.kind == "enum":
+            return Element("enum", self._enums[field.held])
+        if field.kind == "message":
+            return Element("message", self.classes[field.held])
+        if field.kind == "wrapper":
+            wrapper = self.classes[field.held]
+            kinds = {each.name: each.kind for each in self._described[field.held].fields}
+            return Element("message", _PYTHON[kinds["value"]], lambda: wrapper)
+        return Element(field.kind, _PYTHON[field.kind])
 
 
 def _class(described: types_pb.Message) -> type[Any]:
     name = _checked(described.full_name.rpartition(".")[2])
     return ABCMeta(name, (RebuiltMessage,), {"__module__": __name__, "_message_name": described.full_name})
-
-
-def _add_fields(
-    cls: type[Any],
-    described: types_pb.Message,
-    classes: Sequence[type[Any]],
-    enums: Sequence[type[Any]],
-    description: types_pb.ListResponse,
-) -> None:
-    fields: dict[str, Annotation] = {}
-    for field in described.fields:
-        _check_field(field)
-        key = Element(field.key_kind, _PYTHON[field.key_kind]) if field.key_kind else None
-        annotation = Annotation(_SHAPES[field.shape], _element(field, classes, enums, description), key)
-        fields[field.name] = annotation
-        setattr(cls, field.name, dataclass_field(annotation, field.number, field.oneof or None))
-    cls.__annotations__ = dict.fromkeys(fields, Any)
-    cls._declaration = Declaration(cls.__name__, fields, [])
-    dataclasses.dataclass(eq=False, repr=False, kw_only=True)(cls)
-
-
-def _element(
-    field: types_pb.Field, classes: Sequence[type[Any]], enums: Sequence[type[Any]], description: types_pb.ListResponse
-) -> Element:
-    if field.kind == "timestamp":
-        return TIMESTAMP
-    if field.kind == "duration":
-        return DURATION
-    if field.kind == "enum":
-        return Element("enum", enums[field.held])
-    if field.kind == "message":
-        return Element("message", classes[field.held])
-    if field.kind == "wrapper":
-        wrapper = classes[field.held]
-        kinds = {each.name: each.kind for each in description.messages[field.held].fields}
-        return Element("message", _PYTHON[kinds["value"]], lambda: wrapper)
-    return Element(field.kind, _PYTHON[field.kind])
 
 
 def _checked(name: str) -> str:

@@ -137,8 +137,8 @@ def _declare(cls: type[Any], name: str | None, frame: FrameType) -> type[Any]:
                 f"use a field instead: `{base.__name__.lower()}: {base.__name__} = field(1)`"
             )
     frames = _frames(frame)
-    fields, markers = _read_fields(cls, frames)
-    made = _rebuilt(cls, fields, markers)
+    fields, names = _read_fields(cls, frames)
+    made = _rebuilt(cls, fields, names)
     made._declaration = Declaration(cls.__name__, fields, frames)
     made._message_name, made._named_by = name or "", ""
     return made
@@ -163,13 +163,13 @@ def _annotations(cls: type[Any]) -> dict[str, Any]:
     return inspect.get_annotations(cls)
 
 
-def _read_fields(cls: type[Any], frames: list[FrameType]) -> tuple[dict[str, Annotation], dict[str, _Field]]:
+def _read_fields(cls: type[Any], frames: list[FrameType]) -> tuple[dict[str, Annotation], dict[int, str]]:
+    """Return the fields by name, and their names by number."""
     inside = {name: value for name, value in vars(cls).items() if not isinstance(value, _Field)}
     # The name may still be bound to an older class. In the annotations it means the class being declared.
     own: dict[str, Any] = {cls.__name__: later(cls.__name__)}
     names = Names(own, inside, *scopes(frames), vars(builtins))
     fields: dict[str, Annotation] = {}
-    markers: dict[str, _Field] = {}
     taken: dict[int, str] = {}
     for name, annotation in _annotations(cls).items():
         where = f"{cls.__qualname__}.{name}"
@@ -181,14 +181,12 @@ def _read_fields(cls: type[Any], frames: list[FrameType]) -> tuple[dict[str, Ann
         _check_number(marker, where, taken)
         taken[marker.number] = name
         fields[name] = read_annotation(annotation, marker.kind, names, where)
-        markers[name] = marker
     for name, value in vars(cls).items():
         if isinstance(value, _Field) and name not in fields:
-            number = value.number
             raise DeclarationError(
-                f"{cls.__qualname__}.{name} has no annotation: write `{name}: str = field({number})`"
+                f"{cls.__qualname__}.{name} has no annotation: write `{name}: str = field({value.number})`"
             )
-    return fields, markers
+    return fields, taken
 
 
 def _marker(cls: type[Any], name: str, annotation: Any, free: int) -> _Field:
@@ -236,12 +234,12 @@ def _check_number(marker: _Field, where: str, taken: dict[int, str]) -> None:
         raise DeclarationError(f"{where}: field({number}) is already used by {taken[number]!r}; use field({free})")
 
 
-def _rebuilt(cls: type[Any], fields: dict[str, Annotation], markers: dict[str, _Field]) -> type[DeclaredMessage]:
+def _rebuilt(cls: type[Any], fields: dict[str, Annotation], names: dict[int, str]) -> type[DeclaredMessage]:
     """Return the class, rebuilt with a message as its base."""
     body = {name: value for name, value in vars(cls).items() if name not in _OF_EVERY_CLASS}
     annotations = _annotations(cls)
-    for name, declared in fields.items():
-        body[name] = dataclass_field(declared, markers[name].number)
+    for number, name in names.items():
+        body[name] = dataclass_field(fields[name], number)
     body["__annotations__"] = {name: annotations[name] for name in fields}
     body["__qualname__"] = cls.__qualname__
     plain = (object, betterproto2.Message)

@@ -1,11 +1,15 @@
-"""The queue's state of a key, and the records that it returns.
+"""The queue's state of a key, the records that the queue returns, and the back-off of a failed key.
 
-An `Entry` is internal to the queue and mutable; `Taken` and `QueueStatistics` are returned and immutable.
+An `Entry` is internal to the queue and mutable; `Dequeued` and `QueueStatistics` are returned and immutable.
 """
 
+import math
 from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Final, Generic, Literal, NamedTuple, TypeVar
+
+from headway._keywords import check_keywords
+from headway.errors import InvalidArgument
 
 K = TypeVar("K", bound=Hashable)
 R = TypeVar("R")
@@ -27,7 +31,7 @@ class NotInHandError(RuntimeError):
     """A key was reported back that is not in hand: it was never dequeued, or was already reported back."""
 
 
-class Taken(NamedTuple, Generic[K, R]):
+class Dequeued(NamedTuple, Generic[K, R]):
     """A dequeued key, to be reported back as succeeded, failed, requeued or dropped.
 
     `reasons` holds the first three and the last five, oldest first; `omitted` counts those between. `queued_at` is the
@@ -120,3 +124,57 @@ class Entry(Generic[K, R]):
         """Raise the entry to this priority if it is higher than its own."""
         if priority < self.priority:
             self.priority = priority
+
+
+def scheduled_entry(key: K, reason: R, priority: Priority, due: float) -> Entry[K, R]:
+    """Return a new entry that becomes ready at `due`."""
+    entry = Entry(key, (reason,), priority, due)
+    entry.state = "scheduled"
+    entry.due = due
+    return entry
+
+
+@check_keywords
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """An exponential back-off, in seconds: `base * 2**n` after `n` earlier failures, but never more than `maximum`.
+
+    Delays have no jitter. The keys of a controller share one process, so no herd needs to be broken up, and without
+    randomness a failing run can be replayed to the second.
+
+    Args:
+        base: the delay after the first failure.
+        maximum: the longest delay.
+
+    Raises:
+        InvalidArgument: if `base` is not a finite number above 0, or `maximum` is not a finite number >= `base`.
+    """
+
+    base: float = 0.005
+    maximum: float = 1000.0
+
+    def __post_init__(self) -> None:
+        if not (_is_finite(self.base) and self.base > 0):
+            raise InvalidArgument(f"Backoff.base is {self.base!r}: it must be a finite number of seconds above 0")
+        if not (_is_finite(self.maximum) and self.maximum >= self.base):
+            raise InvalidArgument(
+                f"Backoff.maximum is {self.maximum!r}: "
+                f"it must be a finite number of seconds, at least base ({self.base!r})"
+            )
+
+    def delay(self, failures: int) -> float:
+        """Return the delay, in seconds, after a failure that followed `failures` earlier ones.
+
+        Raises:
+            ValueError: if `failures` is negative.
+        """
+        if failures < 0:
+            raise ValueError(f"failures is {failures!r}: it must be a count, 0 or more")
+        try:
+            return min(math.ldexp(self.base, failures), self.maximum)
+        except OverflowError:
+            return self.maximum
+
+
+def _is_finite(given: object) -> bool:
+    return isinstance(given, int | float) and not isinstance(given, bool) and math.isfinite(given)

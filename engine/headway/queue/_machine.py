@@ -16,7 +16,7 @@ The rules:
 
 The design: each key has one entry, in one of four states.
 
-    absent ── add ──► ready ── take ──► in hand ── succeeded, dropped ──► absent
+    absent ── add ──► ready ── dequeue ──► in hand ── succeeded, dropped ──► absent
                         ▲                 │  │
                         │ add, due        │  └── requeue_after ──► scheduled
                         ├── backing off ◄─┘ failed                     │
@@ -26,22 +26,29 @@ An entry in hand can have a *following* entry with what has been added since it 
 back, the following entry replaces the first one. A key that has changed therefore comes back once, at the end of the
 line, whatever the result of the run in hand.
 
-Ready entries stand in two lanes (`_priorities.py`), delayed ones in a heap (`_delays.py`). Counts that the common path
-does not need are derived and not kept: an add, take and success of one key access the dictionary three times, one lane
-twice, and the heap never.
+Ready entries stand in two lanes, delayed ones in a heap (`_order.py`). Counts that the common path does not need are
+derived and not kept: an add, dequeue and success of one key access the dictionary three times, one lane twice, and the
+heap never.
 """
 
 import math
 from collections.abc import Iterable
-from typing import Final, Generic
+from typing import Generic
 
-from headway.queue._backoff import Backoff
-from headway.queue._delays import Delays
-from headway.queue._entry import BACKLOG, LIVE, Entry, K, NotInHandError, Priority, QueueStatistics, R, Taken
-from headway.queue._priorities import Lanes
-
-LIVE_PER_BACKLOG: Final = 8
-"""The default number of live keys that may go before a waiting backlog key."""
+from headway.queue._entry import (
+    BACKLOG,
+    LIVE,
+    Backoff,
+    Dequeued,
+    Entry,
+    K,
+    NotInHandError,
+    Priority,
+    QueueStatistics,
+    R,
+    scheduled_entry,
+)
+from headway.queue._order import LIVE_PER_BACKLOG, Delays, Lanes
 
 
 class WorkQueue(Generic[K, R]):
@@ -53,6 +60,9 @@ class WorkQueue(Generic[K, R]):
 
     Raises:
         ValueError: if `live_per_backlog` is below 1.
+
+    The methods that report a key back raise NotInHandError if the key is not in hand. A time or delay that is not
+    finite, and an unknown priority, raise ValueError.
     """
 
     __slots__ = ("_adds", "_backing_off", "_backoff", "_closed", "_delays", "_entries", "_lanes", "_merged")
@@ -77,9 +87,6 @@ class WorkQueue(Generic[K, R]):
 
         A waiting key is merged, a delayed one becomes ready, and one in hand runs once more after it has been reported
         back. A closed queue ignores this.
-
-        Raises:
-            ValueError: if `priority` is neither LIVE nor BACKLOG.
         """
         if priority:
             _check_priority(priority)
@@ -94,11 +101,7 @@ class WorkQueue(Generic[K, R]):
             self._add_known(entry, reason, now, priority)
 
     def add_all(self, keys: Iterable[K], reason: R, now: float, *, priority: Priority = LIVE) -> None:
-        """Enqueue many keys at once for one reason: call `add` for each of them, in order.
-
-        Raises:
-            ValueError: if `priority` is neither LIVE nor BACKLOG.
-        """
+        """Enqueue many keys at once for one reason: call `add` for each of them, in order."""
         _check_priority(priority)
         if self._closed:
             return
@@ -121,9 +124,6 @@ class WorkQueue(Generic[K, R]):
 
         If the key is already delayed, the earlier time counts. A ready key only takes the reason. Such an add is
         scheduled, not owed, so use `add` for a change that must not be missed.
-
-        Raises:
-            ValueError: if `due` is not finite, or `priority` is neither LIVE nor BACKLOG.
         """
         _check_finite("due", due)
         _check_priority(priority)
@@ -133,7 +133,7 @@ class WorkQueue(Generic[K, R]):
             self._adds += 1
             entry = self._entries.get(key)
             if entry is None:
-                self._entries[key] = entry = _scheduled_entry(key, reason, priority, due)
+                self._entries[key] = entry = scheduled_entry(key, reason, priority, due)
                 self._delays.put(entry, due)
             else:
                 self._add_known_after(entry, reason, due, priority)
@@ -141,7 +141,7 @@ class WorkQueue(Generic[K, R]):
     # ---- dequeue
 
     def promote(self, now: float) -> None:
-        """Make the keys ready that are due at `now`, in order of due time. `take` includes this."""
+        """Make the keys ready that are due at `now`, in order of due time. `dequeue` includes this."""
         if self._closed:
             return
         while (entry := self._delays.pop_due(now)) is not None:
@@ -149,11 +149,11 @@ class WorkQueue(Generic[K, R]):
                 self._backing_off -= 1
             self._ready(entry, entry.due)
 
-    def take(self, now: float) -> Taken[K, R] | None:
+    def dequeue(self, now: float) -> Dequeued[K, R] | None:
         """Dequeue the next ready key. Return None if no key is ready or the queue is closed.
 
         The key is in hand until it is reported back by exactly one of `succeeded`, `failed`, `requeue_after`, `dropped`
-        and `rest`.
+        and `back_off`.
         """
         if self._closed:
             return None
@@ -163,16 +163,12 @@ class WorkQueue(Generic[K, R]):
         if entry is None:
             return None
         entry.state = "in hand"
-        return Taken(entry.key, entry.reasons, entry.omitted, entry.queued_at, entry.failures + 1)
+        return Dequeued(entry.key, entry.reasons, entry.omitted, entry.queued_at, entry.failures + 1)
 
     # ---- report back
 
     def succeeded(self, key: K, now: float) -> None:
-        """Report that the key in hand is done. Its failures are forgotten.
-
-        Raises:
-            NotInHandError: if the key is not in hand.
-        """
+        """Report that the key in hand is done. Its failures are forgotten."""
         following = self._in_hand(key).following
         if following is None:
             del self._entries[key]
@@ -188,9 +184,6 @@ class WorkQueue(Generic[K, R]):
 
         A key that was added again while it was in hand is ready at once, and this returns 0.0, because the change may
         have removed the cause. The failure still counts.
-
-        Raises:
-            NotInHandError: if the key is not in hand.
         """
         entry = self._in_hand(key)
         delay = self._backoff.delay(entry.failures)
@@ -205,12 +198,7 @@ class WorkQueue(Generic[K, R]):
                 return 0.0
             if following.due < due:
                 due, delay = following.due, max(following.due - now, 0.0)
-        if due <= now:
-            self._ready(entry, due)
-        else:
-            entry.state = "backing off"
-            self._backing_off += 1
-            self._delays.put(entry, due)
+        self._back_off_until(entry, due, now)
         return delay
 
     def requeue_after(self, key: K, delay: float, reason: R, now: float) -> None:
@@ -218,14 +206,10 @@ class WorkQueue(Generic[K, R]):
 
         This is not a failure: earlier failures are forgotten. A key that was added again while it was in hand is ready
         at once, whatever the delay.
-
-        Raises:
-            NotInHandError: if the key is not in hand.
-            ValueError: if `delay` is not finite.
         """
         _check_finite("delay", delay)
         following = self._in_hand(key).following
-        again: Entry[K, R] = _scheduled_entry(key, reason, LIVE, now + max(delay, 0.0))
+        again: Entry[K, R] = scheduled_entry(key, reason, LIVE, now + max(delay, 0.0))
         if following is not None:
             following.note(reason)
             following.raise_to(LIVE)
@@ -239,32 +223,22 @@ class WorkQueue(Generic[K, R]):
 
         For the queue this equals success: this run is no longer owed. A reconcile that is interrupted because its run
         ends must *not* be dropped: while it stays in hand, the run still owes it.
-
-        Raises:
-            NotInHandError: if the key is not in hand.
         """
         self.succeeded(key, now)
 
-    def rest(self, key: K, delay: float, now: float) -> None:
+    def back_off(self, key: K, delay: float, now: float) -> None:
         """Report that the key in hand is to be delayed by `delay` seconds. Its run is still owed.
 
         It keeps its reasons and its failures. As with a failed key, a change ends the delay.
-
-        Raises:
-            NotInHandError: if the key is not in hand.
-            ValueError: if `delay` is not finite.
         """
         _check_finite("delay", delay)
         entry = self._in_hand(key)
         following, entry.following = entry.following, None
         if following is not None:
             entry.absorb(following)
-        if following is not None or delay <= 0:
             self._ready(entry, now)
         else:
-            entry.state = "backing off"
-            self._backing_off += 1
-            self._delays.put(entry, now + delay)
+            self._back_off_until(entry, now + max(delay, 0.0), now)
 
     def close(self) -> None:
         """Close the queue: adds are ignored, and no key is returned. Keys in hand can still be reported back."""
@@ -278,7 +252,7 @@ class WorkQueue(Generic[K, R]):
         return self._closed
 
     def ready_count(self) -> int:
-        """Return the number of keys that could be dequeued, as of the last `take` or `promote`."""
+        """Return the number of keys that could be dequeued, as of the last `dequeue` or `promote`."""
         return len(self._lanes)
 
     def next_due(self) -> float | None:
@@ -301,7 +275,7 @@ class WorkQueue(Generic[K, R]):
         return {key: entry.due for key, entry in self._entries.items() if entry.state == "scheduled"}
 
     def statistics(self) -> QueueStatistics:
-        """Return the statistics of the queue, as of the last `take` or `promote`. This visits every ready key."""
+        """Return the statistics of the queue, as of the last `dequeue` or `promote`. This visits every ready key."""
         ready, delayed = len(self._lanes), len(self._delays)
         return QueueStatistics(
             ready=ready,
@@ -320,13 +294,23 @@ class WorkQueue(Generic[K, R]):
         entry = self._entries.get(key)
         if entry is None or entry.state != "in hand":
             state = "not in the queue" if entry is None else entry.state
-            raise NotInHandError(f"key {key!r} is {state}, not in hand: report a key back exactly once for each take")
+            raise NotInHandError(
+                f"key {key!r} is {state}, not in hand: report a key back exactly once for each dequeue"
+            )
         return entry
 
     def _ready(self, entry: Entry[K, R], queued_at: float) -> None:
         entry.state = "ready"
         entry.queued_at = queued_at
         self._lanes.append(entry)
+
+    def _back_off_until(self, entry: Entry[K, R], due: float, now: float) -> None:
+        if due <= now:
+            self._ready(entry, due)
+        else:
+            entry.state = "backing off"
+            self._backing_off += 1
+            self._delays.put(entry, due)
 
     def _queue(self, entry: Entry[K, R], now: float) -> None:
         """Put an entry that was outside the queue in its place."""
@@ -364,7 +348,7 @@ class WorkQueue(Generic[K, R]):
         """Add a key that has an entry, not before `due`."""
         if entry.state == "in hand":
             if entry.following is None:
-                entry.following = _scheduled_entry(entry.key, reason, priority, due)
+                entry.following = scheduled_entry(entry.key, reason, priority, due)
                 return
             entry = entry.following
             if entry.state == "scheduled":
@@ -377,13 +361,6 @@ class WorkQueue(Generic[K, R]):
                 self._delays.put(entry, due)
         self._merged += 1
         entry.note(reason)
-
-
-def _scheduled_entry(key: K, reason: R, priority: Priority, due: float) -> Entry[K, R]:
-    entry = Entry(key, (reason,), priority, due)
-    entry.state = "scheduled"
-    entry.due = due
-    return entry
 
 
 def _check_priority(priority: int) -> None:

@@ -14,7 +14,7 @@ code of this file is running, it must be certain that a worker will look:
     no worker sleeps, or held, or closed, or
     (woken >= ready) and (nothing is delayed, or woken > 0, or the timekeeper's deadline <= next due)
 
-Cancellation loses nothing: `take` has its only checkpoints before it dequeues a key.
+Cancellation loses nothing: `dequeue` has its only checkpoints before it dequeues a key.
 """
 
 import math
@@ -23,7 +23,7 @@ from typing import Generic
 
 import trio
 
-from headway.queue._entry import LIVE, K, Priority, QueueStatistics, R, Taken
+from headway.queue._entry import LIVE, Dequeued, K, Priority, QueueStatistics, R
 from headway.queue._machine import WorkQueue
 
 
@@ -50,37 +50,25 @@ class WaitingQueue(Generic[K, R]):
     # ---- enqueue
 
     def add(self, key: K, reason: R, *, priority: Priority = LIVE) -> None:
-        """Enqueue a key at once, like `WorkQueue.add`.
-
-        Raises:
-            ValueError: if `priority` is neither LIVE nor BACKLOG.
-        """
+        """Enqueue a key at once, like `WorkQueue.add`."""
         self._machine.add(key, reason, trio.current_time(), priority=priority)
         if self._waiting:
             self._wake()
 
     def add_all(self, keys: Iterable[K], reason: R, *, priority: Priority = LIVE) -> None:
-        """Enqueue many keys at once for one reason, like `WorkQueue.add_all`.
-
-        Raises:
-            ValueError: if `priority` is neither LIVE nor BACKLOG.
-        """
+        """Enqueue many keys at once for one reason, like `WorkQueue.add_all`."""
         self._machine.add_all(keys, reason, trio.current_time(), priority=priority)
         self._wake()
 
     def add_after(self, key: K, reason: R, delay: float, *, priority: Priority = LIVE) -> None:
-        """Enqueue a key in `delay` seconds, like `WorkQueue.add_after`.
-
-        Raises:
-            ValueError: if `delay` is not finite, or `priority` is neither LIVE nor BACKLOG.
-        """
+        """Enqueue a key in `delay` seconds, like `WorkQueue.add_after`."""
         now = trio.current_time()
         self._machine.add_after(key, reason, now + delay, now, priority=priority)
         self._wake()
 
     # ---- dequeue
 
-    async def take(self) -> Taken[K, R] | None:
+    async def dequeue(self) -> Dequeued[K, R] | None:
         """Wait until a key is ready, and dequeue it. Return None when the queue is closed.
 
         This is always a checkpoint. If it is canceled, no key was dequeued. While the queue is held, this waits even if
@@ -88,21 +76,21 @@ class WaitingQueue(Generic[K, R]):
         """
         await trio.lowlevel.checkpoint()
         while not self._machine.closed:
-            taken = self.take_nowait()
-            if taken is not None:
-                return taken
+            dequeued = self.dequeue_nowait()
+            if dequeued is not None:
+                return dequeued
             await self._wait()
         return None
 
-    def take_nowait(self) -> Taken[K, R] | None:
+    def dequeue_nowait(self) -> Dequeued[K, R] | None:
         """Dequeue a key if one is ready and the queue is neither held nor closed, or return None. Not a checkpoint."""
         if self._held:
             return None
-        taken = self._machine.take(trio.current_time())
-        if taken is not None and self._waiting:
+        dequeued = self._machine.dequeue(trio.current_time())
+        if dequeued is not None and self._waiting:
             # Several keys may have become due at once, and this task may have been the timekeeper.
             self._wake()
-        return taken
+        return dequeued
 
     def hold(self) -> None:
         """Hold all keys back until `release`. This is a switch, not a counter: a second call has no effect."""
@@ -116,55 +104,33 @@ class WaitingQueue(Generic[K, R]):
     # ---- report back
 
     def succeeded(self, key: K) -> None:
-        """Report that the key in hand is done, like `WorkQueue.succeeded`.
-
-        Raises:
-            NotInHandError: if the key is not in hand.
-        """
+        """Report that the key in hand is done, like `WorkQueue.succeeded`."""
         self._machine.succeeded(key, trio.current_time())
         self._reported_back()
 
     def failed(self, key: K, reason: R) -> float:
-        """Report that the key in hand has failed, and return its delay in seconds, like `WorkQueue.failed`.
-
-        Raises:
-            NotInHandError: if the key is not in hand.
-        """
+        """Report that the key in hand has failed, and return its delay in seconds, like `WorkQueue.failed`."""
         delay = self._machine.failed(key, reason, trio.current_time())
         self._reported_back()
         return delay
 
     def requeue_after(self, key: K, delay: float, reason: R) -> None:
-        """Report that the key in hand is to run again in `delay` seconds, like `WorkQueue.requeue_after`.
-
-        Raises:
-            NotInHandError: if the key is not in hand.
-            ValueError: if `delay` is not finite.
-        """
+        """Report that the key in hand is to run again in `delay` seconds, like `WorkQueue.requeue_after`."""
         self._machine.requeue_after(key, delay, reason, trio.current_time())
         self._reported_back()
 
     def dropped(self, key: K) -> None:
-        """Report that the key in hand was given up permanently, like `WorkQueue.dropped`.
-
-        Raises:
-            NotInHandError: if the key is not in hand.
-        """
+        """Report that the key in hand was given up permanently, like `WorkQueue.dropped`."""
         self._machine.dropped(key, trio.current_time())
         self._reported_back()
 
-    def rest(self, key: K, delay: float) -> None:
-        """Report that the key in hand is to be delayed, like `WorkQueue.rest`.
-
-        Raises:
-            NotInHandError: if the key is not in hand.
-            ValueError: if `delay` is not finite.
-        """
-        self._machine.rest(key, delay, trio.current_time())
+    def back_off(self, key: K, delay: float) -> None:
+        """Report that the key in hand is to be delayed, like `WorkQueue.back_off`."""
+        self._machine.back_off(key, delay, trio.current_time())
         self._reported_back()
 
     def close(self) -> None:
-        """Close the queue: `take` returns None to all current and later callers, and adds are ignored."""
+        """Close the queue: `dequeue` returns None to all current and later callers, and adds are ignored."""
         self._machine.close()
         self._woken += len(self._sleepers.unpark_all()) + len(self._timekeeper_seat.unpark_all())
         self._waiting_for_idle.unpark_all()

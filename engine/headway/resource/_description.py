@@ -31,19 +31,16 @@ def describe(types: Iterable[ResourceType[Any]]) -> types_pb.ListResponse:
 
 def rebuild(description: types_pb.ListResponse) -> Registry:
     """Return a registry of the described types. Raises PayloadError if the description is invalid."""
+    registry = Registry()
     try:
-        return _registry(description)
+        classes = rebuild_messages(description)
+        for each in description.types:
+            name = type_name(each.type)
+            # Built-in types are registered already, with their own classes.
+            if name not in registry:
+                columns = {column.title: column.path for column in each.columns}
+                scope = Scope(int(each.scope))
+                registry.register(ResourceType(*name, classes[each.message], scope=scope, columns=columns))
     except (LookupError, TypeError, ValueError) as error:
         raise PayloadError(f"the server's description of its types can't be read: {error}") from error
-
-
-def _registry(description: types_pb.ListResponse) -> Registry:
-    classes = rebuild_messages(description)
-    registry = Registry()
-    for each in description.types:
-        # Built-in types are registered already, with their own classes.
-        if type_name(each.type) not in registry:
-            columns = {column.title: column.path for column in each.columns}
-            scope = Scope(int(each.scope))
-            registry.register(ResourceType(*type_name(each.type), classes[each.message], scope=scope, columns=columns))
     return registry

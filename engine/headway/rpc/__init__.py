@@ -7,27 +7,32 @@ asyncio's interfaces; they are not visible outside this package. To read the cod
 
 from typing import TYPE_CHECKING, Any
 
+from headway.rpc._addresses import TOKEN_HEADER as TOKEN_HEADER
 from headway.rpc._addresses import Address as Address
 from headway.rpc._addresses import address as address
 from headway.rpc._addresses import addresses as addresses
 from headway.rpc._addresses import is_loopback as is_loopback
+from headway.rpc._addresses import plain_text_host as plain_text_host
+from headway.rpc._addresses import readable as readable
 from headway.rpc._channel import Channel as Channel
+from headway.rpc._channel import ChannelClosed as ChannelClosed
+from headway.rpc._channel import CopyingChannel as CopyingChannel
+from headway.rpc._channel import HandlerFault as HandlerFault
 from headway.rpc._channel import Lagging as Lagging
 from headway.rpc._channel import Metadata as Metadata
-from headway.rpc._copying import CopyingChannel as CopyingChannel
-from headway.rpc._errors import ChannelClosed as ChannelClosed
-from headway.rpc._errors import NotBegun as NotBegun
-from headway.rpc._errors import NotGrpc as NotGrpc
-from headway.rpc._errors import NotHttp2 as NotHttp2
-from headway.rpc._errors import NotServed as NotServed
-from headway.rpc._errors import TooLarge as TooLarge
-from headway.rpc._fault import HandlerFault as HandlerFault
+from headway.rpc._channel import NotBegun as NotBegun
+from headway.rpc._channel import NotGrpc as NotGrpc
+from headway.rpc._channel import NotHttp2 as NotHttp2
+from headway.rpc._channel import NotReached as NotReached
+from headway.rpc._channel import NotServed as NotServed
+from headway.rpc._channel import Remedy as Remedy
+from headway.rpc._channel import TooLarge as TooLarge
+from headway.rpc._channel import WithMetadata as WithMetadata
 from headway.rpc._in_process import ANSWER as ANSWER
 from headway.rpc._in_process import InProcessChannel as InProcessChannel
 from headway.rpc._limits import Limits as Limits
+from headway.rpc._limits import OpenStreams as OpenStreams
 from headway.rpc._limits import Rate as Rate
-from headway.rpc._plain_text import plain_text_host as plain_text_host
-from headway.rpc._plain_text import readable as readable
 from headway.rpc._services import Interceptor as Interceptor
 from headway.rpc._services import Services as Services
 from headway.rpc._wire import PIECE as PIECE
@@ -36,20 +41,23 @@ from headway.rpc._wire import MessageParser as MessageParser
 from headway.rpc._wire import StreamDecoder as StreamDecoder
 from headway.rpc._wire import StreamEncoder as StreamEncoder
 from headway.rpc._wire import framed as framed
-from headway.rpc._with_metadata import WithMetadata as WithMetadata
 
 if TYPE_CHECKING:
-    from headway.rpc._described import DescribedFiles as DescribedFiles
     from headway.rpc._forward import open_forwarder as open_forwarder
     from headway.rpc._health import Health as Health
-    from headway.rpc._listener import free_descriptors as free_descriptors
-    from headway.rpc._open_streams import OpenStreams as OpenStreams
+    from headway.rpc._health import HealthCheckRequest as HealthCheckRequest
+    from headway.rpc._health import HealthCheckResponse as HealthCheckResponse
+    from headway.rpc._reflection import DescribedFiles as DescribedFiles
     from headway.rpc._reflection import Reflection as Reflection
+    from headway.rpc._reflection import ServerReflectionRequest as ServerReflectionRequest
+    from headway.rpc._reflection import ServerReflectionResponse as ServerReflectionResponse
+    from headway.rpc._remote import CHANNEL_LIMITS as CHANNEL_LIMITS
     from headway.rpc._remote import Duplex as Duplex
     from headway.rpc._remote import RemoteChannel as RemoteChannel
     from headway.rpc._remote import open_channel as open_channel
     from headway.rpc._server import Server as Server
     from headway.rpc._server import open_server as open_server
+    from headway.rpc._system import free_descriptors as free_descriptors
     from headway.rpc._tls import ServerTls as ServerTls
     from headway.rpc._tls import client_tls as client_tls
     from headway.rpc._tls import server_tls as server_tls
@@ -57,16 +65,20 @@ if TYPE_CHECKING:
 # Modules that need asyncio, h2 and ssl are imported on first use. An engine that uses no network never loads them, and
 # `import headway` stays fast.
 _LATER = {
-    "DescribedFiles": "_described",
+    "CHANNEL_LIMITS": "_remote",
+    "DescribedFiles": "_reflection",
     "Duplex": "_remote",
     "Health": "_health",
-    "OpenStreams": "_open_streams",
+    "HealthCheckRequest": "_health",
+    "HealthCheckResponse": "_health",
     "Reflection": "_reflection",
     "RemoteChannel": "_remote",
     "Server": "_server",
+    "ServerReflectionRequest": "_reflection",
+    "ServerReflectionResponse": "_reflection",
     "ServerTls": "_tls",
     "client_tls": "_tls",
-    "free_descriptors": "_listener",
+    "free_descriptors": "_system",
     "open_channel": "_remote",
     "open_forwarder": "_forward",
     "open_server": "_server",

@@ -1,12 +1,21 @@
-"""Addresses of servers: ``127.0.0.1:9000``, ``[::1]:9000``, ``host:9000``, ``unix:/run/headway.sock``. No I/O."""
+"""Addresses of servers, and which of them no secret may be sent to over plain TCP. No I/O.
+
+An address is written ``127.0.0.1:9000``, ``[::1]:9000``, ``host:9000`` or ``unix:/run/headway.sock``.
+"""
 
 from __future__ import annotations
 
 import ipaddress
+import ssl
 from collections.abc import Iterable
 from typing import NamedTuple
 
 from headway.errors import InvalidArgument
+
+TOKEN_HEADER = "x-consul-token"
+"""The name of the metadata with a caller's token, as Consul's clients send it."""
+
+_SECRETS = frozenset((TOKEN_HEADER, "authorization", "token"))
 
 
 class Address(NamedTuple):
@@ -61,3 +70,23 @@ def addresses(text: str | Iterable[str]) -> list[Address]:
     """Parse several addresses. A string holds them separated by commas."""
     parts = text.split(",") if isinstance(text, str) else text
     return [address(part.strip()) for part in parts]
+
+
+def plain_text_host(endpoints: Iterable[Address], tls: ssl.SSLContext | None) -> Address | None:
+    """Return the first endpoint on another host that is reached over plain TCP, or None.
+
+    Anything sent to such an endpoint can be read on the way. Unix sockets and loopback addresses are on this machine.
+    """
+    if tls is not None:
+        return None
+    return next((each for each in endpoints if not each.path and not is_loopback(each.host)), None)
+
+
+def has_secret(metadata: Iterable[tuple[str, str]]) -> bool:
+    """Return True if a call's metadata holds a token. Consul's clients send an empty token if they have none."""
+    return any(value and name.lower() in _SECRETS for name, value in metadata)
+
+
+def readable(what: str, host: Address, remedy: str) -> str:
+    """Return an error message that says that ``what`` could be read on its way to the host."""
+    return f"{host}: {what} sent to another host over plain TCP can be read on the way: {remedy}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable
 from typing import Any
@@ -15,16 +16,16 @@ from grpclib.protocol import AbstractHandler, Stream
 from h2.errors import ErrorCodes
 from h2.exceptions import ProtocolError
 
-from headway.rpc._budget import Budget
-from headway.rpc._fault import HandlerFault
+from headway.rpc._channel import HandlerFault, Report
 from headway.rpc._http2_stream import Http2Stream
-from headway.rpc._limits import Limits
-from headway.rpc._server_stream import ServerStream
+from headway.rpc._limits import Budget, Limits
+from headway.rpc._server_stream import CALL_SIZE, ServerStream
 from headway.rpc._services import Services
 
-Report = Callable[[str, BaseException], None]
 _CONTENT_TYPES = ("application/grpc", "application/grpc+proto")
 STOPPING = "the server is stopping"
+# The seconds to wait for the end of a request that is not gRPC before it is rejected.
+_REJECTION_DELAY = 1.0
 
 
 class Call:
@@ -46,7 +47,10 @@ class Call:
 
 
 class Calls(AbstractHandler):
-    """The calls of one connection, as grpclib's handler. grpclib calls its methods from within `data_received`."""
+    """The calls of one connection, as grpclib's handler. grpclib calls its methods from within `data_received`.
+
+    ``begun`` and ``ended`` are called for each call.
+    """
 
     def __init__(
         self,
@@ -54,8 +58,9 @@ class Calls(AbstractHandler):
         services: Services,
         limits: Limits,
         report: Report,
-        ended: Callable[[], None],
         *,
+        begun: Callable[[], None],
+        ended: Callable[[], None],
         turn: trio.Lock,
         replies: Budget,
     ) -> None:
@@ -65,6 +70,7 @@ class Calls(AbstractHandler):
         self._services = services
         self._limits = limits
         self._report = report
+        self._begun = begun
         self._ended = ended
         self._calls: dict[Http2Stream, Call] = {}
         self._stopping = False
@@ -75,6 +81,7 @@ class Calls(AbstractHandler):
     def accept(self, stream: Stream, headers: Any, release_stream: Callable[[], None]) -> None:
         """Start a call whose headers have arrived."""
         assert isinstance(stream, Http2Stream)
+        self._begun()
         call = self._calls[stream] = Call()
         self._nursery.start_soon(self._answer, call, stream, headers, release_stream, name="rpc call")
 
@@ -121,8 +128,7 @@ class Calls(AbstractHandler):
         given = dict(headers)
         wrong = _wrong_request(given)
         if wrong is not None:
-            await stream.send_headers([(":status", wrong)], end_stream=True)
-            stream.abandon(ErrorCodes.NO_ERROR)
+            await _reject(call, stream, wrong)
             return
         path = given.get(":path", "")
         handler = self._services.handler(path)
@@ -183,6 +189,22 @@ class Calls(AbstractHandler):
         if call.error is not None and trio.current_time() >= call.scope.deadline:
             return call.error
         return GRPCError(Status.CANCELLED, "the call was canceled")
+
+
+async def _reject(call: Call, stream: Http2Stream, status: str) -> None:
+    """Reject a request that is not gRPC with an HTTP status, when the request has ended or after a short time.
+
+    An earlier answer would close the stream. What the client has still to send, right or wrong, would then be taken for
+    frames on a closed stream. Meanwhile the call counts as one whose request is incomplete, and its data is discarded.
+    """
+    stream.buffer.close()
+    stream.buffer.count(CALL_SIZE)
+    # GRPCError: the memory is needed for other requests.
+    with call.scope, trio.move_on_after(_REJECTION_DELAY), contextlib.suppress(GRPCError):
+        await stream.buffer.wait_end()
+    if stream.writable:
+        await stream.send_headers([(":status", status)], end_stream=True)
+        stream.abandon(ErrorCodes.NO_ERROR)
 
 
 async def _never_called(_: Any) -> None:

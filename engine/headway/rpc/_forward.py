@@ -20,20 +20,18 @@ from h2.errors import ErrorCodes
 from h2.exceptions import ProtocolError
 
 from headway import events
-from headway.rpc._addresses import Address, addresses
-from headway.rpc._errors import NotBegun
+from headway.rpc._addresses import Address, addresses, has_secret, plain_text_host, readable
+from headway.rpc._channel import NotBegun, Report
 from headway.rpc._frames import LITTLE
 from headway.rpc._limits import KIB, Limits
 from headway.rpc._loop import Carrier, open_carrier
-from headway.rpc._plain_text import has_secret, plain_text_host, readable
 from headway.rpc._pool import Pool
 from headway.rpc._remote import CHANNEL_LIMITS
-from headway.rpc._remote_call import RemoteCall, Unsent
+from headway.rpc._remote_call import ATTEMPTS, RemoteCall, Unsent
 from headway.rpc._server import Server, open_server
 from headway.rpc._server_stream import ServerStream
 from headway.rpc._services import Services
 
-Report = Callable[[str, BaseException], None]
 Headers = list[tuple[str, str]]
 
 UPSTREAM_LIMITS = dataclasses.replace(CHANNEL_LIMITS, stream_window=256 * KIB)
@@ -55,8 +53,6 @@ _OURS = frozenset(
 )
 _HOPS = "x-headway-hops"
 _MOST_HOPS = 8
-# How often a call is sent in all, if each time the upstream certainly has not begun to handle it.
-_ATTEMPTS = 3
 _PREFIX = 5
 # How many seconds a small part of a request waits for more, if the upstream accepts no more small frames.
 _PATIENCE = 1.0
@@ -85,7 +81,7 @@ class Forwarder:
         # Usually the request has arrived with the headers. It is then forwarded together with them.
         first = await request.take() if request.ready else b""
         whole = request.finished
-        for attempt in range(1, _ATTEMPTS + 1):
+        for attempt in range(1, ATTEMPTS + 1):
             try:
                 async with self._pool.open_call() as call:
                     # Invariant: it is set before anything is sent. While it is False, our trailers say that the call
@@ -97,7 +93,7 @@ class Forwarder:
                 return
             except Unsent as error:
                 stream.begun = False
-                if attempt == _ATTEMPTS:
+                if attempt == ATTEMPTS:
                     raise NotBegun(Status.UNAVAILABLE, str(error)) from error
             except NotBegun:
                 stream.begun = False

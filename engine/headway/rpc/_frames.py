@@ -1,7 +1,15 @@
-"""The frames that a peer sends: a cutter, and an account that limits frames without content. No I/O."""
+"""Checks of what a peer sends: the frames, an account that limits frames without content, and the headers. No I/O.
+
+h2 can validate headers too (RFC 9113, section 8), but it takes several times as long, and an error ends the whole
+connection. Here a malformed request ends only its own stream.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
+
+from headway.rpc._addresses import TOKEN_HEADER
 from headway.rpc._limits import Allowance, Flooded, Limits, Rate
 
 _HEADER = 9
@@ -20,7 +28,36 @@ LITTLE = _WORTH
 """The bytes of content whose refund covers the cost of their frame."""
 # The debt for frames without content that a client allows itself on one connection. It is half of what a server accepts
 # before it ends the connection, and with it all other calls on it.
-_OWED = Rate(2500, 100)
+_OWN = Rate(2500, 100)
+
+Headers = Iterable[tuple[str, str]]
+
+_REQUEST = frozenset((":method", ":scheme", ":path", ":authority"))
+_RESPONSE = frozenset((":status",))
+_NONE: frozenset[str] = frozenset()
+# HTTP/2 forbids these headers. They describe a connection, and HTTP/2 uses frames for that.
+_OF_CONNECTION = frozenset(("connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"))
+# The names that most requests have. A lookup here is faster than a match of the pattern.
+_USUAL = frozenset(
+    (
+        "content-type",
+        "user-agent",
+        "grpc-timeout",
+        "grpc-encoding",
+        "grpc-accept-encoding",
+        "accept-encoding",
+        "authorization",
+        TOKEN_HEADER,
+        "x-headway-hops",
+        "date",
+        "server",
+        "grpc-status",
+        "grpc-message",
+    )
+)
+_NAME = re.compile(r"[!-9;-@\[-~]+")
+_NOT_IN_VALUES = re.compile("[\0\r\n]")
+_DIGITS = re.compile("[0-9]{1,19}")
 
 
 class FrameTooLarge(Exception):
@@ -118,7 +155,7 @@ class FrameAccount:
         self._most_headers = 4 * limits.header_size
         self.block = 0
         # An estimate of what the other end charges this one.
-        self._owed = Allowance(_OWED, now)
+        self._own = Allowance(_OWN, now)
 
     def receive(self, frame: bytes, now: float) -> None:
         """Charge for a frame before it is handled.
@@ -131,7 +168,7 @@ class FrameAccount:
             if not (self._client_side and length):
                 self._others.spend(now, "frames without content")
             else:
-                self._owed.earn(min(length / _WORTH, _MOST))
+                self._own.earn(min(length / _WORTH, _MOST))
         elif kind in (_HEADERS, _CONTINUATION):
             self._header_block(flags, length, now)
         elif kind == _PING and not flags & _ACK:
@@ -149,7 +186,7 @@ class FrameAccount:
         self._others.spend(now, "frames without content", 1 if self._client_side else 1 + length / _DECODED)
         if flags & _END_HEADERS:
             self.block = 0
-            self._owed.earn(_MOST)
+            self._own.earn(_MOST)
 
     def receive_empty_records(self, count: int, now: float) -> None:
         """Charge for TLS records without content, such as those that change the keys.
@@ -167,17 +204,17 @@ class FrameAccount:
         """
         self._resets.spend(now, "resets")
 
-    def took(self, size: int) -> None:
+    def received_data(self, size: int) -> None:
         """Refund for content that a call has received."""
         self._others.earn(min(size / _WORTH, _MOST))
 
     def is_solvent(self, now: float) -> bool:
         """Return True if the server should accept more frames without content from this client."""
-        return self._owed.left(now) > 0
+        return self._own.left(now) > 0
 
-    def owe(self, now: float, size: int = 0) -> None:
+    def charge_self(self, now: float, size: int = 0) -> None:
         """Record the server's charge for a frame without content from this client, with ``size`` bytes of headers."""
-        self._owed.charge(now, 1 + size / _DECODED)
+        self._own.charge(now, 1 + size / _DECODED)
 
     def sent_headers(self) -> None:
         """Refund for headers that this end has sent: a response, or a call of its own."""
@@ -189,3 +226,61 @@ class FrameAccount:
         """Refund for content that this end has sent. A peer whose small windows make it tiny earns little."""
         self._pings.renew()
         self._others.earn(min(size / _WORTH, _MOST))
+
+
+def content_length(headers: Headers) -> int | None:
+    """Return the content-length of well-formed headers, or None if they have none."""
+    for name, value in headers:
+        if name == "content-length":
+            return int(value)
+    return None
+
+
+def malformed_request(headers: Headers) -> str | None:
+    """Return the error in a request's headers, or None if they are well-formed."""
+    found, wrong = _checked(headers, _REQUEST)
+    if wrong is not None:
+        return wrong
+    if found.get(":method") == "CONNECT":
+        return ":scheme or :path in a CONNECT request" if ":scheme" in found or ":path" in found else None
+    for name in (":method", ":scheme", ":path"):
+        if not found.get(name):
+            return f"{name} is missing or empty"
+    return None
+
+
+def malformed_response(headers: Headers) -> str | None:
+    """Return the error in a response's headers, or None if they are well-formed."""
+    found, wrong = _checked(headers, _RESPONSE)
+    return wrong or (None if found.get(":status") else ":status is missing or empty")
+
+
+def malformed_trailers(headers: Headers) -> str | None:
+    """Return the error in the trailers, or None if they are well-formed."""
+    return _checked(headers, _NONE)[1]
+
+
+def _checked(headers: Headers, pseudo: frozenset[str]) -> tuple[dict[str, str], str | None]:
+    """Return the pseudo-headers, and the error in the headers or None."""
+    found: dict[str, str] = {}
+    values = []
+    regular = False
+    for name, value in headers:
+        values.append(value)
+        if name in _USUAL:
+            regular = True
+        elif name in pseudo:
+            if regular or name in found:
+                return found, f"{name} is given twice, or after other headers"
+            found[name] = value
+        else:
+            regular = True
+            if not _NAME.fullmatch(name):
+                return found, f"{name[:64]!r} is not a header name in lower case, or not a known pseudo-header"
+            if name == "content-length" and (not _DIGITS.fullmatch(value) or found.setdefault(name, value) != value):
+                return found, f"content-length {value[:64]!r} is not a number, or there are different ones"
+            if name in _OF_CONNECTION or (name == "te" and value != "trailers"):
+                return found, f"{name} is not allowed in HTTP/2"
+    if _NOT_IN_VALUES.search("".join(values)):
+        return found, "a header value contains NUL, CR or LF"
+    return found, None

@@ -10,7 +10,7 @@ from grpclib import GRPCError
 from grpclib.const import Cardinality, Handler, Status
 
 from headway.protobuf import field, message
-from headway.rpc._open_streams import OpenStreams, bound_request
+from headway.rpc._limits import OpenStreams, bound_request
 
 UNKNOWN, SERVING, NOT_SERVING, SERVICE_UNKNOWN = 0, 1, 2, 3
 

@@ -28,18 +28,48 @@ from h2.events import (
 )
 from h2.exceptions import ProtocolError
 
-from headway.rpc._budget import Budget
-from headway.rpc._frames import FrameAccount
+from headway.rpc._flow import Signal, WindowQueue
+from headway.rpc._frames import FrameAccount, content_length, malformed_request, malformed_response, malformed_trailers
 from headway.rpc._h2 import CountingH2
-from headway.rpc._headers import content_length, malformed_request, malformed_response, malformed_trailers
 from headway.rpc._http2_stream import Http2Stream
-from headway.rpc._limits import Limits
-from headway.rpc._sending import HalfOf, WhileOpen, WindowQueue
-from headway.rpc._signal import Signal
+from headway.rpc._limits import Budget, Limits
 
 _ENDED_AT_ONCE = 16
 # The number of calls without a request that each connection may have, even if the server has reached its limit.
 _FAIR_SHARE = 100
+
+
+class WhileOpen:
+    """A wrapper of a transport that drops writes once it is closing. asyncio's transport logs each such write."""
+
+    __slots__ = ("_transport",)
+
+    def __init__(self, transport: Any) -> None:
+        self._transport = transport
+
+    def is_closing(self) -> bool:
+        """Return True if the transport is closing."""
+        closing: bool = self._transport.is_closing()
+        return closing
+
+    def write(self, data: bytes) -> None:
+        """Write the data, or drop it if the transport is closing."""
+        if not self._transport.is_closing():
+            self._transport.write(data)
+
+
+class HalfOf:
+    """A wrapper of a transport whose `close` closes only our half of the connection."""
+
+    def __init__(self, transport: Any) -> None:
+        self._transport = transport
+
+    def close(self) -> None:
+        """Close our half when everything has been sent."""
+        if not self._transport.is_closing():
+            # The peer may have reset the connection without the transport having noticed yet.
+            with contextlib.suppress(OSError):
+                self._transport.write_eof()
 
 
 def _never(_: Callable[[], bool]) -> None:
@@ -241,7 +271,7 @@ class Http2Processor(EventsProcessor):
         super().process_data_received(event)
         stream = self.streams.get(event.stream_id)
         if stream is not None and stream.buffer.open:  # type: ignore[attr-defined]  # our `Inbox`
-            self._account.took(len(event.data))
+            self._account.received_data(len(event.data))
 
     def process_window_updated(self, event: WindowUpdated) -> None:
         """Wake the streams that can send. grpclib would wake all of them when the connection's window opens."""

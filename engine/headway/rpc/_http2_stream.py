@@ -13,9 +13,8 @@ from h2.errors import ErrorCodes
 from h2.exceptions import TooManyStreamsError
 
 from headway._turns import give_way
-from headway.rpc._budget import Budget
-from headway.rpc._inbox import Inbox
-from headway.rpc._signal import Signal
+from headway.rpc._flow import Inbox, Signal
+from headway.rpc._limits import Budget
 
 if TYPE_CHECKING:
     from headway.rpc._http2 import Http2Connection

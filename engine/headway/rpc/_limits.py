@@ -1,10 +1,18 @@
-"""The limits of a server or a channel on its peers, and token buckets for rates. No I/O."""
+"""Limits on peers: the numbers, token buckets for rates, budgets for memory, and limits on open streams. No I/O."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from grpclib import GRPCError
+from grpclib.const import Status
 
 KIB, MIB = 1 << 10, 1 << 20
+REQUEST_SIZE = 4 * KIB
+"""The maximum size in bytes of a request to a service that can be called without a token."""
 
 
 class Flooded(Exception):
@@ -131,3 +139,131 @@ class Allowance:
     def renew(self) -> None:
         """Refill the bucket."""
         self._left = float(self._rate.burst)
+
+
+class Holder(Protocol):
+    """An object that holds bytes and is charged to a `Budget`."""
+
+    def refuse(self) -> None:
+        """Free the bytes, and report that to `Budget.held`."""
+        ...
+
+
+class Budget:
+    """A limit on the bytes held by all holders together.
+
+    A budget may be part of another one: a connection's budget is part of its server's.
+
+    Over the limit, the largest holder is refused, and among holders of similar size the oldest. Small requests
+    therefore succeed even among any number of large requests that never end.
+
+    Attributes:
+        taken: the number of bytes held.
+        holders: the number of holders with at least one byte.
+    """
+
+    __slots__ = ("_by_size", "_limit", "_within", "holders", "taken")
+
+    def __init__(self, limit: int, within: Budget | None = None) -> None:
+        self.taken = 0
+        self.holders = 0
+        self._limit = limit
+        self._within = within
+        # Invariant: a holder of n > 0 bytes is in class n.bit_length(). So the largest is found without a search.
+        self._by_size: dict[int, dict[Holder, None]] = {}
+
+    def is_crowded(self, here: int, in_all: int) -> bool:
+        """Return True if this budget has at least ``here`` holders, and the enclosing budget at least ``in_all``."""
+        return self.holders >= here and self._within is not None and self._within.holders >= in_all
+
+    def held(self, holder: Holder, before: int, now: int) -> None:
+        """Record that ``holder`` held ``before`` bytes and now holds ``now``. It or others may be refused for it."""
+        self.taken += now - before
+        self.holders += (now > 0) - (before > 0)
+        left, joined = before.bit_length(), now.bit_length()
+        if left != joined:
+            if left:
+                del self._by_size[left][holder]
+            if joined:
+                self._by_size.setdefault(joined, {})[holder] = None
+        if self._within is not None:
+            self._within.held(holder, before, now)
+        while self.taken > self._limit:
+            largest = self._by_size[max(size for size, holders in self._by_size.items() if holders)]
+            next(iter(largest)).refuse()
+
+
+class OpenStreams:
+    """A limit on the open streams of services that can be called without a token.
+
+    Args:
+        per_connection: the limit for one connection.
+        in_all: the limit for all connections. When it is reached, a new stream of a connection with few streams ends
+            one of the connection with the most.
+    """
+
+    def __init__(self, per_connection: int = 100, in_all: int = 1000) -> None:
+        self._per_connection = per_connection
+        self._in_all = in_all
+        # By connection. The newest stream is last.
+        self._streams: dict[int, list[Any]] = {}
+
+    @property
+    def open(self) -> int:
+        """The number of open streams."""
+        return sum(map(len, self._streams.values()))
+
+    @contextmanager
+    def one(self, stream: Any) -> Iterator[None]:
+        """Count a stream while the block runs.
+
+        Raises:
+            GRPCError: a limit is reached. The status is RESOURCE_EXHAUSTED.
+        """
+        bound_request(stream)
+        # A stream within the process has no connection. It is not limited, because only its caller pays for it.
+        http2 = getattr(stream, "http2", None)
+        if http2 is None:
+            yield
+            return
+        connection = id(http2.connection)
+        mine = self._streams.get(connection, [])
+        if len(mine) >= self._per_connection:
+            raise _refused(self._per_connection, "this connection")
+        if self.open >= self._in_all:
+            self._make_room(len(mine))
+        self._streams.setdefault(connection, []).append(stream)
+        try:
+            yield
+        finally:
+            self._remove(connection, stream)
+
+    def _make_room(self, mine: int) -> None:
+        """End the newest stream of the connection with the most, for a connection that would still have fewer."""
+        connection, most = max(self._streams.items(), key=lambda each: len(each[1]))
+        refused = _refused(self._in_all, "this server")
+        if mine + 1 >= len(most):
+            raise refused
+        newest = most[-1]
+        self._remove(connection, newest)
+        newest.end_after(0, refused)
+
+    def _remove(self, connection: int, stream: Any) -> None:
+        streams = self._streams.get(connection, [])
+        # A stream that was ended to make room has been removed already.
+        streams[:] = [each for each in streams if each is not stream]
+        if not streams:
+            self._streams.pop(connection, None)
+
+
+def bound_request(stream: Any) -> None:
+    """Reject requests over REQUEST_SIZE before they are read."""
+    if hasattr(stream, "limit_message"):
+        stream.limit_message(REQUEST_SIZE)
+
+
+def _refused(bound: int, where: str) -> GRPCError:
+    return GRPCError(
+        Status.RESOURCE_EXHAUSTED,
+        f"{where} has {bound} open streams of health and reflection: end one, or use unary calls",
+    )

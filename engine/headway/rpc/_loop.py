@@ -12,6 +12,7 @@ import trio_asyncio
 from trio_asyncio import _loop
 
 from headway._trio import check_trio
+from headway.rpc._channel import Report
 
 T = TypeVar("T")
 
@@ -56,9 +57,7 @@ class Carrier(NamedTuple):
 
 
 @asynccontextmanager
-async def open_carrier(
-    report: Callable[[str, BaseException], None], closing: Callable[[Carrier], Awaitable[None]]
-) -> AsyncIterator[Carrier]:
+async def open_carrier(report: Report, closing: Callable[[Carrier], Awaitable[None]]) -> AsyncIterator[Carrier]:
     """Run an asyncio loop until the block has ended and ``closing`` has returned.
 
     The loop is shielded. Cancellation from outside ends the block, and ``closing`` then shuts the connections down in
@@ -81,7 +80,7 @@ async def open_carrier(
 
 
 async def _carry(
-    report: Callable[[str, BaseException], None],
+    report: Report,
     ended: trio.Event,
     closing: Callable[[Carrier], Awaitable[None]],
     *,

@@ -10,19 +10,18 @@ from typing import Any
 
 import trio
 from grpclib import GRPCError
-from grpclib.const import Status
 from grpclib.exceptions import StreamTerminatedError
 from grpclib.protocol import AbstractHandler
 from h2.errors import ErrorCodes
 
 from headway.rpc._addresses import Address
-from headway.rpc._channel import Lagging
-from headway.rpc._errors import ChannelClosed, NotBegun, NotHttp2
+from headway.rpc._channel import ChannelClosed, Lagging, NotHttp2, NotReached, Obstacle, Report
 from headway.rpc._foreign import (
-    ASKS_FOR_A_CERTIFICATE,
+    ENDS_AFTER_HANDSHAKE,
     EXPECTS_TLS,
     FIRST_BYTES,
     certificate_refused,
+    expects_tls,
     foreign_answer,
     foreign_handshake,
 )
@@ -31,9 +30,7 @@ from headway.rpc._loop import Carrier
 from headway.rpc._protocol import Http2Protocol
 from headway.rpc._remote_call import RemoteCall
 from headway.rpc._tls import speaking_http2
-from headway.rpc._tls_probe import expects_tls
 
-Report = Callable[[str, BaseException], None]
 Avoids = Callable[[GRPCError], bool]
 _FIRST_WAIT, _LONGEST_WAIT = 0.05, 5.0
 # How many seconds a lagging server gets no new streams, if there is another one.
@@ -78,8 +75,17 @@ class _Protocol(Http2Protocol):
         super().data_received(data)
 
 
-class _Foreign(Exception):
-    """The server at an address does not speak HTTP/2."""
+class _Failed(Exception):
+    """A server cannot be used.
+
+    Attributes:
+        foreign: True if it does not speak HTTP/2.
+    """
+
+    def __init__(self, obstacle: Obstacle, *, foreign: bool) -> None:
+        super().__init__(obstacle.reason)
+        self.obstacle = obstacle
+        self.foreign = foreign
 
 
 class _Endpoint:
@@ -98,7 +104,7 @@ class _Endpoint:
         self.not_before = trio.current_time() + random.uniform(ceiling / 2, ceiling)
 
 
-class _Line:
+class _Connection:
     """A connection and the number of its calls."""
 
     def __init__(self, protocol: Http2Protocol, endpoint: _Endpoint) -> None:
@@ -153,12 +159,12 @@ class Pool:
         # True if a call waits until a server may be tried again. Otherwise it fails at once with the last failure.
         self._patient = patient
         self._avoids = avoids
-        self._lines: list[_Line] = []
+        self._connections: list[_Connection] = []
         self._protocols: set[Http2Protocol] = set()
         self._connecting = trio.Lock()
         self._closed = False
-        # The message of the last attempt that reached no server. Each failure is a new object, compared by identity.
-        self._failure = ""
+        # The obstacles of the last attempt that reached no server. Each failure is a new list, compared by identity.
+        self._failure: list[tuple[str, Obstacle]] = []
         # `_foreign`: in that attempt, all servers spoke another protocol. `_reached`: a server has spoken HTTP/2
         # before. In that case a proxy may be answering for a server that is down.
         self._foreign = False
@@ -175,11 +181,11 @@ class Pool:
         """Open a call on a connection that has room for it.
 
         Raises:
-            NotBegun: no server can be reached. The status is UNAVAILABLE.
+            NotReached: no server can be reached.
         """
         if self._closed:
             raise ChannelClosed
-        line = self._line() or await self._new_line()
+        line = self._with_room() or await self._new_connection()
         line.calls += 1
         where = line.endpoint.where
         host = "localhost" if where.path else str(where)
@@ -201,63 +207,64 @@ class Pool:
         endpoint.avoided_until = trio.current_time() + _AVOIDED
         self._endpoints.sort(key=lambda each: each is endpoint)
 
-    def _line(self) -> _Line | None:
+    def _with_room(self) -> _Connection | None:
         """Return a connection with room for a call, or None.
 
         Avoided servers are not used. If all are avoided, the one whose time ends first is used.
         """
         first = min(self._avoided(each) for each in self._endpoints)
-        return self._line_to([each for each in self._endpoints if self._avoided(each) <= first])
+        return self._with_room_to([each for each in self._endpoints if self._avoided(each) <= first])
 
     def _avoided(self, endpoint: _Endpoint) -> float:
         return max(endpoint.avoided_until - trio.current_time(), 0)
 
-    def _line_to(self, endpoints: list[_Endpoint]) -> _Line | None:
-        self._lines = [line for line in self._lines if not line.gone]
-        with_room = (line for line in self._lines if line.has_room(self._limits.streams) and line.endpoint in endpoints)
+    def _with_room_to(self, endpoints: list[_Endpoint]) -> _Connection | None:
+        self._connections = [line for line in self._connections if not line.gone]
+        with_room = (
+            line for line in self._connections if line.has_room(self._limits.streams) and line.endpoint in endpoints
+        )
         return next(with_room, None)
 
-    async def _new_line(self) -> _Line:
+    async def _new_connection(self) -> _Connection:
         failure = self._failure
         async with self._connecting:
-            line = self._line()
+            line = self._with_room()
             if line is not None:
                 # Another task has connected while this one waited for the lock.
                 return line
             if self._failure is not failure:
                 # Another task has tried and failed. The waiting tasks share its failure instead of trying in turn.
                 raise self._unreachable()
-            await self._until_one_may_be_tried()
-            errors: list[str] = []
+            await self._wait_for_backoff()
+            obstacles: list[tuple[str, Obstacle]] = []
             foreign = 0
             now = trio.current_time()
             for endpoint in sorted(self._endpoints, key=lambda each: (each.not_before > now, self._avoided(each))):
-                line = self._line_to([endpoint])
+                line = self._with_room_to([endpoint])
                 if line is not None:
                     # The server is avoided, but no other one can be reached.
                     return line
                 try:
                     protocol = await self._connect(endpoint.where)
-                except (OSError, TimeoutError, StreamTerminatedError, trio.TooSlowError, _Foreign) as error:
-                    foreign += isinstance(error, _Foreign)
-                    errors.append(f"{endpoint.where}: {_said(error)}")
+                except (OSError, TimeoutError, StreamTerminatedError, trio.TooSlowError, _Failed) as error:
+                    foreign += isinstance(error, _Failed) and error.foreign
+                    obstacles.append((str(endpoint.where), _obstacle(error)))
                     endpoint.failed()
                     self._endpoints.sort(key=lambda each: each is endpoint)
                     continue
                 endpoint.failures = 0
                 self._reached = True
-                line = _Line(protocol, endpoint)
-                self._lines.append(line)
+                line = _Connection(protocol, endpoint)
+                self._connections.append(line)
                 return line
-            self._failure = f"no server can be reached ({'; '.join(errors)})"
-            self._foreign = foreign == len(errors)
+            self._failure = obstacles
+            self._foreign = foreign == len(obstacles)
         raise self._unreachable()
 
-    def _unreachable(self) -> NotBegun:
-        wrong = self._foreign and not self._reached
-        return (NotHttp2 if wrong else NotBegun)(Status.UNAVAILABLE, self._failure)
+    def _unreachable(self) -> NotReached:
+        return (NotHttp2 if self._foreign and not self._reached else NotReached)(self._failure)
 
-    async def _until_one_may_be_tried(self) -> None:
+    async def _wait_for_backoff(self) -> None:
         wait = min(endpoint.not_before for endpoint in self._endpoints) - trio.current_time()
         if wait > 0 and not self._patient:
             raise self._unreachable()
@@ -267,7 +274,7 @@ class Pool:
         """Connect, and wait for the server's settings.
 
         Raises:
-            _Foreign: the server speaks another protocol.
+            _Failed: the server cannot be used.
         """
         loop = self._carrier.loop
         options: dict[str, Any] = {}
@@ -285,7 +292,7 @@ class Pool:
                 try:
                     await protocol.connection.settings_received.wait()
                 except BaseException:
-                    protocol.give_up()
+                    protocol.abort()
                     raise
         except (OSError, TimeoutError, StreamTerminatedError, trio.TooSlowError) as error:
             foreign = foreign_handshake(error) or foreign_answer(protocol.first)
@@ -294,9 +301,9 @@ class Pool:
                 with trio.move_on_after(self._connect_timeout):
                     foreign = EXPECTS_TLS if await expects_tls(where) else None
             if foreign is not None:
-                raise _Foreign(foreign) from error
+                raise _Failed(foreign, foreign=True) from error
             if silent and options:
-                raise ConnectionResetError(ASKS_FOR_A_CERTIFICATE) from error
+                raise _Failed(ENDS_AFTER_HANDSHAKE, foreign=False) from error
             raise
         return protocol
 
@@ -324,18 +331,20 @@ class Pool:
         """Close every connection, and reject later calls."""
         self._closed = True
         for protocol in list(self._protocols):
-            protocol.say_goodbye()
+            protocol.send_goaway()
             protocol.processor.close("the channel is closed")
         with trio.move_on_after(1.0):
             while self._protocols:
                 self._changed = trio.Event()
                 await self._changed.wait()
         for protocol in list(self._protocols):
-            protocol.give_up()
+            protocol.abort()
         await self._carrier.loop.synchronize()
 
 
-def _said(error: Exception) -> str:
+def _obstacle(error: Exception) -> Obstacle:
+    if isinstance(error, _Failed):
+        return error.obstacle
     if isinstance(error, trio.TooSlowError):
-        return "it does not answer"
-    return certificate_refused(error) or str(error) or type(error).__name__
+        return Obstacle("it does not answer")
+    return certificate_refused(error) or Obstacle(str(error) or type(error).__name__)

@@ -11,27 +11,21 @@ import trio
 from grpclib.config import Configuration
 from grpclib.exceptions import StreamTerminatedError
 from grpclib.protocol import AbstractHandler, H2Protocol
-from h2.config import H2Configuration
 from h2.errors import ErrorCodes
-from h2.events import ConnectionTerminated, Event
 from h2.exceptions import ProtocolError
-from h2.settings import SettingCodes, Settings
-from hyperframe.frame import Frame, GoAwayFrame, SettingsFrame
+from hyperframe.frame import GoAwayFrame
 
 from headway._bounded_report import BoundedReport
 from headway.events import ConnectionEnded
 from headway.rpc._addresses import named
-from headway.rpc._budget import Budget
+from headway.rpc._channel import Report
 from headway.rpc._frames import FrameAccount, FrameCutter, FrameTooLarge
-from headway.rpc._h2 import BoundedDecoder, CountingH2
+from headway.rpc._h2 import CountingH2, h2_configuration, message_size_frame
 from headway.rpc._http2 import Http2Connection, Http2Processor
-from headway.rpc._limits import Flooded, Limits
+from headway.rpc._limits import Budget, Flooded, Limits
 
-_FIRST_WINDOW = 65_535
 _PING = b"headway!"
-# From the range of settings that HTTP/2 reserves for experiments. A peer that doesn't know it ignores it.
-_MESSAGE_SIZE = 0xF048
-UNHEARD = 1 << 20
+MOST_DISCARDED = 1 << 20
 """Bytes to read and discard on a closed connection before it is aborted."""
 
 # The share of one connection in one turn: seconds to handle frames, and calls that it may begin. The calls are handled
@@ -42,33 +36,6 @@ _CALLS_AT_ONCE = 4
 _LEFT = 16 << 10
 # Fewer bytes of unfinished frames than this are not charged to the budget.
 _COUNTED = 1 << 10
-
-
-class _Announced(Settings):
-    """Our settings, with a higher limit on streams for h2 than for the peer.
-
-    A peer that has not received our limit yet may open too many streams. h2 would end the connection; the processor
-    refuses only the stream.
-    """
-
-    @property
-    def max_concurrent_streams(self) -> int:
-        return super().max_concurrent_streams * 2 + 100
-
-    @max_concurrent_streams.setter
-    def max_concurrent_streams(self, value: int) -> None:
-        self[SettingCodes.MAX_CONCURRENT_STREAMS] = value
-
-
-def _goaway(frame: GoAwayFrame) -> tuple[list[Frame], list[Event]]:
-    """Handle GOAWAY in place of h2's handler.
-
-    After its own handler h2 accepts nothing more, not even the ends of calls that have begun.
-    """
-    event = ConnectionTerminated()
-    event.error_code = frame.error_code
-    event.last_stream_id = frame.last_stream_id
-    return [], [event]
 
 
 class Http2Protocol(H2Protocol):
@@ -99,7 +66,7 @@ class Http2Protocol(H2Protocol):
         client_side: bool,
         started: Callable[[Http2Protocol], None],
         ended: Callable[[Http2Protocol], None],
-        report: Callable[[str, BaseException], None],
+        report: Report,
         notify: BoundedReport | None = None,
         budget: Budget | None = None,
         accepts: int | None = None,
@@ -110,14 +77,7 @@ class Http2Protocol(H2Protocol):
         super().__init__(
             handler,
             config,
-            H2Configuration(
-                client_side=client_side,
-                header_encoding="utf-8",
-                validate_inbound_headers=False,
-                validate_outbound_headers=False,
-                normalize_inbound_headers=False,
-                normalize_outbound_headers=False,
-            ),
+            h2_configuration(client_side=client_side),
         )
         self._limits = limits
         self._nursery = nursery
@@ -130,10 +90,10 @@ class Http2Protocol(H2Protocol):
         self._ended = ended
         self._report = report
         self._settled = settled
-        self._heard = 0.0
+        self._last_received = 0.0
         # Bytes that the peer has sent before its settings.
-        self._unsettled = 0
-        self._unheard = 0
+        self._before_settings = 0
+        self._discarded = 0
         self._alive = trio.CancelScope()
         self._cutter = FrameCutter(limits.frame_size, preface=not client_side)
         # True while a task works through the bytes that have arrived.
@@ -143,56 +103,14 @@ class Http2Protocol(H2Protocol):
 
     def connection_made(self, transport: Any) -> None:
         """Send our settings, before anything is received."""
-        self._heard = trio.current_time()
-        self._account = FrameAccount(self._limits, self._heard, client_side=self._client_side)
-        self.connection = Http2Connection(
-            self._h2(), transport, config=self.config, limits=self._limits, budget=self._budget
-        )
+        self._last_received = trio.current_time()
+        self._account = FrameAccount(self._limits, self._last_received, client_side=self._client_side)
+        h2 = CountingH2(self.h2_config, self._limits, self._account)
+        self.connection = Http2Connection(h2, transport, config=self.config, limits=self._limits, budget=self._budget)
         self._transport = transport
         self.processor = Http2Processor(self.handler, self.connection, self._account, self._later)
-        transport.write(self.connection.h2.data_to_send() + self._more_settings())
+        transport.write(h2.data_to_send() + (b"" if self._accepts is None else message_size_frame(self._accepts)))
         self._started(self)
-
-    def _more_settings(self) -> bytes:
-        """Return a frame with our own setting. It is built by hand: hyperframe cannot write ids above 255."""
-        if self._accepts is None:
-            return b""
-        body = _MESSAGE_SIZE.to_bytes(2, "big") + min(self._accepts, (1 << 32) - 1).to_bytes(4, "big")
-        return len(body).to_bytes(3, "big") + bytes([SettingsFrame.type, 0, 0, 0, 0, 0]) + body
-
-    def _h2(self) -> CountingH2:
-        limits = self._limits
-        h2 = CountingH2(config=self.h2_config)
-        h2.account = self._account
-        h2.local_settings = _Announced(
-            client=self._client_side,
-            initial_values={
-                SettingCodes.ENABLE_PUSH: 0,
-                SettingCodes.MAX_CONCURRENT_STREAMS: limits.streams,
-                SettingCodes.MAX_HEADER_LIST_SIZE: limits.header_size,
-                SettingCodes.INITIAL_WINDOW_SIZE: limits.stream_window,
-                SettingCodes.MAX_FRAME_SIZE: limits.frame_size,
-            },
-        )
-        h2._frame_dispatch_table[GoAwayFrame] = _goaway
-        h2.decoder = BoundedDecoder(limits.header_size)
-        h2.max_inbound_frame_size = limits.frame_size
-        h2.initiate_connection()
-        if limits.connection_window > _FIRST_WINDOW:
-            h2.increment_flow_control_window(limits.connection_window - _FIRST_WINDOW)
-        return h2
-
-    @property
-    def message_limit(self) -> int | None:
-        """The size in bytes of the largest message that the peer accepts, or None if it has announced no limit."""
-        limit: int | None = self.connection.h2.remote_settings.get(_MESSAGE_SIZE)
-        return limit
-
-    @property
-    def metadata_limit(self) -> int | None:
-        """The size in bytes of the headers that the peer accepts, or None if it has announced no limit."""
-        limit: int | None = self.connection.h2.remote_settings.max_header_list_size
-        return limit
 
     @property
     def is_solvent(self) -> bool:
@@ -206,7 +124,7 @@ class Http2Protocol(H2Protocol):
             return
         if not self.connection.settings_received.is_set() and not self._may_send_more(len(data)):
             return
-        self._heard = trio.current_time()
+        self._last_received = trio.current_time()
         self._cutter.feed(data)
         if not (self._behind or self._take()):
             self._behind = True
@@ -302,42 +220,42 @@ class Http2Protocol(H2Protocol):
             connection.gathering = False
             connection.flush()
             if connection.unsent() > self._limits.unsent:
-                self._say("the peer does not read what it is sent")
-                self.give_up()
+                self._report_end("the peer does not read what it is sent")
+                self.abort()
             return finished
         return True
 
-    def _say(self, why: str) -> None:
+    def _report_end(self, why: str) -> None:
         """Report that this end ends the connection."""
         if self._notify is not None:
             self._notify(ConnectionEnded, peer=named(self._transport.get_extra_info("peername")), why=why)
 
     def _may_send_more(self, size: int) -> bool:
         """Return False and abort if the peer exceeds the size of a handshake without sending its settings."""
-        self._unsettled += size
-        if self._unsettled > self._limits.handshake_size:
-            self._say(f"the handshake is larger than {self._limits.handshake_size} bytes")
-            self.give_up()
+        self._before_settings += size
+        if self._before_settings > self._limits.handshake_size:
+            self._report_end(f"the handshake is larger than {self._limits.handshake_size} bytes")
+            self.abort()
             return False
         return True
 
     def _discard(self, size: int) -> None:
         """Discard bytes that arrive after the close, because the peer may not know of it yet."""
-        self._unheard += size
-        if self._unheard > UNHEARD:
-            self.give_up()
+        self._discarded += size
+        if self._discarded > MOST_DISCARDED:
+            self.abort()
 
     def _end(self, why: str, error_code: ErrorCodes | None) -> None:
         connection = self.connection
         connection.gathering = False
         self._forget()
-        self._say(why)
+        self._report_end(why)
         connection.flush()
         if error_code is not None:
-            self.say_goodbye(error_code, why)
+            self.send_goaway(error_code, why)
         self.processor.close(why)
 
-    def say_goodbye(self, error_code: ErrorCodes = ErrorCodes.NO_ERROR, why: str = "") -> None:
+    def send_goaway(self, error_code: ErrorCodes = ErrorCodes.NO_ERROR, why: str = "") -> None:
         """Send GOAWAY, bypassing h2, which would let no stream continue after a GOAWAY of its own."""
         connection = self.connection
         if not connection.is_closing():
@@ -345,7 +263,7 @@ class Http2Protocol(H2Protocol):
             frame = GoAwayFrame(0, last_stream_id=last, error_code=error_code, additional_data=why.encode())
             self._transport.write(frame.serialize())
 
-    def give_up(self) -> None:
+    def abort(self) -> None:
         """Abort the connection without waiting for its peer."""
         self._transport.abort()
 
@@ -367,8 +285,8 @@ class Http2Protocol(H2Protocol):
                 # Not lost yet: data is still unsent, or the peer hasn't closed its half.
                 await trio.sleep(self._limits.keepalive_timeout)
             else:
-                self._say("the peer did not complete the handshake or did not answer a ping in time")
-            self.give_up()
+                self._report_end("the peer did not complete the handshake or did not answer a ping in time")
+            self.abort()
 
     async def _until_closed(self) -> bool:
         """Wait until the connection is closed and return True, or return False if its peer doesn't respond."""
@@ -379,15 +297,15 @@ class Http2Protocol(H2Protocol):
             return False
         if self._settled is not None:
             self._settled()
-        while not await self._closed_within(self._heard + limits.keepalive_interval - trio.current_time()):
+        while not await self._closed_within(self._last_received + limits.keepalive_interval - trio.current_time()):
             asked = trio.current_time()
-            if asked - self._heard < limits.keepalive_interval:
+            if asked - self._last_received < limits.keepalive_interval:
                 continue
             connection.h2.ping(_PING)
             connection.flush()
             if await self._closed_within(limits.keepalive_timeout):
                 break
-            if self._heard < asked:
+            if self._last_received < asked:
                 return False
         return True
 

@@ -6,27 +6,23 @@ import ssl
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from types import TracebackType
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import trio
 from grpclib import GRPCError
 from grpclib.const import Status
 
 from headway.errors import InvalidArgument
-from headway.rpc._addresses import Address, addresses
-from headway.rpc._channel import Metadata
-from headway.rpc._errors import NotBegun
+from headway.rpc._addresses import Address, addresses, has_secret, plain_text_host, readable
+from headway.rpc._channel import Channel, Metadata, NotBegun, Report, ignore_error
 from headway.rpc._limits import MIB, Limits
 from headway.rpc._loop import Carrier, open_carrier
-from headway.rpc._plain_text import has_secret, plain_text_host, readable
 from headway.rpc._pool import Avoids, Pool, never
-from headway.rpc._remote_call import RemoteCall, Unsent
+from headway.rpc._remote_call import ATTEMPTS, RemoteCall, Unsent
 from headway.rpc._services import FastCodec
 from headway.rpc._wire import Codec, StreamDecoder
 
 Reply = TypeVar("Reply")
-Report = Callable[[str, BaseException], None]
 
 CHANNEL_LIMITS = Limits(
     message_size=64 * MIB,
@@ -38,15 +34,8 @@ CHANNEL_LIMITS = Limits(
 )
 """The default limits of a channel. Messages may be large because a list of all resources is one message."""
 
-# How often a call is sent in all, if each time the server certainly has not begun to handle it.
-_ATTEMPTS = 3
 
-
-def _ignore(path: str, error: BaseException) -> None:
-    """Ignore the report."""
-
-
-class RemoteChannel:
+class RemoteChannel(Channel):
     """A channel to servers on other machines. Create it with `open_channel`.
 
     A failed connection raises GRPCError with status UNAVAILABLE. A call is sent again, if necessary to the next
@@ -93,13 +82,13 @@ class RemoteChannel:
         timeout = self.timeout + getattr(request, "wait_ms", 0) / 1000
         ends = min(trio.current_time() + timeout, trio.current_effective_deadline())
         with trio.CancelScope(deadline=ends):
-            for attempt in range(1, _ATTEMPTS + 1):
+            for attempt in range(1, ATTEMPTS + 1):
                 try:
                     async with self._calls.open_call() as call:
                         await call.begin(path, body, metadata, ends)
                         return self._reply(path, await call.one_message(), reply_type)
                 except Unsent as error:
-                    if attempt == _ATTEMPTS:
+                    if attempt == ATTEMPTS:
                         raise NotBegun(Status.UNAVAILABLE, str(error)) from error
         # If the caller's own deadline has passed, this raises Cancelled. Otherwise it was the channel's timeout.
         await trio.lowlevel.checkpoint()
@@ -109,16 +98,38 @@ class RemoteChannel:
         self, path: str, request: object, *, metadata: Metadata | None = None
     ) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
         """Open a server stream. It yields the messages as decoded by the channel's decoder for ``path``."""
-        self._check_metadata(metadata)
-        return _Items(self._watches, path, self._codec.encode(request), metadata, self._decoder(path))
+        return self._open(path, request, metadata, end=True)
 
     def duplex(
         self, path: str, request: object, *, metadata: Metadata | None = None
     ) -> AbstractAsyncContextManager[Duplex]:
         """Open a bidirectional stream. It begins with ``request``; `Duplex.send` sends more."""
+        return self._open(path, request, metadata, end=False)
+
+    def _open(
+        self, path: str, request: object, metadata: Metadata | None, *, end: bool
+    ) -> AbstractAsyncContextManager[Duplex]:
+        """Return a stream to be opened. With ``end``, the request is the only one."""
         self._check_metadata(metadata)
-        decoder = self._decoder(path)
-        return _Duplex(self._watches, path, self._codec.encode(request), metadata, decoder, self._codec)
+        return self._opened(path, self._codec.encode(request), metadata, self._decoder(path), end)
+
+    @asynccontextmanager
+    async def _opened(
+        self, path: str, body: bytes, metadata: Metadata | None, decoder: StreamDecoder, end: bool
+    ) -> AsyncIterator[Duplex]:
+        for attempt in range(1, ATTEMPTS + 1):
+            try:
+                async with self._watches.open_call() as call:
+                    await call.begin(path, body, metadata, None, end=end)
+                    stream = Duplex(call, path, self._codec, decoder)
+                    try:
+                        yield stream
+                    finally:
+                        stream.close()
+                    return
+            except Unsent as error:
+                if attempt == ATTEMPTS:
+                    raise NotBegun(Status.UNAVAILABLE, str(error)) from error
 
     def _check_metadata(self, metadata: Metadata | None) -> None:
         if self._plain_text is not None and metadata and has_secret(metadata.items()):
@@ -140,57 +151,30 @@ class RemoteChannel:
         return reply
 
 
-class Duplex(Protocol):
-    """A bidirectional stream: an async iterator of replies, and a method to send more requests."""
+class Duplex:
+    """A bidirectional stream: an async iterator of replies, and a method to send more requests.
+
+    A server stream is the same without the method.
+    """
+
+    def __init__(self, call: RemoteCall, path: str, codec: Codec, decoder: StreamDecoder) -> None:
+        # None if the block that opened the stream has ended.
+        self._call: RemoteCall | None = call
+        self._path = path
+        self._codec = codec
+        self._decoder = decoder
+        self._ready: deque[Any] = deque()
 
     async def send(self, request: object) -> None:
         """Send one more request."""
-        ...
+        if self._call is None:
+            raise RuntimeError("the call is not open: send inside `async with channel.duplex(...) as call:`")
+        try:
+            await self._call.send(self._codec.encode(request))
+        except Unsent as error:
+            raise NotBegun(Status.UNAVAILABLE, str(error)) from error
 
-    def __aiter__(self) -> AsyncIterator[Any]: ...
-
-
-class _Items:
-    """The items of a server stream: an async context manager that is its own iterator."""
-
-    # True if the first request is the last one.
-    _ends = True
-
-    def __init__(self, pool: Pool, path: str, body: bytes, metadata: Metadata | None, decoder: StreamDecoder) -> None:
-        self._pool = pool
-        self._path = path
-        self._body = body
-        self._metadata = metadata
-        self._decoder = decoder
-        self._opened: AbstractAsyncContextManager[RemoteCall] | None = None
-        self._call: RemoteCall | None = None
-        self._ready: deque[Any] = deque()
-
-    async def __aenter__(self) -> _Items:
-        for attempt in range(1, _ATTEMPTS + 1):
-            opened = self._pool.open_call()
-            try:
-                call = await opened.__aenter__()
-                self._opened = opened
-                await call.begin(self._path, self._body, self._metadata, None, end=self._ends)
-            except Unsent as error:
-                await self._close()
-                if attempt == _ATTEMPTS:
-                    raise NotBegun(Status.UNAVAILABLE, str(error)) from error
-            except BaseException:
-                await self._close()
-                raise
-            else:
-                self._call = call
-                break
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self._close(kind, error, traceback)
-
-    def __aiter__(self) -> _Items:
+    def __aiter__(self) -> Duplex:
         return self
 
     async def __anext__(self) -> Any:
@@ -209,43 +193,9 @@ class _Items:
                 raise GRPCError(Status.INTERNAL, f"invalid message from {self._path}: {error}") from error
         return self._ready.popleft()
 
-    async def _close(
-        self,
-        kind: type[BaseException] | None = None,
-        error: BaseException | None = None,
-        traceback: TracebackType | None = None,
-    ) -> None:
-        opened, self._opened, self._call = self._opened, None, None
-        if opened is not None:
-            await opened.__aexit__(kind, error, traceback)
-
-
-class _Duplex(_Items):
-    """A bidirectional stream: the client may send more requests."""
-
-    _ends = False
-
-    def __init__(
-        self,
-        pool: Pool,
-        path: str,
-        body: bytes,
-        metadata: Metadata | None,
-        decoder: StreamDecoder,
-        codec: Codec,
-    ) -> None:
-        super().__init__(pool, path, body, metadata, decoder)
-        self._codec = codec
-
-    async def __aenter__(self) -> _Duplex:
-        await super().__aenter__()
-        return self
-
-    async def send(self, request: object) -> None:
-        """Send one more request."""
-        if self._call is None:
-            raise RuntimeError("the call is not open: send inside `async with channel.duplex(...) as call:`")
-        await self._call.send(self._codec.encode(request))
+    def close(self) -> None:
+        """Reject later calls of the methods."""
+        self._call = None
 
 
 @asynccontextmanager
@@ -259,7 +209,7 @@ async def open_channel(
     limits: Limits = CHANNEL_LIMITS,
     timeout: float = 30.0,
     connect_timeout: float = 5.0,
-    report: Report = _ignore,
+    report: Report = ignore_error,
     avoids: Avoids = never,
     insecure: bool = False,
 ) -> AsyncIterator[RemoteChannel]:

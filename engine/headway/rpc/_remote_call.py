@@ -12,8 +12,7 @@ from grpclib.exceptions import StreamTerminatedError
 from grpclib.metadata import USER_AGENT, decode_grpc_message, encode_metadata, encode_timeout
 from h2.exceptions import ProtocolError
 
-from headway.rpc._channel import Metadata
-from headway.rpc._errors import MESSAGE_LIMIT, NOT_BEGUN, NotBegun, NotGrpc, NotServed, TooLarge
+from headway.rpc._channel import MESSAGE_LIMIT, NOT_BEGUN, Metadata, NotBegun, NotGrpc, NotServed, TooLarge
 from headway.rpc._http2_stream import Http2Stream
 from headway.rpc._protocol import Http2Protocol
 from headway.rpc._wire import MessageParser, framed
@@ -36,6 +35,8 @@ _PAGES = ("301", "302", "307", "308", "404", "405", "415", "505")
 _MOST_MILLISECONDS = 99_999
 # In digits.
 _LONGEST_LIMIT = 19
+ATTEMPTS = 3
+"""How often a call is sent in all, if each time the server certainly has not begun to handle it."""
 
 
 class Unsent(Exception):
@@ -58,13 +59,17 @@ def _list_size(headers: list[tuple[str, str]]) -> int:
 
 
 class RemoteCall:
-    """A call on a connection. Call `begin`, then read its messages, and always call `release` at the end."""
+    """A call on a connection. Call `begin`, then read its messages, and always call `release` at the end.
+
+    Attributes:
+        stream: the underlying HTTP/2 stream.
+    """
 
     def __init__(self, protocol: Http2Protocol, host: str, scheme: str, message_size: int) -> None:
         self._protocol = protocol
         self._host = host
         self._scheme = scheme
-        self._stream: Http2Stream = protocol.connection.create_stream()
+        self.stream: Http2Stream = protocol.connection.create_stream()
         self._parser = MessageParser(message_size)
         self._bodies: deque[bytes] = deque()
         self._size = 0
@@ -81,7 +86,7 @@ class RemoteCall:
         Raises:
             TooLarge: the request is larger than the limit that the server has announced.
         """
-        limit = self._protocol.message_limit
+        limit = self._protocol.connection.h2.message_limit
         if limit is not None and len(body) > limit:
             raise TooLarge(len(body), limit)
         self._size = len(body)
@@ -96,7 +101,7 @@ class RemoteCall:
     async def send(self, body: bytes) -> None:
         """Send one more request, on a call that was begun with ``end=False``."""
         try:
-            await self._stream.send_data(framed(body))
+            await self.stream.send_data(framed(body))
         except (StreamTerminatedError, ProtocolError) as error:
             # If the call has a status, the reader of its replies raises it.
             if not self._has_status():
@@ -121,15 +126,15 @@ class RemoteCall:
         if deadline is not None:
             ours.append(("grpc-timeout", _timeout(deadline - trio.current_time())))
         headers = [*ours, *headers]
-        size, limit = _list_size(headers), self._protocol.metadata_limit
+        size, limit = _list_size(headers), self._protocol.connection.h2.metadata_limit
         if limit is not None and size > limit:
             raise NotBegun(
                 Status.RESOURCE_EXHAUSTED, f"the metadata is {size} bytes; the server at {self._host} takes {limit}"
             )
         try:
-            await self._stream.begin(headers, data, self._protocol.processor, end=end)
+            await self.stream.begin(headers, data, self._protocol.processor, end=end)
         except (StreamTerminatedError, ProtocolError) as error:
-            if self._stream.id is None:
+            if self.stream.id is None:
                 raise Unsent(f"the connection to {self._host} ended: {error}") from error
             # The server may have answered before it read everything. Its status is then more useful than this error.
             if not self._has_status():
@@ -166,7 +171,7 @@ class RemoteCall:
         """Wait for raw data of the response and return it, or ``b""`` at the end of the stream."""
         await trio.lowlevel.checkpoint()
         try:
-            return await self._stream.buffer.take()
+            return await self.stream.buffer.take()
         except StreamTerminatedError as error:
             if not self._has_status():
                 raise self._lost(error) from error
@@ -179,12 +184,12 @@ class RemoteCall:
             GRPCError: the response is not gRPC.
         """
         try:
-            headers = await self._stream.recv_headers()
+            headers = await self.stream.recv_headers()
         except StreamTerminatedError as error:
             # The headers may have arrived together with the end of the stream.
-            if self._stream.headers is None:
+            if self.stream.headers is None:
                 raise self._lost(error) from error
-            headers = self._stream.headers
+            headers = self.stream.headers
         given = dict(headers)
         if given.get(":status") != "200" or not given.get("content-type", "").startswith("application/grpc"):
             raise self._not_grpc(given)
@@ -195,36 +200,31 @@ class RemoteCall:
         """True if the server should accept more frames with little content on this connection."""
         return self._protocol.is_solvent
 
-    @property
-    def stream(self) -> Http2Stream:
-        """The underlying HTTP/2 stream."""
-        return self._stream
-
     def trailers(self) -> list[tuple[str, str]]:
         """Return the trailers of a response that has ended.
 
         Raises:
             GRPCError: it had no trailers.
         """
-        trailers = self._stream.trailers
+        trailers = self.stream.trailers
         if trailers is None:
             raise GRPCError(Status.UNKNOWN, f"the server at {self._host} ended the call without a status")
         return trailers
 
     def release(self) -> bool:
         """End the call if necessary and release its stream. Return True if a reset had to be sent to the server."""
-        told = self._stream.abandon()
-        if self._stream.release is not None:
-            release, self._stream.release = self._stream.release, None
+        was_open = self.stream.abandon()
+        if self.stream.release is not None:
+            release, self.stream.release = self.stream.release, None
             release()
-        return told
+        return was_open
 
     def _has_status(self) -> bool:
-        return self._stream.trailers is not None or "grpc-status" in dict(self._stream.headers or ())
+        return self.stream.trailers is not None or "grpc-status" in dict(self.stream.headers or ())
 
     def _lost(self, error: Exception) -> Exception:
         # Once headers have arrived, the call counts as begun. A refusal after that doesn't change it.
-        if self._stream.refused and self._stream.headers is None:
+        if self.stream.refused and self.stream.headers is None:
             return Unsent(f"the server at {self._host} refused the call")
         return GRPCError(Status.UNAVAILABLE, f"the connection to {self._host} ended: {error}")
 
@@ -249,8 +249,8 @@ class RemoteCall:
 
     async def _check_status(self) -> None:
         """Raise the stream's final status as an error, unless it is OK."""
-        headers = dict(self._stream.headers or ())
-        trailers = dict(self._stream.trailers or headers)
+        headers = dict(self.stream.headers or ())
+        trailers = dict(self.stream.trailers or headers)
         given = trailers.get("grpc-status")
         if given is None:
             raise self._not_grpc(headers)

@@ -9,10 +9,9 @@ import socket
 import ssl
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, NoReturn
+from typing import Any
 
 import trio
-from grpclib.protocol import Stream
 
 from headway import events
 from headway._bounded_report import BoundedReport
@@ -20,26 +19,23 @@ from headway._safe_report import safe_report
 from headway.events import CertificateRefused, CertificateRenewed, ConnectionRefused, HandlerFailed
 from headway.rpc._addresses import Address, address, named
 from headway.rpc._admission import Admission, Visitor, peer_of
-from headway.rpc._budget import Budget
 from headway.rpc._calls import Calls
-from headway.rpc._limits import Limits
-from headway.rpc._listener import accept, bind, free_descriptors, is_scarce
+from headway.rpc._channel import Report
+from headway.rpc._limits import Budget, Limits
 from headway.rpc._loop import Carrier, open_carrier
-from headway.rpc._memory import MemoryReturn
 from headway.rpc._protocol import Http2Protocol
 from headway.rpc._services import Services
+from headway.rpc._system import MemoryReturn, accept, bind, free_descriptors, is_scarce
 from headway.rpc._tls import ServerTls, speaking_http2
 from headway.rpc._tls_protocol import READ_AT_ONCE, TlsProtocol
-
-Report = Callable[[str, BaseException], None]
 
 _BACKLOG = 1024
 _LISTEN_TIMEOUT = 30.0
 # After the grace period: seconds to send the calls' final statuses, and then as long again for clients to read them.
-_LAST_WORDS = 1.0
+_FINAL_TIMEOUT = 1.0
 # The share of an unfinished request's memory that is its bytes. Python's objects, the allocator and the frame reader
 # take the rest: in a test with 60 connections, each sending 32 MiB, they took a sixteenth more.
-_BYTES_ALONE = 7 / 8
+_BYTES_SHARE = 7 / 8
 # In bytes: the memory of a connection in its TLS handshake, the memory of an idle connection (both measured), and the
 # least amount of freed memory that is worth returning to the system.
 _HANDSHAKE, _CONNECTION, _WORTH = 64 << 10, 28 << 10, 4 << 20
@@ -47,19 +43,6 @@ _HANDSHAKE, _CONNECTION, _WORTH = 64 << 10, 28 << 10, 4 << 20
 
 def _nothing(_: str) -> None:
     """Do nothing, because the connection is already closed."""
-
-
-class _VisitorCalls(Calls):
-    """The calls of a connection. While any is open, the connection is not closed in favor of a new one."""
-
-    def __init__(self, *args: Any, begun: Callable[[], None], **options: Any) -> None:
-        super().__init__(*args, **options)
-        self._begun = begun
-
-    def accept(self, stream: Stream, headers: Any, release_stream: Callable[[], None]) -> None:
-        """Record that the connection is in use, and start the call."""
-        self._begun()
-        super().accept(stream, headers, release_stream)
 
 
 class Server:
@@ -76,7 +59,7 @@ class Server:
         self._services = services
         self._limits = limits
         self._report = report or self._failed
-        self._tell = notify
+        self._notify_each = notify
         self._notify = BoundedReport(notify)
         # Held by a connection while it handles leftover frames, and by a call while it decodes a large request.
         self._turn = trio.Lock()
@@ -86,10 +69,10 @@ class Server:
         self._paths: list[str] = []
         # A budget must have room for a message of the maximum size.
         self._least_budget = 2 * limits.message_size
-        self._budget = Budget(max(int(limits.server_requests_size * _BYTES_ALONE), self._least_budget))
+        self._budget = Budget(max(int(limits.server_requests_size * _BYTES_SHARE), self._least_budget))
         self._admission = Admission(limits, free_descriptors())
         # Set when a connection arrives while no other one is in its handshake.
-        self._knocked = trio.Event()
+        self._handshake_begun = trio.Event()
         self._buffer = bytearray(READ_AT_ONCE)
         self._memory = MemoryReturn(_WORTH)
         self._connections: dict[Http2Protocol, Calls] = {}
@@ -108,10 +91,6 @@ class Server:
     def _failed(self, path: str, error: BaseException) -> None:
         # Bounded, because a client could otherwise fill the log by calling a failing method.
         self._notify(HandlerFailed, path=path, error=error)
-
-    async def report_rest(self) -> NoReturn:
-        """Report the events that were held back, when they are due, until canceled."""
-        await self._notify.report_rest()
 
     async def listen(self, carrier: Carrier, where: Address, tls: ssl.SSLContext | None) -> None:
         """Start to listen.
@@ -170,13 +149,13 @@ class Server:
 
         def end(why: str) -> None:
             if protocol in self._connections:
-                protocol.say_goodbye()
+                protocol.send_goaway()
             transport.abort()
             if not self._stopping:
                 self._notify(ConnectionRefused, peer=named(address), why=why)
 
         visitor.end = end
-        self._knocked.set()
+        self._handshake_begun.set()
 
     def _certificate(self, tls: ssl.SSLContext) -> ssl.SSLContext:
         """Return the context with the certificate that is on disk now."""
@@ -184,15 +163,16 @@ class Server:
             return tls
         try:
             if tls.follow():
-                self._tell(CertificateRenewed(tls.certificate))
+                self._notify_each(CertificateRenewed(tls.certificate))
         except OSError as error:
-            self._tell(CertificateRefused(tls.certificate, error))
+            self._notify_each(CertificateRefused(tls.certificate, error))
         return tls.current
 
     def start(self, nursery: trio.Nursery) -> None:
         """Start the background tasks."""
         nursery.start_soon(self._end_late, name="rpc handshakes")
         nursery.start_soon(self._memory.run, name="rpc memory")
+        nursery.start_soon(self._notify.report_rest, name="rpc reports")
 
     async def _end_late(self) -> None:
         """Close connections whose handshake takes too long, until canceled."""
@@ -201,8 +181,8 @@ class Server:
         while True:
             late = self._admission.next_late
             if late is None:
-                self._knocked = trio.Event()
-                await self._knocked.wait()
+                self._handshake_begun = trio.Event()
+                await self._handshake_begun.wait()
             else:
                 await trio.sleep_until(late.since + patience)
                 self._admission.end_late(trio.current_time() - patience, why)
@@ -225,17 +205,17 @@ class Server:
     async def _end_connections(self) -> None:
         for calls in self._connections.values():
             calls.stop(unary=True)
-        with trio.move_on_after(_LAST_WORDS):
+        with trio.move_on_after(_FINAL_TIMEOUT):
             await self._until(lambda: not any(self._connections.values()))
         for protocol in list(self._connections):
-            protocol.say_goodbye()
+            protocol.send_goaway()
             protocol.processor.close("the server has stopped")
         self._admission.end_late(trio.current_time(), "the server has stopped")
-        with trio.move_on_after(_LAST_WORDS):
+        with trio.move_on_after(_FINAL_TIMEOUT):
             # Wait until the clients have read everything and closed their connections.
             await self._until(lambda: not self._connections)
         for protocol in list(self._connections):
-            protocol.give_up()
+            protocol.abort()
 
     async def _until(self, condition: Callable[[], bool]) -> None:
         while not condition():
@@ -243,13 +223,13 @@ class Server:
             await self._changed.wait()
 
     def _protocol(self, nursery: trio.Nursery, visitor: Visitor) -> Http2Protocol:
-        calls = _VisitorCalls(
+        calls = Calls(
             nursery,
             self._services,
             self._limits,
             self._report,
-            functools.partial(self._call_ended, visitor),
             begun=functools.partial(self._admission.begin_call, visitor),
+            ended=functools.partial(self._call_ended, visitor),
             turn=self._turn,
             replies=Budget(self._limits.replies_size, self._replies),
         )
@@ -270,7 +250,7 @@ class Server:
 
     def _started(self, nursery: trio.Nursery, protocol: Http2Protocol) -> None:
         if self._stopping:
-            protocol.give_up()
+            protocol.abort()
             return
         handler = protocol.handler
         assert isinstance(handler, Calls)
@@ -283,7 +263,7 @@ class Server:
         # The calls hold their requests a little longer, until they end.
         self._memory.freed(_CONNECTION + (0 if budget is None else budget.taken))
         self._connections.pop(protocol, None)
-        self._wake()
+        self._changed.set()
 
     def _lost(self, visitor: Visitor) -> None:
         if not visitor.settled:
@@ -294,9 +274,6 @@ class Server:
 
     def _call_ended(self, visitor: Visitor) -> None:
         self._admission.end_call(visitor)
-        self._wake()
-
-    def _wake(self) -> None:
         self._changed.set()
 
 
@@ -344,5 +321,4 @@ async def open_server(
             for each in wanted:
                 await server.listen(carrier, each, None if each.path else tls)
         server.start(carrier.nursery)
-        carrier.nursery.start_soon(server.report_rest, name="rpc reports")
         yield server

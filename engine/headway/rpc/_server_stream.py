@@ -16,10 +16,9 @@ from grpclib.server import Stream
 from h2.errors import ErrorCodes
 
 from headway._turns import give_way
-from headway.rpc._budget import Budget
-from headway.rpc._errors import MESSAGE_LIMIT, NOT_BEGUN, Oversized
+from headway.rpc._channel import MESSAGE_LIMIT, NOT_BEGUN, Oversized
 from headway.rpc._http2_stream import Http2Stream
-from headway.rpc._limits import Limits
+from headway.rpc._limits import Budget, Limits
 from headway.rpc._services import Services
 from headway.rpc._wire import Codec, Encoded, MessageParser, StreamEncoder, framed
 
@@ -46,8 +45,9 @@ _MESSAGE_LIMIT = 1000
 # A request of at least this many bytes is decoded in a turn of its own. A reply of that size is charged to the budget
 # while it waits.
 _LARGE = 4 << 10
-# The memory in bytes of a call before its request arrives, as measured.
-_CALL = 12 << 10
+CALL_SIZE = 12 << 10
+"""The memory in bytes of a call before its request arrives, as measured."""
+
 _HEADERS = [(":status", "200"), ("content-type", "application/grpc+proto")]
 
 
@@ -93,7 +93,7 @@ class ServerStream(Stream[Any, Any]):
         self._replies = replies
         # The bytes of replies that wait for the client to read, as charged to the budget.
         self._waiting = 0
-        self._given_up = False
+        self._dropped = False
         self._inbox = stream
         self._limits = limits
         self._parser = MessageParser(limits.message_size)
@@ -103,7 +103,7 @@ class ServerStream(Stream[Any, Any]):
         self._message_codec: Codec = services.codec
         self._encoder: StreamEncoder | None = services.encoders.get(path)
         stream.buffer.refused = self._refused
-        stream.buffer.count(_CALL)
+        stream.buffer.count(CALL_SIZE)
 
     def end_after(self, seconds: float, error: GRPCError) -> None:
         """End the call with this error after ``seconds``, whatever its handler is doing then."""
@@ -178,14 +178,14 @@ class ServerStream(Stream[Any, Any]):
 
     def hold(self, size: int) -> None:
         """Charge ``size`` bytes of waiting replies to the budget. That may end this call or another one."""
-        if size != self._waiting and not self._given_up:
+        if size != self._waiting and not self._dropped:
             before, self._waiting = self._waiting, size
             self._replies.held(self, before, size)
 
     def refuse(self) -> None:
         """End the call, because the replies that wait for clients to read take too much memory."""
         self.hold(0)
-        self._given_up = True
+        self._dropped = True
         status = Status.UNAVAILABLE if self.streaming else Status.RESOURCE_EXHAUSTED
         self._end(
             GRPCError(status, "unread replies take too much memory, and this reply is among the largest"), -math.inf

@@ -77,7 +77,10 @@ class Services:
     def add(self, service: Any) -> None:
         """Add a service."""
         for path, handler in service.__mapping__().items():
-            self._add(path, handler)
+            function: Function = handler.func
+            for interceptor in reversed(self._interceptors):
+                function = _around(interceptor, path, function)
+            self.handlers[path] = handler._replace(func=function)
 
     def handler(self, path: str) -> Handler | None:
         """Return the handler of a method, or None if the method is not found."""
@@ -92,12 +95,6 @@ class Services:
     def names(self) -> list[str]:
         """The full names of the services, sorted."""
         return sorted({path[1:].partition("/")[0] for path in self.handlers})
-
-    def _add(self, path: str, handler: Handler) -> None:
-        function: Function = handler.func
-        for interceptor in reversed(self._interceptors):
-            function = _around(interceptor, path, function)
-        self.handlers[path] = handler._replace(func=function)
 
     def __mapping__(self) -> dict[str, Handler]:
         """Return all handlers. With this method a registry can be passed to an in-process channel like a service."""

@@ -8,7 +8,7 @@ from asyncio.sslproto import SSLProtocol, SSLProtocolState
 from collections.abc import Callable
 from typing import Any
 
-from headway.rpc._protocol import UNHEARD, Http2Protocol
+from headway.rpc._protocol import MOST_DISCARDED, Http2Protocol
 
 READ_AT_ONCE = 64 << 10
 """The bytes to read from one connection at once, with and without TLS. asyncio reads 256 KiB."""
@@ -105,7 +105,7 @@ class TlsProtocol(SSLProtocol):
         self._empty = 0
         self._room = _LEAST
         # The cost of what has arrived after the end, in bytes.
-        self._unheard = 0
+        self._discarded = 0
 
     def get_buffer(self, n: int) -> memoryview:
         """Return the part of the buffer to read into."""
@@ -131,8 +131,8 @@ class TlsProtocol(SSLProtocol):
             elif nbytes == self._room:
                 self._room = min(2 * nbytes, READ_AT_ONCE)
         else:
-            self._unheard += nbytes + records * _RECORD
-            if self._unheard > UNHEARD:
+            self._discarded += nbytes + records * _RECORD
+            if self._discarded > MOST_DISCARDED:
                 self._transport.abort()
 
     def _charge(self) -> None:

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import grpclib
 from grpclib.const import Status
 
-from headway.rpc._errors import Oversized
+from headway.rpc._channel import Oversized
 
 _PREFIX = 5
 # A piece smaller than this is joined with the next one. Many one-byte pieces would take many times their size.

@@ -76,25 +76,25 @@ class RunWrites:
     def acknowledged(self, write: Acknowledged) -> None:
         """Apply a write to the cache before the call returns."""
         self.own.note(write)
-        for shared in self._caches.informers.known(write.type):
-            shared.reply(write.key, write.stored, write.position)
+        for informer in self._caches.informers.opened(write.type):
+            informer.reply(write.key, write.stored, write.position)
 
-    async def wait_shown(self, type: ResourceType[Any], revision: int) -> None:
+    async def wait_cached(self, type: ResourceType[Any], revision: int) -> None:
         """Wait for the streams of other versions of the kind, if the run caches any.
 
         The response to the write does not determine what these versions show: a different resource if the server has a
         converter, and nothing if it has none.
         """
-        for shared in self._caches.primed:
-            if shared.type.name != type.name and shared.type.name.unversioned == type.kind:
-                await shared.wait_complete(revision)
+        for informer in self._caches.primed:
+            if informer.type.name != type.name and informer.type.name.unversioned == type.kind:
+                await informer.wait_complete(revision)
 
     def unknown(self, error: OutcomeUnknown | None) -> None:
         """Hold all keys and start the resolution of the write."""
         self._report(WriteUnknown(self._controller, error))
         self._hold()
 
-    def refused(self, fence: pb.Fence | None) -> None:
+    def fenced(self, fence: pb.Fence | None) -> None:
         """Find out whether another run has begun. If so, raising this run's fence fails, which ends the run.
 
         A write that was in flight while this run raised its own fence is refused as well. That means nothing.

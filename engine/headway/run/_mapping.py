@@ -9,11 +9,11 @@ import trio
 
 from headway._bounded_report import BoundedReport
 from headway._groups import leaving, ordinary
-from headway.cache import Applied, CachedType, CacheReader, Found, Subscription
+from headway.cache import Applied, Backlog, CachedType, CacheReader, Subscription
 from headway.controller import Definition
 from headway.errors import DeclarationError, PayloadError
 from headway.events import MappingFailed
-from headway.mapper import Kept, MapItem, MapQueue, Predicate, Watch, ask, ids_of, mapper_name
+from headway.mapper import FailedChanges, MapItem, MapQueue, Predicate, Watch, ask, ids_of, mapper_name
 from headway.queue import BACKLOG, LIVE, Priority
 from headway.reconcile import MAPPING, KeyAtWork, Lifetimes, Reason
 from headway.resource import Key, TypeName
@@ -82,7 +82,7 @@ class RunMapping:
     @property
     def complete(self) -> int:
         """The revision that every type of the run has reached."""
-        return min(subscription.gate.frontier for subscription in self._subscriptions.values())
+        return min(subscription.store.frontier for subscription in self._subscriptions.values())
 
     @property
     def is_idle(self) -> bool:
@@ -100,7 +100,7 @@ class RunMapping:
         for type, change in owed.changes:
             add(type, [change])
         for type, former in owed.subscriptions:
-            add(type, former.take())
+            add(type, former.drain())
             former.close()
 
     def add_start(self, deletions: Mapping[TypeName, Sequence[Applied]]) -> None:
@@ -112,14 +112,14 @@ class RunMapping:
 
     def _add_cached(self, type: TypeName) -> None:
         """Map the cached resources of a type after the live changes, but none before all types have reached it."""
-        gate, complete = self._subscriptions[type].gate, self.complete
-        if gate.newest <= complete:
-            self._items.push_backlog(type, Found(gate.entries))
+        store, complete = self._subscriptions[type].store, self.complete
+        if store.newest <= complete:
+            self._items.push_backlog(type, Backlog(store.entries))
             return
         # Some resources arrived after the subscription or were ahead before it. Map them like changes (C4).
         reached: list[Applied] = []
         beyond: list[Applied] = []
-        for each in Found(gate.entries):
+        for each in Backlog(store.entries):
             version = int(each.new.version) if each.new is not None else 0
             if version > complete:
                 beyond.append(each._replace(revision=version))
@@ -130,7 +130,7 @@ class RunMapping:
 
     def owed(self) -> list[tuple[TypeName, Applied]]:
         """Return the changes that were taken from the feeds and are not mapped."""
-        return self._items.take_all()
+        return self._items.drain()
 
     async def watch(self, type: TypeName, subscription: Subscription) -> None:
         """Take changes of one type from its feed and map those that are ready, until canceled."""
@@ -150,7 +150,7 @@ class RunMapping:
         step = 0
         # Frontiers move only at checkpoints, so read them again after each.
         complete = self.complete
-        while (item := self._items.take(complete)) is not None:
+        while (item := self._items.pop(complete)) is not None:
             self._map(item)
             step += 1
             if step % _STEP == 0:
@@ -167,7 +167,7 @@ class RunMapping:
             with trio.CancelScope(deadline=trio.current_time() + 3600 if due is None else due):
                 await self._has_kept.wait()
             self._has_kept = trio.Event()
-            while (kept := self._items.take_due(trio.current_time())) is not None:
+            while (kept := self._items.pop_due(trio.current_time())) is not None:
                 self._map_again(kept)
             self._at_work.key = None
             self._on_progress()
@@ -180,17 +180,17 @@ class RunMapping:
             error = ordinary(raised)
             if error is None:
                 # This ends the run. The next run maps the change (C6).
-                self._items.keep(item, trio.current_time())
+                self._items.defer(item, trio.current_time())
                 raise leaving(raised) from raised.__cause__
             now = trio.current_time()
             delay = self._definition.backoff.delay(0)
-            kept = self._items.keep(item, now + delay)
+            kept = self._items.defer(item, now + delay)
             self._has_kept.set()
             # It waits together with earlier changes of its resource, for as long as they do.
             delay = delay if kept.changes[0] is item.applied else max(kept.due - now, 0.0)
             self._fail(item.type, item.applied, error, delay)
 
-    def _map_again(self, kept: Kept) -> None:
+    def _map_again(self, kept: FailedChanges) -> None:
         done = 0
         try:
             for applied in kept.changes:
@@ -199,12 +199,12 @@ class RunMapping:
         except BaseException as raised:  # noqa: BLE001  # cancellation and interrupts are raised again
             error = ordinary(raised)
             if error is None:
-                self._items.keep_again(kept, trio.current_time())
+                self._items.defer_again(kept, trio.current_time())
                 raise leaving(raised) from raised.__cause__
             failed = kept.changes[done]
             del kept.changes[:done]
             delay = self._definition.backoff.delay(kept.failures)
-            self._items.keep_again(kept, trio.current_time() + delay)
+            self._items.defer_again(kept, trio.current_time() + delay)
             self._fail(kept.type, failed, error, delay)
         else:
             if kept.lost:
@@ -212,7 +212,7 @@ class RunMapping:
 
     def _add_every(self, reason: Reason) -> None:
         """Enqueue every key in the cache at low priority, because a lost state mapped to one of them."""
-        for key in self._subscriptions[self._manages].gate.entries:
+        for key in self._subscriptions[self._manages].store.entries:
             self.add(key, reason, BACKLOG)
 
     def _map_change(self, type: TypeName, applied: Applied, *, backlog: bool) -> None:

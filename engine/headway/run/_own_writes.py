@@ -106,7 +106,7 @@ MERGING = 0.05
 _NEUTRAL = frozenset({"retry", "requeue"})
 
 
-class SelfTriggerDelay(NamedTuple):
+class Delay(NamedTuple):
     """A delay of ``seconds`` for a key before its ``runs``-th consecutive reconcile that these writes triggered.
 
     ``quiet`` is True if the delay is not reported: it is a usual one, or the key was already delayed and another write
@@ -146,7 +146,7 @@ class SelfTriggers:
         if key in self.loops and not self._caused(key, reason):
             del self.loops[key]
 
-    def delay(self, key: Key, reasons: Iterable[Reason], attempt: int, now: float) -> SelfTriggerDelay | None:
+    def delay(self, key: Key, reasons: Iterable[Reason], attempt: int, now: float) -> Delay | None:
         """Return the delay for a key that was dequeued for these reasons, or None."""
         writes: list[OwnWrite] = []
         for reason in reasons:
@@ -165,17 +165,17 @@ class SelfTriggers:
             if left <= 0:
                 loop.due = None
                 return None
-            return SelfTriggerDelay(left, loop.count, tuple(writes), True)
+            return Delay(left, loop.count, tuple(writes), True)
         loop.count += 1
         if loop.count <= FREE:
             if attempt > 1 or any(write.what != "status" for write in writes):
                 return None
             loop.due = now + MERGING
-            return SelfTriggerDelay(MERGING, loop.count, tuple(writes), True)
+            return Delay(MERGING, loop.count, tuple(writes), True)
         # Limit the exponent. Its maximum already gives far more than the longest delay.
         seconds = min(FIRST * 2.0 ** min(loop.count - FREE - 1, 20), LONGEST)
         loop.due = now + seconds
-        return SelfTriggerDelay(seconds, loop.count, tuple(writes), False)
+        return Delay(seconds, loop.count, tuple(writes), False)
 
     def ended(self, key: Key, *, wrote: bool) -> None:
         """Note that a reconcile of the key has ended."""

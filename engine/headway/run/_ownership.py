@@ -116,13 +116,13 @@ class EveryKey(Ownership):
 
     @override
     async def missed(self, caches: RunCaches, raised: RunFence) -> Deletions:
-        until = {name: subscription.joined_at for name, subscription in caches.subscriptions.items()}
+        until = {name: subscription.subscribed_at for name, subscription in caches.subscriptions.items()}
         return await caches.deletions(raised.position, raised.checkpoint, until)
 
     @override
     def begin(self, run: PrimedRun, missed: Deletions) -> None:
         managed = run.caches.subscriptions[run.definition.manages.name]
-        self.queue.add_all(managed.gate.entries, Reason("started"), priority=BACKLOG)
+        self.queue.add_all(managed.store.entries, Reason("started"), priority=BACKLOG)
         run.mapping.add_start(missed)
 
     @override

@@ -14,7 +14,6 @@ from grpclib.const import Status
 
 from headway._bounded_report import BoundedReport
 from headway.cache import (
-    WATCH_LIST,
     Applied,
     CachedType,
     Informer,
@@ -31,6 +30,7 @@ from headway.errors import PrimingStalled, StoreChanged, Unavailable
 from headway.events import DeletionsUnknown, IndexFailed, Primed, Priming, Report
 from headway.resource import ANY_VERSIONS, Bookmark, Changes, Key, Position, ResourceType, TypeName, resource_key
 from headway.rpc import Channel
+from headway.service import WATCH_LIST
 
 STALL_LIMIT = 60.0
 _SILENCE = 30.0
@@ -41,7 +41,7 @@ Deletions = dict[TypeName, list[Applied]]
 
 
 class RunCaches:
-    """The caches of one run's types, shared with other runs.
+    """The caches of one run's types, informer with other runs.
 
     Args:
         stall_limit: the time, in seconds, within which a type being primed must receive something.
@@ -72,7 +72,7 @@ class RunCaches:
     def check_store(self) -> None:
         """Raise if a type's store is known to be rolled back. This opens no stream."""
         for type in self._definition.types:
-            for known in self.informers.known(type):
+            for known in self.informers.opened(type):
                 known.check()
 
     def check(self) -> None:
@@ -92,32 +92,31 @@ class RunCaches:
 
     def frontiers(self) -> dict[TypeName, int]:
         """Return the revision up to which each type is complete."""
-        return {name: subscription.gate.frontier for name, subscription in self.subscriptions.items()}
+        return {name: subscription.store.frontier for name, subscription in self.subscriptions.items()}
 
     async def prime(self, start: Position) -> None:
         """Prime every type up to the starting revision, and then up to the highest revision of them all (C1)."""
         async with trio.open_nursery() as nursery:
             for type in self._definition.types:
                 nursery.start_soon(self._prime_type, type, start, name=f"priming {type.name}")
-        self.primed = [self.informers.shared(type) for type in self._definition.types]
-        await self.wait_complete(max(subscription.joined_at for subscription in self.subscriptions.values()))
+        self.primed = [self.informers.informer_for(type) for type in self._definition.types]
+        await self.wait_complete(max(subscription.subscribed_at for subscription in self.subscriptions.values()))
 
     async def _prime_type(self, type: CachedType[Any], start: Position) -> None:
         """Fill the store of one type, and do nothing else (C1). This is one of the N+1 priming tasks."""
         name = self._definition.name
         self._report(Priming(name, type.name, start.revision))
         began = trio.current_time()
-        shared = self.informers.shared(type)
-        await _wait_primed(shared, start.revision, self._stall_limit)
-        if shared.store_id != start.store_id:
-            raise StoreChanged(
-                f"the cache of {type.name} belongs to store {shared.store_id}, but the fence to {start.store_id}"
-            )
+        informer = self.informers.informer_for(type)
+        await _wait_primed(informer, start.revision, self._stall_limit)
+        cached = informer.store.store_id
+        if cached != start.store_id:
+            raise StoreChanged(f"the cache of {type.name} belongs to store {cached}, but the fence to {start.store_id}")
         # No checkpoint since the check, so every change from here on enters the feed.
-        subscription = shared.subscribe(self._definition.indexes_of(type), self._report_indexes(type.name))
+        subscription = informer.subscribe(self._definition.indexes_of(type), self._report_indexes(type.name))
         self.subscriptions[type.name] = subscription
-        count, seconds = len(subscription.gate.entries), trio.current_time() - began
-        self._report(Primed(name, type.name, count, subscription.joined_at, seconds))
+        count, seconds = len(subscription.store.entries), trio.current_time() - began
+        self._report(Primed(name, type.name, count, subscription.subscribed_at, seconds))
 
     def _report_indexes(self, type: TypeName) -> OnFailure:
         def report(index: str, key: Key, error: BaseException) -> None:
@@ -137,27 +136,28 @@ class RunCaches:
                     self._channel, stored_type(type), since, up_to, self._report, self._definition.name
                 )
                 if deleted is not None:
-                    held = self.informers.shared(type).held
+                    held = self.informers.informer_for(type).cached_form
                     found[type.name] = [each._replace(old=each.old and held(each.old)) for each in deleted]
         return found
 
 
-async def _wait_primed(shared: Informer, revision: int, stall_limit: float) -> None:
+async def _wait_primed(informer: Informer, revision: int, stall_limit: float) -> None:
     """Wait until a type is primed up to a revision.
 
     A large type may take as long as it needs. Raises PrimingStalled only if nothing arrives for ``stall_limit``
     seconds.
     """
     while True:
-        heard = shared.heard
+        received = informer.received
         with trio.move_on_after(stall_limit):
-            await shared.wait_complete(revision)
+            await informer.wait_complete(revision)
             return
-        if shared.heard == heard:
-            why = f"; {shared.cut_off[0]}" if shared.cut_off else ""
+        if informer.received == received:
+            why = f"; {informer.cut_off[0]}" if informer.cut_off else ""
             raise PrimingStalled(
-                f"priming {shared.type.name} stalled: nothing was received for {stall_limit} s; "
-                f"{shared.resources} resources have arrived, and its revision is {shared.frontier} of {revision}{why}"
+                f"priming {informer.type.name} stalled: nothing was received for {stall_limit} s; "
+                f"{informer.resources} resources have arrived, and "
+                f"its revision is {informer.store.frontier} of {revision}{why}"
             )
 
 
@@ -187,14 +187,14 @@ async def deletions_since(
                 elif checked is not None and not isinstance(checked, Bookmark):
                     report(DeletionsUnknown(controller, type.name, since.revision, "the server can't resume"))
                     return None
-                if machine.told >= until:
+                if machine.frontier >= until:
                     return deleted
     except GRPCError as error:
         if error.status not in (Status.OUT_OF_RANGE, Status.DATA_LOSS):
             raise client_error(error) from error
         report(DeletionsUnknown(controller, type.name, since.revision, error.message or error.status.name))
         return None
-    raise Unavailable(f"the server ended the stream of {type.name} at {machine.told}, before revision {until}")
+    raise Unavailable(f"the server ended the stream of {type.name} at {machine.frontier}, before revision {until}")
 
 
 async def _next(items: AsyncIterator[Any], type: ResourceType[Any]) -> Any:

@@ -185,7 +185,7 @@ class Run:
         """Return the state of this run."""
         now = trio.current_time()
         known = [
-            each for type in self._definition.types for each in self._caches.informers.known(type) if each.type is type
+            each for type in self._definition.types for each in self._caches.informers.opened(type) if each.type is type
         ]
         # A run that is still starting has no revision to wait for: the initialiser raises the fence again.
         starting_revision = self._writes.starting_revision if self.answered else 0

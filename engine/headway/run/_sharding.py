@@ -171,7 +171,7 @@ class _Shard:
         self.mapping = mapping
         self._shards.open(number, self._writes)
         managed = caches.subscriptions[run.definition.manages.name]
-        held = [key for key in managed.gate.entries if self._shards.shard_of(key) == number]
+        held = [key for key in managed.store.entries if self._shards.shard_of(key) == number]
         self._shards.queue.add_all(held, Reason("started"), priority=BACKLOG)
 
     async def _wait_idle(self) -> None:

@@ -19,7 +19,7 @@ from typing_extensions import override
 
 from headway.client import Acknowledged, Writes
 from headway.errors import OutcomeUnknown
-from headway.queue import LIVE, Priority, Taken, WaitingQueue, WorkQueue
+from headway.queue import LIVE, Dequeued, Priority, WaitingQueue, WorkQueue
 from headway.reconcile import RECONCILING, Reason
 from headway.resource import Key, ResourceType, pb
 from headway.run._fence import RunWrites
@@ -106,10 +106,10 @@ class ShardQueue(WaitingQueue[Key, Reason]):
         super().add_all([key for key in keys if self._shard_of(key) in self._open], reason, priority=priority)
 
     @override
-    def take_nowait(self) -> Taken[Key, Reason] | None:
-        while (taken := super().take_nowait()) is not None and self._shard_of(taken.key) not in self._open:
-            self.dropped(taken.key)
-        return taken
+    def dequeue_nowait(self) -> Dequeued[Key, Reason] | None:
+        while (dequeued := super().dequeue_nowait()) is not None and self._shard_of(dequeued.key) not in self._open:
+            self.dropped(dequeued.key)
+        return dequeued
 
     @override
     def failed(self, key: Key, reason: Reason) -> float:
@@ -126,9 +126,9 @@ class ShardQueue(WaitingQueue[Key, Reason]):
             self.dropped(key)
 
     @override
-    def rest(self, key: Key, delay: float) -> None:
+    def back_off(self, key: Key, delay: float) -> None:
         if self._shard_of(key) in self._open:
-            super().rest(key, delay)
+            super().back_off(key, delay)
         else:
             self.dropped(key)
 
@@ -237,13 +237,13 @@ class ShardWrites(Writes):
         self._own.acknowledged(write)
 
     @override
-    async def wait_shown(self, type: ResourceType[Any], revision: int) -> None:
-        await self._own.wait_shown(type, revision)
+    async def wait_cached(self, type: ResourceType[Any], revision: int) -> None:
+        await self._own.wait_cached(type, revision)
 
     @override
     def unknown(self, error: OutcomeUnknown | None) -> None:
         self._current.unknown(error)
 
     @override
-    def refused(self, fence: pb.Fence | None) -> None:
-        self._current.refused(fence)
+    def fenced(self, fence: pb.Fence | None) -> None:
+        self._current.fenced(fence)

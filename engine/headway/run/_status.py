@@ -59,22 +59,22 @@ class TypeStatus:
 
 def type_statuses(types: Collection[Informer], target: int, now: float) -> tuple[TypeStatus, ...]:
     """Return the status of a run's types at a time on Trio's clock."""
-    newest = max((shared.frontier for shared in types), default=0)
+    newest = max((informer.store.frontier for informer in types), default=0)
     statuses = []
-    for shared in types:
-        why, since = shared.cut_off or ("", now)
+    for informer in types:
+        why, since = informer.cut_off or ("", now)
         statuses.append(
             TypeStatus(
-                type=shared.type.name,
-                primed=shared.gate.primed,
-                revision=shared.frontier,
+                type=informer.type.name,
+                primed=informer.store.primed,
+                revision=informer.store.frontier,
                 target=target,
-                resources=shared.resources,
-                lag=max(newest, target) - shared.frontier,
-                refused=shared.refused,
+                resources=informer.resources,
+                lag=max(newest, target) - informer.store.frontier,
+                refused=informer.store.refused,
                 cut_off=why,
                 cut_off_seconds=now - since,
-                undecodable=tuple(shared.undecodable),
+                undecodable=tuple(informer.undecodable),
             )
         )
     return tuple(statuses)

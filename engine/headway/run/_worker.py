@@ -12,8 +12,8 @@ from headway._groups import leaves, leaving, of_controller, only_error, ordinary
 from headway._safe_text import repr_text
 from headway.controller import Definition, Reconciler
 from headway.errors import InvalidResult, PermanentFailure, ReconcileTimeout
-from headway.events import Reconciled, ReconcileSlow, Report, SelfTriggered, hears_successes
-from headway.queue import Taken, WaitingQueue
+from headway.events import Reconciled, ReconcileSlow, Report, SelfTriggered, receives_successes
+from headway.queue import Dequeued, WaitingQueue
 from headway.reconcile import RECONCILING, Reason, Reconciling, Request, RequeueAfter, Runtime
 from headway.resource import Key, ResourceId
 from headway.run._own_writes import SelfTriggers
@@ -48,7 +48,7 @@ class Worker:
         self._runtime = runtime
         self._queue = queue
         self._report = report
-        self._reports_all = hears_successes(report)
+        self._reports_all = receives_successes(report)
         self._on_done = on_done
         self._self_triggers = self_triggers
         self._results = results
@@ -58,12 +58,14 @@ class Worker:
         """Reconcile keys until canceled. The key of a canceled reconcile stays in hand, and is therefore still owed."""
         reconciling = Reconciling()
         RECONCILING.set(reconciling)
-        taken = await self._queue.take()
-        while taken is not None:
-            taken = await self._work_on(taken, reconciling)
+        dequeued = await self._queue.dequeue()
+        while dequeued is not None:
+            dequeued = await self._work_on(dequeued, reconciling)
 
-    async def _work_on(self, taken: Taken[Key, Reason] | None, reconciling: Reconciling) -> Taken[Key, Reason] | None:
-        """Reconcile from ``taken`` on until a deadline has passed, and return the next key.
+    async def _work_on(
+        self, dequeued: Dequeued[Key, Reason] | None, reconciling: Reconciling
+    ) -> Dequeued[Key, Reason] | None:
+        """Reconcile from ``dequeued`` on until a deadline has passed, and return the next key.
 
         One cancel scope serves many reconciles, because opening one for each would cost more than everything else here.
         The deadline of the scope is moved when it is more than a thousandth too early for the next reconcile. It has no
@@ -71,23 +73,23 @@ class Worker:
         """
         limit = self._definition.deadline
         began, due, in_a_row = 0.0, 0.0, 0
-        running: tuple[Taken[Key, Reason], ResourceId] | None = None
+        running: tuple[Dequeued[Key, Reason], ResourceId] | None = None
         alongside: Exception | None = None
         canceled: BaseException | None = None
         own_writes = self._self_triggers.writes
         try:
             with trio.CancelScope() as scope:
                 late = False
-                while taken is not None and not late:
-                    if not (own_writes and self._delays(taken)):
-                        key = taken.key
+                while dequeued is not None and not late:
+                    if not (own_writes and self._delays(dequeued)):
+                        key = dequeued.key
                         id = ResourceId(self._type, key[2], key[0], key[1])
-                        began, running = trio.current_time(), (taken, id)
+                        began, running = trio.current_time(), (dequeued, id)
                         if began + limit > due + limit * _EARLY:
                             scope.deadline = due = began + limit
                         reconciling.key = key
                         try:
-                            result, error = await self._call(taken, id, began)
+                            result, error = await self._call(dequeued, id, began)
                         except BaseException as raised:
                             canceled = raised
                             raise
@@ -96,14 +98,14 @@ class Worker:
                         if late and error is None:
                             # The reconciler has caught the cancellation, or has not reached a checkpoint since.
                             error = self._timeout(id)
-                        self._done(taken, id, began, result, error, reconciling, timed_out=late)
+                        self._done(dequeued, id, began, result, error, reconciling, timed_out=late)
                     in_a_row += 1
-                    taken = self._queue.take_nowait() if in_a_row % _IN_A_ROW else None
-                    if taken is None:
-                        taken = await self._queue.take()
+                    dequeued = self._queue.dequeue_nowait() if in_a_row % _IN_A_ROW else None
+                    if dequeued is None:
+                        dequeued = await self._queue.dequeue()
                         # If the deadline passes while the worker waits for a key, the scope is useless for that key.
                         late = scope.cancel_called
-                return taken
+                return dequeued
         except Exception as raised:
             # The reconcile raised this alongside its cancellation. Headway's own code raises nothing here.
             if running is None:
@@ -118,10 +120,10 @@ class Worker:
                 )
             raise leaving(raised) from None
         if running is not None:
-            taken, id = running
+            dequeued, id = running
             error = alongside or self._timeout(id, canceled)
-            self._done(taken, id, began, None, error, reconciling, timed_out=True)
-        return await self._queue.take()
+            self._done(dequeued, id, began, None, error, reconciling, timed_out=True)
+        return await self._queue.dequeue()
 
     def _timeout(self, id: ResourceId, canceled: BaseException | None = None) -> ReconcileTimeout:
         """Return the error of a missed deadline, with the traceback of the point that the reconcile had reached."""
@@ -133,13 +135,13 @@ class Worker:
         return error.with_traceback(next(leaves(canceled)).__traceback__)
 
     async def _call(
-        self, taken: Taken[Key, Reason], id: ResourceId, began: float
+        self, dequeued: Dequeued[Key, Reason], id: ResourceId, began: float
     ) -> tuple[RequeueAfter | None, Exception | None]:
         """Call the reconciler. Return its result and its exception."""
-        key, definition = taken.key, self._definition
+        key, definition = dequeued.key, self._definition
         self._started[key] = began
         try:
-            result: Any = await self._reconcile(self._runtime, Request(id, taken.reasons, taken.attempt))
+            result: Any = await self._reconcile(self._runtime, Request(id, dequeued.reasons, dequeued.attempt))
         except BaseException as raised:
             # A user's function may raise anything; its key is retried. A nursery of the reconciler wraps exceptions in
             # a group. A PermanentFailure is recognized in a group as well.
@@ -166,7 +168,7 @@ class Worker:
 
     def _done(
         self,
-        taken: Taken[Key, Reason],
+        dequeued: Dequeued[Key, Reason],
         id: ResourceId,
         began: float,
         result: RequeueAfter | None,
@@ -176,23 +178,23 @@ class Worker:
         timed_out: bool,
     ) -> None:
         if self._self_triggers.loops:
-            self._self_triggers.ended(taken.key, wrote=reconciling.wrote)
+            self._self_triggers.ended(dequeued.key, wrote=reconciling.wrote)
         reconciling.key, reconciling.wrote = None, False
-        outcome, retry_after = self._finish(taken.key, result, error)
+        outcome, retry_after = self._finish(dequeued.key, result, error)
         if error is not None:
             now = trio.current_time()
             until = None if retry_after is None else now + retry_after
             failed: Literal["failed", "permanent"] = "permanent" if until is None else "failed"
-            self._results.note(NotDone(id, failed, story(error), taken.attempt, now, until, timed_out))
+            self._results.note(NotDone(id, failed, story(error), dequeued.attempt, now, until, timed_out))
         elif self._results.not_done:
-            self._results.done(taken.key)
+            self._results.done(dequeued.key)
         if self._reports_all or error is not None:
-            self._report_reconcile(taken, id, outcome, began, error, retry_after, timed_out=timed_out)
+            self._report_reconcile(dequeued, id, outcome, began, error, retry_after, timed_out=timed_out)
         self._on_done()
 
     def _report_reconcile(
         self,
-        taken: Taken[Key, Reason],
+        dequeued: Dequeued[Key, Reason],
         id: ResourceId,
         outcome: str,
         began: float,
@@ -204,8 +206,8 @@ class Worker:
         seconds = trio.current_time() - began
         name = self._definition.name
         # A key with a requested delay is queued from the end of the delay, and the clock may be read in between.
-        waited = max(began - taken.queued_at, 0.0)
-        attempt, reasons = taken.attempt, taken.reasons
+        waited = max(began - dequeued.queued_at, 0.0)
+        attempt, reasons = dequeued.attempt, dequeued.reasons
         self._report(Reconciled(name, id, outcome, seconds, error, retry_after, reasons, waited, attempt, timed_out))
 
     def _finish(self, key: Key, result: RequeueAfter | None, error: Exception | None) -> tuple[str, float | None]:
@@ -226,13 +228,13 @@ class Worker:
         now = trio.current_time()
         return tuple(now - began for began in self._started.values())
 
-    def _delays(self, taken: Taken[Key, Reason]) -> bool:
+    def _delays(self, dequeued: Dequeued[Key, Reason]) -> bool:
         """Delay the key if it has triggered itself too often, and return True if so."""
-        now, key = trio.current_time(), taken.key
-        delay = self._self_triggers.delay(key, taken.reasons, taken.attempt, now)
+        now, key = trio.current_time(), dequeued.key
+        delay = self._self_triggers.delay(key, dequeued.reasons, dequeued.attempt, now)
         if delay is None:
             return False
-        self._queue.rest(key, delay.seconds)
+        self._queue.back_off(key, delay.seconds)
         if not delay.quiet:
             id = self._id(key)
             self._report(SelfTriggered(self._definition.name, id, delay.writes, delay.runs, delay.seconds))

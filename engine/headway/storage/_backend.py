@@ -184,8 +184,7 @@ class Shared(Protocol):
 
 def is_shared(backend: Backend) -> bool:
     """Return True if other engines may have the same store open."""
-    store: object = backend
-    return bool(getattr(store, "shared", False))
+    return bool(getattr(backend, "shared", False))
 
 
 def last_leases(backend: Backend, *, lasting: bool) -> bool:
@@ -193,8 +192,7 @@ def last_leases(backend: Backend, *, lasting: bool) -> bool:
 
     Return True if the store supports this setting. The stores of this package that only one process can open do.
     """
-    store: object = backend
-    last = getattr(store, "last_leases", None)
+    last = getattr(backend, "last_leases", None)
     if last is not None:
         last(lasting=lasting)
     return last is not None
@@ -210,16 +208,15 @@ class ReadsAtOnce(Protocol):
 
 async def read_for_commit(backend: Backend, kind: Kind, key: Key) -> tuple[pb.Resource | None, Position]:
     """Read before a commit. The commit has a checkpoint, so the read does without one if the store supports it."""
-    store: object = backend
     read_nowait: Callable[[Kind, Key], tuple[pb.Resource | None, Position]] | None
-    read_nowait = getattr(store, "read_nowait", None)
+    read_nowait = getattr(backend, "read_nowait", None)
     return await backend.read(kind, key) if read_nowait is None else read_nowait(kind, key)
 
 
 class OptimisticReads(Protocol):
     """An optional ability of a store on a network: read its local state. `optimistic_read` looks for the method."""
 
-    async def read_believed(self, kind: Kind, key: Key) -> tuple[pb.Resource | None, Position]:
+    async def read_optimistic(self, kind: Kind, key: Key) -> tuple[pb.Resource | None, Position]:
         """Return the same as `Backend.read`, but from the local state: the latest commits of others may be missing."""
         ...
 
@@ -230,9 +227,7 @@ def optimistic_read(backend: Backend) -> Read | None:
     To verify, the commit requires every version that was read. If it is rejected, the caller reads again. An accepted
     commit was then based on current state. Other decisions based on such a read may be out of date.
     """
-    store: object = backend
-    read: Read | None = getattr(store, "read_believed", None)
-    return read
+    return getattr(backend, "read_optimistic", None)
 
 
 class ListsFences(Protocol):

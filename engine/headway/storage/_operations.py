@@ -85,6 +85,9 @@ class RequireOwnsNothing:
 
 Operation = Put | Remove | Require | RequireOwnsNothing
 
+MOST_OPERATIONS = 32
+"""The number of operations in one commit that every store accepts."""
+
 
 def refuse_repeated_keys(operations: Sequence[Operation]) -> None:
     """Raise ValueError if two operations of one commit change the same resource: their order would be ambiguous."""

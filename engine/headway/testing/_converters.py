@@ -48,7 +48,7 @@ def check_converters(
     if not registry.chains:
         raise DeclarationError("there are no converters to check: declare them with app.converter(...)")
     try:
-        from headway.testing._payloads import payloads
+        from headway.testing._payloads import ALL_VALUES, payloads
     except ModuleNotFoundError as error:
         if error.name != "hypothesis":
             raise
@@ -56,7 +56,7 @@ def check_converters(
         raise ModuleNotFoundError(text, name="hypothesis") from None
     known = _strategies(values)
     for chain in registry.chains:
-        made = {type: payloads(type, known) for type in chain.types}
+        made = {type: payloads(type, ALL_VALUES, values=known) for type in chain.types}
         for older, newer in pairwise(chain.types):
             _hold(partial(_loses_nothing, chain, older, newer), examples, made[older])
             _hold(partial(_is_steady, chain, newer, older), examples, made[newer])

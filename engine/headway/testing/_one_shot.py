@@ -1,6 +1,6 @@
-"""A controller whose reconciler and mappers a test calls by hand.
+"""A controller whose reconciler and mappers a test calls by hand, and resources to call them with.
 
-The store, the service, the cache with its gate, the mapping and the fenced client are the ones of production. Only the
+The store, the service, the cache, the mapping and the fenced client are the ones of production. Only the
 workers are missing: nothing is reconciled except by `OneShot.reconcile`. So a reconcile sees exactly what it would see
 in production, its own writes included.
 """
@@ -8,7 +8,7 @@ in production, its own writes included.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from typing import Any, Literal, NamedTuple, TypeVar
 
@@ -19,12 +19,21 @@ from headway.client import Client
 from headway.controller import App, Definition
 from headway.engine import Engine, open_engine
 from headway.errors import DeclarationError, InvalidArgument, InvalidResult
-from headway.events import MappingFailed, Report, RunEnded, RunStarted, hears_successes
+from headway.events import MappingFailed, Report, RunEnded, RunStarted, receives_successes
 from headway.mapper import ask, ids_of
 from headway.observe import log_report
 from headway.protobuf import Payload, copy_message
 from headway.reconcile import Reason, Request, RequeueAfter, Runtime, reconciling
-from headway.resource import Resource, ResourceId, ResourceType, did_you_mean, resource_id
+from headway.resource import (
+    DELETION_TIMESTAMP,
+    Condition,
+    Resource,
+    ResourceId,
+    ResourceType,
+    did_you_mean,
+    pb,
+    resource_id,
+)
 from headway.rpc import Channel, Metadata
 from headway.storage import Backend
 
@@ -78,34 +87,34 @@ class OneShot:
         definition: Definition,
         fence_name: str,
         recorder: _Recorder,
-        asked: _Asked,
-        settling: _Settling,
+        stub: _StubReconciler,
+        waiter: _IdleWaiter,
     ) -> None:
         self.client: Client = engine.client
         self._engine = engine
         self._definition = definition
         self._supervisor = next(each for each in engine.controllers.values() if each.fence_name == fence_name)
         self._recorder = recorder
-        self._asked = asked
-        self._settling = settling
+        self._stub = stub
+        self._waiter = waiter
 
     @property
     def runtime(self) -> Runtime:
         """The reconcile context, as the reconciler gets it."""
-        assert self._asked.runtime is not None
-        return self._asked.runtime
+        assert self._stub.runtime is not None
+        return self._stub.runtime
 
     async def given(self, *resources: Resource[Any]) -> list[Resource[Any]]:
         """Apply resources and wait until the controller's cache has them. Returns them as stored."""
         written = [await self.client.apply(resource) for resource in resources]
-        await self._settling.wait(self._engine)
+        await self._waiter.wait(self._engine)
         return written
 
     async def requests(self) -> list[Request]:
         """Return the requests that the controller would have got since the last call, in order, with reasons."""
-        await self._settling.wait(self._engine)
-        asked, self._asked.requests = self._asked.requests, []
-        return asked
+        await self._waiter.wait(self._engine)
+        requests, self._stub.requests = self._stub.requests, []
+        return requests
 
     async def reconcile(
         self,
@@ -123,7 +132,7 @@ class OneShot:
             InvalidResult: if the reconciler returns something other than None or `RequeueAfter`.
             trio.TooSlowError: if the reconciler runs past its controller's deadline.
         """
-        await self._settling.wait(self._engine)
+        await self._waiter.wait(self._engine)
         definition = self._definition
         wanted = self._wanted(id)
         if attempt < 1:
@@ -159,7 +168,7 @@ class OneShot:
             DeclarationError: if the controller does not watch the type, or the mapper returns something that it must
                 not.
         """
-        await self._settling.wait(self._engine)
+        await self._waiter.wait(self._engine)
         watch = self._definition.watches.get(type)
         if watch is None:
             raise DeclarationError(f"controller {self._definition.name} doesn't watch {type.name}")
@@ -213,25 +222,25 @@ async def one_shot(
         raise DeclarationError(
             f"one_shot: {controller} is a daemon, so it cannot be called once: test it in headway.open_engine"
         )
-    asked, recorder = _Asked(definition), _Recorder()
+    stub, recorder = _StubReconciler(definition), _Recorder()
     alone = App(app.name)
     alone.registry = app.registry
     alone.controllers = {
-        controller: dataclasses.replace(definition, reconcile=asked.reconcile, on_start=asked.on_start, sources={})
+        controller: dataclasses.replace(definition, reconcile=stub.reconcile, on_start=stub.on_start, sources={})
     }
 
     def over(channel: Channel) -> Channel:
         return recorder.over(channel if wrap_channel is None else wrap_channel(channel))
 
-    settling = _Settling(controller, log_report() if report is None else report)
-    async with open_engine(store, alone, report=settling, wrap_channel=over, check_isolation=True) as engine:
-        await settling.wait(engine)
+    waiter = _IdleWaiter(controller, log_report() if report is None else report)
+    async with open_engine(store, alone, report=waiter, wrap_channel=over, check_isolation=True) as engine:
+        await waiter.wait(engine)
         # Drop the requests for what was stored before: the test has not caused them.
-        asked.requests.clear()
-        yield OneShot(engine, definition, f"{app.name}/{controller}", recorder, asked, settling)
+        stub.requests.clear()
+        yield OneShot(engine, definition, f"{app.name}/{controller}", recorder, stub, waiter)
 
 
-class _Settling:
+class _IdleWaiter:
     """A report that ends the wait if the controller cannot become idle.
 
     Production retries forever; a test gets the error.
@@ -243,7 +252,7 @@ class _Settling:
         self._waiting = trio.CancelScope()
         self._error: BaseException | None = None
         self._begun = False
-        self.failures_only = not hears_successes(report)
+        self.failures_only = not receives_successes(report)
 
     def __call__(self, event: object) -> None:
         self._report(event)
@@ -265,7 +274,7 @@ class _Settling:
             raise self._error
 
 
-class _Asked:
+class _StubReconciler:
     """A stand-in for the reconciler that records its requests and does nothing."""
 
     def __init__(self, definition: Definition) -> None:
@@ -330,3 +339,35 @@ class _Recorder:
         self, path: str, request: object, *, metadata: Metadata | None = None
     ) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
         return self._inner.stream(path, request, metadata=metadata)
+
+
+def stored(
+    resource: Resource[T],
+    *,
+    version: int = 1,
+    uid: str = "",
+    generation: str = "",
+    conditions: Mapping[str, Sequence[Condition]] | None = None,
+    deleting: bool = False,
+) -> Resource[T]:
+    """Return a resource as if it had been written and read again: ``stored(TEAM.new("core", Team()), version=7)``.
+
+    Args:
+        version: the revision of its last change.
+        uid: the uid of its incarnation; by default made from its name.
+        generation: its current generation; by default made from ``version``.
+        conditions: its conditions by writer, for this generation.
+        deleting: if true, it is marked for deletion.
+    """
+    message = resource.message()
+    assert message.id is not None
+    message.id.uid = uid or f"uid-of-{resource.name}"
+    message.version = str(version)
+    message.generation = generation or f"{version:026d}"
+    if deleting:
+        message.metadata[DELETION_TIMESTAMP] = "2000-01-01T00:00:00Z"
+    message.status = {
+        key: pb.Status(observed_generation=message.generation, conditions=list(each))
+        for key, each in (conditions or {}).items()
+    }
+    return resource.type.view(message)

@@ -48,24 +48,24 @@ class StreamScript:
         # The revision of the last false bookmark that no snapshot has corrected yet; 0 if there is none.
         self.lied_up_to = 0
         self.open: list[ScriptedStream] = []
-        self._told = trio.lowlevel.ParkingLot()
+        self._changed_script = trio.lowlevel.ParkingLot()
 
     def release(self) -> None:
         """Release everything that is held back."""
         self.held = self.stalled = False
         self.passes = 0
-        self._told.unpark_all()
+        self._changed_script.unpark_all()
 
     def let_pass(self, count: int) -> None:
         """Hold back changes and bookmarks after the next ``count``."""
         self.held, self.passes = True, count
-        self._told.unpark_all()
+        self._changed_script.unpark_all()
 
     def drop(self) -> None:
         """Break the open streams."""
         for stream in self.open:
             stream.drop()
-        self._told.unpark_all()
+        self._changed_script.unpark_all()
 
     def heal(self) -> None:
         """End all faults."""
@@ -82,7 +82,7 @@ class StreamScript:
 
     async def wait(self) -> None:
         """Wait until the script changes."""
-        await self._told.park()
+        await self._changed_script.park()
 
 
 class ScriptedStream:
@@ -105,7 +105,7 @@ class ScriptedStream:
         # One false bookmark is enough: the change after it ends this stream.
         self._lie: Bookmark | None = None
         # True between the false bookmark and the change that proves it false.
-        self._owes_truth = False
+        self._hides_change = False
 
     def drop(self) -> None:
         """Break this stream, even while it waits."""
@@ -131,7 +131,7 @@ class ScriptedStream:
         await trio.lowlevel.checkpoint()
         while True:
             # Never broken between a false bookmark and the change that it hid: the reader could not find out then.
-            if self._dropped and not self._owes_truth:
+            if self._dropped and not self._hides_change:
                 raise GRPCError(Status.UNAVAILABLE, "the script broke this stream")
             if not self._ready:
                 await self._pull()
@@ -146,16 +146,16 @@ class ScriptedStream:
             script.lied_up_to = 0
         elif item is self._lie and isinstance(item, Bookmark):
             script.lied_up_to = max(script.lied_up_to, item.position.revision)
-            self._owes_truth = True
+            self._hides_change = True
         elif isinstance(item, Changes):
-            self._owes_truth = False
+            self._hides_change = False
         return item
 
     async def _pull(self) -> None:
         with trio.CancelScope() as self._scope:
             if self._items is None:
                 await self._open()
-            self._take(await self._items.__anext__())
+            self._receive(await self._items.__anext__())
         self._scope = None
 
     async def _open(self) -> None:
@@ -179,29 +179,29 @@ class ScriptedStream:
 
     async def _position(self) -> Position:
         assert self._request.type is not None
-        nobody = pb.Id(type=self._request.type, name="nobody", uid="none")
-        request = pb.ListByOwnerRequest(owner=nobody)
+        missing = pb.Id(type=self._request.type, name="missing", uid="none")
+        request = pb.ListByOwnerRequest(owner=missing)
         reply = await self._channel.unary(_LIST_BY_OWNER, request, pb.ListByOwnerResponse)
         at = position(reply.position)
         assert at is not None
         return at
 
-    def _take(self, item: StreamItem) -> None:
+    def _receive(self, item: StreamItem) -> None:
         if isinstance(item, Bookmark | EndOfSnapshot):
             self._at = item.position
         if self._until is not None:
             self._gather(item, self._until)
         elif isinstance(item, Changes):
-            self._tell(item)
+            self._deliver(item)
         else:
             self._ready.append(item)
 
     def _gather(self, item: StreamItem, until: int) -> None:
         """Add changes up to ``until`` to the snapshot, and deliver the snapshot once it is complete."""
         later: list[Change] = []
-        told = 0
+        reached = 0
         if isinstance(item, Changes):
-            told = item.changes[-1].revision
+            reached = item.changes[-1].revision
             for change in item.changes:
                 if change.revision > until:
                     later.append(change)
@@ -210,8 +210,8 @@ class ScriptedStream:
                 else:
                     self._gathered[resource_key(change.resource)] = change.resource
         elif isinstance(item, Bookmark):
-            told = item.position.revision
-        if told < until:
+            reached = item.position.revision
+        if reached < until:
             return
         assert self._at is not None
         self._until = None
@@ -220,13 +220,13 @@ class ScriptedStream:
         self._ready.append(EndOfSnapshot(self._at._replace(revision=until)))
         # One commit at a time, so that a test can look at a reader between any two.
         for _, commit in itertools.groupby(later, key=lambda change: change.revision):
-            self._tell(Changes(list(commit)))
+            self._deliver(Changes(list(commit)))
         if later:
             return
-        if told > until:
+        if reached > until:
             self._ready.append(item)
 
-    def _tell(self, item: Changes) -> None:
+    def _deliver(self, item: Changes) -> None:
         script = self._script
         if script.false_bookmarks and self._at is not None and self._lie is None:
             script.false_bookmarks -= 1

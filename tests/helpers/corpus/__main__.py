@@ -1,6 +1,6 @@
-"""The kill rate: which wrong reconcilers the simulation finds, by which fault and how fast, and which twins it passes.
+"""The kill rate: the wrong reconcilers that the simulation finds, with the fault and the time, and the twins that pass.
 
-Seconds are a processor's.
+Times are seconds of processor time.
 
 python -m tests.helpers.corpus [NAME ...]
 """
@@ -20,7 +20,7 @@ for each in MODULES:
 
 
 def main(names: list[str]) -> int:
-    """Print a line for each case; exit status 1 when a wrong one is missed or a right one is refuted."""
+    """Print a line for each case. Return 1 if a wrong reconciler is missed or a right one is refuted."""
     cases = [case for name, case in sorted(CASES.items()) if not names or name in names]
     found = passed = 0
     print(f"{'wrong reconciler':<28} {'found by':<36} {'s':>5}   its twin")

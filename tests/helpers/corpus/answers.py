@@ -1,4 +1,4 @@
-"""Reconcilers that take an error, or no answer, for something that it isn't."""
+"""Reconcilers that draw a wrong conclusion from an error or a missing reply."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.helpers.corpus.staff import Account, Staff, Team, cached, case, membe
 Request = headway.Request[Team]
 
 
-@case("kubernetes-sigs/controller-runtime#1464: a conflict is ignored, and with it the change", note_changes)
+@case("kubernetes-sigs/controller-runtime#1464: a conflict is ignored, so the change is lost", note_changes)
 def conflict_ignored(staff: Staff, right: bool) -> None:
     @staff.app.controller(manages=staff.team, watches=cached(staff))
     async def notes(rt: headway.Runtime, request: Request) -> None:
@@ -24,7 +24,7 @@ def conflict_ignored(staff: Staff, right: bool) -> None:
                 raise
 
 
-@case("opensandbox-group/OpenSandbox#1533: every error is swallowed, and nobody tries again", note_changes)
+@case("opensandbox-group/OpenSandbox#1533: every error is swallowed, so there is no retry", note_changes)
 def error_swallowed(staff: Staff, right: bool) -> None:
     @staff.app.controller(manages=staff.team, watches=cached(staff))
     async def notes(rt: headway.Runtime, request: Request) -> None:
@@ -38,7 +38,7 @@ def error_swallowed(staff: Staff, right: bool) -> None:
                 raise
 
 
-@case("operator-framework/operator-sdk#4209: one failure is taken for the last word", note_changes)
+@case("operator-framework/operator-sdk#4209: a transient failure is treated as permanent", note_changes)
 def permanent_too_soon(staff: Staff, right: bool) -> None:
     @staff.app.controller(manages=staff.team, watches=cached(staff))
     async def notes(rt: headway.Runtime, request: Request) -> None:
@@ -53,7 +53,7 @@ def permanent_too_soon(staff: Staff, right: bool) -> None:
             raise headway.PermanentFailure(str(error)) from error
 
 
-@case("k0sproject/k0smotron PR#1535: a write without an answer is taken for one that wasn't done", one_team)
+@case("k0sproject/k0smotron PR#1535: a write without a reply is treated as one that was not done", one_team)
 def retried_under_another_name(staff: Staff, right: bool) -> None:
     @staff.app.controller(manages=staff.team, watches=owned(staff))
     async def accounts(rt: headway.Runtime, request: Request) -> None:
@@ -68,7 +68,7 @@ def retried_under_another_name(staff: Staff, right: bool) -> None:
             await rt.client.apply(staff.account.new("ada-again", Account(login="ada"), owner=team))
 
 
-@case("kubernetes/kubernetes#10030: who waits no longer takes another way, and both are gone", one_team)
+@case("kubernetes/kubernetes#10030: after a timeout the work is done in a second way as well", one_team)
 def impatient(staff: Staff, right: bool) -> None:
     @staff.app.controller(manages=staff.team)
     async def disks(rt: headway.Runtime, request: Request) -> None:
@@ -84,7 +84,7 @@ def impatient(staff: Staff, right: bool) -> None:
 
 
 @case(
-    "kubernetes-sigs/controller-runtime#808: the first of several failures ends the loop over all, for good",
+    "kubernetes-sigs/controller-runtime#808: after a failure the other items are skipped for good",
     members_change,
 )
 def some_are_skipped(staff: Staff, right: bool) -> None:

@@ -1,4 +1,4 @@
-"""Reconcilers that never come to rest, or rest too soon."""
+"""Reconcilers that never become idle, or become idle too early."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.helpers.corpus.staff import (
 Request = headway.Request[Team]
 
 
-@case("falcosecurity/falco-operator#356: every reconcile writes what makes it run again", one_team)
+@case("falcosecurity/falco-operator#356: every reconcile makes a write that triggers it again", one_team)
 def wakes_itself(staff: Staff, right: bool) -> None:
     @staff.app.controller(manages=staff.team)
     async def counts(rt: headway.Runtime, request: Request) -> None:
@@ -32,7 +32,7 @@ def wakes_itself(staff: Staff, right: bool) -> None:
         await rt.client.write(team)
 
 
-@case("nolar/kopf#686: a time is written with every check", one_team)
+@case("nolar/kopf#686: every check writes the current time", one_team)
 def writes_the_time(staff: Staff, right: bool) -> None:
     @staff.app.controller(manages=staff.team)
     async def checks(rt: headway.Runtime, request: Request) -> headway.RequeueAfter | None:
@@ -44,7 +44,7 @@ def writes_the_time(staff: Staff, right: bool) -> None:
         return headway.requeue_after(30)
 
 
-@case("konflux-ci PR#5874: what is a set is written as a list, in any order", one_team)
+@case("konflux-ci PR#5874: a set is written as a list in random order", one_team)
 def any_order(staff: Staff, right: bool) -> None:
     @staff.app.controller(manages=staff.team, watches=owned(staff))
     async def accounts(rt: headway.Runtime, request: Request) -> None:
@@ -57,7 +57,7 @@ def any_order(staff: Staff, right: bool) -> None:
         await rt.apply(staff.account.new("all", Account(login=" ".join(names)), owner=team))
 
 
-@case("kubernetes/ingress-gce PR#3235: two controllers each write what the other has changed", one_team)
+@case("kubernetes/ingress-gce PR#3235: two controllers overwrite each other's changes", one_team)
 def two_of_different_minds(staff: Staff, right: bool) -> None:
     def declare(name: str) -> None:
         @staff.app.controller(manages=staff.team, name=name)
@@ -65,7 +65,7 @@ def two_of_different_minds(staff: Staff, right: bool) -> None:
             team = rt.resource(request)
             if team is None:
                 return
-            wanted = "settled" if right else f"by {name}"
+            wanted = "agreed" if right else f"by {name}"
             if team.data.note != wanted:
                 team.data.note = wanted
                 await rt.client.write(team)
@@ -74,7 +74,7 @@ def two_of_different_minds(staff: Staff, right: bool) -> None:
     declare("other")
 
 
-@case("posit-dev/team-operator PR#128: who waits for something asks again at once, for ever", one_team)
+@case("posit-dev/team-operator PR#128: a reconciler that waits requeues itself without a delay", one_team)
 def asks_at_once(staff: Staff, right: bool) -> None:
     @staff.app.controller(manages=staff.team, watches=owned(staff))
     async def waits(rt: headway.Runtime, request: Request) -> headway.RequeueAfter | None:
@@ -87,7 +87,7 @@ def asks_at_once(staff: Staff, right: bool) -> None:
 
 
 @case(
-    "messaging-topology-operator#864: what a reconciler depends on isn't watched, but looked at every ten hours",
+    "messaging-topology-operator#864: a dependency is not watched, but read every ten hours",
     members_change,
 )
 def not_watched(staff: Staff, right: bool) -> None:
@@ -110,7 +110,7 @@ def not_watched(staff: Staff, right: bool) -> None:
         return headway.requeue_after(36_000)
 
 
-@case("elastic/cloud-on-k8s#1984: who is looked at now and then is so for ever, long after it is gone", come_and_go)
+@case("elastic/cloud-on-k8s#1984: a deleted resource is requeued forever", come_and_go)
 def looks_after_the_gone(staff: Staff, right: bool) -> None:
     @staff.app.controller(manages=staff.team, watches=owned(staff))
     async def accounts(rt: headway.Runtime, request: Request) -> headway.RequeueAfter | None:
@@ -123,7 +123,7 @@ def looks_after_the_gone(staff: Staff, right: bool) -> None:
         return headway.requeue_after(600)
 
 
-@case("kubernetes/cloud-provider-aws PR#1091: every event is queued under a key of its own, and none merge", one_team)
+@case("kubernetes/cloud-provider-aws PR#1091: every event has a key of its own in the queue, so none merge", one_team)
 def a_key_for_each_event(staff: Staff, right: bool) -> None:
     def everything(*_: object) -> list[headway.ResourceId]:
         return [staff.team.id("everything" if right else f"event-{random.getrandbits(40):x}")]

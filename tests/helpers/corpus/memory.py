@@ -1,4 +1,4 @@
-"""Reconcilers that keep in a process' memory what has to outlive it, or act on what they saw some time ago."""
+"""Reconcilers that keep lasting state in a process's memory, or act on old information."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.helpers.corpus.staff import (
 Request = headway.Request[Team]
 
 
-@case("k0sproject/k0smotron#1534: what was done is remembered in the process alone", members_change)
+@case("k0sproject/k0smotron#1534: completed work is recorded only in memory", members_change)
 def remembered_done(staff: Staff, right: bool) -> None:
     done: set[str] = set()
 
@@ -37,7 +37,7 @@ def remembered_done(staff: Staff, right: bool) -> None:
                 await rt.apply(staff.account.new(login, Account(login=login), owner=team))
 
 
-@case("nolar/kopf#698: only the difference to what this process saw last is acted upon", members_change)
+@case("nolar/kopf#698: the reconciler acts only on the difference to what this process saw last", members_change)
 def remembered_difference(staff: Staff, right: bool) -> None:
     before: dict[str, set[str]] = {}
 
@@ -58,9 +58,7 @@ def remembered_difference(staff: Staff, right: bool) -> None:
         before[request.id.name] = now
 
 
-@case(
-    "operator-framework/java-operator-sdk#3013: another resource of the same name is taken for the old one", come_again
-)
+@case("operator-framework/java-operator-sdk#3013: a new resource is taken for an old one of the same name", come_again)
 def remembered_by_name(staff: Staff, right: bool) -> None:
     known: dict[str, str] = {}
 
@@ -70,12 +68,12 @@ def remembered_by_name(staff: Staff, right: bool) -> None:
         if team is None:
             known.pop(name, None)
         elif right or name not in known:
-            # What the world outside is told last may have been asked for first: the version says so.
+            # Calls may arrive in another order than they were made in. The version tells which is newer.
             await staff.outside.put_newer(name, team.data.note, int(team.version))
             known[name] = team.data.note
 
 
-@case("ManageIQ/kubeclient#599: only a deletion that somebody hears of is cleaned up after", come_and_go)
+@case("ManageIQ/kubeclient#599: there is no cleanup after a missed deletion", come_and_go)
 def deletion_unheard(staff: Staff, right: bool) -> None:
     @staff.app.controller(manages=staff.team)
     async def disks(rt: headway.Runtime, request: Request) -> None:
@@ -94,7 +92,7 @@ def deletion_unheard(staff: Staff, right: bool) -> None:
                     await staff.outside.remove_for_good(team.id.uid, name)
 
 
-@case("cilium/cilium PR#24870: what is made for a resource belongs to nobody", come_and_go)
+@case("cilium/cilium PR#24870: created resources have no owner", come_and_go)
 def no_owner(staff: Staff, right: bool) -> None:
     @staff.app.controller(manages=staff.team, watches=cached(staff))
     async def accounts(rt: headway.Runtime, request: Request) -> None:
@@ -107,7 +105,7 @@ def no_owner(staff: Staff, right: bool) -> None:
             await rt.client.delete(found)
 
 
-@case("ray-project/kuberay#715: what is missing in a list that is told late is created again", one_team)
+@case("ray-project/kuberay#715: a resource that an outdated list lacks is created again", one_team)
 def stale_list_outside(staff: Staff, right: bool) -> None:
     @staff.app.controller(manages=staff.team)
     async def disks(rt: headway.Runtime, request: Request) -> None:
@@ -123,7 +121,7 @@ def stale_list_outside(staff: Staff, right: bool) -> None:
 
 
 @case(
-    "instaclustr/cassandra-operator#398: two lists of different times, and what only one has is deleted",
+    "instaclustr/cassandra-operator#398: two lists of different times are compared, and resources are deleted",
     another_comes_soon,
 )
 def two_lists(staff: Staff, right: bool) -> None:
@@ -147,7 +145,7 @@ def two_lists(staff: Staff, right: bool) -> None:
 
 
 @case(
-    "kubernetes/kubernetes#130767: what was read before a wait is written over what others wrote meanwhile",
+    "kubernetes/kubernetes#130767: a state read before a wait overwrites later writes",
     two_changes_at_once,
 )
 def write_of_the_past(staff: Staff, right: bool) -> None:
@@ -165,7 +163,9 @@ def write_of_the_past(staff: Staff, right: bool) -> None:
 
 
 @case(
-    "cilium/cilium PR#42920: who has lost the lease still writes elsewhere, after its successor", one_team, processes=2
+    "cilium/cilium PR#42920: a process without its lease still writes elsewhere, after its successor",
+    one_team,
+    processes=2,
 )
 def leader_of_the_past(staff: Staff, right: bool) -> None:
     @staff.app.controller(manages=staff.team)
@@ -182,7 +182,7 @@ def leader_of_the_past(staff: Staff, right: bool) -> None:
 
 
 @case(
-    "HBASE-2312: who has slept past the lease goes on where it was, and undoes what its successor has done",
+    "HBASE-2312: a process resumes after its lease expired, and undoes its successor's work",
     note_changes_soon,
     processes=2,
 )

@@ -8,8 +8,7 @@ from typing import Any
 import headway
 from headway.resource import Key, Kind
 from headway.testing import simulation
-from headway.testing.simulation._oracles import Result
-from headway.testing.simulation._run import Setting, run
+from headway.testing.simulation import Result, Setting, run
 from tests.helpers.corpus.staff import Account, Cloud, Team, one_team
 
 TEAM: Kind = ("staff", "Team")
@@ -18,7 +17,7 @@ CORE: Key = ("default", "default", "core")
 
 
 def program(reconcile: Callable[..., Any], **settings: Any) -> Callable[[simulation.Process], headway.App]:
-    """One of a reconciler that is given the process, too, and the type of accounts."""
+    """Return a program of one reconciler, which also gets the type of accounts and the process."""
 
     def make(process: simulation.Process) -> headway.App:
         app = headway.App("staff")

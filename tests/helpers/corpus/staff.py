@@ -1,4 +1,4 @@
-"""What the corpus' programs are made of: types, a world outside, scenarios, and how a case is declared."""
+"""The parts of the corpus's programs: types, an outside world, scenarios, and the declaration of cases."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Account:
 
 
 class Cloud:
-    """The world outside: disks by name, each with what is written on it. Its list is told late, as such lists are."""
+    """The outside world: disks by name, each with its contents. Its list is ten seconds old, as such lists are."""
 
     def __init__(self) -> None:
         self.disks: dict[str, str] = {}
@@ -37,45 +37,45 @@ class Cloud:
         self._newest = 0
 
     async def put(self, name: str, text: str = "") -> None:
-        """Create or change."""
+        """Create or change a disk."""
         self._change({**self.disks, name: text})
 
     async def create(self, name: str) -> None:
-        """Create. Raises FileExistsError."""
+        """Create a disk. Raises FileExistsError."""
         if name in self.disks:
             raise FileExistsError(name)
         self._change({**self.disks, name: ""})
 
     async def make(self, name: str) -> str:
-        """Create one more, under a name of its own."""
+        """Create a disk with a new name, and return the name."""
         self.made += 1
         self._change({**self.disks, f"{name}-{self.made}": ""})
         return f"{name}-{self.made}"
 
     async def remove(self, name: str) -> None:
-        """Remove. Raises FileNotFoundError."""
+        """Remove a disk. Raises FileNotFoundError."""
         if name not in self.disks:
             raise FileNotFoundError(name)
         self._change({each: text for each, text in self.disks.items() if each != name})
 
     async def listed(self) -> list[str]:
-        """The names of what there was ten seconds ago."""
+        """Return the names of the disks of ten seconds ago."""
         now = trio.current_time()
         return next((names for when, names in reversed(self._listed) if when <= now - 10), [])
 
     async def put_newer(self, name: str, text: str, number: int) -> None:
-        """As `put`, unless somebody with a higher number, such as a term or a version, has called this."""
+        """Create or change a disk, unless this was called with a higher number, such as a term or a version."""
         if number >= self._newest:
             self._newest = number
             self._change({**self.disks, name: text})
 
     async def put_for(self, owner: str, name: str) -> None:
-        """As `put`, unless what is for this owner has been removed for good."""
+        """Create a disk, unless the disks of this owner were removed for good."""
         if owner not in self._spent:
             self._change({**self.disks, name: ""})
 
     async def remove_for_good(self, owner: str, name: str) -> None:
-        """Remove, if it is there; what still arrives for this owner makes nothing any more."""
+        """Remove a disk if it exists. Later calls for this owner create none."""
         self._spent.add(owner)
         self._change({each: text for each, text in self.disks.items() if each != name})
 
@@ -84,13 +84,13 @@ class Cloud:
         self._listed.append((trio.current_time(), sorted(disks)))
 
     def state(self) -> dict[str, str]:
-        """What counts in the end."""
+        """Return the state that is compared."""
         return self.disks
 
 
 @dataclasses.dataclass
 class Staff:
-    """A program about to be declared, for one life of a process."""
+    """The parts of a program that is being declared, for one life of a process."""
 
     outside: Cloud
     process: str
@@ -104,10 +104,11 @@ Declare = Callable[[Staff, bool], None]
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """A wrong reconciler and its corrected twin: one function, called with whether it shall be right.
+    """A wrong reconciler and its corrected twin, declared by one function.
 
     Attributes:
-        source: where bugs of this class were reported.
+        source: a report of such a bug, and what is wrong.
+        declare: declares the right reconciler or the wrong one.
     """
 
     name: str
@@ -117,7 +118,7 @@ class Case:
     settings: dict[str, Any]
 
     def explore(self, *, right: bool, **settings: Any) -> simulation.Explored:
-        """As `simulation.explore`, with its defaults but for what the case needs."""
+        """Explore the right reconciler or the wrong one with the case's settings."""
 
         def make(process: simulation.Process) -> headway.App:
             app = headway.App("staff")
@@ -132,7 +133,7 @@ CASES: dict[str, Case] = {}
 
 
 def case(source: str, scenario: simulation.Scenario, **settings: Any) -> Callable[[Declare], Declare]:
-    """Declare a case; its docstring says what is wrong."""
+    """Declare a case. The source says what is wrong."""
 
     def add(declare: Declare) -> Declare:
         name = declare.__name__
@@ -210,15 +211,15 @@ async def two_changes_at_once(world: simulation.World) -> None:
 
 
 def owned(staff: Staff) -> Any:
-    """The usual watch."""
+    """Return a watch that maps accounts to their owner."""
     return [headway.watch(staff.account, headway.mappers.owner())]
 
 
-def nobody(*_: object) -> Iterable[headway.ResourceId]:
-    """A mapper to nobody: the type is watched to be read."""
+def nothing(*_: object) -> Iterable[headway.ResourceId]:
+    """Map a change to nothing: the type is watched only to be read."""
     return ()
 
 
 def cached(staff: Staff) -> Any:
-    """A watch that wakes nobody."""
-    return [headway.watch(staff.account, nobody)]
+    """Return a watch that triggers no reconcile."""
+    return [headway.watch(staff.account, nothing)]

@@ -118,7 +118,7 @@ class EtcdBackend:
         await session.confirm()
         return session.mirror.tables.get(kind, key), session.mirror.position
 
-    async def read_believed(self, kind: Kind, key: Key) -> tuple[pb.Resource | None, Position]:
+    async def read_optimistic(self, kind: Kind, key: Key) -> tuple[pb.Resource | None, Position]:
         """Return the resource in the mirror, or None, and a position. Makes no request to etcd."""
         mirror = self._use().mirror
         return mirror.tables.get(kind, key), mirror.position

@@ -185,9 +185,7 @@ _KINDS = {
 
 
 def refuse_irregular(path: str) -> None:
-    """Raise StoreUnusable if the path is a pipe, a directory or another special file; opening a pipe would block
-    forever.
-    """
+    """Raise StoreUnusable if the path is a directory or a special file. Opening a pipe would block forever."""
     with suppress(OSError):
         if kind := _KINDS.get(stat.S_IFMT(os.stat(path).st_mode)):
             raise StoreUnusable(

@@ -266,9 +266,7 @@ def read_session(connection: sqlite3.Connection, session: str) -> dict[str, int 
 def read_log(
     connection: sqlite3.Connection, floor: int, max_changes: int, max_age: float, clock: tuple[float, float]
 ) -> CommitLog:
-    """Return the commit log from the file's history. ``clock`` is the current time by the log's clock and by the wall
-    clock.
-    """
+    """Return the commit log from the file's history. ``clock`` is now by the log's clock and by the wall clock."""
     newest_not_kept = connection.execute(sql.NEWEST_NOT_KEPT, (max_changes,)).fetchone()
     if newest_not_kept is not None:
         floor = max(floor, newest_not_kept[0])

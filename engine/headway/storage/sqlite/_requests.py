@@ -9,6 +9,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from typing_extensions import override
 
@@ -39,6 +40,15 @@ HIGHEST = 2**63 - 1
 
 _Stored = tuple[int, int, bytes, pb.Resource]
 """(version, seal, body, resource) of a row."""
+
+
+class _Row(NamedTuple):
+    """The row of a put, as far as it is known before its commit."""
+
+    resource: pb.Resource
+    uid: str
+    owner_uid: str
+    body: bytes
 
 
 class Request:
@@ -73,57 +83,49 @@ class Request:
 class WriteRequest(Request):
     """A request for operations on resources."""
 
-    __slots__ = ("_fence", "_operations", "_removed", "_rows")
+    __slots__ = ("_changes", "_fence", "_operations", "_rows")
 
     def __init__(self, operations: Sequence[Operation], fence: Fence | None) -> None:
         super().__init__()
         self._operations = operations
         self._fence = fence
         # Encoded here, in the caller's task, while another batch may be on its way to the disk. A resource that cannot
-        # be encoded is rejected before it can fail the others' batch. By operation: (uid, owner's uid, body) of a put.
-        self._rows = [_row(operation.resource) if isinstance(operation, Put) else None for operation in operations]
-        # By operation: the row that it removes, or replaces by another version of its kind (`changes_of`).
-        self._removed: dict[int, _Stored] = {}
+        # be encoded is rejected before it can fail the others' batch. By operation; None if it is not a put.
+        self._rows = [_row(each.resource) if isinstance(each, Put) else None for each in operations]
+        # Each change that `check` has allowed: the operation, the row of a put, and the row that is deleted. A put
+        # deletes a row if that is stored as another version of its kind (`changes_of`).
+        self._changes: list[tuple[Put | Remove, _Row | None, _Stored | None]] = []
 
     @override
     def check(self, connection: sqlite3.Connection) -> bool:
         if self._fence is not None:
             _check_fence(connection, self._fence)
-        changes = False
-        for index, operation in enumerate(self._operations):
+        for operation, row in zip(self._operations, self._rows, strict=True):
             if isinstance(operation, Require):
                 _check_required(connection, operation)
             elif isinstance(operation, RequireOwnsNothing):
                 _check_owns_nothing(connection, operation.owner_uid)
+            elif isinstance(operation, Remove):
+                if (removed := _check_remove(connection, operation)) is not None:
+                    self._changes.append((operation, None, removed))
             else:
-                if isinstance(operation, Put):
-                    row = self._rows[index]
-                    assert row is not None
-                    left = _check_put(connection, operation, row[2])
-                    changes = True
-                else:
-                    left = _check_remove(connection, operation)
-                    changes = changes or left is not None
-                if left is not None:
-                    self._removed[index] = left
-        return changes
+                assert row is not None, "it is a put"
+                self._changes.append((operation, row, _check_put(connection, operation, row)))
+        return bool(self._changes)
 
     @override
     def apply(self, connection: sqlite3.Connection, now: float) -> None:
-        for index, operation in enumerate(self._operations):
-            row = self._rows[index]
-            removed = self._removed.get(index)
-            if removed is not None and isinstance(operation, Put | Remove):
+        for operation, row, removed in self._changes:
+            place = (*operation.kind, *operation.key)
+            if removed is not None:
                 self._log(connection, operation.kind, removed, now, deleted=True)
-            if row is not None and isinstance(operation, Put):
-                uid, owner_uid, body = row
-                sealed = seal(self.revision, body)
-                place = (*operation.kind, *operation.key)
-                connection.execute(sql.PUT_RESOURCE, (*place, uid, owner_uid, self.revision, sealed, body))
-                put = (self.revision, sealed, body, operation.resource)
-                self._log(connection, operation.kind, put, now, deleted=False)
-            elif removed is not None and isinstance(operation, Remove):
-                connection.execute(sql.DELETE_RESOURCE, (*operation.kind, *operation.key))
+            if row is None:
+                connection.execute(sql.DELETE_RESOURCE, place)
+                continue
+            sealed = seal(self.revision, row.body)
+            connection.execute(sql.PUT_RESOURCE, (*place, row.uid, row.owner_uid, self.revision, sealed, row.body))
+            stored = (self.revision, sealed, row.body, row.resource)
+            self._log(connection, operation.kind, stored, now, deleted=False)
 
     def _log(self, connection: sqlite3.Connection, kind: Kind, of: _Stored, now: float, *, deleted: bool) -> None:
         version, sealed, body, resource = of
@@ -208,25 +210,25 @@ class TouchRequest(Request):
         connection.execute(sql.WRITE_HEAD, (self.revision,))
 
 
-def _row(resource: pb.Resource) -> tuple[str, str, bytes]:
+def _row(resource: pb.Resource) -> _Row:
     owner_uid = resource.owner.uid if resource.owner is not None else ""
-    return resource.id.uid, owner_uid, encode(resource)  # type: ignore[union-attr]  # stored ids are whole
+    return _Row(resource, resource.id.uid, owner_uid, encode(resource))  # type: ignore[union-attr]  # stored ids are whole
 
 
-def _check_put(connection: sqlite3.Connection, operation: Put, body: bytes) -> _Stored | None:
+def _check_put(connection: sqlite3.Connection, operation: Put, row: _Row) -> _Stored | None:
     """Check a put. Return the row that it replaces if that is stored as another version of the kind."""
     place = (*operation.kind, *operation.key)
-    begins = _id_of(body)
+    begins = _id_of(row.body)
     stored = connection.execute(sql.CHECK_PUT, (len(begins), begins, *place)).fetchone()
-    if stored is not None and stored[0] != operation.resource.id.uid:  # type: ignore[union-attr]  # stored ids are whole
+    if stored is not None and stored[0] != row.uid:
         raise WrongUid(f"{operation.key[2]} is stored with another uid")
     if (str(stored[1]) if stored is not None else "") != operation.expected:
         raise VersionConflict(f"{operation.key[2]} is not stored at version {operation.expected!r}")
     if stored is None or stored[2]:
         return None
-    row = connection.execute(sql.READ_RESOURCE, place).fetchone()
-    former = resource_from(*row)
-    return (*row, former) if version_of(former) != version_of(operation.resource) else None
+    replaced = connection.execute(sql.READ_RESOURCE, place).fetchone()
+    former = resource_from(*replaced)
+    return (*replaced, former) if version_of(former) != version_of(row.resource) else None
 
 
 def _id_of(body: bytes) -> bytes:
@@ -268,9 +270,7 @@ def _check_fence(connection: sqlite3.Connection, fence: Fence) -> None:
 
 
 class AcquireRequest(Request):
-    """A request to acquire a lease. Afterwards ``lease`` is the current term, and ``acquired`` is True if this began
-    it.
-    """
+    """A request to acquire a lease. Afterwards ``lease`` is the current term. ``acquired`` tells if this began it."""
 
     __slots__ = ("_fence", "_table", "acquired", "lease")
 

@@ -222,6 +222,9 @@ def _fail_all(requests: list[Request], error: BaseException) -> None:
         request.error.__cause__ = error
 
 
+# --- The transaction, in a worker thread -------------------------------------
+
+
 class BatchFailed(Exception):
     """A failure of a whole batch's transaction. ``unusable`` means that the file must not be written to again."""
 

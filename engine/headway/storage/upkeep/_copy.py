@@ -10,15 +10,12 @@ from headway.protobuf import copy_message
 from headway.resource import Key, Kind, Position, pb, resource_key
 from headway.storage._backend import Backend
 from headway.storage._open import UNFINISHED_KIND, mark_unfinished, refuse_unfinished, source_of, unmark
-from headway.storage._operations import Fence, FenceLowered, Operation, Put, Remove, Within
+from headway.storage._operations import MOST_OPERATIONS, Fence, FenceLowered, Operation, Put, Remove, Within
 from headway.storage.upkeep._schemas import SCHEMA_KIND
 from headway.storage.upkeep._verify import follow, named, place_of
 
 PAGE = 500
 """The number of resources in one read."""
-
-OPERATIONS = 32
-"""The number of operations in one commit. Every store accepts this many."""
 
 
 @dataclass
@@ -125,8 +122,8 @@ async def _copy_kind(
         removed, put = _difference(kind, page, await _between(target, kind, after, until))
         # A resource that is removed and created again needs two commits.
         for operations in (removed, put):
-            for start in range(0, len(operations), OPERATIONS):
-                await target.commit(operations[start : start + OPERATIONS])
+            for start in range(0, len(operations), MOST_OPERATIONS):
+                await target.commit(operations[start : start + MOST_OPERATIONS])
         written += len(removed) + len(put)
         count += len(page)
         report(kind, count)

@@ -27,15 +27,13 @@ from headway.resource import (
     types_pb,
 )
 from headway.storage._backend import Backend, ListsResources
-from headway.storage._operations import Put, StorageError, Within
+from headway.storage._operations import MOST_OPERATIONS, Put, StorageError, Within
 
 SCHEMA_KIND: Kind = ("internal", "Schema")
 MOST_SEEN = 100
 """The number of schemas of one type that a store recognizes: those of the latest programs."""
 
 _PAGE = 500
-_OPERATIONS = 32
-"""The number of operations in one commit. Every store accepts this many."""
 _ATTEMPTS = 20
 """The number of attempts at a commit that conflicts with other programs that open the same store."""
 _URL = "type.googleapis.com/headway.types.v1.SchemaRecord"
@@ -81,8 +79,8 @@ async def record_schemas(backend: Backend, types: Iterable[_Type]) -> None:
             _put(name, record, stored[name][1] if name in stored else None) for name, record in plan.changes.items()
         ]
         try:
-            for start in range(0, len(puts), _OPERATIONS):
-                await backend.commit(puts[start : start + _OPERATIONS])
+            for start in range(0, len(puts), MOST_OPERATIONS):
+                await backend.commit(puts[start : start + MOST_OPERATIONS])
         except (StorageError, OutcomeUnknown):
             # Another program was first, or the outcome of this commit is unknown. The stored records show it.
             continue

@@ -3,7 +3,16 @@
     def test_accounts() -> None:
         simulation.explore(app, scenario)
 
-Start with `_explore.py`, then read `_world.py`. Only `_machine.py` imports a test framework.
+Start with `_explore.py`, then read `_world.py`. A module imports only those before it:
+
+    faults, _trace               the faults of a plan; what happened in a run
+    _oracles, _compared          what is wrong with a run by itself, and compared with others
+    _plans, _always, _report     the faults to try; what must hold at all times; what is printed
+    _injector                    when each fault strikes
+    _wire, _store, _server       what the processes are connected to
+    _link, _process, _streams    the processes, and the faults of their calls and streams
+    _world, _run                 all of it together; one run from its beginning to its end
+    _explore, _machine           many runs. Only `_machine.py` imports a test framework.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -14,35 +23,44 @@ from headway.testing.simulation._explore import Refuted as Refuted
 from headway.testing.simulation._explore import explore as explore
 from headway.testing.simulation._explore import explored as explored
 from headway.testing.simulation._explore import same_end as same_end
-from headway.testing.simulation._explored import Explored as Explored
-from headway.testing.simulation._faults import Fault as Fault
-from headway.testing.simulation._faults import Plan as Plan
 from headway.testing.simulation._oracles import Finding as Finding
-from headway.testing.simulation._outside import OutsideUnreachable as OutsideUnreachable
+from headway.testing.simulation._oracles import Result as Result
+from headway.testing.simulation._process import OutsideUnreachable as OutsideUnreachable
 from headway.testing.simulation._process import Process as Process
-from headway.testing.simulation._run import Invariant as Invariant
-from headway.testing.simulation._run import Scenario as Scenario
+from headway.testing.simulation._report import Explored as Explored
+from headway.testing.simulation._run import run as run
+from headway.testing.simulation._trace import Committed as Committed
+from headway.testing.simulation._trace import Delivered as Delivered
+from headway.testing.simulation._trace import Happened as Happened
+from headway.testing.simulation._trace import Reconcile as Reconcile
+from headway.testing.simulation._trace import Reconciled as Reconciled
+from headway.testing.simulation._trace import Step as Step
+from headway.testing.simulation._trace import Trace as Trace
 from headway.testing.simulation._world import GivenUp as GivenUp
+from headway.testing.simulation._world import Invariant as Invariant
 from headway.testing.simulation._world import MakeApp as MakeApp
+from headway.testing.simulation._world import Scenario as Scenario
+from headway.testing.simulation._world import Setting as Setting
 from headway.testing.simulation._world import World as World
+from headway.testing.simulation.faults import Fault as Fault
+from headway.testing.simulation.faults import Plan as Plan
 
 if TYPE_CHECKING:
-    from headway.testing.simulation._desired import chains as chains
-    from headway.testing.simulation._desired import desired as desired
     from headway.testing.simulation._machine import Machine as Machine
+    from headway.testing.simulation._machine import chains as chains
+    from headway.testing.simulation._machine import desired as desired
 
-_LATER = {"Machine": "_machine", "chains": "_desired", "desired": "_desired"}
+_LATER = ("Machine", "chains", "desired")
 """The names that need Hypothesis. They are imported on first use."""
 
 
 def __getattr__(name: str) -> Any:
-    module = _LATER.get(name)
-    if module is None:
+    if name not in _LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
     try:
-        return getattr(import_module(f"{__name__}.{module}"), name)
+        return getattr(import_module(f"{__name__}._machine"), name)
     except ModuleNotFoundError as error:
         if error.name != "hypothesis":
             raise

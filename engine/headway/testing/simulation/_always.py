@@ -49,6 +49,10 @@ def shown_as(type: ResourceType[Any], stored: pb.Resource, types: Iterable[Resou
     return seen
 
 
+RESERVED_KINDS = frozenset(type.kind for type in Registry())
+"""The kinds that every engine has. Only the others are the program's own."""
+
+
 def type_of(types: Iterable[ResourceType[Any]], kind: str) -> ResourceType[Any]:
     """Return the type of this kind.
 

@@ -13,16 +13,15 @@ from typing_extensions import Unpack
 
 from headway.controller import App
 from headway.errors import DeclarationError
-from headway.resource import Registry
-from headway.testing.simulation._always import Always
-from headway.testing.simulation._explored import Explored
-from headway.testing.simulation._faults import Fault, Plan, Restore
-from headway.testing.simulation._oracles import Finding, Result, compared, differing
+from headway.testing.simulation._always import RESERVED_KINDS, Always
+from headway.testing.simulation._compared import compared, differing
+from headway.testing.simulation._oracles import Finding, Result
 from headway.testing.simulation._plans import pairs as pairs_of
 from headway.testing.simulation._plans import single_faults
-from headway.testing.simulation._run import Invariant, Scenario, Setting, run
-from headway.testing.simulation._story import replay_line, told
-from headway.testing.simulation._world import MakeApp
+from headway.testing.simulation._report import Explored, replay_line, story
+from headway.testing.simulation._run import run
+from headway.testing.simulation._world import Invariant, MakeApp, Scenario, Setting
+from headway.testing.simulation.faults import Fault, Plan, Restore
 
 _REFERENCES = 3
 """The number of runs without faults, each with a different order of tasks."""
@@ -38,7 +37,7 @@ class Refuted(AssertionError):
     """
 
     def __init__(self, plan: Plan, findings: Sequence[Finding], result: Result) -> None:
-        super().__init__(told(plan, result, findings))
+        super().__init__(story(plan, result, findings))
         self.plan = plan
         self.findings = tuple(findings)
         self.result = result
@@ -132,16 +131,7 @@ def explore(
     first = references[0]
     most = 20 * len(first.trace.reconciles) + 20 * len(first.trace.steps) + 500
     only = plan if plan is not None else os.environ.get("HEADWAY_PLAN")
-    left_out: dict[str, list[Fault]] = {}
-    if only is not None:
-        plans = [Plan.parse(only)]
-    else:
-        singles, left_out = single_faults(first.trace, {place[0] for place in first.end} | _kinds(first))
-        plans = [*(Plan(fault) for fault in singles), *pairs_of(singles, pairs)]
-        if not first.trace.steps:
-            raise DeclarationError(
-                "the scenario gives no controller anything to do: let it write resources that they manage"
-            )
+    plans, left_out = _plans(first, pairs) if only is None else ([Plan.parse(only)], {})
     spoilt: dict[str, str] = {}
     runs: list[Plan] = []
     struck: list[Fault] = []
@@ -167,17 +157,16 @@ def explore(
     if only is not None and unmet:
         text = f"the run ended before every fault of the plan {only!r} struck, so it shows little"
         warnings.warn(text, stacklevel=2)
-    took = time.monotonic() - began
     return Explored(
-        tuple(plans),
-        tuple(runs),
-        tuple(struck),
-        tuple(unmet),
-        left_out,
-        tuple(differing(references)),
-        spoilt,
-        steps,
-        took,
+        plans=tuple(plans),
+        runs=tuple(runs),
+        struck=tuple(struck),
+        unmet=tuple(unmet),
+        left_out=left_out,
+        differing=tuple(differing(references)),
+        spoilt=spoilt,
+        steps=steps,
+        seconds=time.monotonic() - began,
     )
 
 
@@ -228,9 +217,15 @@ def same_end(
             raise Refuted(Plan(), findings, other)
 
 
-def _kinds(result: Result) -> set[tuple[str, str]]:
-    reserved = {type.kind for type in Registry()}
-    return {each.kind for each in result.trace.commits} - reserved
+def _plans(first: Result, pairs: int) -> tuple[list[Plan], dict[str, list[Fault]]]:
+    """Return the plans to try, and the faults that are left out, by reason. ``first`` is a run without faults."""
+    if not first.trace.steps:
+        raise DeclarationError(
+            "the scenario gives no controller anything to do: let it write resources that they manage"
+        )
+    kinds = {place[0] for place in first.end} | {each.kind for each in first.trace.commits} - RESERVED_KINDS
+    singles, left_out = single_faults(first.trace, kinds)
+    return [*(Plan(fault) for fault in singles), *pairs_of(singles, pairs)], left_out
 
 
 def _reference(setting: Setting, seed: int) -> Result:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
-from contextvars import ContextVar
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any, NoReturn
 
 import trio
 from grpclib import GRPCError
@@ -16,37 +15,50 @@ from headway._safe_text import error_text
 from headway.protobuf import copy_message
 from headway.resource import Bookmark, Changes, EndOfSnapshot, Key, Kind, resource_id
 from headway.rpc import Channel, Metadata
-from headway.testing._scripted import ScriptedChannel
-from headway.testing.simulation import _faults as faults
-from headway.testing.simulation._trace import Reconcile, Step, Told
-from headway.testing.simulation._wire import Wire, WireStream
-
-if TYPE_CHECKING:
-    from headway.testing.simulation._process import Process
-    from headway.testing.simulation._world import World
-
-RECONCILE: ContextVar[Reconcile | None] = ContextVar("headway.simulation.reconcile", default=None)
-"""The reconcile that the current task works for, set around each reconcile and inherited by the tasks it starts."""
+from headway.testing._scripted_channel import ScriptedChannel
+from headway.testing.simulation import faults
+from headway.testing.simulation._injector import Injector
+from headway.testing.simulation._server import Server
+from headway.testing.simulation._trace import Delivered, Reconcile, Step
+from headway.testing.simulation._traced_app import RECONCILE
+from headway.testing.simulation._wire import Wire, WireBroken, WireStream
 
 _WRITES = {"Write": "write", "WriteStatus": "write the status of", "Delete": "delete"}
 _READS = {"Read": "read", "List": "list", "ListByOwner": "list what belongs to"}
+Call = Callable[[], Awaitable[Any]]
 
 
 class Link(Wire):
-    """A `Channel` that behaves as one over a network does: a call that fails may have taken effect."""
+    """A `Channel` that behaves as one over a network does: a call that fails may have taken effect.
+
+    Attributes:
+        script: the script of the process's streams.
+        dead: true once the process has been killed.
+        passed: the number of messages in either direction that are not steps: the engine's own calls, and items of
+            streams.
+
+    Args:
+        server: the server that faults restart or restore.
+        services: the channel that calls go to.
+        process: the name of the process.
+        kill: kills the process.
+    """
 
     knows_outcomes = False
 
-    def __init__(self, world: World, process: Process, server: Channel) -> None:
+    def __init__(
+        self, injector: Injector, server: Server, services: Channel, process: str, kill: Callable[..., None]
+    ) -> None:
         super().__init__()
-        self._world = world
+        self._injector = injector
+        self._server = server
         self._process = process
+        self._kill = kill
         self.script = ScriptedChannel()
-        self._over = self.script.over(server)
+        self._over = self.script.over(services)
         self.dead = False
         # The number of cuts in force. The link works again when the last one has ended.
         self._cuts = 0
-        # The number of messages in either direction that are not steps: the engine's own calls, and items of streams.
         self.passed = 0
 
     def cut(self, *, dead: bool = False) -> None:
@@ -59,6 +71,11 @@ class Link(Wire):
         """End one cut. Let calls through again if it was the last one and the process is alive."""
         self._cuts -= 1
         self.up = not self.dead and not self._cuts
+
+    def cut_off(self, seconds: float) -> None:
+        """Cut the process off from the network for some seconds."""
+        self.cut()
+        self._injector.after(seconds, self.mend)
 
     async def unary(
         self, path: str, request: object, reply_type: type[Any], *, metadata: Metadata | None = None
@@ -79,7 +96,7 @@ class Link(Wire):
         what = _WRITES.get(method) or _READS[method]
         return await self.step(reconcile, what, kind, key, call, write=method in _WRITES)
 
-    async def beside(self, call: Callable[[], Awaitable[Any]]) -> Any:
+    async def beside(self, call: Call) -> Any:
         """Make a call that is not a step: Headway's own, or one of a function other than a reconciler."""
         self.passed += 1
         try:
@@ -87,120 +104,103 @@ class Link(Wire):
         finally:
             self.passed += 1
 
-    async def step(
-        self,
-        reconcile: Reconcile,
-        what: str,
-        kind: Kind,
-        key: Key,
-        call: Callable[[], Awaitable[Any]],
-        *,
-        write: bool,
-        unreachable: Callable[[Status, str], BaseException] = GRPCError,
-    ) -> Any:
+    async def step(self, reconcile: Reconcile, what: str, kind: Kind, key: Key, call: Call, *, write: bool) -> Any:
         """Make a call as a numbered step, with the fault that the plan has for it."""
-        world = self._world
-        if self.dead:
-            # The process has been killed: its code that still runs must change nothing and learn nothing.
-            return await self._nothing(unreachable)
-        step = world.begin_step(
-            Step(trio.current_time(), len(world.trace.steps) + 1, reconcile, what, kind, key, write)
-        )
+        await self._check_alive()
+        number = len(self._injector.trace.steps) + 1
+        step = Step(trio.current_time(), number, reconcile, what, kind, key, write)
+        self._injector.begin_step(step)
         try:
-            return await self._befall(step, call, unreachable)
+            return await self._make(step, call)
         except trio.Cancelled:
-            step.outcome = "killed" if not self._process.life else "canceled"
-            raise
-        except GRPCError as error:
-            if step.outcome == "under way":
-                step.outcome = f"{error.status.name}: {error.message}"
+            step.outcome = "killed" if self.dead else "canceled"
             raise
         except Exception as error:
-            # From a call of the outside world, which may raise anything.
+            # A call of the outside world may raise anything.
             if step.outcome == "under way":
-                step.outcome = f"{type(error).__name__}: {error_text(error)}"
+                step.outcome = _failure(error)
             raise
 
-    async def _befall(
-        self, step: Step, call: Callable[[], Awaitable[Any]], unreachable: Callable[[Status, str], BaseException]
-    ) -> Any:
-        world, found = self._world, self._world.strike(step)
-        if isinstance(found, faults.ClockJump):
-            world.clock.jump(found.seconds)
-        elif isinstance(found, faults.ServerRestart):
-            await world.restart_server()
-        elif isinstance(found, faults.LeaseLost):
-            world.store.end_leases()
-        elif isinstance(found, faults.CrashBefore):
-            self._process.kill()
-            return await self._nothing(unreachable)
-        elif isinstance(found, faults.CutOff):
-            world.cut_off(self, found.seconds)
-        elif isinstance(found, faults.Pause):
-            return await self._pause(step, call, found.seconds, unreachable)
-        elif isinstance(found, faults.NotDone):
-            await trio.lowlevel.checkpoint()
-            raise self._lost(step, "not done: the connection broke", unreachable)
-        elif isinstance(found, faults.LostRace) and step.write and not await world.overtake(step.kind, step.key):
-            await trio.lowlevel.checkpoint()
-            step.outcome = "conflict: another writer was first"
-            raise unreachable(Status.ABORTED, "another writer was first")
-        elif isinstance(found, faults.CommitLate | faults.CommitLast):
-            if isinstance(found, faults.CommitLate):
-                world.later(found.seconds, step, call)
-            else:
-                world.last(step, call)
-            await trio.lowlevel.checkpoint()
-            step.outcome = "on its way: the caller has timed out"
-            raise unreachable(Status.DEADLINE_EXCEEDED, "the deadline has passed")
-        answer = await self._done(step, call)
-        if isinstance(found, faults.Restore):
-            await world.restore(found.revision)
-        if isinstance(found, faults.CrashAfter | faults.RestartBehind):
-            self._process.kill(behind=getattr(found, "revision", None))
-            return await self._nothing(unreachable)
-        if isinstance(found, faults.AnswerLost | faults.Restore):
-            raise self._lost(step, "done, but the reply was lost", unreachable)
-        if isinstance(found, faults.AnswerLate):
-            await trio.sleep(found.seconds)
-        return answer
+    async def _make(self, step: Step, call: Call) -> Any:
+        """Make a step's call under its fault."""
+        fault = self._injector.strike_step(step)
+        match fault:
+            case faults.ClockJump():
+                self._injector.clock.jump(fault.seconds)
+            case faults.ServerRestart():
+                await self._server.restart()
+            case faults.LeaseLost():
+                self._server.store.end_leases()
+            case faults.CrashBefore():
+                self._kill()
+                await self._fail_as_killed()
+            case faults.CutOff():
+                self.cut_off(fault.seconds)
+            case faults.Pause():
+                return await self._make_after_pause(step, call, fault.seconds)
+            case faults.NotDone():
+                await self._fail(step, "not done: the connection broke")
+            case faults.LostRace() if step.write and not await self._server.overtake(step.kind, step.key):
+                conflict = WireBroken(Status.ABORTED, "another writer was first")
+                await self._fail(step, "conflict: another writer was first", conflict)
+            case faults.CommitLate():
+                self._injector.make_later(fault.seconds, step, call)
+                await self._fail(step, "on its way: the caller has timed out")
+            case faults.CommitLast():
+                self._injector.make_last(step, call)
+                await self._fail(step, "on its way: the caller has timed out")
+        reply = await self._get_reply(step, call)
+        match fault:
+            case faults.CrashAfter():
+                self._kill()
+                await self._fail_as_killed()
+            case faults.RestartBehind():
+                self._kill(behind=fault.revision)
+                await self._fail_as_killed()
+            case faults.Restore():
+                await self._server.restore(fault.revision)
+                raise _reply_lost(step)
+            case faults.AnswerLost():
+                raise _reply_lost(step)
+            case faults.AnswerLate():
+                await trio.sleep(fault.seconds)
+        return reply
 
-    async def _pause(
-        self,
-        step: Step,
-        call: Callable[[], Awaitable[Any]],
-        seconds: float,
-        unreachable: Callable[[Status, str], BaseException],
-    ) -> Any:
+    async def _make_after_pause(self, step: Step, call: Call, seconds: float) -> Any:
         self.pause()
-        self._world.after(seconds, lambda: None)
+        self._injector.after(seconds, lambda: None)
         # Shielded, because the process resumes exactly where it was: the call goes out before it can learn what has
         # happened.
         with trio.CancelScope(shield=True):
             await trio.sleep(seconds)
             self.note("resumes")
             self.go_on()
-            if self.dead:
-                return await self._nothing(unreachable)
-            return await self._done(step, call)
+            await self._check_alive()
+            return await self._get_reply(step, call)
 
-    async def _done(self, step: Step, call: Callable[[], Awaitable[Any]]) -> Any:
-        with self._world.doing(step):
-            answer = await self.through(call)
+    async def _get_reply(self, step: Step, call: Call) -> Any:
+        with self._injector.doing(step):
+            reply = await self.through(call)
         step.outcome = "done"
         if step.revision:
             step.by.saw(step.kind, step.key, step.revision, "written")
-        return answer
+        return reply
 
-    def _lost(self, step: Step, outcome: str, unreachable: Callable[[Status, str], BaseException]) -> BaseException:
+    async def _fail(self, step: Step, outcome: str, error: WireBroken | None = None) -> NoReturn:
+        await trio.lowlevel.checkpoint()
         step.outcome = outcome
-        return unreachable(Status.DEADLINE_EXCEEDED, "the deadline has passed")
+        raise error or _timed_out()
 
-    async def _nothing(self, unreachable: Callable[[Status, str], BaseException]) -> Any:
+    async def _check_alive(self) -> None:
+        # The code of a killed process that still runs must change nothing and learn nothing.
+        if self.dead:
+            await self._fail_as_killed()
+
+    async def _fail_as_killed(self) -> NoReturn:
         # The task is canceled here. A shielded task gets the error instead, as it must not wait forever for a dead
         # process.
         await trio.lowlevel.checkpoint()
-        raise unreachable(Status.UNAVAILABLE, "the process has been killed")
+        raise WireBroken(Status.UNAVAILABLE, "the process has been killed")
 
     def stream(
         self, path: str, request: object, *, metadata: Metadata | None = None
@@ -208,30 +208,45 @@ class Link(Wire):
         """Open a stream over the wire, and record the items that the process receives."""
         sent: Any = request
         kind = (sent.type.group, sent.type.kind) if path.endswith("/WatchList") else ("", "")
-        return WireStream(self, self._over.stream(path, request, metadata=metadata), partial(self.heard, kind))
+        return WireStream(self, self._over.stream(path, request, metadata=metadata), partial(self._note_item, kind))
 
     def note(self, text: str) -> None:
         """Add an action of the process that is not a step to the trace."""
         if not self.dead:
-            self._world.note(f"{self._process.name} {text}")
+            self._injector.note(f"{self._process} {text}")
 
-    def heard(self, kind: Kind, item: Any) -> None:
-        """Add an item of a stream that the process receives to the trace."""
-        world, name = self._world, self._process.name
+    def _note_item(self, kind: Kind, item: Any) -> None:
         if self.dead:
             # The process was killed in the step that delivered the item, so no task is left to receive it.
             return
-        now = trio.current_time()
         self.passed += 1
         if isinstance(item, Changes):
             for change in item.changes:
                 id = resource_id(change.resource.id) if change.resource.id is not None else None
                 what = f"{id.name if id else ''} {'deleted' if change.deleted else 'stored'}"
-                world.trace.add(Told(now, name, kind, what, change.revision))
+                self._note_delivered(kind, what, change.revision)
         elif isinstance(item, EndOfSnapshot):
-            world.trace.add(Told(now, name, kind, "the end of a snapshot", item.position.revision))
+            self._note_delivered(kind, "the end of a snapshot", item.position.revision)
         elif isinstance(item, Bookmark):
-            world.trace.add(Told(now, name, kind, "a bookmark", item.position.revision))
+            self._note_delivered(kind, "a bookmark", item.position.revision)
+
+    def _note_delivered(self, kind: Kind, what: str, revision: int) -> None:
+        self._injector.trace.add(Delivered(trio.current_time(), self._process, kind, what, revision))
+
+
+def _failure(error: Exception) -> str:
+    if isinstance(error, GRPCError):
+        return f"{error.status.name}: {error.message}"
+    return f"{type(error).__name__}: {error_text(error)}"
+
+
+def _timed_out() -> WireBroken:
+    return WireBroken(Status.DEADLINE_EXCEEDED, "the deadline has passed")
+
+
+def _reply_lost(step: Step) -> WireBroken:
+    step.outcome = "done, but the reply was lost"
+    return _timed_out()
 
 
 def _about(method: str, request: Any) -> tuple[Kind, Key]:

@@ -1,4 +1,6 @@
-"""A Hypothesis state machine whose rules are the faults. A subclass adds rules for what users do.
+"""A Hypothesis state machine whose rules are the faults, and strategies for what users ask for.
+
+A subclass of the machine adds rules for what users do:
 
 class Accounts(simulation.Machine):
     app = app
@@ -13,7 +15,7 @@ TestAccounts = Accounts.TestCase
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import trio
 from hypothesis import strategies as st
@@ -21,29 +23,23 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from headway.controller import App
 from headway.errors import DeclarationError
-from headway.resource import Registry
-from headway.testing._pump import LiveRun
-from headway.testing.simulation import _faults as faults
-from headway.testing.simulation._always import Always
+from headway.protobuf import Payload
+from headway.resource import ResourceType
+from headway.testing._live_run import LiveRun
+from headway.testing._payloads import FEW_VALUES, payloads
+from headway.testing.simulation import faults
+from headway.testing.simulation._always import RESERVED_KINDS, Always
 from headway.testing.simulation._oracles import Finding
-from headway.testing.simulation._run import Invariant, Setting, end, judged
-from headway.testing.simulation._story import timeline
-from headway.testing.simulation._world import GivenUp, MakeApp, World
+from headway.testing.simulation._report import timeline
+from headway.testing.simulation._run import end, judged
+from headway.testing.simulation._world import GivenUp, Invariant, Setting, World
 
-_STEP_FAULTS = (
-    faults.CrashBefore,
-    faults.CrashAfter,
-    faults.NotDone,
-    faults.AnswerLost,
-    faults.AnswerLate,
-    faults.CommitLate,
-    faults.CommitLast,
-    faults.LostRace,
-    faults.LeaseLost,
-    faults.CutOff,
-    faults.Pause,
-    faults.ServerRestart,
-)
+T = TypeVar("T", bound=Payload)
+
+# Two faults need a revision, and the clock has a rule of its own.
+_STEP_FAULTS = [
+    fault for fault in faults.STEP_FAULTS if fault not in (faults.RestartBehind, faults.Restore, faults.ClockJump)
+]
 
 
 class Machine(LiveRun, RuleBasedStateMachine):
@@ -74,15 +70,16 @@ class Machine(LiveRun, RuleBasedStateMachine):
             raise DeclarationError(
                 f"{type(self).__name__}.app is {given!r}: set it to the App, or to a function that returns it"
             )
-        make: App | MakeApp = given
-        outside = type(self).outside
-        self.world = World(
-            make,
-            faults.Plan(),
+        self._setting = Setting(
+            app=given,
+            scenario=_nothing_more,
             processes=self.processes,
-            outside=None if outside is None else outside(),
-            clock=self.clock,
+            outside=type(self).outside,
+            holds=tuple(self.holds),
+            always=tuple(self.always),
+            quiet=self.quiet,
         )
+        self.world = self.make_world()
 
         async def live(*, task_status: trio.TaskStatus[None]) -> None:
             async with self.world.opened():
@@ -94,20 +91,23 @@ class Machine(LiveRun, RuleBasedStateMachine):
 
         self.call(start)
 
+    def make_world(self) -> World:
+        """Return the world, in which nothing runs yet."""
+        return World(self._setting, faults.Plan(), clock=self.clock)
+
     # --- faults ---
 
     @rule(fault=st.sampled_from(_STEP_FAULTS))
     def harm_the_next_call(self, fault: type[faults.StepFault]) -> None:
         """Apply a fault to the reconcilers' next call."""
-        self.world.next_call(fault)
+        self.world.injector.next_call(fault)
 
     @rule(fault=st.sampled_from([faults.Stall, faults.Drop, faults.Repeat, faults.HistoryLost]), data=st.data())
     def harm_a_stream(self, fault: type[faults.ChangeFault], data: st.DataObject) -> None:
         """Apply a fault to the streams of one type."""
-        reserved = {type.kind for type in Registry()}
-        kinds = sorted(each.kind for each in self.world.types if each.kind not in reserved)
+        kinds = sorted(each.kind for each in self.world.types if each.kind not in RESERVED_KINDS)
         kind = data.draw(st.sampled_from(kinds))
-        self.world.befall(fault(".".join(kind), self.world.store.position.revision))
+        self.world.harm_streams(fault(".".join(kind), self.world.store.position.revision))
 
     @rule(data=st.data(), checkpoints=st.sampled_from([0, 1, 3, 10, 30, 100]))
     def crash(self, data: st.DataObject, checkpoints: int) -> None:
@@ -122,7 +122,7 @@ class Machine(LiveRun, RuleBasedStateMachine):
     @rule()
     def run_on(self) -> None:
         """Run every task until it waits."""
-        self.settle()
+        self.run_until_blocked()
 
     # --- the end ---
 
@@ -130,29 +130,48 @@ class Machine(LiveRun, RuleBasedStateMachine):
         """Heal all faults and check the end state."""
         try:
             if hasattr(self, "world") and not self._over:
-                self._see_that_all_is_well()
+                self._check_end()
         finally:
             super().teardown()
 
-    def _see_that_all_is_well(self) -> None:
-        setting = Setting(
-            app=type(self).app,
-            scenario=_nothing_more,
-            holds=tuple(self.holds),
-            always=tuple(self.always),
-            quiet=self.quiet,
-        )
+    def _check_end(self) -> None:
         findings: list[Finding] = []
-        self.call(self._converge, setting, findings)
-        found = judged(self.world, setting, findings).findings
+        self.call(self._converge, findings)
+        found = judged(self.world, self._setting, findings).findings
         assert not found, "\n".join([*map(str, found), "", *timeline(self.world.trace)])
 
-    async def _converge(self, setting: Setting, findings: list[Finding]) -> None:
+    async def _converge(self, findings: list[Finding]) -> None:
         try:
-            await end(self.world, setting, findings)
+            await end(self.world, self._setting, findings)
         except GivenUp as error:
             findings.append(Finding("converges", str(error)))
 
 
 async def _nothing_more(_: World) -> None:
     """Do nothing: the rules have done what users do."""
+
+
+# --- strategies ---
+
+
+def desired(wanted: ResourceType[T], **fields: st.SearchStrategy[Any]) -> st.SearchStrategy[T]:
+    """Return a strategy for payloads of a type.
+
+    Payloads are small and often equal, so that a chain of them has much to undo. Only payloads that the type's
+    ``validate`` accepts are drawn.
+
+    Args:
+        fields: strategies for the fields of the message whose values have a meaning, such as names of existing
+            resources.
+
+    Raises:
+        DeclarationError: if the message has no such field.
+    """
+    return payloads(wanted, FEW_VALUES, fields=fields)
+
+
+def chains(
+    wanted: ResourceType[T], *, most: int = 4, **fields: st.SearchStrategy[Any]
+) -> st.SearchStrategy[list[T | None]]:
+    """Return a strategy for the successive desired states of one resource. None stands for its deletion."""
+    return st.lists(st.one_of(desired(wanted, **fields), st.none()), min_size=1, max_size=most)

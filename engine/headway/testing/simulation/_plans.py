@@ -7,9 +7,9 @@ import random
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 
-from headway.testing.simulation import _faults as faults
-from headway.testing.simulation._faults import Fault, Plan
+from headway.testing.simulation import faults
 from headway.testing.simulation._trace import Committed, Happened, Step, Trace
+from headway.testing.simulation.faults import Fault, Plan
 
 _BEHINDS_A_STEP = 3
 LeftOut = defaultdict[str, list[Fault]]

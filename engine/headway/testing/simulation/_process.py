@@ -1,9 +1,12 @@
-"""A process of a simulation."""
+"""A process of a simulation: its lives, its Trio checkpoints, and its access to the outside world."""
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Any
+from contextvars import ContextVar
+from typing import Any
 
 import trio
 
@@ -14,19 +17,17 @@ from headway.controller import App
 from headway.engine import Engine, open_workers
 from headway.errors import RemoteError
 from headway.run import ControllerStatus
-from headway.testing.simulation._checkpoints import PROCESS
+from headway.testing.simulation._injector import Injector
 from headway.testing.simulation._link import Link
 from headway.testing.simulation._oracles import Scheduled
-from headway.testing.simulation._outside import Outside
-from headway.testing.simulation._watched import watched
+from headway.testing.simulation._traced_app import RECONCILE, traced_app
+from headway.testing.simulation._wire import WireBroken
 
-if TYPE_CHECKING:
-    from headway.testing.simulation._world import World
-
+LEASE_TTL = 15.0
 _DOWN = 1.0
 """The number of seconds from a process's death to its next life."""
 _NEVER = 86_400.0
-_TOLD = (
+_IN_THE_STORY = (
     events.RunStarted,
     events.RunEnded,
     events.WriteUnknown,
@@ -39,7 +40,7 @@ _TOLD = (
     events.DaemonEnded,
     events.SourceFailed,
 )
-"""The events of an engine that a story mentions."""
+"""The events of an engine that are added to the trace."""
 
 
 class Process:
@@ -50,21 +51,39 @@ class Process:
         life: the number of the current life; 0 while the process is dead.
         outside: its access to the outside world.
         checkpoints: the number of Trio checkpoints that its tasks have passed, over all lives.
+        behind: the revision whose state the next life is shown first; None for the current one.
+        history_gone: true if the streams of the next life cannot resume.
+
+    Args:
+        make_app: returns the program of a life.
+        new_link: returns the connection of a life to the server.
+        outside: the outside world.
     """
 
     link: Link
     engine: Engine
     app: App
 
-    def __init__(self, world: World, name: str) -> None:
-        self._world = world
+    def __init__(
+        self,
+        injector: Injector,
+        name: str,
+        make_app: Callable[[Process], App],
+        new_link: Callable[[Process], Link],
+        outside: object,
+    ) -> None:
+        self._injector = injector
         self.name = name
+        self._make_app = make_app
+        self._new_link = new_link
+        self.outside: Any = Outside(outside, self)
         self.checkpoints = 0
         self.life = 0
         self.behind: int | None = None
         self.history_gone = False
-        self.outside: Any = Outside(world.outside, self)
         self._lives = 0
+        # The link and the number of messages on it when the last checkpoint was noted.
+        self._noted: tuple[Link, int] | None = None
         self._scope = trio.CancelScope()
         self._waiting = trio.CancelScope()
         self._running = trio.Event()
@@ -77,7 +96,7 @@ class Process:
         Its link is cut first, so that nothing that its tasks still do has an effect.
         """
         if self.life:
-            self._world.note(f"{self.name} is killed", fault=True)
+            self._injector.note(f"{self.name} is killed", fault=True)
             self.behind = behind
             self.link.cut(dead=True)
             self._end_life()
@@ -107,19 +126,18 @@ class Process:
             self._over.set()
 
     async def _live_once(self) -> None:
-        world = self._world
-        self.app = world.make_app(self)
-        self.link = world.new_link(self)
+        self.app = self._make_app(self)
+        self.link = self._new_link(self)
         self._lives += 1
         self._scope = trio.CancelScope()
         try:
             with self._scope:
                 opened: AbstractAsyncContextManager[Engine] = open_workers(
                     self.link,
-                    watched(self.app, world, self),
+                    traced_app(self.app, self._injector, self.name),
                     process=self.name,
-                    report=self._hear,
-                    lease_ttl=world.lease_ttl,
+                    report=self._report,
+                    lease_ttl=LEASE_TTL,
                     # The bound uses the real clock, and virtual time may stand still here. `_run.py` checks the time
                     # taken.
                     shutdown_bound=_NEVER,
@@ -165,11 +183,24 @@ class Process:
             for key in (supervisor.run.scheduled() if supervisor.run is not None else ())
         }
 
-    def _hear(self, event: object) -> None:
+    def pass_checkpoint(self, task: str) -> None:
+        """Count a Trio checkpoint that a task is about to leave, and kill the process if the plan says so."""
+        injector = self._injector
+        self.checkpoints += 1
+        if not injector.healed:
+            passed = (self.link, self.link.passed)
+            if passed != (self._noted or (self.link, 0)):
+                injector.trace.checkpoints.append((self.name, self.checkpoints))
+            self._noted = passed
+        if injector.strike_checkpoint(self.name, self.checkpoints):
+            injector.note(f"{self.name} was about to resume the task {task}")
+            self.kill()
+
+    def _report(self, event: object) -> None:
         if self.life:
-            self._world.trace.events.append(event)
-            if isinstance(event, _TOLD):
-                self._world.note(f"{self.name}: {_told(event)}")
+            self._injector.trace.events.append(event)
+            if isinstance(event, _IN_THE_STORY):
+                self._injector.note(f"{self.name}: {_described(event)}")
 
 
 def _text(value: object) -> str:
@@ -178,8 +209,66 @@ def _text(value: object) -> str:
     return error_text(value) if isinstance(value, BaseException) else str(value)
 
 
-def _told(event: Any) -> str:
+def _described(event: Any) -> str:
     fields = ", ".join(
         f"{name} {_text(value)}" for name, value in vars(event).items() if name not in ("stack", "queued")
     )
     return f"{type(event).__name__} ({fields})"
+
+
+# --- the outside world ---
+
+
+class OutsideUnreachable(ConnectionError):
+    """A call to the outside world got no answer. It may have taken effect."""
+
+
+class Outside:
+    """A process's access to the outside world: an object of the user, whose async methods are steps.
+
+    It has the attributes of that object.
+    """
+
+    def __init__(self, real: object, process: Process) -> None:
+        self._real = real
+        self._process = process
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._real, name)
+        process = self._process
+        if not inspect.iscoroutinefunction(found):
+            if process.killed:
+                raise OutsideUnreachable("the process has been killed")
+            return found
+
+        async def call(*arguments: Any, **named: Any) -> Any:
+            link, reconcile = process.link, RECONCILE.get()
+            text = ", ".join([*map(repr, arguments), *(f"{each}={value!r}" for each, value in named.items())])
+            what = f"outside.{name}({text})"
+            try:
+                if reconcile is None:
+                    link.note(f"calls {what}")
+                    return await link.beside(lambda: found(*arguments, **named))
+                nothing = ("", ""), ("", "", "")
+                return await link.step(
+                    reconcile, f"call {what}", *nothing, lambda: found(*arguments, **named), write=True
+                )
+            except WireBroken as error:
+                raise OutsideUnreachable(error.message) from None
+
+        return call
+
+
+# --- checkpoints ---
+
+PROCESS: ContextVar[Process | None] = ContextVar("headway.simulation.process", default=None)
+"""The process that the current task belongs to. A process sets it; the tasks that it starts inherit it."""
+
+
+class Checkpoints(trio.abc.Instrument):
+    """An instrument that counts the Trio checkpoints of each process, so that it can be killed between two calls."""
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        process = task.context.get(PROCESS)
+        if process is not None and process.life:
+            process.pass_checkpoint(task.name)

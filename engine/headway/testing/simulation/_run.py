@@ -3,52 +3,26 @@
 from __future__ import annotations
 
 import copy
-import dataclasses
 import random
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import trio
 
 from headway import events
-from headway._functions import check_plain
 from headway._safe_text import error_text
-from headway.controller import App
 from headway.errors import DeclarationError
-from headway.resource import Registry
 from headway.testing.simulation import _oracles as oracles
-from headway.testing.simulation._always import Always, always_held, shown_as
-from headway.testing.simulation._faults import Plan, Restore
+from headway.testing.simulation._always import RESERVED_KINDS, always_held, shown_as
+from headway.testing.simulation._injector import Injector
 from headway.testing.simulation._oracles import Finding, Result
-from headway.testing.simulation._world import GivenUp, MakeApp, World
-
-Scenario = Callable[[World], Awaitable[None]]
-Invariant = Callable[[World], Awaitable[None] | None]
-"""A check of the end state that raises AssertionError if something is wrong."""
+from headway.testing.simulation._world import GivenUp, Setting, World
+from headway.testing.simulation.faults import Plan, Restore
 
 _STEPS_ALLOWED = 2000
 _TASK_STEPS = 1_000_000
 """The number of task steps allowed while no virtual time passes. It takes tens of real seconds to use up."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
-    """The settings of a run, apart from its plan."""
-
-    app: App | MakeApp
-    scenario: Scenario
-    processes: int = 1
-    outside: Callable[[], Any] | None = None
-    holds: Sequence[Invariant] = ()
-    always: Sequence[Always] = ()
-    quiet: float | None = 900.0
-    own_services: bool = False
-
-    def __post_init__(self) -> None:
-        for each in self.always:
-            # A coroutine function would never be awaited, and so never fail.
-            check_plain("always", each, 1, "the stored resources", "always=[lambda stored: ...]")
 
 
 def run(setting: Setting, plan: Plan, *, most_steps: int = _STEPS_ALLOWED, patient: bool = False) -> Result:
@@ -62,25 +36,17 @@ def run(setting: Setting, plan: Plan, *, most_steps: int = _STEPS_ALLOWED, patie
         pass
     else:
         raise DeclarationError("a simulation is a Trio run of its own: call it from a function that isn't async")
-    world = World(
-        setting.app,
-        plan,
-        processes=setting.processes,
-        outside=None if setting.outside is None else setting.outside(),
-        most_steps=most_steps,
-        patient=patient,
-        own_services=setting.own_services,
-    )
+    world = World(setting, plan, most_steps=most_steps, patient=patient)
     findings: list[Finding] = []
     with _deterministic(plan.seed):
-        trio.run(_live, world, setting, findings, clock=world.clock, instruments=[_Spinning(world)])
+        trio.run(_live, world, setting, findings, clock=world.clock, instruments=[_Spinning(world.injector)])
     return judged(world, setting, findings)
 
 
 def judged(world: World, setting: Setting, findings: list[Finding]) -> Result:
     """Return the result of a run that has ended. Adds to ``findings`` what its trace shows."""
-    if world.gave_up and not any(each.oracle == "converges" for each in findings):
-        findings.append(Finding("converges", world.gave_up))
+    if world.injector.gave_up and not any(each.oracle == "converges" for each in findings):
+        findings.append(Finding("converges", world.injector.gave_up))
     if not any(isinstance(fault, Restore) for fault in world.struck):
         findings += always_held(world.trace.commits, world.types, setting.always)
     return _result(world, findings)
@@ -107,8 +73,8 @@ async def end(world: World, setting: Setting, findings: list[Finding]) -> None:
     Raises:
         GivenUp: if the world does not become idle.
     """
-    world.note("the scenario is over; no more faults")
-    world.heal()
+    world.injector.note("the scenario is over; no more faults")
+    world.injector.heal()
     await world.wait_idle()
     await _hold_invariants(world, setting, findings)
     writes, outside = len(_of_controllers(world)), _outside(world)
@@ -167,8 +133,7 @@ def _none_since(world: World, count: int, findings: list[Finding], oracle: str, 
 
 def _result(world: World, findings: list[Finding]) -> Result:
     trace, store = world.trace, world.store
-    reserved = {type.kind for type in Registry()}
-    types = {type.kind: type for type in world.types if type.kind not in reserved}
+    types = {type.kind: type for type in world.types if type.kind not in RESERVED_KINDS}
     stored = {place: each for place, each in store.now.items() if place[0] in types}
     # Shown as the latest declared version, whichever version is stored.
     stored = {place: shown_as(types[place[0]], each, world.types) for place, each in stored.items()}
@@ -182,7 +147,7 @@ def _result(world: World, findings: list[Finding]) -> Result:
         Finding("self-trigger", f"{key} triggers itself by what it writes: {writes}")
         for key, writes in sorted(triggered.items())
     ]
-    findings += oracles.reads_went_back(trace) + oracles.two_writers(trace.commits) + oracles.twice_at_once(trace)
+    findings += oracles.reads_rolled_back(trace) + oracles.two_writers(trace.commits) + oracles.twice_at_once(trace)
     findings += oracles.orphans(stored)
     return Result(
         trace,
@@ -206,18 +171,18 @@ class _Spinning(trio.abc.Instrument):
     It counts steps instead of measuring time, so that a slow machine makes no difference.
     """
 
-    def __init__(self, world: World) -> None:
-        self._world = world
+    def __init__(self, injector: Injector) -> None:
+        self._injector = injector
         self._at = 0.0
         self._tasks = 0
 
     def before_task_step(self, task: trio.lowlevel.Task) -> None:  # noqa: ARG002  # Trio's name
         self._tasks += 1
-        if self._tasks % 1000 == 0 and self._at != (now := self._world.clock.current_time()):
+        if self._tasks % 1000 == 0 and self._at != (now := self._injector.clock.current_time()):
             self._at, self._tasks = now, 0
         if self._tasks > _TASK_STEPS:
             self._tasks = 0
-            self._world.give_up(f"tasks have run {_TASK_STEPS} steps while no time passed, and there is no end")
+            self._injector.give_up(f"tasks have run {_TASK_STEPS} steps while no time passed, and there is no end")
 
 
 @contextmanager

@@ -1,51 +1,82 @@
-"""The server of a simulation, which restarts on command."""
+"""The server of a simulation, with its store. On command it restarts, restores a backup or overtakes a writer."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import trio
 from grpclib import GRPCError
 from grpclib.const import Status
 
+from headway.client import Client
 from headway.controller import App
 from headway.engine import Engine, open_engine
 from headway.events import ignore
-from headway.rpc import Channel, Metadata
-from headway.testing.simulation._patience import PatientClient
-
-if TYPE_CHECKING:
-    from headway.client import Client
-    from headway.testing.simulation._world import World
+from headway.protobuf import copy_message
+from headway.resource import Key, Kind, Registry, is_marked, pb, type_name
+from headway.rpc import Channel, InProcessChannel, Metadata
+from headway.service import LeaseService, ResourceService, TypesService
+from headway.storage import Backend, Fence, Put
+from headway.testing.simulation import faults
+from headway.testing.simulation._injector import Injector
+from headway.testing.simulation._store import SimulatedStore, asked_again
+from headway.testing.simulation._trace import Committed
 
 
 class Server:
-    """A `Channel` to the services, which may move when the server restarts."""
+    """A `Channel` to the services of an engine, which may move when the server restarts.
+
+    Attributes:
+        store: the store. A restore replaces it.
+        client: reads and writes as a user, without faults.
+
+    Args:
+        types: the types that it serves.
+        on_restart: called when the server restarts, to break the connections to it.
+        harm_streams: called with the fault of a change that was committed.
+        before_change: called before each change by a user.
+    """
 
     knows_outcomes = False
+    client: Client
 
-    def __init__(self, world: World) -> None:
-        self._world = world
+    def __init__(
+        self,
+        injector: Injector,
+        types: Registry,
+        *,
+        on_restart: Callable[[], None],
+        harm_streams: Callable[[Kind, faults.ChangeFault], None],
+        before_change: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        self.store = SimulatedStore(self._committed)
+        self._injector = injector
+        self._types = types
+        self._on_restart = on_restart
+        self._harm_streams = harm_streams
+        self._before_change = before_change
         self._channel: Channel | None = None
         self._engine: Engine | None = None
         self._scope = trio.CancelScope()
         self._waiting = trio.CancelScope()
         self._up = trio.Event()
         self._restarts = 0
+        # The last desired state by users, by kind and key. After a restore they ask for it again.
+        self._wishes: dict[tuple[Kind, Key], pb.Resource | None] = {}
 
     async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Run the server, and run it again after each restart."""
-        world = self._world
-        types = App("types")
-        types.registry = world.types
+        app = App("types")
+        app.registry = self._types
         while True:
             self._scope = trio.CancelScope()
             with self._scope:
-                async with open_engine(world.store, types, report=ignore, wrap_channel=self._take) as self._engine:
-                    client = self._engine.client
-                    world.client = cast("Client", PatientClient(client, world)) if world.patient else client
+                async with open_engine(self.store, app, report=ignore, wrap_channel=self._take) as self._engine:
+                    self.client = self._engine.client
+                    if self._before_change is not None:
+                        self.client = cast("Client", PatientClient(self.client, self._before_change))
                     self._up.set()
                     task_status.started()
                     task_status = trio.TASK_STATUS_IGNORED
@@ -58,11 +89,6 @@ class Server:
         self._channel = channel
         return channel
 
-    @property
-    def is_up(self) -> bool:
-        """True if the server answers."""
-        return self._channel is not None
-
     async def restart(self) -> None:
         """Restart the server, and wait until it is up."""
         self._channel, self._engine = None, None
@@ -72,9 +98,7 @@ class Server:
         self._restarts += 1
         self._scope.cancel()
         self._waiting.cancel()
-        for process in self._world.processes:
-            if process.life:
-                process.link.break_all()
+        self._on_restart()
         await self._is_up()
 
     async def _is_up(self) -> Engine:
@@ -92,16 +116,130 @@ class Server:
             if engine is self._engine:
                 return
 
+    # --- what faults do to the store ---
+
+    async def restore(self, revision: int) -> None:
+        """Replace the store by a backup of itself. Then users ask again for what is lost."""
+        self.store = await self.store.restored(revision)
+        await self.restart()
+        for (kind, key), wish in self._wishes.items():
+            type = next((each for each in self._types if each.kind == kind), None)
+            if type is None:
+                continue
+            if wish is None:
+                await self.client.delete(type.id(key[2], partition=key[0], namespace=key[1]))
+                continue
+            # In its stored version, if the program knows that version.
+            stored_as = type_name(wish.id.type if wish.id is not None else None)
+            await self.client.apply((self._types.find(stored_as) or type).view(asked_again(wish)))
+
+    async def overtake(self, kind: Kind, key: Key) -> bool:
+        """Write a resource unchanged, as another writer, so that only its version differs.
+
+        Returns False if the resource does not exist.
+        """
+        stored = self.store.now.get((kind, key))
+        if stored is None:
+            return False
+        # Not a user's write, so it is not asked for again after a restore.
+        wishes = dict(self._wishes)
+        await self.store.commit([Put(kind, key, copy_message(stored), stored.version)])
+        self._wishes = wishes
+        return True
+
+    def _committed(
+        self, revision: int, kind: Kind, key: Key, old: pb.Resource | None, new: pb.Resource | None, fence: Fence | None
+    ) -> None:
+        by, term, member = "", 0, ""
+        if fence is None:
+            self._wishes[kind, key] = None if new is not None and is_marked(new.metadata) else new
+        else:
+            by, term, member = fence.controller.partition("/")[2], fence.term, fence.member
+            if (step := self._injector.writer_of(kind, key)) is not None:
+                step.revision = revision
+        self._injector.trace.add(Committed(trio.current_time(), revision, kind, key, old, new, by, term, member))
+        self._injector.reach(revision)
+        fault = self._injector.strike_change(kind, revision)
+        if fault is not None:
+            self._harm_streams(kind, fault)
+
+    # --- as a channel ---
+
+    @property
+    def is_up(self) -> bool:
+        """True if the server answers."""
+        return self._channel is not None
+
+    def _services(self) -> Channel:
+        if self._channel is None:
+            raise GRPCError(Status.UNAVAILABLE, "the server is unavailable")
+        return self._channel
+
     async def unary(
         self, path: str, request: object, reply_type: type[Any], *, metadata: Metadata | None = None
     ) -> Any:
-        if self._channel is None:
-            raise GRPCError(Status.UNAVAILABLE, "the server is unavailable")
-        return await self._channel.unary(path, request, reply_type, metadata=metadata)
+        return await self._services().unary(path, request, reply_type, metadata=metadata)
 
     def stream(
         self, path: str, request: object, *, metadata: Metadata | None = None
     ) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
-        if self._channel is None:
-            raise GRPCError(Status.UNAVAILABLE, "the server is unavailable")
-        return self._channel.stream(path, request, metadata=metadata)
+        return self._services().stream(path, request, metadata=metadata)
+
+
+class OwnServices:
+    """A `Channel` to services in a process that opens the store itself, as engines on one etcd do.
+
+    They are up while the server is, and know the types of the process's own program.
+    """
+
+    knows_outcomes = False
+
+    def __init__(self, server: Server, types: Registry) -> None:
+        self._server = server
+        self._types = types
+        self._store: Backend | None = None
+        self._channel: InProcessChannel
+
+    def _over_the_store(self) -> InProcessChannel:
+        if not self._server.is_up:
+            raise GRPCError(Status.UNAVAILABLE, "the store is unavailable")
+        store = self._server.store
+        if self._store is not store:
+            # A restore has replaced the store.
+            self._store = store
+            self._channel = InProcessChannel(
+                ResourceService(store, self._types), LeaseService(store), TypesService(self._types)
+            )
+        return self._channel
+
+    async def unary(
+        self, path: str, request: object, reply_type: type[Any], *, metadata: Metadata | None = None
+    ) -> Any:
+        return await self._over_the_store().unary(path, request, reply_type, metadata=metadata)
+
+    def stream(
+        self, path: str, request: object, *, metadata: Metadata | None = None
+    ) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
+        return self._over_the_store().stream(path, request, metadata=metadata)
+
+
+_CHANGES = frozenset(("apply", "delete", "write", "write_status"))
+
+
+class PatientClient:
+    """A `Client` of a user who waits before each change, so that no fault can delay a change for longer."""
+
+    def __init__(self, client: Client, before_change: Callable[[], Awaitable[None]]) -> None:
+        self._client = client
+        self._before_change = before_change
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._client, name)
+        if name not in _CHANGES:
+            return found
+
+        async def change(*arguments: Any, **named: Any) -> Any:
+            await self._before_change()
+            return await found(*arguments, **named)
+
+        return change

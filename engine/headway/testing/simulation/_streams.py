@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import trio
 
 from headway.resource import Kind
-from headway.testing._scripted import ScriptedChannel
-from headway.testing.simulation import _faults as faults
-
-if TYPE_CHECKING:
-    from headway.testing.simulation._process import Process
-    from headway.testing.simulation._world import World
+from headway.testing._scripted_channel import ScriptedChannel
+from headway.testing.simulation import faults
+from headway.testing.simulation._injector import Injector
+from headway.testing.simulation._process import Process
 
 _LONG = 60.0
 """The number of seconds that a fault without a length of its own lasts."""
@@ -22,14 +20,15 @@ _LONG = 60.0
 class Streams:
     """Applies the faults of a plan to the scripts of the processes' links."""
 
-    def __init__(self, world: World) -> None:
-        self._world = world
+    def __init__(self, injector: Injector, processes: Sequence[Process]) -> None:
+        self._injector = injector
+        self._processes = processes
         # The number of faults that hold back each kind: when one ends, another may still last.
         self._held: Counter[Kind] = Counter()
 
     def harm(self, kind: Kind, fault: faults.ChangeFault) -> None:
         """Apply a fault, now that its change has been committed."""
-        world, scripts = self._world, self._scripts()
+        scripts = self._scripts()
         if isinstance(fault, faults.Repeat):
             for script in scripts:
                 script.kind_script(kind).duplicates += 1
@@ -39,12 +38,12 @@ class Streams:
         elif isinstance(fault, faults.HistoryLost):
             self._lose(kind)
         elif isinstance(fault, faults.Missed):
-            for process in world.processes:
+            for process in self._processes:
                 process.history_gone = True
                 process.kill()
         elif isinstance(fault, faults.Stall):
             self._hold(kind)
-            world.after(fault.seconds, lambda: self._release(kind))
+            self._injector.after(fault.seconds, lambda: self._release(kind))
         elif isinstance(fault, faults.Hide):
             self._hide(kind, fault.until)
 
@@ -68,17 +67,17 @@ class Streams:
                     if not self._held[kind]:
                         script.kind_script(kind).release()
 
-            self._world.after(_LONG, catch_up)
+            self._injector.after(_LONG, catch_up)
 
     def _hide(self, kind: Kind, until: int) -> None:
-        world, over = self._world, False
+        injector, over = self._injector, False
         self._hold(kind)
 
         def show() -> None:
             nonlocal over
             if not over:
                 over = True
-                world.end_pending()
+                injector.end_pending()
                 self._lose(kind)
                 self._release(kind)
 
@@ -86,9 +85,9 @@ class Streams:
             await trio.sleep(_LONG)
             show()
 
-        world.begin_pending()
-        world.when_at(until, show)
-        world.nursery.start_soon(at_last)
+        injector.begin_pending()
+        injector.when_at(until, show)
+        injector.nursery.start_soon(at_last)
 
     def _lose(self, kind: Kind) -> None:
         for script in self._scripts():
@@ -110,4 +109,4 @@ class Streams:
             script.kind_script(kind).release()
 
     def _scripts(self) -> list[ScriptedChannel]:
-        return [process.link.script for process in self._world.processes if process.life]
+        return [process.link.script for process in self._processes if process.life]

@@ -50,7 +50,7 @@ class Committed:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Told:
+class Delivered:
     """An item that a process received from the stream of a type: a change, the end of a snapshot or a bookmark."""
 
     at: float
@@ -104,13 +104,12 @@ class Reconciled:
     result: str
 
     def __str__(self) -> str:
-        told = {
+        read = {
             f"{named(kind, key)} {f'at {version}' if version else 'absent'}"
             for kind, key, version, how, _ in self.began.seen
             if how == "read"
         }
-        read = sorted(told)
-        seen = f", having read {', '.join(read)}" if read else ""
+        seen = f", having read {', '.join(sorted(read))}" if read else ""
         return f"{self.began.process} ends {named(self.began.kind, self.began.key)}: {self.result}{seen}"
 
 
@@ -147,7 +146,7 @@ class Happened:
         return f"** {self.text} **" if self.fault else self.text
 
 
-Entry = Committed | Told | Reconcile | Reconciled | Step | Happened
+Entry = Committed | Delivered | Reconcile | Reconciled | Step | Happened
 
 
 class Trace:

@@ -13,6 +13,10 @@ from grpclib.const import Status
 Opened = AbstractAsyncContextManager[AsyncIterator[Any]]
 
 
+class WireBroken(GRPCError):
+    """A call did not get through, or got no reply. It may have taken effect."""
+
+
 class Wire:
     """A wire that a channel's calls and streams go through.
 
@@ -68,7 +72,7 @@ class Wire:
         await self._paused()
         if not self.up:
             await trio.lowlevel.checkpoint()
-            raise GRPCError(Status.UNAVAILABLE, "the process is cut off")
+            raise WireBroken(Status.UNAVAILABLE, "the process is cut off")
         with trio.CancelScope() as scope:
             self._open.add(scope)
             try:
@@ -77,16 +81,16 @@ class Wire:
                 return answer
             finally:
                 self._open.discard(scope)
-        raise GRPCError(Status.UNAVAILABLE, "the connection broke")
+        raise WireBroken(Status.UNAVAILABLE, "the connection broke")
 
 
 class WireStream:
-    """A stream whose items come through a wire; ``heard`` is called with each item."""
+    """A stream whose items come through a wire. ``note`` is called with each item."""
 
-    def __init__(self, wire: Wire, opened: Opened, heard: Callable[[Any], None] = lambda _: None) -> None:
+    def __init__(self, wire: Wire, opened: Opened, note: Callable[[Any], None] = lambda _: None) -> None:
         self._wire = wire
         self._opened = opened
-        self._heard = heard
+        self._note = note
 
     async def __aenter__(self) -> AsyncIterator[Any]:
         self._items = await self._opened.__aenter__()
@@ -102,5 +106,5 @@ class WireStream:
         item = await self._wire.through(lambda: anext(self._items, None))
         if item is None:
             raise StopAsyncIteration
-        self._heard(item)
+        self._note(item)
         return item

@@ -1,0 +1,220 @@
+"""The commands that read, follow and delete resources: get, list, watch, wait, status and delete."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import click
+import trio
+
+from headway._safe_text import plain
+from headway.cli._arguments import all_of_a_type, find_listed, find_named, one_of_a_name
+from headway.cli._connection import Connection, connected
+from headway.cli._output import Output, as_object, conditions, json_text, output_option, place, show, show_object, table
+from headway.cli._running import Exit, Usage, fail
+from headway.client import Deleted, Upserted, has_condition, until
+from headway.resource import ConditionState, Resource, readable_time
+
+_HEADS = ("BY", "CONDITION", "STATE", "SEEN", "WRITTEN", "REASON", "MESSAGE")
+_STATES = ("true", "false", "unknown")
+
+
+@click.command()
+@one_of_a_name
+@output_option()
+@connected
+async def get(connection: Connection, type: str, name: str, partition: str, namespace: str, output: Output) -> None:
+    """Show one resource."""
+    found, id = find_named(type, name, partition, namespace, connection.registry)
+    resource = await connection.client.read(found, id)
+    show(found, [resource], output, single=True)
+
+
+@click.command("list")
+@all_of_a_type
+@output_option()
+@connected
+async def list_(connection: Connection, type: str, partition: str, namespace: str, prefix: str, output: Output) -> None:
+    """Show all resources of a type."""
+    found = find_listed(type, partition, namespace, connection.registry)
+    resources = await connection.client.list(found, partition=partition, namespace=namespace, name_prefix=prefix)
+    show(found, resources, output)
+
+
+@click.command()
+@all_of_a_type
+@output_option()
+@connected
+async def watch(connection: Connection, type: str, partition: str, namespace: str, prefix: str, output: Output) -> None:
+    """Show all resources of a type, and then every change, until interrupted.
+
+    In JSON each change is one line. In YAML each change is a document, with a comment that names the event.
+    """
+    found = find_listed(type, partition, namespace, connection.registry)
+    say = _SAY[output]
+    happened = "found"
+    opened = connection.client.watch(found, partition=partition, namespace=namespace, name_prefix=prefix)
+    async with opened as events:
+        async for event in events:
+            if isinstance(event, Upserted):
+                click.echo(say(happened, event.resource))
+            elif isinstance(event, Deleted):
+                click.echo(say("deleted", event.resource))
+            else:
+                happened = "stored"
+
+
+def _line(happened: str, resource: Resource[Any]) -> str:
+    # Fixed columns that fit most names, since the widths of later lines are unknown.
+    where, states = "/".join(map(plain, place(resource))), plain(conditions(resource))
+    return f"{happened:8} {where:32} {resource.version:>8}  {states}".rstrip()
+
+
+def _json(happened: str, resource: Resource[Any]) -> str:
+    return json_text({"event": happened, "resource": as_object(resource)})
+
+
+def _yaml(happened: str, resource: Resource[Any]) -> str:
+    from headway import manifest
+
+    return f"--- # {happened}\n{manifest.dump(resource)}".rstrip("\n")
+
+
+_SAY: dict[Output, Callable[[str, Resource[Any]], str]] = {"table": _line, "json": _json, "yaml": _yaml}
+
+
+@click.command()
+@one_of_a_name
+@click.option(
+    "--for",
+    "wanted",
+    required=True,
+    metavar="CONDITION",
+    help="A condition that must be true, such as Ready. Ready=false waits for another state, teams/Ready for a "
+    "certain writer, 'deleted' for the deletion.",
+)
+@click.option("--within", type=click.FloatRange(min=0), help="Timeout in seconds. By default it waits forever.")
+@connected
+async def wait(
+    connection: Connection,
+    type: str,
+    name: str,
+    partition: str,
+    namespace: str,
+    wanted: str,
+    within: float | None,
+) -> None:
+    """Wait until a condition of a resource holds; the resource needn't exist yet."""
+    found, id = find_named(type, name, partition, namespace, connection.registry)
+    asked = _wanted(wanted)
+    seen: list[Resource[Any] | None] = []
+
+    def holds(resource: Resource[Any] | None) -> bool:
+        seen[:] = [resource]
+        return asked.holds(resource)
+
+    with trio.move_on_after(float("inf") if within is None else within) as scope:
+        await until(connection.client, found, id, holds)
+    if scope.cancelled_caught:
+        now = f": {asked.now(seen[0])}" if seen else ""
+        fail(Exit.WAITED, f"Error: {id}: {wanted} does not hold after {within:g} s{now}")
+    click.echo(f"{id}: {wanted}")
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """The state to wait for: a condition in a state, or the absence of the resource."""
+
+    key: str
+    condition: str
+    state: ConditionState
+
+    def holds(self, resource: Resource[Any] | None) -> bool:
+        """Return True if the state is reached. A condition counts only if it observed the current generation."""
+        if resource is None or not self.condition:
+            return resource is None and not self.condition
+        return has_condition(resource, self.condition, self.state, self.key)
+
+    def now(self, resource: Resource[Any] | None) -> str:
+        """Describe the current state instead."""
+        if resource is None:
+            return "it does not exist"
+        if not self.condition:
+            return "it is marked for deletion" if resource.is_deleting else "it exists"
+        reported = [
+            f"{key} says {each.type}={each.state.name or int(each.state)}"
+            + ("" if status.observed_generation == resource.generation else " of an older generation")
+            + (f" ({each.message})" if each.message else "")
+            for key, status in sorted(resource.status.items())
+            for each in status.conditions
+            if each.type == self.condition and self.key in ("", key)
+        ]
+        return ", ".join(reported) or "it has not been reported yet"
+
+
+def _wanted(text: str) -> _Wanted:
+    if text == "deleted":
+        return _Wanted("", "", ConditionState.UNKNOWN)
+    name, _, state = text.partition("=")
+    key, _, condition = name.rpartition("/")
+    state = state.lower() or "true"
+    if not condition or state not in _STATES:
+        raise Usage(f"--for {text}: write a condition, such as Ready, Ready=false or teams/Ready, or 'deleted'")
+    return _Wanted(key, condition, ConditionState[state.upper()])
+
+
+@click.command()
+@one_of_a_name
+@output_option("json and yaml have one object per condition.")
+@connected
+async def status(connection: Connection, type: str, name: str, partition: str, namespace: str, output: Output) -> None:
+    """Show the conditions of a resource, by writer.
+
+    SEEN is `current` if the writer had observed the current generation of the resource, else `older`. WRITTEN is the
+    time of the write, in UTC.
+    """
+    found, id = find_named(type, name, partition, namespace, connection.registry)
+    resource = await connection.client.read(found, id)
+    rows = list(_status_rows(resource))
+    if output != "table":
+        show_object([dict(zip(map(str.lower, _HEADS), row, strict=True)) for row in rows], output)
+    elif rows:
+        click.echo(table(_HEADS, rows))
+    else:
+        click.echo(f"{resource.id} has no conditions", err=True)
+
+
+def _status_rows(resource: Resource[Any]) -> Iterator[tuple[str, ...]]:
+    for key, status in sorted(resource.status.items()):
+        seen = "current" if status.observed_generation == resource.generation else "older"
+        written = "" if status.updated_at is None else readable_time(status.updated_at)
+        for each in status.conditions:
+            yield key, each.type, each.state.name or str(int(each.state)), seen, written, each.reason, each.message
+
+
+@click.command()
+@one_of_a_name
+@click.option("--if-exists", is_flag=True, help="Succeed if the resource does not exist.")
+@connected
+async def delete(connection: Connection, type: str, name: str, partition: str, namespace: str, if_exists: bool) -> None:
+    """Delete one resource.
+
+    Only its current incarnation is deleted. A later resource with the same name is left alone.
+    """
+    found, id = find_named(type, name, partition, namespace, connection.registry)
+    client = connection.client
+    if if_exists:
+        resource = await client.get(found, id)
+        if resource is None:
+            click.echo(f"{id} not found")
+            return
+    else:
+        resource = await client.read(found, id)
+    left = await client.delete(resource.id)
+    if left is None:
+        click.echo(f"{resource.id} deleted")
+    else:
+        held = ", ".join(sorted(left.finalizers))
+        click.echo(f"{resource.id} marked for deletion; it is held by {held}")

@@ -1,0 +1,123 @@
+"""Reading many resources: a list of one revision over a network, built without blocking the event loop."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import trio
+from grpclib import GRPCError
+from grpclib.const import Status
+
+from headway.errors import InvalidArgument, PermissionDenied
+from headway.resource import (
+    EndOfSnapshot,
+    Position,
+    Registry,
+    Resource,
+    SnapshotChunk,
+    pb,
+    resource_id,
+    resource_key,
+)
+from headway.rpc import Channel
+from headway.service import WATCH_LIST, metadata_terms
+from headway.storage import in_order
+
+if TYPE_CHECKING:
+    from headway.client._client import Client
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+TURN = 1000
+"""The number of results to make between two checkpoints, which takes a millisecond or two."""
+
+# The caller may list but not watch, the server has no watches, or the channel can't decode them.
+_NO_WATCH = (Status.PERMISSION_DENIED, Status.UNIMPLEMENTED)
+
+
+class Snapshot(NamedTuple):
+    """The resources that existed at ``position``, sorted by key."""
+
+    resources: list[pb.Resource]
+    position: Position
+
+
+async def read_snapshot(
+    channel: Channel, request: pb.ListRequest, metadata: Mapping[str, str] | None
+) -> Snapshot | None:
+    """Return the reply of an unpaged List, or None if the caller can't watch and has to call List.
+
+    A large list may take as long as it needs.
+
+    Raises:
+        GRPCError: the call failed. The status is DEADLINE_EXCEEDED if nothing arrived for the channel's timeout.
+    """
+    terms = metadata_terms(request.metadata_filter)
+    patience: float = getattr(channel, "timeout", math.inf)
+    watch = pb.WatchListRequest(
+        type=request.type, tenancy=request.tenancy, name_prefix=request.name_prefix, snapshot_only=True
+    )
+    resources: list[pb.Resource] = []
+    try:
+        async with channel.stream(WATCH_LIST, watch, metadata=metadata) as items:
+            while True:
+                item: object = None
+                with trio.move_on_after(patience) as scope:
+                    item = await anext(items, None)
+                if scope.cancelled_caught:
+                    raise GRPCError(
+                        Status.DEADLINE_EXCEEDED, f"{WATCH_LIST} timed out: no data of the list for {patience} s"
+                    )
+                if isinstance(item, SnapshotChunk):
+                    resources += [each for each in item.resources if all(term(each.metadata) for term in terms)]
+                elif isinstance(item, EndOfSnapshot):
+                    break
+                elif item is None:
+                    raise GRPCError(Status.UNAVAILABLE, f"{WATCH_LIST} ended before the whole list had arrived")
+    except GRPCError as error:
+        if error.status in _NO_WATCH:
+            return None
+        raise
+    return Snapshot(await in_order(resources, resource_key), item.position)
+
+
+async def in_turns(make: Callable[[T], R], of: Sequence[T]) -> list[R]:
+    """Return a list of ``make(each)``, with a checkpoint after every ``TURN`` results."""
+    made: list[R] = []
+    for begin in range(0, len(of), TURN):
+        if begin:
+            await trio.lowlevel.checkpoint()
+        made += map(make, of[begin : begin + TURN])
+    return made
+
+
+async def in_registered_versions(
+    client: Client, registry: Registry, messages: Sequence[pb.Resource]
+) -> list[Resource[Any]]:
+    """Return the resources as registered types, without those that can't be converted."""
+    found: list[Resource[Any]] = []
+    for number, message in enumerate(messages, 1):
+        made = await _in_registered_version(client, registry, message)
+        if made is not None:
+            found.append(made)
+        if number % TURN == 0:
+            await trio.lowlevel.checkpoint()
+    return found
+
+
+async def _in_registered_version(client: Client, registry: Registry, message: pb.Resource) -> Resource[Any] | None:
+    """Return the resource as a registered type, or None if it can't be converted. It may take another call."""
+    id = resource_id(message.id)
+    if id.type in registry:
+        return registry.resolve(id.type).view(message)
+    for type in registry:
+        if type.kind == id.type.unversioned:
+            try:
+                return await client.get(type, id._replace(type=type.name))
+            except (InvalidArgument, PermissionDenied):
+                # The server can't convert to that version, or the caller may not read it.
+                continue
+    return None

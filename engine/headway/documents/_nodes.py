@@ -1,0 +1,241 @@
+"""The nodes of a parsed document: scalars, lists and maps, each with its place; and the problems found in them.
+
+Every format is parsed into these nodes, and all further processing uses only them. To add a format, write a parser like
+`_yaml.py`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple
+
+from headway.errors import ManifestError, Problem
+
+Kind = Literal["nothing", "a boolean", "a whole number", "a number", "a date", "text"]
+"""The kind of a scalar in its format, as worded in problems."""
+
+Format = Literal["YAML", "JSON", "HCL"]
+"""The format of a text. Some rules for values depend on it: JSON needs quotes for long numbers."""
+
+# The nesting limit of protobuf's own parsers.
+DEPTH_LIMIT = 100
+
+# Longer numbers are always out of range, and Python refuses to parse very long ones.
+LONGEST_NUMBER = 400
+_SHOWN = 60
+_PLAIN_KEY = re.compile(r"[\w-]+\Z")
+_WHOLE = re.compile(r"[-+]?\d+\Z", re.ASCII)
+_JSON_NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][-+]?\d+)?\Z", re.ASCII)
+_DECIMAL = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?\Z")
+_YAML_ENDLESS = {".inf": "inf", "+.inf": "inf", "-.inf": "-inf", ".nan": "nan"}
+_JSON_ENDLESS = ("NaN", "Infinity", "-Infinity")
+# The words of JSON and HCL.
+_LITERALS: dict[str, tuple[Kind, bool | None]] = {
+    "null": ("nothing", None),
+    "true": ("a boolean", True),
+    "false": ("a boolean", False),
+}
+
+
+class Place(NamedTuple):
+    """A position in a text. The line and the column count from 1."""
+
+    line: int
+    column: int
+
+    def __str__(self) -> str:
+        return f"line {self.line}, column {self.column}"
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """A single value. ``value`` is None for null, for dates, and for a number that only YAML 1.1 reads as a number."""
+
+    place: Place
+    kind: Kind
+    text: str
+    value: bool | int | float | str | None
+    quoted: bool = False
+    format: Format = "YAML"
+
+    def __str__(self) -> str:
+        shown = self.text if len(self.text) <= _SHOWN else f"{self.text[:_SHOWN]}…"
+        return repr(shown) if self.kind == "text" else shown or "nothing"
+
+    def described(self) -> str:
+        """Describe the value and its kind: ``'three' is text``, ``yes is read as a boolean``."""
+        return f"{self} is {'' if self.kind == 'text' else 'read as '}{self.kind}"
+
+    def in_quotes(self, text: str) -> str:
+        """Return a text in quotes, in the format of this scalar."""
+        return repr(text) if self.format == "YAML" else json.dumps(text, ensure_ascii=False)
+
+    def unquoted(self) -> Scalar:
+        """Return a number or boolean without its quotes, where the format requires them.
+
+        The keys of JSON and HCL are always quoted, and so are 64-bit and non-finite numbers in protobuf's JSON form.
+        """
+        text = self.text
+        if self.kind != "text" or not self.quoted:
+            return self
+        kind: Kind = self.kind
+        value: bool | int | float | str | None = self.value
+        if text in ("true", "false"):
+            kind, value = _LITERALS[text]
+        elif text in _JSON_ENDLESS:
+            kind, value = "a number", float(text)
+        elif _WHOLE.match(text):
+            kind, value = "a whole number", whole_number(text)
+        elif _JSON_NUMBER.match(text):
+            kind, value = "a number", float(text)
+        return replace(self, kind=kind, value=value, quoted=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Sequence:
+    """A list."""
+
+    place: Place
+    items: tuple[Node, ...]
+
+    def __str__(self) -> str:
+        return "a list"
+
+
+@dataclass(frozen=True, slots=True)
+class Mapping:
+    """A map, in the order of the text, without duplicate keys.
+
+    ``block`` is True for an HCL block, which can also be an item of a list. ``again`` has the further blocks with the
+    same name.
+    """
+
+    place: Place
+    entries: tuple[tuple[Scalar, Node], ...]
+    block: bool = False
+    again: tuple[Mapping, ...] = ()
+
+    def __str__(self) -> str:
+        return "a map"
+
+
+Node = Scalar | Sequence | Mapping
+
+
+def text_scalar(place: Place, text: str, format: Format) -> Scalar:
+    """Return a text in the quotes of JSON or HCL."""
+    return Scalar(place, "text", text, text, quoted=True, format=format)
+
+
+def number_scalar(place: Place, written: str, format: Format) -> Scalar:
+    """Return a decimal number, as JSON and HCL write it."""
+    if written.removeprefix("-").isdigit():
+        return Scalar(place, "a whole number", written, whole_number(written), format=format)
+    return Scalar(place, "a number", written, float(written), format=format)
+
+
+def literal_scalar(place: Place, word: str, format: Format) -> Scalar | None:
+    """Return the value of ``null``, ``true`` or ``false`` in JSON and HCL, or None for another word."""
+    if word not in _LITERALS:
+        return None
+    kind, value = _LITERALS[word]
+    return Scalar(place, kind, word, value, format=format)
+
+
+def whole_number(text: str) -> int | None:
+    """Return a whole number, or None if it is so long that every field rejects it."""
+    return int(text) if len(text) < LONGEST_NUMBER else None
+
+
+def decimal(text: str) -> float | None:
+    """Return the decimal number in a text of YAML, or None. PyYAML takes some of these numbers for text."""
+    endless = _YAML_ENDLESS.get(text.lower())
+    return float(endless or text) if endless or _DECIMAL.match(text) else None
+
+
+def alone(block: Mapping) -> Mapping:
+    """Return a block without the further blocks of the same name."""
+    return replace(block, again=())
+
+
+def one_of(node: Mapping, path: str, problems: Problems) -> Mapping:
+    """Return a node where only one map is allowed. Further blocks of the same name are problems."""
+    for other in node.again:
+        problems.add(other.place, path, f"this block was already given at {node.place}: keep one of them")
+    return node
+
+
+def below(path: str, key: str | int) -> str:
+    """Return the path of the value at ``key``."""
+    if isinstance(key, int):
+        return f"{path}[{key}]"
+    if not _PLAIN_KEY.match(key):
+        return f"{path}[{key!r}]"
+    return f"{path}.{key}" if path else key
+
+
+class Unreadable(Exception):
+    """The rest of a text cannot be parsed. Its problem has been added."""
+
+
+class Problems:
+    """Collects all problems of one text.
+
+    Args:
+        source: the name of the text.
+        redact: removes secrets from a message or a path.
+    """
+
+    def __init__(self, source: str, redact: Callable[[str], str] = str) -> None:
+        self._source = source
+        self._redact = redact
+        # A dict removes duplicates and keeps the order: two aliases of a value with the same path repeat its problems.
+        self._found: dict[Problem, None] = {}
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def add(self, place: Place, path: str, message: str) -> None:
+        """Add a problem."""
+        # Messages of other libraries may quote line breaks of the text, but a problem must be one line.
+        sentence = " ".join(self._redact(message).splitlines())
+        self._found[Problem(self._source, place.line, place.column, self._redact(path), sentence)] = None
+
+    def add_misplaced(self, node: Node, path: str, right: str, empty: str = "") -> None:
+        """Add the problem of a node of the wrong shape. ``empty`` is how to write an empty value of the right shape."""
+        nothing = isinstance(node, Scalar) and node.kind == "nothing"
+        hint = f"; write {empty} for an empty one" if empty and nothing else ""
+        self.add(node.place, path, f"expected {right}, got {node}{hint}")
+
+    def unreadable(self, place: Place, path: str, message: str) -> Unreadable:
+        """Add a problem after which the text cannot be parsed any further, and return the exception to raise."""
+        self.add(place, path, message)
+        return Unreadable(message)
+
+    def raise_if_any(self) -> None:
+        """Raise ManifestError with all problems, in the order of the text."""
+        if self._found:
+            raise ManifestError(sorted(self._found, key=lambda problem: (problem.line, problem.column)))
+
+
+_UNPRINTABLE = re.compile("[^\t\n\r -~\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
+
+
+def end_of(text: str) -> Place:
+    """Return the position after the last character of a text."""
+    lines = _BREAK.split(text)
+    return Place(len(lines), len(lines[-1]) + 1)
+
+
+def check_characters(text: str, problems: Problems) -> None:
+    """Raise Unreadable at the first character that is not allowed in YAML or HCL."""
+    # A byte order mark at the very beginning is not part of the text.
+    found = _UNPRINTABLE.search(text.removeprefix("\ufeff"))
+    if found is not None:
+        place = end_of(found.string[: found.start()])
+        message = f"the character U+{ord(found.group()):04X} is not allowed: write it as an escape in double quotes"
+        raise problems.unreadable(place, "", message)

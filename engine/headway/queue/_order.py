@@ -1,0 +1,136 @@
+"""The order of the waiting entries: ready ones stand in two lanes, delayed ones in a heap by due time.
+
+Lanes: a live key goes before a backlog key. However, after `live_per_backlog` consecutive live keys were dequeued while
+backlog waited, one backlog key goes first. The n-th backlog key is therefore dequeued after at most `n *
+(live_per_backlog + 1)` keys, whatever live keys arrive in the meantime. A live key only leaves its lane by being
+dequeued, so a deque suffices. A backlog key that a live change raises leaves from the middle, so the backlog needs
+removal by key.
+
+Delays: a heap cannot remove an element from its middle, so an abandoned place stays in it and is recognized by its
+ticket: a place is valid only while its entry has the same ticket. An overridden delay therefore never fires. When more
+than half of the heap's places are abandoned, they are removed, so that repeatedly delaying and overriding a key costs
+no memory.
+"""
+
+from collections import OrderedDict, deque
+from collections.abc import Iterator
+from heapq import heapify, heappop, heappush
+from itertools import chain
+from typing import Final, Generic
+
+from headway.queue._entry import BACKLOG, LIVE, Entry, K, R
+
+LIVE_PER_BACKLOG: Final = 8
+"""The default number of live keys that may go before a waiting backlog key."""
+
+# Below this size a heap isn't worth rebuilding.
+_SMALL: Final = 64
+
+
+class Lanes(Generic[K, R]):
+    """The ready entries, in two lanes."""
+
+    __slots__ = ("_backlog", "_live", "_live_per_backlog", "_passed_over")
+
+    def __init__(self, live_per_backlog: int) -> None:
+        if live_per_backlog < 1:
+            raise ValueError(f"live_per_backlog is {live_per_backlog!r}: it must be at least 1")
+        self._live_per_backlog = live_per_backlog
+        # Invariant: every entry in _live has priority LIVE, every entry in _backlog has BACKLOG, and no key is in both.
+        self._live: deque[Entry[K, R]] = deque()
+        self._backlog: OrderedDict[K, Entry[K, R]] = OrderedDict()
+        # The live keys dequeued since the last turn of the backlog. Invariant: 0 <= _passed_over <= _live_per_backlog.
+        self._passed_over = 0
+
+    def __len__(self) -> int:
+        return len(self._live) + len(self._backlog)
+
+    def __iter__(self) -> Iterator[Entry[K, R]]:
+        return chain(self._live, self._backlog.values())
+
+    def backlog_size(self) -> int:
+        """Return the number of backlog entries."""
+        return len(self._backlog)
+
+    def append(self, entry: Entry[K, R]) -> None:
+        """Append an entry to the lane of its priority."""
+        if entry.priority == BACKLOG:
+            self._backlog[entry.key] = entry
+        else:
+            self._live.append(entry)
+
+    def make_live(self, entry: Entry[K, R]) -> None:
+        """Move a backlog entry to the end of the live lane."""
+        del self._backlog[entry.key]
+        entry.priority = LIVE
+        self._live.append(entry)
+
+    def pop(self) -> Entry[K, R] | None:
+        """Remove and return the next entry, or None."""
+        live, backlog = self._live, self._backlog
+        if not backlog:
+            return live.popleft() if live else None
+        if live and self._passed_over < self._live_per_backlog:
+            self._passed_over += 1
+            return live.popleft()
+        self._passed_over = 0
+        entry = backlog.popitem(last=False)[1]
+        if not backlog:
+            # If only emptied by removals, it would keep the memory for all keys of the run's start.
+            backlog.clear()
+        return entry
+
+
+class Delays(Generic[K, R]):
+    """The delayed entries, the soonest first. Entries due at the same time are in order of insertion."""
+
+    __slots__ = ("_heap", "_last_ticket", "_size")
+
+    def __init__(self) -> None:
+        # Invariant: exactly _size of the places are valid: they have the ticket that their entry has.
+        self._heap: list[tuple[float, int, Entry[K, R]]] = []
+        self._size = 0
+        self._last_ticket = 0
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __iter__(self) -> Iterator[Entry[K, R]]:
+        return (entry for _, ticket, entry in self._heap if entry.ticket == ticket)
+
+    def places(self) -> int:
+        """Return the number of places in the heap, including abandoned ones."""
+        return len(self._heap)
+
+    def put(self, entry: Entry[K, R], due: float) -> None:
+        """Delay an entry that is not in here until `due`, in seconds."""
+        self._last_ticket = ticket = self._last_ticket + 1
+        entry.ticket = ticket
+        entry.due = due
+        self._size += 1
+        heappush(self._heap, (due, ticket, entry))
+
+    def discard(self, entry: Entry[K, R]) -> None:
+        """Remove an entry before it is due."""
+        entry.ticket = 0
+        self._size -= 1
+        if len(self._heap) > max(_SMALL, 2 * self._size):
+            self._heap = [place for place in self._heap if place[2].ticket == place[1]]
+            heapify(self._heap)
+
+    def next_due(self) -> float | None:
+        """Return when the soonest entry is due, in seconds, or None."""
+        heap = self._heap
+        while heap and heap[0][2].ticket != heap[0][1]:
+            heappop(heap)
+        return heap[0][0] if heap else None
+
+    def pop_due(self, now: float) -> Entry[K, R] | None:
+        """Remove and return the soonest entry that is due at `now`, in seconds, or None."""
+        due = self.next_due()
+        if due is None or due > now:
+            return None
+        entry = heappop(self._heap)[2]
+        entry.ticket = 0
+        self._size -= 1
+        return entry

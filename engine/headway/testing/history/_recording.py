@@ -1,0 +1,178 @@
+"""A channel that records what passes through it, as the facts of a history."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager
+from types import TracebackType
+from typing import Any, TypeVar
+
+from grpclib import GRPCError
+
+from headway.client import client_error
+from headway.errors import OutcomeUnknown
+from headway.resource import Bookmark, Changes, EndOfSnapshot, Key, Kind, SnapshotChunk, pb
+from headway.rpc import Channel, Metadata
+from headway.testing.history._facts import (
+    BookmarkDelivered,
+    ChangesDelivered,
+    Fact,
+    ReadAnswered,
+    SnapshotDelivered,
+    SnapshotEnded,
+    WatchOpened,
+    WriteAnswered,
+    delivered_change,
+    delivered_resource,
+    digest_of,
+)
+
+Reply = TypeVar("Reply")
+Record = Callable[[Fact], object]
+"""A function that is called with each fact as it is seen. It must not block."""
+
+
+class RecordingChannel:
+    """An `rpc.Channel` over another one that records its watches, writes and reads as facts.
+
+        history = History()
+        channel = RecordingChannel("web-1", history.add)
+        async with open_engine("sqlite:staff.db", app, wrap_channel=channel.over) as engine: ...
+
+    Args:
+        who: a unique name for this life of this process.
+        record: called with each fact: `History.add`, or a function that writes `fact_line` to a file.
+        clock: returns seconds, by a clock that all processes of the history share; by default the machine's monotonic
+            clock.
+    """
+
+    _inner: Channel
+
+    def __init__(self, who: str, record: Record, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._who = who
+        self._record = record
+        self._clock = clock
+        self._watches = 0
+
+    def over(self, inner: Channel) -> Channel:
+        """Put this channel over another one. Pass this method as `open_engine`'s ``wrap_channel``."""
+        self._inner = inner
+        return self
+
+    @property
+    def knows_outcomes(self) -> bool:
+        """The value of the channel underneath."""
+        return self._inner.knows_outcomes
+
+    async def unary(
+        self, path: str, request: Any, reply_type: type[Reply], *, metadata: Metadata | None = None
+    ) -> Reply:
+        """Pass a call on, and record it if it is a write or a read."""
+        method = path.rpartition("/")[2]
+        sent = self._clock()
+        if method not in ("Write", "WriteStatus", "Delete", "Read"):
+            return await self._inner.unary(path, request, reply_type, metadata=metadata)
+        # Taken now, because the service may fill in fields.
+        digest = digest_of(request.resource) if method == "Write" else ""
+        id = request.resource.id if method == "Write" else request.id
+        try:
+            reply: Any = await self._inner.unary(path, request, reply_type, metadata=metadata)
+        except GRPCError as error:
+            if method != "Read":
+                refusal = client_error(error, write=True, knows_outcomes=self._inner.knows_outcomes)
+                outcome = "unknown" if isinstance(refusal, OutcomeUnknown) else "refused"
+                self._wrote(id, request, sent, outcome, digest, None)
+            raise
+        except BaseException:
+            if method != "Read":
+                self._wrote(id, request, sent, "unknown", digest, None)
+            raise
+        if method == "Read":
+            version = int(reply.resource.version) if reply.resource is not None else 0
+            answer = (self._who, *_place(id), (sent, self._clock()), reply.position.revision, version)
+            # A read by uid asks for one incarnation and says nothing about another one of the same name.
+            if not id.uid:
+                self._record(ReadAnswered(*answer))
+        else:
+            self._wrote(id, request, sent, "acknowledged", digest, reply)
+        answered: Reply = reply
+        return answered
+
+    def _wrote(self, id: pb.Id, request: Any, sent: float, outcome: str, digest: str, reply: Any) -> None:
+        fence = None if request.fence is None else (request.fence.controller, request.fence.member, request.fence.term)
+        kind, key = _place(id)
+        named: str = request.resource.version if hasattr(request, "resource") else request.version
+        # A version that is not a number does not come from a store, and the service rejects it.
+        expected = int(named) if named.isdecimal() else 0
+        write = WriteAnswered(self._who, kind, key, (sent, self._clock()), fence, outcome, digest, expected=expected)
+        if reply is not None:
+            stored = None if reply.resource is None else delivered_resource(reply.resource)
+            if stored is not None:
+                # Taken from the store, because the request may have left the tenancy to the server.
+                write = write._replace(key=stored.key)
+            write = write._replace(revision=reply.position.revision, stored=stored)
+        self._record(write)
+
+    def stream(
+        self, path: str, request: Any, *, metadata: Metadata | None = None
+    ) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
+        """Open a stream, and record it if it is a watch."""
+        opened = self._inner.stream(path, request, metadata=metadata)
+        if path.rpartition("/")[2] != "WatchList":
+            return opened
+        self._watches += 1
+        return _RecordedStream(opened, request, f"{self._who}.{self._watches}", self._record)
+
+
+class _RecordedStream:
+    def __init__(
+        self,
+        opened: AbstractAsyncContextManager[AsyncIterator[Any]],
+        request: pb.WatchListRequest,
+        watch: str,
+        record: Record,
+    ) -> None:
+        self._opened = opened
+        self._request = request
+        self._watch = watch
+        self._record = record
+
+    async def __aenter__(self) -> AsyncIterator[Any]:
+        self._items = await self._opened.__aenter__()
+        request, tenancy = self._request, self._request.tenancy or pb.Tenancy()
+        type = request.type or pb.Type()
+        after = None if request.resume_after is None else request.resume_after.revision
+        within = (tenancy.partition, tenancy.namespace, request.name_prefix)
+        self._record(WatchOpened(self._watch, (type.group, type.kind), within, after))
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> bool | None:
+        return await self._opened.__aexit__(kind, error, traceback)
+
+    def __aiter__(self) -> AsyncIterator[Any]:
+        return self
+
+    async def __anext__(self) -> Any:
+        item = await self._items.__anext__()
+        match item:
+            case SnapshotChunk(resources):
+                self._record(SnapshotDelivered(self._watch, tuple(map(delivered_resource, resources))))
+            case EndOfSnapshot(position):
+                self._record(SnapshotEnded(self._watch, position.store_id, position.revision))
+            case Changes(changes):
+                self._record(ChangesDelivered(self._watch, tuple(map(delivered_change, changes))))
+            case Bookmark(position, resumed):
+                self._record(BookmarkDelivered(self._watch, position.store_id, position.revision, resumed))
+        return item
+
+
+def _place(id: pb.Id) -> tuple[Kind, Key]:
+    type, tenancy = id.type or pb.Type(), id.tenancy or pb.Tenancy()
+    return (type.group, type.kind), (tenancy.partition, tenancy.namespace, id.name)
+
+
+def _meets_the_protocol() -> Channel:
+    return RecordingChannel("", print)

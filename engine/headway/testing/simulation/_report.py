@@ -1,0 +1,161 @@
+"""What is printed: the report on an exploration that found nothing, and the story of a run that failed. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+from headway.testing.simulation._oracles import Finding, Result
+from headway.testing.simulation._trace import Committed, Delivered, Entry, Happened, Reconcile, Reconciled, Step, Trace
+from headway.testing.simulation.faults import Fault, Plan
+
+_LINES = 70
+_FINDINGS = 8
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Explored:
+    """The result of an exploration that found nothing wrong.
+
+    Attributes:
+        plans: every possible plan.
+        runs: the plans that were run. A missing plan is in ``spoilt``, or the time ran out before it.
+        struck: the faults that struck, over all runs. In a plan of two, the second may no longer find a target.
+        unmet: the plans with a fault that never struck, because the run did not get to its place.
+        left_out: the faults that were not even planned, by reason.
+        differing: sentences about what differs between runs without faults, and so was not compared.
+        spoilt: the plans under which the scenario itself failed, with the error.
+        steps: the number of calls made by reconcilers, over all runs.
+        seconds: the real time taken.
+    """
+
+    plans: tuple[Plan, ...]
+    runs: tuple[Plan, ...]
+    struck: tuple[Fault, ...]
+    unmet: tuple[Plan, ...]
+    left_out: Mapping[str, Sequence[Fault]]
+    differing: tuple[str, ...]
+    spoilt: Mapping[str, str]
+    steps: int
+    seconds: float
+
+    @property
+    def planned(self) -> Counter[str]:
+        """The number of planned faults, by name."""
+        return Counter(fault.name for plan in self.plans for fault in plan)
+
+    @property
+    def tried(self) -> Counter[str]:
+        """The number of faults that struck, by name."""
+        return Counter(fault.name for fault in self.struck)
+
+    @property
+    def complete(self) -> bool:
+        """True if every plan was run."""
+        return len(self.runs) == len(self.plans)
+
+    def __str__(self) -> str:
+        lines = [f"{len(self.runs)} runs, {self.steps} steps, {self.seconds:.1f} s; nothing was found wrong"]
+        width, tried = max((len(name) for name in self.planned), default=0), self.tried
+        at = _places(self.struck)
+        for name, planned in self.planned.items():
+            lines.append(f"  {name:<{width}}  {tried[name]} of {planned}{': ' + at[name] if name in at else ''}")
+        for why, faults in self.left_out.items():
+            where = "; ".join(f"{name} {places}" for name, places in _places(faults).items())
+            lines.append(f"  left out, because {why}: {where}")
+        lines += [f"  some faults never struck: {plan}" for plan in self.unmet]
+        lines += [f"  not compared: {each}" for each in self.differing]
+        lines += [f"  spoilt: {plan} by {why}" for plan, why in self.spoilt.items()]
+        return "\n".join(lines)
+
+
+def _ranges(numbers: list[int]) -> str:
+    """Return numbers as ranges: ``1 2 3 5`` as ``1-3 5``."""
+    parts: list[list[int]] = []
+    for number in sorted(numbers):
+        if parts and number == parts[-1][-1] + 1:
+            parts[-1][1:] = [number]
+        else:
+            parts.append([number])
+    return " ".join("-".join(map(str, part)) for part in parts)
+
+
+def _places(faults: Iterable[Fault]) -> dict[str, str]:
+    """Return the places where faults strike, by name: ``1 2 4``, ``staff.Team/9``."""
+    places: dict[str, dict[str, None]] = {}
+    for fault in faults:
+        # Fields with their default, such as the length of a stall, are left out.
+        given = [
+            str(value)
+            for field in dataclasses.fields(fault)
+            if (value := getattr(fault, field.name)) != field.default or value == 0
+        ]
+        places.setdefault(fault.name, {})["/".join(given)] = None
+    return {
+        name: _ranges([int(each) for each in found]) if all(map(str.isdecimal, found)) else " ".join(found)
+        for name, found in places.items()
+    }
+
+
+# --- the story of a failed run ---
+
+
+def story(plan: Plan, result: Result, findings: Sequence[Finding]) -> str:
+    """Return the story of a failed run."""
+    lines = [f"{each}" for each in findings[:_FINDINGS]]
+    if len(findings) > _FINDINGS:
+        lines.append(f"... and {len(findings) - _FINDINGS} more")
+    return "\n".join(
+        [
+            *lines,
+            "",
+            f"when: {_when(plan)}",
+            "",
+            *timeline(result.trace),
+            "",
+            f"again: {replay_line(plan)}",
+        ]
+    )
+
+
+def _when(plan: Plan) -> str:
+    if not len(plan):
+        return "no faults"
+    return "; then ".join(f"{fault} - {(type(fault).__doc__ or '').strip()}" for fault in plan)
+
+
+def replay_line(plan: Plan) -> str:
+    """Return the line that repeats the run."""
+    test = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0]
+    return f'HEADWAY_PLAN="{plan}" pytest {test}' if test else f"explore(..., plan={str(plan)!r})"
+
+
+def timeline(trace: Trace) -> list[str]:
+    """Return what happened around the faults and after them, one line each, with the store's revisions."""
+    entries = [each for each in trace.entries if _matters(each)]
+    struck = next((at for at, each in enumerate(entries) if isinstance(each, Happened) and each.fault), 0)
+    begin = max(0, struck - 12)
+    while begin and not isinstance(entries[begin], Reconcile | Committed):
+        begin -= 1
+    shown = entries[begin : begin + _LINES]
+    lines = [f"{each.at:9.3f}  {_line(each)}" for each in shown]
+    if begin:
+        lines.insert(0, f"           ({begin} lines before)")
+    if begin + _LINES < len(entries):
+        lines.append(f"           ({len(entries) - begin - _LINES} lines after)")
+    return lines
+
+
+def _matters(entry: Entry) -> bool:
+    if isinstance(entry, Delivered):
+        return entry.what != "a bookmark"
+    return True
+
+
+def _line(entry: Entry) -> str:
+    indent = "" if isinstance(entry, Committed | Happened) else "  " if isinstance(entry, Delivered) else "    "
+    if isinstance(entry, Step | Reconciled):
+        indent = "      "
+    return f"{indent}{entry}"

@@ -1,0 +1,153 @@
+"""A type store's rules for snapshots and bookmarks, and for the items that follow them."""
+
+from __future__ import annotations
+
+from headway.cache import Applied, TypeStore
+from tests.helpers.resources import at, bookmark, changes, chunk, end, key, put, removed, stored, versions
+
+ADA, GRACE = key("ada"), key("grace")
+
+
+def test_snapshot_is_invisible_until_it_ends(store: TypeStore) -> None:
+    assert store.feed(chunk(stored("ada", 11))) == []
+    assert versions(store.entries) == {"ada": 5, "grace": 6}
+
+
+def test_snapshot_replaces_the_held_state(store: TypeStore) -> None:
+    """Its resources are applied, all others are deleted, and each change is reported."""
+    ada, grace = store.entries[ADA], store.entries[GRACE]
+    newer, mary = stored("ada", 12), stored("mary", 13)
+    store.feed(chunk(newer, mary))
+    applied = store.feed(end(14))
+    assert sorted(applied) == sorted(
+        [Applied(GRACE, grace, None, 14), Applied(ADA, ada, newer, 12), Applied(key("mary"), None, mary, 13)]
+    )
+    assert versions(store.entries) == {"ada": 12, "mary": 13}
+    assert store.frontier == 14
+
+
+def test_snapshot_at_the_frontier_is_applied(store: TypeStore) -> None:
+    """It repairs a cache after a false bookmark."""
+    store.feed(chunk(stored("ada", 5), stored("mary", 9)))
+    store.feed(end(10))
+    assert versions(store.entries) == {"ada": 5, "mary": 9}
+
+
+def test_snapshot_below_the_frontier_is_discarded_and_counted(store: TypeStore) -> None:
+    """A lagging replica neither moves a key back nor deletes one."""
+    store.feed(chunk(stored("ada", 4)))
+    assert store.feed(end(9)) == []
+    assert versions(store.entries) == {"ada": 5, "grace": 6}
+    assert store.refused == 1
+    assert store.frontier == 10
+
+
+def test_reply_newer_than_a_snapshot_survives_it(store: TypeStore) -> None:
+    """Neither an older state nor an absence in the snapshot overrides the reply."""
+    store.reply(ADA, stored("ada", 20), at(20))
+    store.reply(key("mary"), stored("mary", 21), at(21))
+    store.reply(GRACE, None, at(22))
+    store.feed(chunk(stored("ada", 12), stored("grace", 6)))
+    assert store.feed(end(15)) == []
+    assert versions(store.entries) == {"ada": 20, "mary": 21}
+
+
+def test_snapshot_newer_than_a_reply_overrides_it(store: TypeStore) -> None:
+    """At the reply's own revision the snapshot counts as newer."""
+    store.reply(ADA, stored("ada", 15), at(15))
+    store.reply(GRACE, None, at(15))
+    store.feed(chunk(stored("ada", 16), stored("grace", 16, uid="grace2")))
+    store.feed(end(16))
+    assert versions(store.entries) == {"ada": 16, "grace": 16}
+
+
+def test_snapshot_at_the_revision_of_a_reply_overrides_it(store: TypeStore) -> None:
+    """A key is ahead of a snapshot only above its revision."""
+    store.reply(ADA, None, at(15))
+    store.feed(chunk(stored("ada", 15, uid="ada2"), stored("grace", 6)))
+    store.feed(end(15))
+    assert versions(store.entries) == {"ada": 15, "grace": 6}
+
+
+def test_partial_snapshot_of_a_broken_stream_is_forgotten(store: TypeStore) -> None:
+    """The next stream's snapshot starts from nothing."""
+    store.feed(chunk(stored("mary", 11)))
+    store.restart()
+    store.feed(chunk(stored("ada", 5)))
+    store.feed(end(12))
+    assert versions(store.entries) == {"ada": 5}
+
+
+def test_first_snapshot_reports_no_changes() -> None:
+    store = TypeStore()
+    store.feed(chunk(stored("ada", 5)))
+    assert store.feed(end(10)) == []
+    assert store.primed
+
+
+def test_bookmark_moves_the_frontier(store: TypeStore) -> None:
+    """A type without changes must not hold up the others."""
+    assert store.feed(bookmark(17)) == []
+    assert store.frontier == 17
+
+
+def test_bookmark_below_the_frontier_is_ignored(store: TypeStore) -> None:
+    """The frontier never falls."""
+    store.feed(bookmark(7))
+    assert store.frontier == 10
+
+
+def test_bookmark_before_the_snapshot_is_ignored() -> None:
+    """The type is not complete before a snapshot has ended."""
+    store = TypeStore()
+    store.feed(bookmark(17))
+    assert (store.frontier, store.primed) == (0, False)
+
+
+def test_bookmark_past_a_reply_ends_its_precedence(store: TypeStore) -> None:
+    """Once the frontier has passed a reply, the stream has delivered everything up to it."""
+    store.reply(ADA, None, at(12))
+    store.feed(bookmark(12))
+    store.feed(changes(put(stored("ada", 13, uid="ada2"))))
+    store.feed(chunk())
+    store.feed(end(14))
+    assert versions(store.entries) == {}
+
+
+def test_replies_and_graves_are_forgotten_once_the_frontier_has_passed(store: TypeStore) -> None:
+    """From that point they can make no difference."""
+    for name, revision in (("ada", 13), ("grace", 11), ("ada", 15), ("mary", 12)):
+        store.reply(key(name), None, at(revision))
+    store.feed(bookmark(13))
+    assert store.ahead() == {ADA: 15}
+    store.feed(changes(put(stored("ada", 16, uid="ada2"))))
+    assert (store.ahead(), store._ahead_order) == ({}, [])
+
+
+# --- a frontier that is not true ---
+
+
+def test_stale_change_newer_than_the_held_state_disproves_the_frontier(store: TypeStore) -> None:
+    """A cache complete up to 20 would have held it, so the bookmark was false. The change is not applied."""
+    store.feed(bookmark(20))
+    store.feed(changes(put(stored("ada", 5)), put(stored("mary", 12))))
+    assert not store.disproved, "a repetition, and what may be gone again, prove nothing"
+    assert store.feed(changes(put(stored("ada", 12)))) == []
+    assert store.disproved
+    assert versions(store.entries) == {"ada": 5, "grace": 6}
+
+
+def test_stale_deletion_of_a_held_key_disproves_the_frontier(store: TypeStore) -> None:
+    store.feed(bookmark(20))
+    store.feed(changes(removed(store.entries[GRACE], 12)))
+    assert store.disproved
+
+
+def test_older_snapshot_with_newer_states_disproves_the_frontier(store: TypeStore) -> None:
+    store.feed(bookmark(20))
+    store.feed(chunk(stored("ada", 5)))
+    store.feed(end(12))
+    assert not store.disproved
+    store.feed(chunk(stored("ada", 11)))
+    store.feed(end(12))
+    assert store.disproved

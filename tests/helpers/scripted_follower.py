@@ -1,0 +1,91 @@
+"""A follower of teams over a scripted channel, under virtual time."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import trio
+import trio.testing
+from grpclib import GRPCError
+from grpclib.const import Status
+
+from headway.cache import Follower, Informer
+from headway.errors import StoreRolledBack
+from headway.events import StreamOpened
+from headway.resource import Position
+from tests.helpers.resources import (
+    TEAM,
+    at,
+    key,
+)
+from tests.helpers.scripted_channel import Line, ScriptedChannel
+
+LAG_LIMIT = 30.0
+GONE = GRPCError(Status.OUT_OF_RANGE, "history is gone")
+NOT_OURS = GRPCError(Status.DATA_LOSS, "that position is not one of this store's")
+DOWN = GRPCError(Status.UNAVAILABLE, "down")
+
+
+def down(times: int) -> list[list[Line]]:
+    return [[DOWN] for _ in range(times)]
+
+
+class Following:
+    """A follower with its scripted channel and a record of its actions."""
+
+    def __init__(
+        self, *scripts: list[Line], store: Position | Exception | None = None, lost: Position | None = None
+    ) -> None:
+        self.heard: list[object] = []
+        self.channel = ScriptedChannel(scripts)
+        self.informer = Informer(TEAM, self.heard.append)
+        self._store = at(1000) if store is None else store
+        # What the store has not stood at, though it is said that it has.
+        self._lost = lost
+        self.linearizable_reads = 0
+        self.answer_after_first_opening: Position | None = None
+
+    def follow(self, seconds: float = 1000.0) -> None:
+        """Follow for ``seconds`` of virtual time, or until the follower raises."""
+        follower = Follower(self.channel, self.informer, self._hear, self._linearizable, LAG_LIMIT)
+
+        async def until_then() -> None:
+            with trio.move_on_after(seconds):
+                await follower.run()
+
+        try:
+            trio.run(until_then, clock=trio.testing.MockClock(autojump_threshold=0))
+        finally:
+            assert self.channel.open == 0
+
+    def _hear(self, event: object) -> None:
+        self.heard.append(event)
+        if isinstance(event, StreamOpened) and self.answer_after_first_opening is not None:
+            self.informer.reply(key("ada"), None, self.answer_after_first_opening)
+
+    async def _linearizable(self, known: Position | None) -> Position:
+        self.linearizable_reads += 1
+        await trio.lowlevel.checkpoint()
+        if known is not None and known == self._lost:
+            raise StoreRolledBack(f"it has lost {known}")
+        if isinstance(self._store, Exception):
+            raise self._store
+        return self._store
+
+    @property
+    def resumed(self) -> list[int | None]:
+        """The revision after which each stream was to resume."""
+        return [None if each.resume_after is None else each.resume_after.revision for each in self.channel.openings]
+
+    @property
+    def known(self) -> list[int | None]:
+        """The revision of the position that each stream's server had to know, if it was a separate one."""
+        return [None if each.known is None else each.known.revision for each in self.channel.openings]
+
+    @property
+    def waits(self) -> list[float]:
+        """The seconds between consecutive openings."""
+        return [after.time - before.time for before, after in pairwise(self.channel.openings)]
+
+    def count(self, event: type) -> int:
+        return sum(isinstance(each, event) for each in self.heard)

@@ -1,0 +1,180 @@
+"""Scenarios: invalid and failing ones are reported, and a fault affects nothing but its target."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+
+import headway
+from headway.testing import simulation
+from headway.testing.simulation import Setting, run
+from tests.helpers.corpus.staff import Account, Team
+
+
+class Cloud:
+    def __init__(self) -> None:
+        self.disks: list[str] = []
+
+    async def make(self, name: str) -> None:
+        if name in self.disks:
+            raise ValueError(f"there is a disk {name} already")
+        self.disks.append(name)
+
+
+def twice(process: simulation.Process) -> headway.App:
+    """Create a disk again if the process was killed after creating it."""
+    app = headway.App("staff")
+    team = app.type("staff", "v1", "Team", Team)
+
+    @app.controller(manages=team)
+    async def disks(rt: headway.Runtime, request: headway.Request[Team]) -> None:
+        found = rt.resource(request)
+        if found is not None and rt.controller not in found.status:
+            await process.outside.make(request.id.name)
+            async with rt.conditions(found) as conditions:
+                conditions.set("Made", True)
+
+    return app
+
+
+async def in_haste(world: simulation.World) -> None:
+    """Wait for nothing."""
+    await world.client.apply(world.type("Team").new("core", Team(members=["ada"])))
+
+
+def test_scenario_that_waits_for_nothing_is_still_explored() -> None:
+    with pytest.raises(simulation.Refuted):
+        simulation.explore(twice, in_haste, outside=Cloud)
+
+
+def test_scenario_without_events_is_refused() -> None:
+    async def nothing(world: simulation.World) -> None:
+        await world.wait_idle()
+
+    with pytest.raises(headway.errors.DeclarationError, match="gives no controller anything to do"):
+        simulation.explore(twice, nothing, outside=Cloud)
+
+
+def test_plan_without_effect_is_reported() -> None:
+    with pytest.warns(UserWarning, match=r"every fault of the plan 'crash_after\(99\)' struck"):
+        explored = simulation.explore(twice, in_haste, outside=Cloud, plan="crash_after(99)")
+    assert [str(plan) for plan in explored.unmet] == ["crash_after(99)"]
+    assert "some faults never struck: crash_after(99)" in str(explored)
+
+
+def test_exception_of_the_outside_world_is_in_the_story() -> None:
+    with pytest.raises(simulation.Refuted) as caught:
+        simulation.explore(twice, in_haste, outside=Cloud, plan="crash_after(1)")
+    assert "call outside.make('core'): ValueError: there is a disk core already" in str(caught.value)
+
+
+def test_scenario_that_fails_without_faults_is_reported() -> None:
+    async def fails(world: simulation.World) -> None:
+        await in_haste(world)
+        raise KeyError("core")
+
+    with pytest.raises(KeyError) as caught:
+        simulation.explore(twice, fails, outside=Cloud)
+    assert "in a simulation under: none" in caught.value.__notes__[0]
+
+
+def noted(*, watch: bool) -> headway.App:
+    """Return a program that ignores conflicts, and that watches its accounts or not."""
+    app = headway.App("staff")
+    team, account = app.type("staff", "v1", "Team", Team), app.type("staff", "v1", "Account", Account)
+
+    def nothing(*_: object) -> list[headway.ResourceId]:
+        return []
+
+    @app.controller(manages=team, watches=[headway.watch(account, headway.mappers.owner() if watch else nothing)])
+    async def notes(rt: headway.Runtime, request: headway.Request[Team]) -> None:
+        found = rt.resource(request)
+        if found is not None:
+            try:
+                await rt.apply(account.new("note", Account(login=found.data.note), owner=found))
+            except headway.Conflict:
+                return
+
+    return app
+
+
+async def notes_change(world: simulation.World) -> None:
+    for note in ("x", "y"):
+        await world.client.apply(world.type("Team").new("core", Team(note=note)))
+        await world.wait_idle()
+
+
+def test_conflict_reaches_a_watcher_of_the_resource() -> None:
+    """Another writer's change arrives by the stream."""
+    result = run(Setting(app=noted(watch=True), scenario=notes_change), simulation.Plan.parse("conflict(2)"))
+    assert result.findings == ()
+    result = run(Setting(app=noted(watch=False), scenario=notes_change), simulation.Plan.parse("conflict(2)"))
+    assert [each.oracle for each in result.findings] == ["again"]
+
+
+def test_server_restarted_twice_at_once_returns() -> None:
+    async def restarts(world: simulation.World) -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(world.restart_server)
+            nursery.start_soon(world.restart_server)
+        await in_haste(world)
+        with trio.fail_after(60):
+            await world.wait_idle()
+
+    assert run(Setting(app=twice, scenario=restarts, outside=Cloud), simulation.Plan()).findings == ()
+
+
+def test_dead_process_receives_nothing() -> None:
+    plan = simulation.Plan.parse("crash_after(2)")
+    result = run(Setting(app=twice, scenario=in_haste, outside=Cloud), plan)
+    lines = [str(entry) for entry in result.trace.entries]
+    at = lines.index("** p1 is killed **")
+    received = next(line for line in lines[at:] if "p1 receives Team" in line)
+    assert received.startswith("p1 receives Team: the end of a snapshot")
+
+
+def test_killed_process_reaches_the_outside_world_by_no_plain_method() -> None:
+    """A ``finally`` block is an example: a real kill would not run it."""
+
+    class Sign:
+        def __init__(self) -> None:
+            self.words: list[str] = []
+
+        async def light(self) -> None:
+            self.words.append("on")
+
+        def put_out(self) -> None:
+            self.words.append("off")
+
+    def make(process: simulation.Process) -> headway.App:
+        app = headway.App("staff")
+        team = app.type("staff", "v1", "Team", Team)
+
+        @app.controller(manages=team)
+        async def signs(_: headway.Runtime, __: headway.Request[Team]) -> None:
+            try:
+                await process.outside.light()
+            finally:
+                process.outside.put_out()
+
+        return app
+
+    plan = simulation.Plan.parse("crash_after(1)")
+    result = run(Setting(app=make, scenario=in_haste, outside=Sign, quiet=None), plan)
+    assert result.outside["words"][:2] == ["on", "on"]
+
+
+def test_users_repeat_complete_requests_after_a_restore() -> None:
+    """The requests include metadata and owners."""
+
+    async def coloured(world: simulation.World) -> None:
+        team, account = world.type("Team"), world.type("Account")
+        for note in ("x", "y"):
+            core = await world.client.apply(team.new("core", Team(note=note), metadata={"colour": "blue"}))
+            await world.client.apply(account.new("mine", Account(login=note), owner=core))
+            await world.wait_idle()
+
+    app = noted(watch=True)
+    (first, *_, last) = run(Setting(app=app, scenario=coloured), simulation.Plan()).trace.steps
+    for step in (first, last):
+        simulation.explore(app, coloured, plan=f"restore({step.number}, 4)")

@@ -1,0 +1,74 @@
+"""`LiveRun`: virtual time passes only while every task waits for time or for an event."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+import trio
+
+from headway.testing import LiveRun
+
+
+class Nothing:
+    """A base class with an empty teardown."""
+
+    def teardown(self) -> None:
+        pass
+
+
+class Run(LiveRun, Nothing):
+    """A live run."""
+
+
+@pytest.fixture
+def run() -> Iterator[Run]:
+    live = Run()
+    yield live
+    live.teardown()
+
+
+def test_time_stands_still_while_a_thread_works(run: Run) -> None:
+    """No deadline of a call passes while a disk is slow. Otherwise every commit to a file would take ten seconds."""
+
+    async def commit() -> bool:
+        with trio.move_on_after(10) as scope:
+            await trio.to_thread.run_sync(time.sleep, 0.02)
+            await trio.lowlevel.checkpoint()
+        return scope.cancelled_caught
+
+    began = run.clock.current_time()
+    for _ in range(3):
+        assert not run.call(commit)
+    assert run.clock.current_time() == began
+
+
+def test_time_passes_after_the_thread_has_ended(run: Run) -> None:
+    """It passes by the whole sleep, in no real time."""
+
+    async def commit_and_sleep() -> None:
+        await trio.to_thread.run_sync(time.sleep, 0.001)
+        await trio.sleep(3600)
+
+    began = run.clock.current_time()
+    run.call(commit_and_sleep)
+    assert run.clock.current_time() == began + 3600
+
+
+def test_waiting_until_idle_includes_threads(run: Run) -> None:
+    """A task that a thread works for has not finished."""
+    ended: list[float] = []
+
+    async def start() -> None:
+        run.nursery.start_soon(commit)
+
+    async def commit() -> None:
+        await trio.to_thread.run_sync(time.sleep, 0.02)
+        await trio.lowlevel.checkpoint()
+        ended.append(run.clock.current_time())
+
+    began = run.clock.current_time()
+    run.call(start)
+    run.run_until_blocked()
+    assert ended == [began]
