@@ -25,7 +25,7 @@ from headway.resource import Key, Kind, pb
 from headway.rpc import HealthCheckRequest, HealthCheckResponse, RemoteChannel, open_channel
 from headway.storage import MemoryBackend, StoreProblem, find_problem, open_sqlite
 from headway.testing.conformance import EVERYTHING, KIND, names, put, thing
-from tests.controller.test_store_rolled_back import rolled_back
+from tests.run.test_store_rolled_back import rolled_back
 
 WATCH = "/grpc.health.v1.Health/Watch"
 SERVING, NOT_SERVING = 1, 2

@@ -13,7 +13,9 @@ The packages, in the order that a change passes through them. Each imports only 
     client           typed calls over any channel
     cache            one watch of each type, the resources that it delivered, indexes, reads
     mapper, queue    the resources that a change affects; the key that is reconciled next
-    controller       declaring and running controllers
+    reconcile        the reconcile context, requests and results
+    controller       declaring controllers
+    run              running controllers
     builtin          controllers that every engine runs
     manifest         conversion between YAML documents and resources
     observe          logs, metrics, health
@@ -49,22 +51,8 @@ from headway.client import until as until
 from headway.client import until_condition as until_condition
 from headway.client import until_gone as until_gone
 from headway.controller import App as App
-from headway.controller import Conditions as Conditions
-from headway.controller import ControllerStatus as ControllerStatus
-from headway.controller import Finalizer as Finalizer
 from headway.controller import Graph as Graph
-from headway.controller import NotDone as NotDone
-from headway.controller import Outputs as Outputs
-from headway.controller import OwnWrite as OwnWrite
-from headway.controller import Reason as Reason
-from headway.controller import Request as Request
-from headway.controller import RequeueAfter as RequeueAfter
-from headway.controller import Runtime as Runtime
-from headway.controller import StrongReads as StrongReads
-from headway.controller import TypeStatus as TypeStatus
 from headway.controller import graph as graph
-from headway.controller import requeue_after as requeue_after
-from headway.controller import requeue_now as requeue_now
 from headway.controller import sharded as sharded
 from headway.engine import Engine as Engine
 from headway.engine import connect as connect
@@ -79,6 +67,16 @@ from headway.mapper import watch as watch
 from headway.protobuf import field as field
 from headway.protobuf import message as message
 from headway.queue import Backoff as Backoff
+from headway.reconcile import Conditions as Conditions
+from headway.reconcile import Finalizer as Finalizer
+from headway.reconcile import Outputs as Outputs
+from headway.reconcile import Reason as Reason
+from headway.reconcile import Request as Request
+from headway.reconcile import RequeueAfter as RequeueAfter
+from headway.reconcile import Runtime as Runtime
+from headway.reconcile import StrongReads as StrongReads
+from headway.reconcile import requeue_after as requeue_after
+from headway.reconcile import requeue_now as requeue_now
 from headway.resource import NAMESPACE as NAMESPACE
 from headway.resource import PARTITION as PARTITION
 from headway.resource import Condition as Condition
@@ -91,3 +89,7 @@ from headway.resource import ResourceId as ResourceId
 from headway.resource import ResourceType as ResourceType
 from headway.resource import Scope as Scope
 from headway.resource import Status as Status
+from headway.run import ControllerStatus as ControllerStatus
+from headway.run import NotDone as NotDone
+from headway.run import OwnWrite as OwnWrite
+from headway.run import TypeStatus as TypeStatus

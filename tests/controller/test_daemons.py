@@ -13,8 +13,8 @@ from trio.testing import MockClock
 
 import headway
 from headway import events
-from headway.controller._own_writes import RECONCILING
 from headway.errors import DeclarationError
+from headway.reconcile import RECONCILING
 from tests.helpers.resources import Team
 from tests.helpers.staff import Staff
 
@@ -142,7 +142,7 @@ async def test_daemons_end_with_their_run_and_start_with_the_next(autojump_clock
 
 def _end(run: Any) -> None:
     """End a run by a replacement of the store."""
-    for subscription in run._subscriptions.values():
+    for subscription in run._caches.subscriptions.values():
         subscription.fail(headway.errors.StoreChanged("replaced"))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 import re
@@ -12,6 +13,7 @@ import pytest
 
 import headway
 from headway import field
+from headway.controller import GivenControllerOptions, Options
 from headway.errors import DeclarationError, InvalidArgument
 from headway.mapper import ReadyMapper
 
@@ -301,3 +303,9 @@ def test_declared_arguments_are_copied() -> None:
     for held in (made.watches, made.sources):
         with pytest.raises(TypeError):
             held[thing] = ()  # type: ignore[index]  # what is tested
+
+
+def test_typed_options_are_those_that_a_definition_keeps() -> None:
+    """Each option that a type checker accepts has a field with its default, and no field lacks its option."""
+    kept = {each.name for each in dataclasses.fields(Options)}
+    assert kept == GivenControllerOptions.__annotations__.keys() - {"name"}

@@ -1,4 +1,4 @@
-"""Controllers, daemons and timers of a projection: what they get, and what they can't do with it."""
+"""Controllers, daemons and timers of a projection: the data that they get, and their limits."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ def login_of(team: headway.Resource[Team]) -> Account:
 
 
 def projected(type: ResourceType[Team]) -> headway.Projection[Account]:
-    """The first member of a team."""
+    """Return the first member of a team."""
     return headway.projection(type, Account, login_of)
 
 
-async def test_a_controller_of_a_projection_gets_what_it_keeps(autojump_clock: MockClock) -> None:
-    """By its predicate and by the cache; `rt.resource` and `rt.outputs` are of whole types."""
+async def test_controller_of_a_projection_gets_projected_data(autojump_clock: MockClock) -> None:
+    """Its predicate and its cache do. `rt.resource` and `rt.outputs` need whole types."""
     staff, seen = Staff(), list[str]()
     first = projected(staff.team)
 
@@ -67,8 +67,8 @@ async def test_a_controller_of_a_projection_gets_what_it_keeps(autojump_clock: M
     assert [edge.type for edge in headway.graph(staff.app).edges] == ["staff.v1.Team", "staff.v1.Team"]
 
 
-async def test_daemons_and_timers_may_be_of_a_projection(autojump_clock: MockClock) -> None:
-    """They get what it keeps, and a daemon ends with its resource."""
+async def test_daemons_and_timers_of_a_projection_get_projected_data(autojump_clock: MockClock) -> None:
+    """A daemon ends with its resource."""
     staff, seen = Staff(), list[str]()
     first = projected(staff.team)
 
@@ -95,16 +95,16 @@ async def test_daemons_and_timers_may_be_of_a_projection(autojump_clock: MockClo
     assert autojump_clock.current_time() < 60
 
 
-def test_a_payload_that_can_not_be_projected_may_have_changed() -> None:
-    """A predicate that compared nothing with nothing would lose the change."""
+def test_payload_that_cannot_be_projected_counts_as_changed() -> None:
+    """A predicate that compared two missing values would lose the change."""
     first = projected(TEAM)
     old, new = (stored("core", version, data=Team(members=["ada"])) for version in (1, 2))
     assert predicates.data_changed().passes(first, first.without_payload(old), first.without_payload(new))
     assert not predicates.data_changed().passes(first, first.project(old), first.project(new))
 
 
-async def test_a_store_is_accepted_for_every_form_of_a_type(autojump_clock: MockClock) -> None:
-    """One projection has found that the store went back: the whole, and the other types, begin anew too."""
+async def test_rolled_back_store_is_accepted_for_every_form_of_a_type(autojump_clock: MockClock) -> None:
+    """One projection has detected the rollback. The whole type and the other types are cached anew as well."""
     staff = Staff()
     async with staff.open() as engine, trio.open_nursery() as nursery:
         heard: list[object] = []

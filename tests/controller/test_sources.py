@@ -1,4 +1,4 @@
-"""The ready-made sources: what happens outside the store comes in by its key."""
+"""The ready-made sources, which enqueue keys for events outside the store."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ class Sourced(Staff):
             self.reasons += map(str, request.reasons)
 
     def end_run(self) -> None:
-        """End the run as another store does."""
+        """End the run by replacing the store."""
         run: Any = self.engine.controllers["look"].run
-        for subscription in run._subscriptions.values():
+        for subscription in run._caches.subscriptions.values():
             subscription.fail(headway.errors.StoreChanged("replaced"))
 
 
-async def test_what_is_sent_into_a_channel_reconciles_its_key(autojump_clock: MockClock) -> None:  # noqa: ARG001
-    """The keys need not be in the store; one value may have several, or none, and equal ones merge as any do."""
+async def test_value_sent_into_a_channel_reconciles_its_keys(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """The keys need not be in the store. A value may have several keys or none, and equal keys are merged."""
     send, receive = trio.open_memory_channel[str](10)
     staff = Sourced(
         lambda staff: headway.sources.from_channel(
@@ -53,7 +53,7 @@ async def test_what_is_sent_into_a_channel_reconciles_its_key(autojump_clock: Mo
         assert set(staff.reasons) == {"source outside"}
 
 
-async def test_a_channel_that_ends_ends_its_source_quietly(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_end_of_a_channel_ends_its_source_without_an_error(autojump_clock: MockClock) -> None:  # noqa: ARG001
     send, receive = trio.open_memory_channel[str](10)
     staff = Sourced(lambda staff: headway.sources.from_channel(receive, staff.team.id))
     async with staff.open():
@@ -66,7 +66,7 @@ async def test_a_channel_that_ends_ends_its_source_quietly(autojump_clock: MockC
     assert not staff.heard(events.RunEnded)
 
 
-async def test_the_next_run_goes_on_with_the_channel(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_next_run_continues_with_the_channel(autojump_clock: MockClock) -> None:  # noqa: ARG001
     send, receive = trio.open_memory_channel[str](10)
     staff = Sourced(lambda staff: headway.sources.from_channel(receive, staff.team.id))
     async with staff.open():
@@ -80,7 +80,7 @@ async def test_the_next_run_goes_on_with_the_channel(autojump_clock: MockClock) 
 
 
 @pytest.mark.parametrize("wrong", [LookupError("odd"), "a name", 7])
-async def test_a_key_that_fails_is_named_and_the_others_go_on(
+async def test_failure_of_one_value_is_reported_and_the_others_are_handled(
     wrong: object,
     autojump_clock: MockClock,  # noqa: ARG001
 ) -> None:
@@ -103,8 +103,8 @@ async def test_a_key_that_fails_is_named_and_the_others_go_on(
     assert not staff.heard(events.RunEnded)
 
 
-async def test_an_iterator_is_made_anew_for_each_run_and_closed(autojump_clock: MockClock) -> None:  # noqa: ARG001
-    """A generator's own clean-up has run when the run has ended."""
+async def test_each_run_creates_and_closes_an_iterator(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """The clean-up of a generator has ended when the run has ended."""
     log: list[str] = []
 
     async def lines() -> AsyncIterator[str]:
@@ -125,7 +125,7 @@ async def test_an_iterator_is_made_anew_for_each_run_and_closed(autojump_clock: 
     assert log[-1] == "closed"
 
 
-async def test_an_iterator_that_ends_ends_quietly_and_one_that_raises_ends_the_run(
+async def test_end_of_an_iterator_is_no_error_but_its_exception_ends_the_run(
     autojump_clock: MockClock,  # noqa: ARG001
 ) -> None:
     rounds = 0
@@ -144,7 +144,7 @@ async def test_an_iterator_that_ends_ends_quietly_and_one_that_raises_ends_the_r
     assert [repr(event.error) for event in staff.heard(events.RunEnded)] == ["LookupError('gone')"]
 
 
-async def test_what_is_no_iterator_is_named(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_value_other_than_an_iterator_is_named_in_the_error(autojump_clock: MockClock) -> None:  # noqa: ARG001
     given: Any = lambda: [1]  # noqa: E731  # what is tested
     staff = Sourced(lambda staff: headway.sources.from_iterator(given, staff.team.id))
     async with staff.open():
@@ -153,8 +153,8 @@ async def test_what_is_no_iterator_is_named(autojump_clock: MockClock) -> None: 
     assert "from_iterator's function returned [1], not an async iterator" in str(ended.error)
 
 
-async def test_keys_are_reconciled_every_so_often(autojump_clock: MockClock) -> None:  # noqa: ARG001
-    """All managed resources, unless told otherwise, with a jitter; the first time after the run has begun."""
+async def test_every_reconciles_keys_periodically(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """By default it reconciles all managed resources, with a jitter, and first one interval after the run's start."""
     staff = Sourced(lambda _: headway.sources.every(100, jitter=0.2))
     async with staff.open():
         await staff.write_team("a")
@@ -175,7 +175,7 @@ async def test_keys_are_reconciled_every_so_often(autojump_clock: MockClock) -> 
 
 
 class Pretended:
-    """A process that ends when it is told to."""
+    """A process that ends on request."""
 
     def __init__(self) -> None:
         self.ended = trio.Event()
@@ -187,8 +187,8 @@ class Pretended:
         return 0
 
 
-async def test_the_end_of_a_process_reconciles_its_key(autojump_clock: MockClock) -> None:  # noqa: ARG001
-    """Once, however often it was named; also when it ends between two runs, or in the next one."""
+async def test_exit_of_a_process_reconciles_its_key_once(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """Watching it repeatedly has no effect. An exit between two runs, or in the next run, counts as well."""
     exits = headway.sources.process_exits()
     staff = Sourced(lambda _: exits)
     first, second, third = Pretended(), Pretended(), Pretended()
@@ -215,7 +215,7 @@ async def test_the_end_of_a_process_reconciles_its_key(autojump_clock: MockClock
         assert exits.watched == 0
 
 
-async def test_a_real_process_is_heard_of() -> None:
+async def test_exit_of_a_real_process_reconciles_its_key() -> None:
     exits = headway.sources.process_exits()
     staff, seen = Staff(), trio.Event()
 
@@ -232,7 +232,7 @@ async def test_a_real_process_is_heard_of() -> None:
 
 
 async def waits(_: str) -> None:
-    """A key must not wait."""
+    """Be async, which a key function must not be."""
 
 
 SEND, RECEIVE = trio.open_memory_channel[str](1)
@@ -250,7 +250,7 @@ MISUSES: list[tuple[str, Callable[[], object]]] = [
 
 
 @pytest.mark.parametrize(("says", "misuse"), MISUSES, ids=[str(number) for number in range(len(MISUSES))])
-def test_a_misuse_is_refused_when_it_is_declared(says: str, misuse: Callable[[], object]) -> None:
+def test_misuse_is_refused_when_it_is_declared(says: str, misuse: Callable[[], object]) -> None:
     with pytest.raises(DeclarationError) as caught:
         misuse()
     assert says in str(caught.value)

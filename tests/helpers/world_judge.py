@@ -20,11 +20,10 @@ import headway
 from headway import events
 from headway.cache import Cache, CachedType, CacheReader
 from headway.client import client_error
-from headway.controller import Definition
-from headway.controller._placement import Sharded
-from headway.controller._shards import shard_of
+from headway.controller import Definition, Sharded
 from headway.errors import OutcomeUnknown
 from headway.resource import Key, Kind, pb
+from headway.run import shard_of
 from headway.testing import simulation
 from headway.testing.simulation import Committed, Reconcile, Reconciled, Step, faults
 from headway.testing.simulation._trace import named

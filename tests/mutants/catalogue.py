@@ -25,11 +25,11 @@ class Mutant(NamedTuple):
     only: str = ""
 
 
-_CONTRACT = "controller/test_contract.py"
-_CHANGES = "controller/test_contract_of_changes.py"
-_WRITES = "controller/test_contract_of_writes.py"
-_FURTHER = "controller/test_contract_further.py"
-_RESTARTS = "controller/test_contract_of_restarts.py"
+_CONTRACT = "run/test_contract.py"
+_CHANGES = "run/test_contract_of_changes.py"
+_WRITES = "run/test_contract_of_writes.py"
+_FURTHER = "run/test_contract_further.py"
+_RESTARTS = "run/test_contract_of_restarts.py"
 _HISTORIES = "testing/test_watch_histories.py"
 
 MUTANTS = (
@@ -72,35 +72,35 @@ MUTANTS = (
     # --- a run's start ---
     Mutant(
         "a run doesn't wait for its starting revision",
-        "controller/_run.py",
-        "await wait_primed(informer, start.revision, self._stall_limit)",
-        "await wait_primed(informer, 0, self._stall_limit)",
+        "run/_priming.py",
+        "await _wait_primed(informer, start.revision, self._stall_limit)",
+        "await _wait_primed(informer, 0, self._stall_limit)",
         _RESTARTS,
     ),
     Mutant(
         "the first reconciles don't see one cut",
-        "controller/_run.py",
-        "await self._informers.informer_for(type).wait_complete(cut)",
+        "run/_priming.py",
+        "await self.wait_complete(max(subscription.subscribed_at for subscription in self.subscriptions.values()))",
         "await trio.lowlevel.checkpoint()",
         _CONTRACT,
     ),
     Mutant(
         "what the cache holds at the start is not queued",
-        "controller/_run.py",
-        'self._queue.add_all(self._subscriptions[manages].store.entries, Reason("started"), priority=BACKLOG)',
+        "run/_ownership.py",
+        'self.queue.add_all(managed.store.entries, Reason("started"), priority=BACKLOG)',
         "pass",
         _RESTARTS,
     ),
     Mutant(
         "deletions while no run was there are not looked for",
-        "controller/_run.py",
-        "return await self._deletions(raised.position, raised.checkpoint, until)",
+        "run/_ownership.py",
+        "return await caches.deletions(raised.position, raised.checkpoint, until)",
         "return {}",
         _CHANGES,
     ),
     Mutant(
         "keys that the former run owed are forgotten",
-        "controller/_run.py",
+        "run/_run.py",
         "for key in self._owed.keys:",
         "for key in ():",
         _CHANGES,
@@ -108,51 +108,51 @@ MUTANTS = (
     # --- causality ---
     Mutant(
         "a change is mapped before every type has reached it",
-        "controller/_mapping.py",
+        "run/_mapping.py",
         "        complete = self.complete\n        while",
         "        complete = 10**18\n        while",
         _CONTRACT,
     ),
     Mutant(
         "a change is not mapped by its old state",
-        "controller/_mapping.py",
+        "run/_mapping.py",
         "states = (None if old is None else view(old), None if new is None else view(new))",
         "states = (None, None if new is None else view(new))",
         _CHANGES,
     ),
     Mutant(
         "what a run had not mapped is forgotten",
-        "controller/_mapping.py",
+        "run/_mapping.py",
         "return self._items.drain()",
         "return []",
         _CHANGES,
     ),
     Mutant(
         "a mapping that failed is dropped",
-        "controller/_mapping.py",
+        "run/_mapping.py",
         "kept = self._items.defer(item, now + delay)",
-        "kept = Kept(item, now + delay)",
-        "controller/test_failing_functions.py",
+        "kept = FailedChanges(item, now + delay)",
+        "run/test_failing_functions.py",
     ),
     # --- own writes ---
     Mutant(
         "an acknowledged write isn't shown at once",
-        "controller/_fence.py",
+        "run/_fence.py",
         "informer.reply(write.key, write.stored, write.position)",
         "pass",
         _WRITES,
     ),
     Mutant(
         "a write of unknown outcome holds nothing back",
-        "controller/_fence.py",
+        "run/_fence.py",
         "self._queue.hold()",
         "pass",
         _WRITES,
     ),
     Mutant(
         "the settling commit is not waited for",
-        "controller/_fence.py",
-        "await each.wait_complete(raised.position.revision)",
+        "run/_fence.py",
+        "await self._caches.wait_complete(raised.position.revision)",
         "await trio.lowlevel.checkpoint()",
         _WRITES,
     ),
@@ -176,36 +176,36 @@ MUTANTS = (
         "queue/_order.py",
         "if live and self._passed_over < self._live_per_backlog:",
         "if live:",
-        "controller/test_contract_starvation.py",
+        "run/test_contract_starvation.py",
     ),
     Mutant(
         "a key that triggers itself is not slowed",
-        "controller/_worker.py",
+        "run/_worker.py",
         "        if delay is None:\n            return False\n",
         "        if delay is not None or True:\n            return False\n",
-        "controller/test_self_triggers.py",
+        "run/test_self_triggers.py",
     ),
     Mutant(
         "a key that its own status has woken is forgotten",
-        "controller/_worker.py",
+        "run/_worker.py",
         "self._queue.back_off(key, delay.seconds)",
         "self._queue.dropped(key) if delay.quiet else self._queue.back_off(key, delay.seconds)",
-        "controller/test_self_triggers.py",
+        "run/test_self_triggers.py",
     ),
     Mutant(
         "a key that its own status has woken runs at once",
-        "controller/_self_triggers.py",
+        "run/_own_writes.py",
         "if attempt > 1 or any(write.what",
         "if True or any(write.what",
-        "controller/test_self_triggers.py",
+        "run/test_self_triggers.py",
     ),
     # --- shards ---
     Mutant(
         "a sharded controller is settled while a shard has unmapped deletions",
-        "controller/_sharded.py",
+        "run/_sharding.py",
         "if not self._assigned or any(mapping is None or mapping.unmapped for mapping in mappings):",
         "if not self._assigned or any(mapping is None for mapping in mappings):",
-        "controller/test_sharded_owed.py",
+        "run/test_sharded_owed.py",
         "not_idle_while",
     ),
     # --- terms and leases ---
@@ -236,7 +236,7 @@ MUTANTS = (
         "client/_hold.py",
         "SURE = 0.8",
         "SURE = 1.2",
-        "controller/test_singleton.py",
+        "run/test_singleton.py",
     ),
     Mutant(
         "a lost lease ends nothing",

@@ -13,9 +13,10 @@ from trio.testing import MockClock
 
 import headway
 from headway import events
-from headway.controller import OwnWrite, Reason
 from headway.observe import log_report
+from headway.reconcile import Reason
 from headway.resource import ResourceId, TypeName
+from headway.run import OwnWrite
 from tests.helpers.pools import Pool
 
 NAME = TypeName("staff", "v1", "Team")

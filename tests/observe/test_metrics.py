@@ -15,11 +15,11 @@ from trio.testing import MockClock
 
 import headway
 from headway import ControllerStatus, events
-from headway.controller import TypeStatus
 from headway.observe import Metrics, log_report, reports
 from headway.observe._metrics import _COUNTERS, _LABELS
 from headway.queue import QueueStatistics
 from headway.resource import TypeName
+from headway.run import TypeStatus
 from headway.testing import Fault
 from tests.helpers.rig import Rig
 

@@ -12,9 +12,9 @@ import trio
 
 import headway
 from headway import ControllerStatus, field
-from headway.controller import TypeStatus
 from headway.observe import Metrics, open_pages, unready
 from headway.resource import TypeName
+from headway.run import TypeStatus
 
 
 @headway.message

@@ -18,12 +18,12 @@ from grpclib.const import Status
 import headway
 from headway import rpc
 from headway.cache import Informers
-from headway.client import Client
-from headway.controller import Owed, Run, Supervisor
+from headway.client import Client, HeldLease
 from headway.errors import InvalidArgument, Unavailable
 from headway.events import StreamOpened
 from headway.resource import Bookmark, Changes, EndOfSnapshot, SnapshotChunk, pb
 from headway.rpc import HealthCheckRequest, HealthCheckResponse
+from headway.run import EveryKey, Owed, Run, Supervisor
 from headway.service import WATCH_LIST, copied
 from tests.rpc.rpc_kit import COUNT, DECODERS, ECHO, TEXTS, THING, WAIT, Served, Text, app, served
 
@@ -133,7 +133,7 @@ class Copier:
         informers = Informers(channel, nursery, self.events.append, lag_limit=30.0)
         definition = self.app.controllers["copier"]
 
-        def make(owed: Owed) -> Run:
+        def make(owed: Owed, lease: HeldLease | None) -> Run:
             return Run(
                 definition,
                 informers=informers,
@@ -142,6 +142,8 @@ class Copier:
                 report=self.events.append,
                 fence_name="copier",
                 member="",
+                ownership=EveryKey(definition.backoff),
+                lease=lease,
                 owed=owed,
             )
 

@@ -17,9 +17,10 @@ from typing import Any
 import trio
 
 from headway.client import Client
-from headway.controller import App, Request, RequeueAfter, Runtime, requeue_after
+from headway.controller import App
 from headway.errors import Conflict, FailedPrecondition, Fenced, HeadwayError, InvalidArgument, Unavailable
 from headway.queue import Backoff
+from headway.reconcile import Request, RequeueAfter, Runtime, requeue_after
 from headway.resource import TOMBSTONE, Kind, Resource, ResourceId, ResourceType, Tombstone, resource_id
 
 GRACE = 1.0

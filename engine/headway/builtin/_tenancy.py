@@ -11,8 +11,9 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
 from headway.builtin._reaper import sweep
-from headway.controller import App, Request, RequeueAfter, Runtime, requeue_after
+from headway.controller import App
 from headway.queue import Backoff
+from headway.reconcile import Request, RequeueAfter, Runtime, requeue_after
 from headway.resource import (
     DEFAULT_UNIT,
     EMPTIED_FINALIZER,

@@ -3,47 +3,36 @@
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, TypedDict, TypeVar, overload
+from typing import Any, Literal, TypeVar, overload
 
 from typing_extensions import Unpack
 
 from headway._keywords import check_keywords, check_keywords_and
-from headway.cache import CachedType, Index, Projected, Projection, Query
+from headway.cache import CachedType, Projected, Projection
 from headway.controller._checks import (
     FORM,
     check,
-    check_backoff,
-    check_lived_type,
     check_options,
-    frozen_list,
-    frozen_mapping,
-    frozen_types,
-    frozen_watches,
+    check_type_given,
+    checked_backoff,
+    checked_when,
+    frozen_options,
     function_problem,
     refuse,
     seconds_problem,
 )
-from headway.controller._daemons import Daemons
-from headway.controller._definition import DeclaredAs, Definition, Initialiser, OnStart, OnStop, Reconciler, Source
-from headway.controller._placement import Placement
-from headway.controller._runtime import Runtime
-from headway.controller._timers import Timers
+from headway.controller._daemons import Daemons, R, ResourceFunction, Timers
+from headway.controller._definition import Definition, GivenControllerOptions, GivenOptions, Reconciler
 from headway.errors import DeclarationError
-from headway.mapper import Watch, When, predicate
+from headway.mapper import Predicate, When
 from headway.protobuf import Payload
 from headway.queue import Backoff
 from headway.resource import Columns, Hooks, Registry, Resource, ResourceType, Scope, name_problem
 
 T = TypeVar("T", bound=Payload)
 N = TypeVar("N", bound=Payload)
-R = TypeVar("R", bound=Resource[Any] | Projected[Any])
-
-# Python's types can't express that the keys may be any such types, each with its own mapper.
-Watches = Sequence[Watch[Any]]
-Lived = Callable[[Runtime, R], Awaitable[None]]
-"""The function of a daemon or a timer: ``async def lived(rt, resource)``."""
 
 _DAEMON_FORM = """
     @app.daemon(TEAM)
@@ -53,28 +42,8 @@ _TIMER_FORM = """
     async def check(rt: headway.Runtime, team: headway.Resource[Team]) -> None: ..."""
 
 
-class LivedOptions(TypedDict, total=False):
-    """The options of a daemon or a timer, as for `App.controller`."""
-
-    watches: Watches | None
-    indexes: Sequence[Index[Any, Any]]
-    queries: Sequence[Query[Any, Any]]
-    reads: Sequence[ResourceType[Any]] | None
-    writes: Sequence[ResourceType[Any]] | None
-    initialiser: Initialiser | None
-    on_start: OnStart | None
-    on_stop: OnStop | None
-    concurrency: int
-    deadline: float
-    backoff: Backoff | None
-    name: str
-
-
-class ControllerOptions(LivedOptions, total=False):
-    """The options of a controller except ``manages`` and ``when``, as for `App.controller`."""
-
-    sources: Mapping[str, Source] | None
-    placement: Placement
+_CONCURRENCY = 8
+"""The default ``concurrency`` of daemons and timers: a slow call for one resource must not delay all others."""
 
 
 @check_keywords
@@ -174,7 +143,7 @@ class App:
         *,
         manages: ResourceType[T],
         when: When[Resource[T]] | None = None,
-        **options: Unpack[ControllerOptions],
+        **options: Unpack[GivenControllerOptions],
     ) -> Callable[[Reconciler[T]], Reconciler[T]]: ...
     @overload
     def controller(
@@ -182,28 +151,14 @@ class App:
         *,
         manages: Projection[T],
         when: When[Projected[T]] | None = None,
-        **options: Unpack[ControllerOptions],
+        **options: Unpack[GivenControllerOptions],
     ) -> Callable[[Reconciler[T]], Reconciler[T]]: ...
     def controller(
         self,
         *bare: object,
         manages: Any = None,
         when: When[Any] | None = None,
-        watches: Watches | None = None,
-        indexes: Sequence[Index[Any, Any]] = (),
-        queries: Sequence[Query[Any, Any]] = (),
-        sources: Mapping[str, Source] | None = None,
-        reads: Sequence[ResourceType[Any]] | None = None,
-        writes: Sequence[ResourceType[Any]] | None = None,
-        initialiser: Initialiser | None = None,
-        on_start: OnStart | None = None,
-        on_stop: OnStop | None = None,
-        concurrency: int = 1,
-        deadline: float = 300.0,
-        backoff: Backoff | None = None,
-        placement: Placement = "singleton",
-        name: str = "",
-        **unknown: object,
+        **options: Any,
     ) -> Callable[[Reconciler[Any]], Reconciler[Any]]:
         """Declare a controller by decorating its reconciler, an async function of a Runtime and a Request.
 
@@ -220,8 +175,9 @@ class App:
             initialiser: runs first in every run, before anything is cached. If it fails, the run fails.
             on_start: called in every run once it is primed, before the first mapper and the first reconcile.
             on_stop: called last in every run, with the error that ended it, or None if the run was stopped.
-            concurrency: the number of keys that are reconciled at once. A single key is never reconciled concurrently.
-            deadline: the time, in seconds, after which a reconcile is canceled and counts as failed.
+            concurrency: the number of keys that are reconciled at once. Default: 1. A single key is never reconciled
+                concurrently.
+            deadline: the time, in seconds, after which a reconcile is canceled and counts as failed. Default: 300.
             backoff: the delay between attempts of a failing key. Default: 5 ms, doubling up to 1,000 s.
             placement: where the controller runs if several processes share a store: in one (``"singleton"``), in each
                 (``"every_process"``), or each key in one of them (``headway.sharded(shards=16)``).
@@ -234,58 +190,39 @@ class App:
             raise DeclarationError(f"app.controller got {bare[0]!r}, but expected manages=TYPE. The form is:{FORM}")
 
         def declare(reconcile: Reconciler[Any]) -> Reconciler[Any]:
-            named = name or _name_of(reconcile)
-            check_options(named, unknown, (*ControllerOptions.__annotations__, "manages", "when"), FORM)
-            check_backoff(named, backoff)
-            self._add(
-                Definition(
-                    name=named,
-                    reconcile=reconcile,
-                    manages=manages,
-                    when=_when(named, when),
-                    watches=frozen_watches(named, watches),
-                    indexes=frozen_list(named, "indexes", indexes, "[BY_TEAM]"),
-                    queries=frozen_list(named, "queries", queries, "[members_of]"),
-                    sources=frozen_mapping(named, "sources", sources),
-                    reads=frozen_types(named, "reads", reads),
-                    writes=frozen_types(named, "writes", writes),
-                    initialiser=initialiser,
-                    on_start=on_start,
-                    on_stop=on_stop,
-                    concurrency=concurrency,
-                    deadline=deadline,
-                    backoff=backoff or Backoff(),
-                    placement=placement,
-                )
-            )
+            name = options.get("name") or _name_of(reconcile)
+            check_options(name, options, (*GivenControllerOptions.__annotations__, "manages", "when"), FORM)
+            self._add("controller", name, reconcile, manages, options, checked_when(name, when))
             return reconcile
 
         return declare
 
-    @check_keywords_and(LivedOptions.__annotations__)
+    @check_keywords_and(GivenOptions.__annotations__)
     def daemon(
-        self, type: CachedType[R], *, finalizer: bool = False, **options: Unpack[LivedOptions]
-    ) -> Callable[[Lived[R]], Lived[R]]:
+        self, type: CachedType[R], *, finalizer: bool = False, **options: Unpack[GivenOptions]
+    ) -> Callable[[ResourceFunction[R]], ResourceFunction[R]]:
         """Declare a daemon by decorating ``async def daemon(rt, resource)``, which runs once for each resource.
 
         Each daemon has a task of its own that lives as long as its resource. It is canceled when the resource's
         deletion begins or another resource replaces it under the same name, and it has ended before the successor's
         daemon starts. A daemon that raises is called again, after 0.5 s, doubling up to 60 s (``backoff``). A daemon
-        that returns is not called again for this resource in this run. A daemon is implemented as a controller and
-        takes a controller's options. Its tasks end with the controller's run.
+        that returns is not called again for this resource in this run. Its tasks end with the controller's run.
+
+        A daemon is implemented as a controller and takes the options of `App.controller`, except ``manages``, ``when``,
+        ``sources`` and ``placement``. ``concurrency`` is 8 by default, and limits only the starts of daemons.
 
         Args:
             type: the type of the resources, or a projection of it.
-            finalizer: keep a deleted resource until its daemon has ended. Not allowed for a projection, which is read-
-                only.
+            finalizer: keep a deleted resource until its daemon has ended. Not allowed for a projection, which is
+                read-only.
 
         Raises DeclarationError, with the correct form.
         """
-        check_lived_type("daemon", type, _DAEMON_FORM)
+        check_type_given("daemon", type, _DAEMON_FORM)
 
-        def declare(function: Lived[R]) -> Lived[R]:
-            named = options.get("name") or _name_of(function)
-            check_options(named, options, (*LivedOptions.__annotations__, "finalizer"), _DAEMON_FORM)
+        def declare(function: ResourceFunction[R]) -> ResourceFunction[R]:
+            name = options.get("name") or _name_of(function)
+            check_options(name, options, (*GivenOptions.__annotations__, "finalizer"), _DAEMON_FORM)
             problem = function_problem("the daemon", function, 2)
             if finalizer and isinstance(type, Projection):
                 problem = f"finalizer=True writes to the resource, but {type!r} is read-only: use the whole type"
@@ -293,33 +230,37 @@ class App:
             if not isinstance(flag, bool):
                 problem = f"finalizer must be True or False, got {flag!r}"
             if problem:
-                raise refuse(named, problem, _DAEMON_FORM)
-            check_backoff(named, options.get("backoff"))
-            backoff = options["backoff"] = options.get("backoff") or Backoff(0.5, 60.0)
+                raise refuse(name, problem, _DAEMON_FORM)
+            backoff = options.get("backoff")
+            backoff = Backoff(0.5, 60.0) if backoff is None else checked_backoff(name, backoff)
             daemons = Daemons(function, finalizer=finalizer, backoff=backoff)
-            self._lived("daemon", named, type, daemons.reconcile, {"daemons": daemons.host}, options)
+            more = {"concurrency": _CONCURRENCY, **options, "backoff": backoff, "sources": {"daemons": daemons.host}}
+            self._add("daemon", name, daemons.reconcile, type, more)
             return function
 
         return declare
 
-    @check_keywords_and(LivedOptions.__annotations__)
+    @check_keywords_and(GivenOptions.__annotations__)
     def timer(
-        self, type: CachedType[R], *, every: float, jitter: float = 0.1, **options: Unpack[LivedOptions]
-    ) -> Callable[[Lived[R]], Lived[R]]:
+        self, type: CachedType[R], *, every: float, jitter: float = 0.1, **options: Unpack[GivenOptions]
+    ) -> Callable[[ResourceFunction[R]], ResourceFunction[R]]:
         """Declare a timer by decorating ``async def timer(rt, resource)``, called repeatedly for each resource.
 
         The first call is made when the resource appears or the run begins. The delay from the end of one call to the
         start of the next is ``every`` seconds, varied at random by the fraction ``jitter``. A call is canceled when the
         resource's deletion begins, or at the ``deadline``. A call that raises is repeated with the controller's
-        back-off. A timer is implemented as a controller and takes a controller's options.
+        back-off.
+
+        A timer is implemented as a controller and takes the options of `App.controller`, except ``manages``, ``when``,
+        ``sources`` and ``placement``. ``concurrency``, the number of calls at once, is 8 by default.
 
         Raises DeclarationError, with the correct form.
         """
-        check_lived_type("timer", type, _TIMER_FORM)
+        check_type_given("timer", type, _TIMER_FORM)
 
-        def declare(function: Lived[R]) -> Lived[R]:
-            named = options.get("name") or _name_of(function)
-            check_options(named, options, (*LivedOptions.__annotations__, "every", "jitter"), _TIMER_FORM)
+        def declare(function: ResourceFunction[R]) -> ResourceFunction[R]:
+            name = options.get("name") or _name_of(function)
+            check_options(name, options, (*GivenOptions.__annotations__, "every", "jitter"), _TIMER_FORM)
             given: object = jitter
             for problem in (
                 function_problem("the timer", function, 2),
@@ -329,48 +270,27 @@ class App:
                 else f"jitter must be a number from 0 to below 1, got {given!r}",
             ):
                 if problem:
-                    raise refuse(named, problem, _TIMER_FORM)
+                    raise refuse(name, problem, _TIMER_FORM)
             timers = Timers(function, every, jitter)
-            self._lived("timer", named, type, timers.reconcile, {}, options)
+            self._add("timer", name, timers.reconcile, type, {"concurrency": _CONCURRENCY, **options})
             return function
 
         return declare
 
-    def _lived(
+    def _add(
         self,
-        declared_as: DeclaredAs,
+        declared_as: Literal["controller", "daemon", "timer"],
         name: str,
-        type: CachedType[Any],
         reconcile: Reconciler[Any],
-        sources: Mapping[str, Source],
-        options: LivedOptions,
+        manages: CachedType[Any],
+        options: Mapping[str, Any],
+        when: Predicate[Any] | None = None,
     ) -> None:
-        check_backoff(name, options.get("backoff"))
-        self._add(
-            Definition(
-                name=name,
-                reconcile=reconcile,
-                manages=type,
-                watches=frozen_watches(name, options.get("watches")),
-                indexes=frozen_list(name, "indexes", options.get("indexes"), "[BY_TEAM]"),
-                queries=frozen_list(name, "queries", options.get("queries"), "[members_of]"),
-                sources=frozen_mapping(name, "sources", sources),
-                reads=frozen_types(name, "reads", options.get("reads")),
-                writes=frozen_types(name, "writes", options.get("writes")),
-                initialiser=options.get("initialiser"),
-                on_start=options.get("on_start"),
-                on_stop=options.get("on_stop"),
-                concurrency=options.get("concurrency", 8),
-                deadline=options.get("deadline", 300.0),
-                backoff=options.get("backoff") or Backoff(),
-                declared_as=declared_as,
-            )
-        )
-
-    def _add(self, definition: Definition) -> None:
-        self._check_closed(f"controller {definition.name!r}")
+        self._check_closed(f"controller {name!r}")
+        given = frozen_options(name, {**options, "name": name})
+        definition = Definition(reconcile=reconcile, manages=manages, when=when, declared_as=declared_as, **given)
         check(definition, self.name, self.registry, self.controllers)
-        self.controllers[definition.name] = definition
+        self.controllers[name] = definition
 
 
 @asynccontextmanager
@@ -388,12 +308,3 @@ async def sealed(apps: Sequence[App]) -> AsyncIterator[None]:
 def _name_of(function: object) -> str:
     name: str = getattr(function, "__name__", "")
     return name.replace("_", "-").strip("-")
-
-
-def _when(name: str, given: When[Any] | None) -> Any:
-    if given is None:
-        return None
-    try:
-        return predicate("when", given)
-    except DeclarationError as error:
-        raise refuse(name, str(error)) from error

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from headway._functions import async_problem, either_problem
 from headway.cache import OWNER_INDEX, CachedType, Index, Projection, Query, stored_type
-from headway.controller._definition import Definition
-from headway.controller._placement import placement_problem
+from headway.controller._definition import Definition, placement_problem
 from headway.errors import DeclarationError
-from headway.mapper import Watch
+from headway.mapper import Predicate, Watch, predicate
 from headway.queue import Backoff
 from headway.resource import Registry, ResourceType, did_you_mean, name_problem
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Container
 
 FORM = """
-    @app.controller(manages=TEAM, watches={ACCOUNT: headway.mappers.owner()}, concurrency=8)
+    @app.controller(manages=TEAM, watches=[headway.watch(ACCOUNT, headway.mappers.owner())])
     async def accounts(rt: headway.Runtime, request: headway.Request[Team]) -> None: ..."""
 
 
@@ -30,32 +30,33 @@ def refuse(name: str, problem: str, form: str = FORM) -> DeclarationError:
     return DeclarationError(f"controller {name!r}: {problem}{end} The form is:{form}")
 
 
-def frozen_mapping(name: str, field: str, given: object) -> Mapping[Any, Any]:
-    """Return an immutable copy of a mapping."""
-    if given is None:
-        return MappingProxyType({})
+def frozen_options(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of `Options` for the given options. Those left out, or given as None, have their defaults."""
+    return {
+        option: _FROZEN[option](name, value) if option in _FROZEN else value
+        for option, value in given.items()
+        if value is not None or option not in _FROZEN
+    }
+
+
+def _frozen_mapping(name: str, given: object) -> Mapping[Any, Any]:
     if not isinstance(given, Mapping):
-        raise refuse(name, f"{field} must be a mapping, such as {{ACCOUNT: ...}}, not {given!r}")
+        raise refuse(name, f"sources must be a mapping, such as {{'resync': headway.sources.every(60)}}, not {given!r}")
     return MappingProxyType(dict(given))
 
 
-def frozen_list(name: str, field: str, given: object, example: str) -> tuple[Any, ...]:
-    """Return an immutable copy of a list."""
-    if given is None:
-        return ()
+def _frozen_list(field: str, example: str, name: str, given: object) -> tuple[Any, ...]:
     if isinstance(given, str) or not isinstance(given, Sequence):
         raise refuse(name, f"{field} must be a list, such as {example}, not {given!r}")
     return tuple(given)
 
 
-def frozen_watches(name: str, given: object) -> Mapping[CachedType[Any], Watch[Any]]:
-    """Return the given watches by their types. Raises DeclarationError."""
-    if given is not None and (not isinstance(given, Sequence) or isinstance(given, str)):
+def _frozen_watches(name: str, given: object) -> Mapping[CachedType[Any], Watch[Any]]:
+    if not isinstance(given, Sequence) or isinstance(given, str):
         form = "[headway.watch(ACCOUNT, headway.mappers.owner())]"
         raise refuse(name, f"watches must be a list, such as {form}, not {given!r}")
     found: dict[CachedType[Any], Watch[Any]] = {}
-    listed: Sequence[object] = given or ()
-    for each in listed:
+    for each in given:
         if not isinstance(each, Watch):
             raise refuse(name, f"watches must be a list of headway.watch(TYPE, mapper), but contains {each!r}")
         if each.type in found:
@@ -64,10 +65,7 @@ def frozen_watches(name: str, given: object) -> Mapping[CachedType[Any], Watch[A
     return MappingProxyType(found)
 
 
-def frozen_types(name: str, field: str, given: object) -> frozenset[ResourceType[Any]] | None:
-    """Return the types of ``reads`` or ``writes``, or None if the option is not declared."""
-    if given is None:
-        return None
+def _frozen_types(field: str, name: str, given: object) -> frozenset[ResourceType[Any]]:
     if not isinstance(given, Iterable) or isinstance(given, str | Mapping):
         raise refuse(name, f"{field} must be a list of types, such as [ACCOUNT], not {given!r}")
     types = list(given)
@@ -77,10 +75,33 @@ def frozen_types(name: str, field: str, given: object) -> frozenset[ResourceType
     return frozenset(types)
 
 
-def check_backoff(name: str, given: object) -> None:
-    """Raise DeclarationError if a value is not a Backoff."""
-    if given is not None and not isinstance(given, Backoff):
+def checked_backoff(name: str, given: object) -> Backoff:
+    """Return a Backoff. Raises DeclarationError for anything else."""
+    if not isinstance(given, Backoff):
         raise refuse(name, f"backoff must be a headway.Backoff(base, maximum), not {given!r}")
+    return given
+
+
+_FROZEN: dict[str, Callable[[str, Any], object]] = {
+    "watches": _frozen_watches,
+    "indexes": partial(_frozen_list, "indexes", "[BY_TEAM]"),
+    "queries": partial(_frozen_list, "queries", "[members_of]"),
+    "sources": _frozen_mapping,
+    "reads": partial(_frozen_types, "reads"),
+    "writes": partial(_frozen_types, "writes"),
+    "backoff": checked_backoff,
+}
+"""A function for each option that may be given as None and is copied or checked when it is declared."""
+
+
+def checked_when(name: str, given: Any) -> Predicate[Any] | None:
+    """Return the predicate of ``when``, or None if the option is not declared. Raises DeclarationError."""
+    if given is None:
+        return None
+    try:
+        return predicate("when", given)
+    except DeclarationError as error:
+        raise refuse(name, str(error)) from error
 
 
 def check(definition: Definition, app: str, registry: Registry, taken: Container[str]) -> None:
@@ -120,7 +141,7 @@ def function_problem(what: str, function: object, arguments: int, *, plain: bool
     return None if problem is None else f"{what} {problem}"
 
 
-def check_lived_type(what: str, type: object, form: str) -> None:
+def check_type_given(what: str, type: object, form: str) -> None:
     """Raise DeclarationError if a daemon or timer has no type, as after `@app.daemon` without parentheses."""
     if not isinstance(type, ResourceType | Projection):
         raise DeclarationError(f"a {what} needs a type, as app.type(...) returned it, not {type!r}. The form is:{form}")
@@ -130,13 +151,14 @@ def check_options(name: str, given: Iterable[str], known: Iterable[str], form: s
     """Raise DeclarationError for an unknown option, which would otherwise be ignored."""
     known = set(known)
     for each in given:
-        if each in _NOT_LIVED:
-            raise refuse(name, f"{each}= is not an option here: {_NOT_LIVED[each]}", form)
+        if each in _OF_CONTROLLERS and each not in known:
+            raise refuse(name, f"{each}= is not an option here: {_OF_CONTROLLERS[each]}", form)
         if each not in known:
             raise refuse(name, f"unknown option {each!r}{did_you_mean(each, known)}", form)
 
 
-_NOT_LIVED = {
+# The options of a controller that a daemon or a timer does not have.
+_OF_CONTROLLERS = {
     "manages": "give the type first, as in the form",
     "when": "a daemon runs, and a timer is called, as long as its resource exists",
     "sources": "use @app.controller, whose keys a source can enqueue",

@@ -1,14 +1,19 @@
-"""Daemons: one task for each resource, with the lifetime of the resource.
+"""Daemons and timers: functions that are called for each resource.
 
-A daemon is implemented as a controller. Its source holds the nursery of the tasks, so that they end with the run (C7,
-C10). Its reconciler starts a task for a resource that has none. Before it starts a successor, it waits until the
-previous task has ended.
+Both are implemented as controllers.
+
+- A *daemon* has a task for each resource, with the lifetime of the resource. Its controller's source holds the nursery
+  of the tasks, so that they end with the run (C7, C10). Its reconciler starts a task for a resource that has none.
+  Before it starts a successor, it waits until the previous task has ended.
+- A *timer* is called periodically. A change also calls its reconciler, which then only returns when the timer is due.
+  Calls are therefore bounded, retried and counted like reconciles, and a waiting resource costs no task.
 """
 
 from __future__ import annotations
 
+import random
 from collections.abc import Awaitable, Callable
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 from weakref import WeakKeyDictionary
 
 import trio
@@ -16,21 +21,21 @@ import trio
 from headway._groups import leaving, ordinary
 from headway.cache import Projected
 from headway.controller._definition import Enqueue
-from headway.controller._own_writes import MAPPING, RECONCILING, Mapping
-from headway.controller._request import Request
-from headway.controller._runtime import Runtime
 from headway.events import DaemonEnded
 from headway.queue import Backoff
+from headway.reconcile import MAPPING, RECONCILING, KeyAtWork, Request, RequeueAfter, Runtime
 from headway.resource import Key, Resource, ResourceId
 
 _LASTED = 60.0
 """A daemon that raises after this many seconds is called again with the delay of a first failure."""
 
-Daemon = Callable[[Runtime, Any], Awaitable[None]]
-"""The function of a daemon. Its resource is a `Resource`, or a `Projected` if the daemon's type is a projection."""
+R = TypeVar("R", bound=Resource[Any] | Projected[Any])
+
+ResourceFunction = Callable[[Runtime, R], Awaitable[None]]
+"""The function of a daemon or a timer: ``async def heartbeat(rt, resource)``."""
 
 
-class _Life:
+class _DaemonTask:
     """The task of one resource."""
 
     def __init__(self, uid: str) -> None:
@@ -45,13 +50,13 @@ class _Host:
         self.nursery: trio.Nursery | None = None
         self.opened = trio.Event()
         # Invariant: at most one for each key. It is replaced only after it has ended.
-        self.lives: dict[Key, _Life] = {}
+        self.tasks: dict[Key, _DaemonTask] = {}
 
 
 class Daemons:
     """A daemon as declared by `App.daemon`."""
 
-    def __init__(self, daemon: Daemon, *, finalizer: bool, backoff: Backoff) -> None:
+    def __init__(self, daemon: ResourceFunction[Any], *, finalizer: bool, backoff: Backoff) -> None:
         self._daemon = daemon
         self._finalizer = finalizer
         self._backoff = backoff
@@ -71,29 +76,29 @@ class Daemons:
         await host.opened.wait()
         resource = rt.cache.get(rt.cache.manages, request.id)
         if resource is None or not self._finalizer:
-            await self._keep(host, rt, request.id.key, None if resource is None or resource.is_deleting else resource)
+            await self._ensure(host, rt, request.id.key, None if resource is None or resource.is_deleting else resource)
             return
         async with rt.finalizer(resource) as guarded:
-            await self._keep(host, rt, request.id.key, guarded.resource if guarded.alive else None)
+            await self._ensure(host, rt, request.id.key, guarded.resource if guarded.alive else None)
 
-    async def _keep(self, host: _Host, rt: Runtime, key: Key, resource: Resource[Any] | Projected[Any] | None) -> None:
-        life = host.lives.get(key)
-        if life is not None and (resource is None or life.uid != resource.uid):
+    async def _ensure(
+        self, host: _Host, rt: Runtime, key: Key, resource: Resource[Any] | Projected[Any] | None
+    ) -> None:
+        task = host.tasks.get(key)
+        if task is not None and (resource is None or task.uid != resource.uid):
             # Its scope was canceled when the run received the change that is visible here.
-            await life.ended.wait()
-            del host.lives[key]
-            life = None
-        if life is None and resource is not None:
-            life = host.lives[key] = _Life(resource.uid)
+            await task.ended.wait()
+            del host.tasks[key]
+            task = None
+        if task is None and resource is not None:
+            task = host.tasks[key] = _DaemonTask(resource.uid)
             assert host.nursery is not None
-            host.nursery.start_soon(self._live, rt, resource, life, name=f"daemon {rt.controller} of {resource.id}")
+            host.nursery.start_soon(self._run_task, rt, resource, task, name=f"daemon {rt.controller} of {resource.id}")
 
-    async def _live(self, rt: Runtime, resource: Resource[Any] | Projected[Any], life: _Life) -> None:
+    async def _run_task(self, rt: Runtime, resource: Resource[Any] | Projected[Any], task: _DaemonTask) -> None:
         # A reconcile started this task, but the daemon's writes are not that reconcile's.
         RECONCILING.set(None)
-        at_work = Mapping()
-        at_work.key = resource.id.key
-        MAPPING.set(at_work)
+        MAPPING.set(KeyAtWork(resource.id.key))
         try:
             with rt.alive(resource) as scope:
                 if not scope.cancel_called:
@@ -105,7 +110,7 @@ class Daemons:
             # The function raised while it was being canceled.
             rt.report(DaemonEnded(rt.controller, resource.id, error, None))
         finally:
-            life.ended.set()
+            task.ended.set()
 
     async def _call(self, rt: Runtime, resource: Resource[Any] | Projected[Any]) -> None:
         failures = 0
@@ -128,3 +133,33 @@ class Daemons:
                 rt.report(DaemonEnded(rt.controller, id, None, None))
                 return
             await trio.sleep(delay)
+
+
+class Timers:
+    """A timer as declared by `App.timer`."""
+
+    def __init__(self, timer: ResourceFunction[Any], every: float, jitter: float) -> None:
+        self._timer = timer
+        self._every = every
+        self._jitter = jitter
+        # For each run and key: the incarnation, and when its next call is due.
+        self._due: WeakKeyDictionary[Runtime, dict[Key, tuple[str, float]]] = WeakKeyDictionary()
+
+    async def reconcile(self, rt: Runtime, request: Request[Any]) -> RequeueAfter | None:
+        """Call the timer if it is due."""
+        due, key = self._due.setdefault(rt, {}), request.id.key
+        resource = rt.cache.get(rt.cache.manages, request.id)
+        if resource is None or resource.is_deleting:
+            due.pop(key, None)
+            return None
+        uid, when = due.get(key, ("", 0.0))
+        left = when - trio.current_time()
+        if uid == resource.uid and left > 0:
+            return RequeueAfter(left)
+        with rt.alive(resource) as scope:
+            await self._timer(rt, resource)
+        if scope.cancelled_caught:
+            return None
+        left = self._every * random.uniform(1 - self._jitter, 1 + self._jitter)
+        due[key] = (resource.uid, trio.current_time() + left)
+        return RequeueAfter(left)

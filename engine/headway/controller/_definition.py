@@ -1,41 +1,104 @@
-"""The definition of a controller, and the types of the functions in it."""
+"""The definition of a controller: its options, its placement, and the types of its functions.
+
+The placement says where a controller runs if several processes share a store. ``"singleton"``: only the process that
+holds the controller's lease reconciles. ``"every_process"``: each process reconciles every key, under a fence of its
+own. ``sharded(shards)``: each key is reconciled by one process at a time, and the keys are spread over all.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import Any, Literal, TypedDict, TypeVar
 
+from headway._keywords import check_keywords
 from headway.cache import OWNER_INDEX, CachedType, Index, Query, by_owner
-from headway.controller._placement import Placement
-from headway.controller._request import Request, Result
+from headway.errors import DeclarationError
 from headway.mapper import Predicate, Watch
 from headway.protobuf import Payload
 from headway.queue import Backoff
+from headway.reconcile import Request, Result, Runtime
 from headway.resource import ResourceId, ResourceType
-
-if TYPE_CHECKING:
-    from headway.controller._runtime import Runtime
 
 T = TypeVar("T", bound=Payload)
 
-Reconciler = Callable[["Runtime", Request[T]], Awaitable[Result]]
+Reconciler = Callable[[Runtime, Request[T]], Awaitable[Result]]
 Enqueue = Callable[[ResourceId], None]
 """A function that enqueues a managed resource. Raises InvalidArgument for an id of another type."""
-Source = Callable[["Runtime", Enqueue], Awaitable[None]]
+Source = Callable[[Runtime, Enqueue], Awaitable[None]]
 """``async def source(rt, enqueue)``: calls ``enqueue(id)`` for resources affected by an event outside the store.
 
 It runs as long as the controller's run, but may return early. If it raises, the run ends and is restarted.
 """
-Initialiser = Callable[["Runtime"], Awaitable[None]]
-OnStart = Callable[["Runtime"], Awaitable[None] | None]
+Initialiser = Callable[[Runtime], Awaitable[None]]
+OnStart = Callable[[Runtime], Awaitable[None] | None]
 """``on_start(rt)``: called when the run is primed, before anything is mapped or reconciled."""
-OnStop = Callable[["Runtime", BaseException | None], Awaitable[None] | None]
+OnStop = Callable[[Runtime, BaseException | None], Awaitable[None] | None]
 """``on_stop(rt, error)``: called when everything else of the run has ended; ``error`` is None if the run was stopped.
 """
 
-DeclaredAs = Literal["controller", "daemon", "timer"]
+MAX_SHARDS = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Sharded:
+    """A placement by shards. Created by `sharded`."""
+
+    shards: int
+
+
+Placement = Literal["singleton", "every_process"] | Sharded
+
+
+@check_keywords
+def sharded(*, shards: int = 16) -> Sharded:
+    """``@app.controller(manages=TEAM, placement=headway.sharded(shards=16))``: run each key in one process at a time.
+
+    The keys are divided into ``shards`` shards, from 1 to 1,024. Each shard belongs to one of the processes that run
+    the controller. All of these processes must use the same number, because it determines what the shards' leases
+    cover. A few times the number of processes is enough. Raises DeclarationError for an invalid number.
+    """
+    given: object = shards
+    if isinstance(given, bool) or not isinstance(given, int) or not 1 <= given <= MAX_SHARDS:
+        raise DeclarationError(
+            f"shards must be a whole number from 1 to {MAX_SHARDS}, not {given!r}: headway.sharded(shards=16)"
+        )
+    return Sharded(given)
+
+
+def placement_problem(given: object) -> str | None:
+    """Return the problem of a placement, or None."""
+    if isinstance(given, Sharded) or given in ("singleton", "every_process"):
+        return None
+    return f'placement must be "singleton", "every_process" or headway.sharded(shards=16), not {given!r}'
+
+
+class GivenOptions(TypedDict, total=False):
+    """The options of every controller, daemon and timer, as `App.controller` describes them.
+
+    `Options` has them as a run uses them, with their defaults.
+    """
+
+    watches: Sequence[Watch[Any]] | None
+    indexes: Sequence[Index[Any, Any]]
+    queries: Sequence[Query[Any, Any]]
+    reads: Sequence[ResourceType[Any]] | None
+    writes: Sequence[ResourceType[Any]] | None
+    initialiser: Initialiser | None
+    on_start: OnStart | None
+    on_stop: OnStop | None
+    concurrency: int
+    deadline: float
+    backoff: Backoff | None
+    name: str
+
+
+class GivenControllerOptions(GivenOptions, total=False):
+    """The options of a controller except ``manages`` and ``when``."""
+
+    sources: Mapping[str, Source] | None
+    placement: Placement
 
 
 def _none() -> Mapping[Any, Any]:
@@ -43,13 +106,9 @@ def _none() -> Mapping[Any, Any]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Definition:
-    """A controller as declared by `App.controller`, with its arguments as attributes. All parts are immutable."""
+class Options:
+    """The options of a controller, a daemon or a timer. All parts are immutable."""
 
-    name: str
-    reconcile: Reconciler[Any]
-    manages: CachedType[Any]
-    when: Predicate[Any] | None = None
     watches: Mapping[CachedType[Any], Watch[Any]] = field(default_factory=_none)
     indexes: Sequence[Index[Any, Any]] = ()
     queries: Sequence[Query[Any, Any]] = ()
@@ -63,7 +122,17 @@ class Definition:
     deadline: float = 300.0
     backoff: Backoff = field(default_factory=Backoff)
     placement: Placement = "singleton"
-    declared_as: DeclaredAs = "controller"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Definition(Options):
+    """A controller as declared by `App.controller`, `App.daemon` or `App.timer`."""
+
+    name: str
+    reconcile: Reconciler[Any]
+    manages: CachedType[Any]
+    when: Predicate[Any] | None = None
+    declared_as: Literal["controller", "daemon", "timer"] = "controller"
 
     @property
     def types(self) -> list[CachedType[Any]]:

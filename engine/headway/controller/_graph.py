@@ -174,28 +174,28 @@ def _cycles(steps: Sequence[Step]) -> list[Cycle]:
         from_type.setdefault(step.source, []).append(step)
     found: dict[tuple[Step, ...], Cycle] = {}
     for step in steps:
-        way = _way(from_type, step.target, step.source)
-        if way is not None:
-            found.setdefault(_turned((step, *way)), Cycle(_turned((step, *way))))
+        path = _shortest_path(from_type, step.target, step.source)
+        if path is not None:
+            found.setdefault(_rotated((step, *path)), Cycle(_rotated((step, *path))))
     return sorted(found.values(), key=lambda cycle: (len(cycle.steps), cycle.steps))
 
 
-def _way(from_type: Mapping[str, Sequence[Step]], begin: str, end: str) -> tuple[Step, ...] | None:
+def _shortest_path(from_type: Mapping[str, Sequence[Step]], begin: str, end: str) -> tuple[Step, ...] | None:
     """Return the shortest path between two types."""
-    ways: dict[str, tuple[Step, ...]] = {begin: ()}
+    paths: dict[str, tuple[Step, ...]] = {begin: ()}
     queue = deque([begin])
     while queue:
         at = queue.popleft()
         if at == end:
-            return ways[at]
+            return paths[at]
         for step in from_type.get(at, ()):
-            if step.target not in ways:
-                ways[step.target] = (*ways[at], step)
+            if step.target not in paths:
+                paths[step.target] = (*paths[at], step)
                 queue.append(step.target)
     return None
 
 
-def _turned(steps: tuple[Step, ...]) -> tuple[Step, ...]:
+def _rotated(steps: tuple[Step, ...]) -> tuple[Step, ...]:
     """Return the same cycle, rotated to start at its smallest step."""
     first = steps.index(min(steps))
     return steps[first:] + steps[:first]

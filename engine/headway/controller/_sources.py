@@ -16,15 +16,15 @@ from headway._functions import plain_problem
 from headway._groups import ordinary
 from headway._keywords import check_keywords
 from headway.controller._definition import Enqueue, Source
-from headway.controller._runtime import Runtime
 from headway.errors import DeclarationError, InvalidArgument
 from headway.events import SourceFailed
 from headway.mapper import listed
+from headway.reconcile import Runtime
 from headway.resource import Resource, ResourceId
 
 E = TypeVar("E")
 
-Concerns = ResourceId | Resource[Any] | None | Iterable[ResourceId | Resource[Any]]
+Affected = ResourceId | Resource[Any] | None | Iterable[ResourceId | Resource[Any]]
 """An id or resource of the managed type, an iterable of them, or None. They need not be in the store."""
 
 
@@ -43,7 +43,7 @@ class _Source:
 
 
 @check_keywords
-def from_channel(channel: trio.abc.ReceiveChannel[E], key: Callable[[E], Concerns]) -> Source:
+def from_channel(channel: trio.abc.ReceiveChannel[E], key: Callable[[E], Affected]) -> Source:
     """``sources={"orders": headway.sources.from_channel(receive, lambda order: TEAM.id(order.team))}``
 
     Reconcile the key or keys that ``key(value)`` returns for every value sent into the channel. When the channel ends,
@@ -62,7 +62,7 @@ def from_channel(channel: trio.abc.ReceiveChannel[E], key: Callable[[E], Concern
         bounded = BoundedReport(rt.report)
         try:
             while True:
-                _concern(rt, enqueue, "from_channel", await channel.receive(), key, bounded)
+                _enqueue_affected(rt, enqueue, "from_channel", await channel.receive(), key, bounded)
         except (trio.EndOfChannel, trio.ClosedResourceError):
             return
 
@@ -70,7 +70,7 @@ def from_channel(channel: trio.abc.ReceiveChannel[E], key: Callable[[E], Concern
 
 
 @check_keywords
-def from_iterator(events: Callable[[], AsyncIterator[E]], key: Callable[[E], Concerns]) -> Source:
+def from_iterator(events: Callable[[], AsyncIterator[E]], key: Callable[[E], Affected]) -> Source:
     """``sources={"lines": headway.sources.from_iterator(lambda: follow(path), lambda line: TEAM.id(line))}``
 
     Call ``events()`` in each run, and reconcile the keys of each event of the async iterator that it returns. The
@@ -93,7 +93,7 @@ def from_iterator(events: Callable[[], AsyncIterator[E]], key: Callable[[E], Con
             if hasattr(iterator, "aclose"):
                 await stack.enter_async_context(aclosing(iterator))
             async for event in iterator:
-                _concern(rt, enqueue, "from_iterator", event, key, bounded)
+                _enqueue_affected(rt, enqueue, "from_iterator", event, key, bounded)
 
     return _Source("from_iterator", run)
 
@@ -120,14 +120,14 @@ def every(
     if keys is not None:
         _check_form(keys, 1, "every: keys needs a function of a runtime: every(60, lambda rt: rt.cache.list(TEAM))")
 
-    def concerned(rt: Runtime) -> Concerns:
+    def affected(rt: Runtime) -> Affected:
         return rt.cache.list(rt.cache.manages) if keys is None else keys(rt)
 
     async def run(rt: Runtime, enqueue: Enqueue) -> None:
         bounded = BoundedReport(rt.report)
         while True:
             await trio.sleep(seconds * random.uniform(1 - jitter, 1 + jitter))
-            _concern(rt, enqueue, "every", rt, concerned, bounded)
+            _enqueue_affected(rt, enqueue, "every", rt, affected, bounded)
 
     return _Source(f"every({seconds})", run)
 
@@ -202,11 +202,12 @@ def process_exits() -> ProcessExits:
     return ProcessExits()
 
 
-def _concern(
-    rt: Runtime, enqueue: Enqueue, source: str, event: E, key: Callable[[E], Concerns], bounded: BoundedReport
+def _enqueue_affected(
+    rt: Runtime, enqueue: Enqueue, source: str, event: E, key: Callable[[E], Affected], bounded: BoundedReport
 ) -> None:
     try:
-        for each in listed(_none_is_nobody(key(event))):
+        affected = key(event)
+        for each in listed(() if affected is None else affected):
             enqueue(each.id if isinstance(each, Resource) else each)
     except BaseException as raised:
         # A user's function may raise anything; the other events are still handled.
@@ -214,10 +215,6 @@ def _concern(
         if error is None:
             raise
         bounded(SourceFailed, controller=rt.controller, source=source, value=event, error=error)
-
-
-def _none_is_nobody(given: Concerns) -> object:
-    return () if given is None else given
 
 
 def _check(source: str, key: object) -> None:

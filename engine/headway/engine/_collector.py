@@ -12,8 +12,8 @@ from collections.abc import Sequence
 
 import trio
 
-from headway.controller import Supervisor
 from headway.events import Report, RunStarted, receives_successes
+from headway.run import Supervisor
 
 LIMIT = 600.0
 """The time, in seconds, after which collection is on again even if a controller is not done. Failures leave garbage."""

@@ -9,8 +9,8 @@ import trio
 from headway._trio import check_trio
 from headway.cache import Informers
 from headway.client import Client
-from headway.controller import ControllerStatus, Supervisor
 from headway.engine._store_health import StoreHealth
+from headway.run import ControllerStatus, Supervisor
 from headway.storage import StoreProblem
 
 

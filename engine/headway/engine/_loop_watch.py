@@ -18,9 +18,9 @@ from typing import NoReturn
 
 import trio
 
-from headway.controller import CONTROLLER, MAPPING, RECONCILING
 from headway.engine._shutdown import stack_of
 from headway.events import LoopBlocked, Report
+from headway.reconcile import CONTROLLER, MAPPING, RECONCILING
 from headway.resource import Key
 
 _QUIET = 10.0

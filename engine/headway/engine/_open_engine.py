@@ -13,7 +13,7 @@ from headway.access import Audit, Authorizer
 from headway.builtin import PacedChannel, builtin_app
 from headway.cache import Informers, Isolation
 from headway.client import Client
-from headway.controller import LEASE_TTL, STALL_LIMIT, App, Definition, Supervisor, sealed
+from headway.controller import App, Definition, sealed
 from headway.engine._arguments import (
     RunOptions,
     check_flag,
@@ -30,6 +30,7 @@ from headway.engine._services import EngineServices
 from headway.engine._store_health import StoreHealth
 from headway.events import Report
 from headway.rpc import Channel, Limits
+from headway.run import LEASE_TTL, STALL_LIMIT, Supervisor
 from headway.service import unregistered
 from headway.storage import Backend, is_shared, last_leases, open_store, record_schemas, refuse_unfinished
 

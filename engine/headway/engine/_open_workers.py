@@ -11,7 +11,7 @@ from headway._keywords import check_keywords
 from headway._trio import check_trio
 from headway.cache import Informers
 from headway.client import Client
-from headway.controller import LEASE_TTL, STALL_LIMIT, App, sealed
+from headway.controller import App, sealed
 from headway.engine._arguments import RunOptions, check_flag, combine_apps, refuse_own_name
 from headway.engine._collector import GcFreeze
 from headway.engine._compared import ComparedChannel
@@ -22,6 +22,7 @@ from headway.engine._running import start_controllers, watched_nursery
 from headway.errors import NotHeadway, SchemaMismatch
 from headway.events import Report
 from headway.rpc import TOKEN_HEADER, Channel, WithMetadata
+from headway.run import LEASE_TTL, STALL_LIMIT
 
 if TYPE_CHECKING:
     from ssl import SSLContext

@@ -14,17 +14,17 @@ from __future__ import annotations
 import re
 import socket
 import uuid
-from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
 from headway.cache import Informers
-from headway.client import LeaseClient
-from headway.controller import Definition, Leading, Owed, Run, Sharded, ShardedRun, Supervisor
+from headway.client import HeldLease, LeaseClient
+from headway.controller import Definition, Sharded
 from headway.errors import DeclarationError
 from headway.events import Report
 from headway.resource import Registry
 from headway.rpc import Channel
+from headway.run import EveryKey, Leading, Owed, Ownership, Run, Shards, Supervisor
 
 SERVER = "server"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,62}\Z")
@@ -87,14 +87,17 @@ def _open(definition: Definition, informers: Informers) -> None:
         informers.informer_for(type)
 
 
-def _run(fence_name: str, definition: Definition, placing: Placing, owed: Owed) -> Run:
-    run: Callable[..., Run] = Run
-    member = "" if definition.placement == "singleton" or placing.process is None else placing.process
+def _run(fence_name: str, definition: Definition, placing: Placing, owed: Owed, lease: HeldLease | None) -> Run:
+    process = placing.process or SERVER
+    ownership: Ownership
     if isinstance(definition.placement, Sharded):
         # A shard is a member as well, named by its number, and a process could have the same name.
-        member = f"members/{placing.process or SERVER}"
-        run = partial(ShardedRun, process=placing.process or SERVER, lease_ttl=placing.lease_ttl)
-    return run(
+        member = f"members/{process}"
+        ownership = Shards(definition, process, placing.lease_ttl, owed)
+    else:
+        member = "" if definition.placement == "singleton" or placing.process is None else process
+        ownership = EveryKey(definition.backoff)
+    return Run(
         definition,
         informers=placing.informers,
         channel=placing.channel,
@@ -102,6 +105,8 @@ def _run(fence_name: str, definition: Definition, placing: Placing, owed: Owed) 
         report=placing.report,
         fence_name=fence_name,
         member=member,
+        ownership=ownership,
+        lease=lease,
         owed=owed,
         stall_limit=placing.stall_limit,
     )

@@ -8,12 +8,12 @@ from contextlib import ExitStack, asynccontextmanager
 import trio
 
 from headway._groups import only_error
-from headway.controller import Supervisor
 from headway.engine._arguments import RunOptions
 from headway.engine._collector import GcFreeze
 from headway.engine._loop_watch import watching_loop
 from headway.engine._shutdown import ShutdownWatch
 from headway.events import Report
+from headway.run import Supervisor
 
 
 @asynccontextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, get_args
 
-from headway.controller import ControllerStatus, Phase
+from headway.run import ControllerStatus, Phase
 
 if TYPE_CHECKING:
     from prometheus_client import Metric

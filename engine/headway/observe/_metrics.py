@@ -13,9 +13,9 @@ from headway import events
 from headway._functions import check_plain
 from headway._safe_report import safe_report
 from headway.access import ANONYMOUS
-from headway.controller import ControllerStatus
 from headway.errors import DeclarationError
 from headway.observe._gauges import OUTCOMES, aliases, gauges
+from headway.run import ControllerStatus
 
 if TYPE_CHECKING:
     from prometheus_client import Metric

@@ -16,13 +16,14 @@ import trio
 from grpclib import GRPCError
 
 from headway.client import Client
-from headway.controller import App, Definition, Reason, Request, RequeueAfter, Runtime, reconciling
+from headway.controller import App, Definition
 from headway.engine import Engine, open_engine
 from headway.errors import DeclarationError, InvalidArgument, InvalidResult
 from headway.events import MappingFailed, Report, RunEnded, RunStarted, receives_successes
 from headway.mapper import ask, ids_of
 from headway.observe import log_report
 from headway.protobuf import Payload, copy_message
+from headway.reconcile import Reason, Request, RequeueAfter, Runtime, reconciling
 from headway.resource import (
     DELETION_TIMESTAMP,
     Condition,

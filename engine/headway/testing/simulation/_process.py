@@ -13,9 +13,10 @@ import trio
 from headway import events
 from headway._groups import story
 from headway._safe_text import error_text
-from headway.controller import App, ControllerStatus
+from headway.controller import App
 from headway.engine import Engine, open_workers
 from headway.errors import RemoteError
+from headway.run import ControllerStatus
 from headway.testing.simulation._injector import Injector
 from headway.testing.simulation._link import Link
 from headway.testing.simulation._oracles import Scheduled

@@ -11,7 +11,8 @@ from typing import Any
 import trio
 
 from headway.cache import Cache, Content
-from headway.controller import App, Definition, RequeueAfter, Runtime
+from headway.controller import App, Definition
+from headway.reconcile import RequeueAfter, Runtime
 from headway.resource import Key, Kind, pb
 from headway.testing.simulation._injector import Injector
 from headway.testing.simulation._trace import Reconcile, Reconciled

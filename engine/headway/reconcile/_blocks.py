@@ -1,0 +1,267 @@
+"""The blocks that a reconciler opens: outputs, finalizers and conditions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Generic, TypeVar
+
+from headway._safe_text import error_text
+from headway.cache import Cache
+from headway.client import Client
+from headway.errors import Conflict, HeadwayError, InvalidArgument, NotFound
+from headway.protobuf import Payload
+from headway.resource import (
+    Condition,
+    ConditionState,
+    Key,
+    Resource,
+    ResourceId,
+    ResourceType,
+    pb,
+    tenancy_within,
+)
+
+T = TypeVar("T", bound=Payload)
+
+
+class Outputs(Generic[T]):
+    """The resources of one type that one owner wants. Created by `Runtime.outputs`."""
+
+    def __init__(
+        self,
+        cache: Cache,
+        client: Client,
+        type: ResourceType[T],
+        owner: Resource[Any],
+    ) -> None:
+        self._cache = cache
+        self._client = client
+        self._type = type
+        self._owner = owner
+        self._wanted: set[Key] = set()
+
+    async def __aenter__(self) -> Outputs[T]:
+        return self
+
+    async def apply(
+        self,
+        name: str,
+        data: T,
+        *,
+        partition: str = "",
+        namespace: str = "",
+        metadata: Mapping[str, str] | None = None,
+    ) -> Resource[T]:
+        """Make the resource exist, owned by the owner. Write nothing if it already is as wanted.
+
+        The partition and namespace default to the owner's, as far as the type has them.
+
+        Raises Conflict if the resource has changed since it was cached (the key is reconciled again), and
+        InvalidArgument if another owner has it or its location is invalid.
+        """
+        id, type = self._owner.id, self._type
+        within = tenancy_within(type.scope, (partition, namespace), (id.partition, id.namespace))
+        wanted = type.new(
+            name,
+            data,
+            partition=partition or within[0],
+            namespace=namespace or within[1],
+            owner=id,
+            metadata=metadata,
+        )
+        self._wanted.add(wanted.id.key)
+        return await self._client.apply_over(self._cache.get(self._type, wanted.id), wanted)
+
+    def keep(self, resource: Resource[T]) -> None:
+        """Exclude a resource from pruning."""
+        self._wanted.add(resource.id.key)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if error is not None:
+            return
+        # The cache includes every write of this block (C5), so a resource that was just created is not pruned.
+        for resource in self._cache.owned(self._type, self._owner):
+            if resource.id.key not in self._wanted and not resource.is_deleting:
+                # Check uid and version: a resource that has changed since then needs a new decision.
+                await self._client.delete(resource, version=resource.version)
+
+
+_ATTEMPTS = 5
+
+
+class Finalizer(Generic[T]):
+    """A finalizer on a resource. Created by `Runtime.finalizer`.
+
+    Attributes:
+        resource: the last stored state. In the block it has the finalizer, unless both other attributes are false.
+        alive: True if the resource is not being deleted and the finalizer is in place. Do the work that has to be
+            undone.
+        cleaning_up: True if the resource is being deleted and waits for this finalizer. Undo the work. When the block
+            ends normally, the finalizer is removed, and the resource is deleted unless it has other finalizers.
+
+    Both are false if the clean-up is done and another finalizer still holds the resource.
+    """
+
+    def __init__(self, client: Client, resource: Resource[T], name: str) -> None:
+        self._client = client
+        self._name = name
+        self.resource = resource
+        self.alive = False
+        self.cleaning_up = False
+
+    async def __aenter__(self) -> Finalizer[T]:
+        for _ in range(_ATTEMPTS):
+            resource = self.resource
+            if resource.is_deleting:
+                self.cleaning_up = self._name in resource.finalizers
+                if not resource.finalizers:
+                    # The writer that removed the last finalizer was stopped before it could delete the resource.
+                    # Nothing else will.
+                    await self._client.delete(resource)
+                return self
+            if self._name in resource.finalizers:
+                self.alive = True
+                return self
+            try:
+                self.resource = await self._client.write(self._with(resource, added=True))
+            except Conflict:
+                self.resource = await self._again()
+        raise Conflict(f"{self.resource.id} was changed repeatedly while finalizer {self._name!r} was being added")
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if error is not None or not self.cleaning_up:
+            return
+        for _ in range(_ATTEMPTS):
+            try:
+                if self._name in self.resource.finalizers:
+                    self.resource = await self._client.write(self._with(self.resource, added=False))
+                # This delete has no effect while another finalizer holds the resource.
+                await self._client.delete(self.resource)
+            except Conflict:
+                try:
+                    self.resource = await self._again()
+                except NotFound:
+                    return
+            else:
+                return
+        raise Conflict(f"{self.resource.id} was changed repeatedly while finalizer {self._name!r} was being removed")
+
+    def _with(self, resource: Resource[T], *, added: bool) -> Resource[T]:
+        """Return the stored resource with the finalizer added or removed. Its version protects the other finalizers."""
+        wanted = resource.original()
+        name = {self._name}
+        wanted.finalizers = wanted.finalizers | name if added else wanted.finalizers - name
+        return wanted
+
+    async def _again(self) -> Resource[T]:
+        """Read this incarnation again. Raises NotFound if it no longer exists."""
+        return await self._client.read(self.resource.type, self.resource.id)
+
+
+_STATES = {True: ConditionState.TRUE, False: ConditionState.FALSE, None: ConditionState.UNKNOWN}
+
+
+class Conditions(Generic[T]):
+    """The conditions that one writer keeps on one resource. Created by `Runtime.conditions`.
+
+    They begin with the stored values. When the block ends, one call writes them, but only if they differ from the
+    stored ones or those describe another generation. They are also written if the block raises. In that case the
+    condition named by ``failure``, if any, becomes false with the error as its message. A canceled block writes
+    nothing. If the resource no longer exists, the conditions are discarded without an error.
+    """
+
+    def __init__(self, client: Client, resource: Resource[T], key: str, failure: str | None) -> None:
+        self._client = client
+        self._resource = resource
+        self._key = key
+        self._failure = failure
+        self._stored = resource.original().status.get(key)
+        self._conditions = {each.type: each for each in (self._stored.conditions if self._stored else ())}
+
+    def __contains__(self, type: str) -> bool:
+        return type in self._conditions
+
+    def set(
+        self,
+        type: str,
+        state: bool | ConditionState | None,
+        message: str = "",
+        *,
+        reason: str = "",
+        resource: ResourceId | Resource[T] | None = None,
+    ) -> None:
+        """Set a condition. ``state`` is True, False, or None for unknown.
+
+        Args:
+            reason: a word for programs.
+            message: a sentence for people. A message that is different every time causes a commit every time.
+            resource: another resource that is the cause of this condition.
+        """
+        named: object = type
+        if not isinstance(named, str) or not named:
+            raise InvalidArgument(f"a condition needs a type, not {named!r:.120}: conditions.set('Ready', True)")
+        # With `in` alone, a list would raise for its missing hash, and 1 would count as True.
+        given = state if isinstance(state, ConditionState) else None
+        if state is None or isinstance(state, bool):
+            given = _STATES[state]
+        if given is None:
+            raise InvalidArgument(f"condition {type!r}: state {state!r} must be True, False, None or a ConditionState")
+        words: tuple[tuple[str, object], ...] = (("message", message), ("reason", reason))
+        for field, text in words:
+            if not isinstance(text, str):
+                raise InvalidArgument(
+                    f"condition {type!r}: {field} {text!r:.120} must be a text; leave it out for none"
+                )
+        other: object = resource.id if isinstance(resource, Resource) else resource
+        if other is not None and not isinstance(other, ResourceId):
+            raise InvalidArgument(f"condition {type!r}: resource {other!r:.120} must be a resource or its id")
+        self._conditions[type] = Condition(
+            type=type,
+            state=given,
+            reason=reason,
+            message=message,
+            resource=None if other is None else other.reference(),
+        )
+
+    def unset(self, type: str) -> None:
+        """Remove a condition."""
+        self._conditions.pop(type, None)
+
+    async def __aenter__(self) -> Conditions[T]:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if error is None:
+            await self._write()
+        elif isinstance(error, Exception):
+            if self._failure is not None:
+                self.set(self._failure, False, error_text(error), reason=type(error).__name__)
+            try:
+                await self._write()
+            except HeadwayError as unwritten:
+                # The block's own exception takes precedence.
+                error.add_note(f"its conditions could not be written: {unwritten}")
+
+    async def _write(self) -> None:
+        wanted = list(self._conditions.values())
+        stored = self._stored
+        if not wanted and stored is None:
+            return
+        if (
+            stored is not None
+            and stored.conditions == wanted
+            and stored.observed_generation == self._resource.generation
+        ):
+            return
+        try:
+            written = await self._client.write_status(self._resource, self._key, wanted)
+        except NotFound:
+            return
+        self._stored = written.status.get(self._key, pb.Status())

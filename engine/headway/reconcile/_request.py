@@ -1,0 +1,124 @@
+"""A reconciler's request, its possible results, and the key that a task works on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, Generic, NamedTuple
+
+from typing_extensions import TypeVar
+
+from headway.errors import InvalidArgument
+from headway.protobuf import Payload
+from headway.resource import Key, ResourceId, TypeName
+
+P = TypeVar("P", bound=Payload, default=Any)
+
+
+class Reason(NamedTuple):
+    """An event that caused a key to be reconciled.
+
+    Attributes:
+        what: ``changed``, ``started``, ``owed``, ``retry``, ``requeue`` or ``source NAME``.
+        type: the type that changed, if any.
+        key: the key of the resource that changed.
+        revision: the revision of the change.
+    """
+
+    what: str
+    type: TypeName | None = None
+    key: Key | None = None
+    revision: int = 0
+
+    def __str__(self) -> str:
+        if self.type is None or self.key is None:
+            return self.what
+        return f"{self.type.kind} {self.key[2]} {self.what} at {self.revision}"
+
+
+class Request(NamedTuple, Generic[P]):
+    """The request of one reconcile: a resource of the managed type, which may no longer exist.
+
+    ``Request[Team]`` belongs to a controller that manages teams; `Runtime.resource` returns the team.
+
+    Attributes:
+        id: the type, tenancy and name, without a uid: it means whichever resource has the name now.
+        reasons: the reasons for this reconcile. A long list is cut to the first few and the last few.
+        attempt: the number of consecutive attempts, from 1.
+    """
+
+    id: ResourceId
+    reasons: tuple[Reason, ...]
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class RequeueAfter:
+    """A reconciler's result: success, and reconcile again after ``seconds``."""
+
+    seconds: float
+
+    def __post_init__(self) -> None:
+        given: object = self.seconds
+        if not (isinstance(given, int | float) and math.isfinite(given) and given >= 0):
+            raise InvalidArgument(f"requeue_after: seconds must be a finite number >= 0, not {given!r}")
+
+
+Result = RequeueAfter | None
+"""The result of a reconciler: nothing, or when to reconcile again. To fail, raise an exception."""
+
+
+def requeue_after(seconds: float) -> RequeueAfter:
+    """``return headway.requeue_after(30)``: report success and reconcile the key again after this many seconds."""
+    return RequeueAfter(seconds)
+
+
+def requeue_now() -> RequeueAfter:
+    """Report success and reconcile the key again at once, after the keys that are already waiting."""
+    return RequeueAfter(0.0)
+
+
+class KeyAtWork:
+    """The key that a task is processing now; None between two keys."""
+
+    __slots__ = ("key",)
+
+    def __init__(self, key: Key | None = None) -> None:
+        self.key = key
+
+
+class Reconciling(KeyAtWork):
+    """The key that a worker is reconciling, and whether its reconcile has written, as seen by the reconcile's tasks."""
+
+    __slots__ = ("wrote",)
+
+    def __init__(self, key: Key | None = None) -> None:
+        super().__init__(key)
+        self.wrote = False
+
+
+RECONCILING: ContextVar[Reconciling | None] = ContextVar("headway.reconciling", default=None)
+"""Set once in each worker's task. The tasks that a reconcile starts inherit it."""
+
+
+MAPPING: ContextVar[KeyAtWork | None] = ContextVar("headway.mapping", default=None)
+"""The key that a task processes outside of a reconcile, for tools that inspect tasks.
+
+Set in a run's mapping tasks, and in a daemon's task to its resource.
+"""
+
+CONTROLLER: ContextVar[str] = ContextVar("headway.controller", default="")
+"""The name of the controller that a task belongs to. Set by its supervisor, and inherited by all tasks of its runs."""
+
+
+@contextmanager
+def reconciling(key: Key) -> Iterator[None]:
+    """Mark a block as a reconcile of the key, as in a worker: writes in the block are attributed to the key."""
+    token = RECONCILING.set(Reconciling(key))
+    try:
+        yield
+    finally:
+        RECONCILING.reset(token)

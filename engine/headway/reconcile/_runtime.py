@@ -1,0 +1,238 @@
+"""The reconcile context, `Runtime`, and what its client and its strong reads may see."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Container, Iterable
+from contextlib import AbstractContextManager
+from typing import Any, Protocol, TypeVar
+
+import trio
+
+from headway.cache import Cache, CachedType, Projected, Projection
+from headway.client import Client
+from headway.errors import NotDeclared, NotWatched
+from headway.events import Report
+from headway.protobuf import Payload
+from headway.reconcile._blocks import Conditions, Finalizer, Outputs
+from headway.reconcile._lifetimes import Lifetimes
+from headway.reconcile._request import Request
+from headway.resource import Kind, Resource, ResourceId, ResourceType, TypeName, type_name
+
+T = TypeVar("T", bound=Payload)
+
+
+class Fence(Protocol):
+    """The fence under which a reconcile writes: that of its run, or of its key's shard."""
+
+    @property
+    def term(self) -> int:
+        """The term of the fence; 0 before it is raised."""
+        ...
+
+    @property
+    def starting_revision(self) -> int:
+        """The revision of the commit that raised the fence at the start; 0 before it."""
+        ...
+
+
+class Runtime:
+    """The context of a reconciler, a source or an initialiser.
+
+    Attributes:
+        cache: reads without waiting. A read is never older than an earlier read or a write of this controller.
+        client: reads and writes the store. Writes carry the run's fence: after a later run has begun, they fail with
+            Fenced and change nothing. When a write returns, the cache contains it. If the controller declares
+            ``reads`` or ``writes``, an undeclared type raises NotDeclared.
+        strong: reads the store itself, never behind what the cache has returned. Needed only in exceptional cases.
+        controller: the controller's name.
+        report: a function that reports your own events as if they were Headway's. It must not block.
+    """
+
+    def __init__(
+        self,
+        controller: str,
+        watches: Container[CachedType[Any]],
+        cache: Cache,
+        client: Client,
+        lifetimes: Lifetimes,
+        declared: Declared,
+        report: Report,
+        fence: Fence,
+    ) -> None:
+        self.cache = cache
+        self.client = client
+        self.strong = StrongReads(cache, client, fence)
+        self.controller = controller
+        self.report = report
+        self._fence = fence
+        self._watches = watches
+        self._lifetimes = lifetimes
+        self._declared = declared
+
+    @property
+    def term(self) -> int:
+        """A number that is higher in every later run of this controller.
+
+        Pass it to systems outside the store, so that they can reject a superseded run.
+        """
+        return self._fence.term
+
+    def resource(self, request: Request[T]) -> Resource[T] | None:
+        """Return the cached resource that a request is for, or None if it does not exist.
+
+        Raises NotWatched in a controller that manages a projection: use ``rt.cache.get(PROJECTION, request.id)`` there.
+        """
+        type = self.cache.manages
+        if isinstance(type, Projection):
+            raise NotWatched(
+                f"controller {self.controller} manages the projection {type!r}: use rt.cache.get(..., request.id)"
+            )
+        resource: Resource[T] | None = self.cache.get(type, request.id)
+        return resource
+
+    async def apply(self, resource: Resource[T]) -> Resource[T]:
+        """Apply a resource like ``client.apply``, but compare with the cache: if nothing differs, no call is made.
+
+        Raises Conflict if the resource has changed since it was cached (the key is reconciled again), and NotWatched
+        for a type that is not cached.
+        """
+        return await self.client.apply_over(self.cache.get(resource.type, resource.id), resource)
+
+    def outputs(self, type: ResourceType[T], *, owner: Resource[Any]) -> Outputs[T]:
+        """``async with rt.outputs(ACCOUNT, owner=team) as wanted: await wanted.apply("ada", Account(...))``
+
+        When the block ends normally, resources of this type that ``owner`` owns and the block did not apply are
+        deleted. Raises NotWatched for a type that the controller does not watch, and NotDeclared for one that it does
+        not write.
+        """
+        if type not in self._watches:
+            raise NotWatched(
+                f"controller {self.controller} doesn't watch {type.name}, so it can't find outputs to prune: "
+                f"add it to `watches`, with headway.mappers.owner()"
+            )
+        self._declared.check_write(type.name)
+        return Outputs(self.cache, self.client, type, owner)
+
+    def finalizer(self, resource: Resource[T], name: str = "") -> Finalizer[T]:
+        """Return a block that guards work with a finalizer, so that the work is undone before the resource is deleted.
+
+        ``async with rt.finalizer(team) as guarded:``, then ``if guarded.alive:`` and ``elif guarded.cleaning_up:``. The
+        finalizer's name defaults to the controller's. It is added before the block begins, and removed when a block
+        that cleans up has ended normally. Other finalizers are not touched.
+
+        Raises NotFound if the resource no longer exists, and Conflict if other writers keep changing it. The key is
+        then reconciled again.
+        """
+        return Finalizer(self.client, resource, name or self.controller)
+
+    def conditions(self, resource: Resource[T], key: str = "", *, failure: str | None = None) -> Conditions[T]:
+        """``async with rt.conditions(team) as conditions: conditions.set("Ready", True)``
+
+        The conditions are stored in the resource's status under ``key``, by default the controller's name. They are
+        written once, when the block ends, if they differ from the stored ones. If the block raises, the condition named
+        by ``failure`` becomes false, with the error as its message.
+        """
+        return Conditions(self.client, resource, key or self.controller, failure)
+
+    def alive(self, resource: Resource[Any] | Projected[Any]) -> AbstractContextManager[trio.CancelScope]:
+        """``with rt.alive(team) as scope: ...`` is canceled as soon as the team's deletion begins.
+
+        It is also canceled if the team no longer exists or another resource has replaced it under the same name. Check
+        ``scope.cancelled_caught`` afterwards. Raises NotWatched for a type that the controller neither manages nor
+        watches.
+        """
+        return self._lifetimes.scope(resource)
+
+
+class StrongReads:
+    """Reads of the store that bypass the cache, for any type, watched or not. Available as ``Runtime.strong``.
+
+    A result is never older than anything that the run's cache has shown for any type, nor than the start of the run. A
+    server that is behind that raises Unavailable (in a reconcile, the key is retried). A result may be newer than the
+    cache, so a later read of the cache may show an older state. Each read costs a call.
+    """
+
+    def __init__(self, cache: Cache, client: Client, fence: Fence) -> None:
+        self._cache = cache
+        self._client = client
+        self._fence = fence
+
+    async def get(
+        self, type: ResourceType[T], id: str | ResourceId, *, partition: str = "", namespace: str = ""
+    ) -> Resource[T] | None:
+        """Return a resource or None, like `Client.get`."""
+        return await self._client.get(type, id, partition=partition, namespace=namespace, min_revision=self._at_least)
+
+    async def read(
+        self, type: ResourceType[T], id: str | ResourceId, *, partition: str = "", namespace: str = ""
+    ) -> Resource[T]:
+        """Return a resource, or raise NotFound, like `Client.read`."""
+        return await self._client.read(type, id, partition=partition, namespace=namespace, min_revision=self._at_least)
+
+    async def list(
+        self,
+        type: ResourceType[T],
+        *,
+        partition: str = "*",
+        namespace: str = "*",
+        name_prefix: str = "",
+        filter: str = "",
+    ) -> builtins.list[Resource[T]]:
+        """Return the resources of a type, like `Client.list`."""
+        return await self._client.list(
+            type,
+            partition=partition,
+            namespace=namespace,
+            name_prefix=name_prefix,
+            filter=filter,
+            min_revision=self._at_least,
+        )
+
+    @property
+    def _at_least(self) -> int:
+        return max(self._fence.starting_revision, self._cache.newest)
+
+
+class Declared:
+    """An implementation of `client.Allow` for a controller. It allows everything that no declaration restricts."""
+
+    def __init__(
+        self,
+        controller: str,
+        cached: Iterable[CachedType[Any]],
+        reads: Iterable[ResourceType[Any]] | None,
+        writes: Iterable[ResourceType[Any]] | None,
+    ) -> None:
+        self._controller = controller
+        self._writes = None if writes is None else frozenset(type.kind for type in writes)
+        self._reads: frozenset[Kind] | None = None
+        if reads is not None:
+            self._reads = frozenset(type.kind for type in (*reads, *cached, *(writes or ())))
+
+    def __call__(self, method: str, request: Any) -> None:
+        """Raise NotDeclared for a call that the controller has not declared."""
+        if method in ("Write", "MutateAndValidate"):
+            self.check_write(type_name(request.resource.id.type))
+        elif method in ("WriteStatus", "Delete"):
+            self.check_write(type_name(request.id.type))
+        elif self._reads is not None:
+            if method == "ListByOwner":
+                raise NotDeclared(
+                    f"controller {self._controller} declares its `reads`, and list_by_owner reads every type: "
+                    "list each type by itself, or leave `reads` out"
+                )
+            type = type_name(request.id.type if method == "Read" else request.type)
+            if type.unversioned not in self._reads:
+                raise self._not("reads", type)
+
+    def check_write(self, type: TypeName) -> None:
+        """Raise NotDeclared for a type that the controller's ``writes`` lack."""
+        if self._writes is not None and type.unversioned not in self._writes:
+            raise self._not("writes", type)
+
+    def _not(self, declaration: str, type: TypeName) -> NotDeclared:
+        return NotDeclared(
+            f"controller {self._controller} doesn't declare that it {declaration} {type}: "
+            f"add the type, @app.controller(..., {declaration}=[..., {type.kind.upper()}])"
+        )

@@ -1,0 +1,150 @@
+"""The ownership of keys: which keys of a controller this process reconciles, and under which fence.
+
+A run is the same for every placement. Its *ownership* has the work queue, decides which keys enter it at the start, and
+records in the store the revision up to which nothing is owed. `EveryKey` owns all keys under the fence of the run.
+`Shards` (`_sharding.py`) owns the keys of the shards whose leases this process holds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+import trio
+from typing_extensions import override
+
+from headway.client import HeldLease, LeaseClient, RunFence, Writes
+from headway.controller import Definition, Reconciler
+from headway.errors import HeadwayError, RemoteError
+from headway.events import CallDelayed, Report
+from headway.queue import BACKLOG, Backoff, WaitingQueue, WorkQueue
+from headway.reconcile import Fence, Reason, Runtime
+from headway.resource import Key
+from headway.run._fence import RunWrites
+from headway.run._mapping import RunMapping, SupportsAdd
+from headway.run._priming import Deletions, RunCaches
+
+RECORD_INTERVAL = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class PrimedRun:
+    """The parts of a run that its ownership works with, once the run is primed.
+
+    Attributes:
+        lease: the lease under which the whole run runs; None if it needs none.
+        note_progress: wakes the tasks in ``wait_progress``, because something has been mapped, reconciled or resolved.
+        new_runtime: creates a reconcile context under another fence.
+        new_mapping: creates a further mapping of the run, into a queue of its own and with a callback for progress.
+    """
+
+    definition: Definition
+    fence_name: str
+    lease: HeldLease | None
+    leases: LeaseClient
+    report: Report
+    caches: RunCaches
+    queue: WaitingQueue[Key, Reason]
+    writes: RunWrites
+    mapping: RunMapping
+    note_progress: Callable[[], None]
+    wait_progress: Callable[[], Awaitable[None]]
+    new_runtime: Callable[[Fence], Runtime]
+    new_mapping: Callable[[SupportsAdd, Callable[[], None]], RunMapping]
+
+    def mapped(self) -> int:
+        """Return the revision up to which every change is mapped and every write is resolved, or 0."""
+        if not self.mapping.is_idle or self.queue.held or self.caches.distrusted:
+            return 0
+        return self.mapping.complete
+
+
+class Ownership(ABC):
+    """The keys of one run that belong to this process.
+
+    Args:
+        queue: the work queue of the run.
+    """
+
+    def __init__(self, queue: WaitingQueue[Key, Reason]) -> None:
+        self.queue = queue
+
+    def shards(self) -> tuple[int, ...] | None:
+        """Return the shards of this process; None unless the controller is sharded."""
+        return None
+
+    def writes(self, own: RunWrites) -> Writes:
+        """Return the writes of the run's client, given those under the run's fence."""
+        return own
+
+    def reconciler(self, declared: Reconciler[Any]) -> Reconciler[Any]:
+        """Return the function that reconciles a key, given the declared one."""
+        return declared
+
+    def runtime_for(self, key: Key) -> Runtime | None:  # noqa: ARG002  # all keys have that of the run
+        """Return the reconcile context of a key, or None for that of the run."""
+        return None
+
+    def is_idle(self) -> bool:
+        """Return True if no key is owed, and every key that should belong to this process does."""
+        return self.queue.is_idle()
+
+    async def missed(self, caches: RunCaches, raised: RunFence) -> Deletions:  # noqa: ARG002  # none
+        """Return the deletions from before the run's subscriptions that the run has to map."""
+        return {}
+
+    def begin(self, run: PrimedRun, missed: Deletions) -> None:  # noqa: B027  # by default, no key is owned at first
+        """Enqueue the cached resources, and those to be mapped, as backlog. Contains no checkpoint."""
+
+    @abstractmethod
+    async def serve(self, run: PrimedRun) -> None:
+        """Acquire and release keys, and record checkpoints, as long as the run lasts."""
+
+    async def end(self, run: PrimedRun) -> None:  # noqa: B027  # by default, `serve` has recorded all
+        """Record the last checkpoint. Everything else of the run has ended."""
+
+
+class EveryKey(Ownership):
+    """The ownership of all keys, under the fence of the run."""
+
+    def __init__(self, backoff: Backoff) -> None:
+        super().__init__(WaitingQueue(WorkQueue(backoff)))
+        self._recorded = 0
+
+    @override
+    async def missed(self, caches: RunCaches, raised: RunFence) -> Deletions:
+        until = {name: subscription.subscribed_at for name, subscription in caches.subscriptions.items()}
+        return await caches.deletions(raised.position, raised.checkpoint, until)
+
+    @override
+    def begin(self, run: PrimedRun, missed: Deletions) -> None:
+        managed = run.caches.subscriptions[run.definition.manages.name]
+        self.queue.add_all(managed.store.entries, Reason("started"), priority=BACKLOG)
+        run.mapping.add_start(missed)
+
+    @override
+    async def serve(self, run: PrimedRun) -> None:
+        # If recording fails, the next run reconciles more than necessary, but nothing is lost. Fenced ends the run.
+        while True:
+            await trio.sleep(RECORD_INTERVAL)
+            try:
+                await self._record(run)
+            except RemoteError as error:
+                run.report(CallDelayed(run.definition.name, "RecordSettled", error, RECORD_INTERVAL))
+
+    @override
+    async def end(self, run: PrimedRun) -> None:
+        with trio.move_on_after(1, shield=True), contextlib.suppress(HeadwayError):
+            await self._record(run)
+
+    async def _record(self, run: PrimedRun) -> None:
+        """Record in the store the revision up to which nothing is owed (C6, across runs)."""
+        checkpoint = run.mapped() if self.is_idle() else 0
+        if run.lease is not None and not run.lease.held:
+            return
+        if checkpoint > self._recorded and run.writes.fence is not None:
+            await run.leases.record_checkpoint(run.writes.fence, checkpoint)
+            self._recorded = checkpoint

@@ -1,0 +1,204 @@
+"""The caches of a run: priming them, and reading the deletions that the run has missed (C1, C6).
+
+A deletion that happened while no run was active is in no cache. It is read from the store's history.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any
+
+import trio
+from grpclib import GRPCError
+from grpclib.const import Status
+
+from headway._bounded_report import BoundedReport
+from headway.cache import (
+    Applied,
+    CachedType,
+    Informer,
+    Informers,
+    OnFailure,
+    StreamMachine,
+    Subscription,
+    stored_type,
+    watch_request,
+)
+from headway.client import client_error
+from headway.controller import Definition
+from headway.errors import PrimingStalled, StoreChanged, Unavailable
+from headway.events import DeletionsUnknown, IndexFailed, Primed, Priming, Report
+from headway.resource import ANY_VERSIONS, Bookmark, Changes, Key, Position, ResourceType, TypeName, resource_key
+from headway.rpc import Channel
+from headway.service import WATCH_LIST
+
+STALL_LIMIT = 60.0
+_SILENCE = 30.0
+"""The time, in seconds, after which a stream that has sent nothing counts as failed."""
+
+Deletions = dict[TypeName, list[Applied]]
+"""Deletions by type, in order of revision."""
+
+
+class RunCaches:
+    """The caches of one run's types, informer with other runs.
+
+    Args:
+        stall_limit: the time, in seconds, within which a type being primed must receive something.
+
+    Attributes:
+        subscriptions: the subscription to each type that is primed.
+        primed: the informer of each type; empty until all types are primed.
+    """
+
+    def __init__(
+        self,
+        definition: Definition,
+        informers: Informers,
+        channel: Channel,
+        report: Report,
+        bounded: BoundedReport,
+        stall_limit: float,
+    ) -> None:
+        self.informers = informers
+        self.subscriptions: dict[TypeName, Subscription] = {}
+        self.primed: Sequence[Informer] = ()
+        self._definition = definition
+        self._channel = channel
+        self._report = report
+        self._bounded = bounded
+        self._stall_limit = stall_limit
+
+    def check_store(self) -> None:
+        """Raise if a type's store is known to be rolled back. This opens no stream."""
+        for type in self._definition.types:
+            for known in self.informers.opened(type):
+                known.check()
+
+    def check(self) -> None:
+        """Raise if the data of a subscription is void."""
+        for subscription in self.subscriptions.values():
+            subscription.check()
+
+    async def wait_complete(self, revision: int) -> None:
+        """Wait until every type has reached a revision."""
+        for each in self.primed:
+            await each.wait_complete(revision)
+
+    @property
+    def distrusted(self) -> bool:
+        """True if the data of a type is being verified, because its store may have been rolled back."""
+        return any(each.distrusted for each in self.primed)
+
+    def frontiers(self) -> dict[TypeName, int]:
+        """Return the revision up to which each type is complete."""
+        return {name: subscription.store.frontier for name, subscription in self.subscriptions.items()}
+
+    async def prime(self, start: Position) -> None:
+        """Prime every type up to the starting revision, and then up to the highest revision of them all (C1)."""
+        async with trio.open_nursery() as nursery:
+            for type in self._definition.types:
+                nursery.start_soon(self._prime_type, type, start, name=f"priming {type.name}")
+        self.primed = [self.informers.informer_for(type) for type in self._definition.types]
+        await self.wait_complete(max(subscription.subscribed_at for subscription in self.subscriptions.values()))
+
+    async def _prime_type(self, type: CachedType[Any], start: Position) -> None:
+        """Fill the store of one type, and do nothing else (C1). This is one of the N+1 priming tasks."""
+        name = self._definition.name
+        self._report(Priming(name, type.name, start.revision))
+        began = trio.current_time()
+        informer = self.informers.informer_for(type)
+        await _wait_primed(informer, start.revision, self._stall_limit)
+        cached = informer.store.store_id
+        if cached != start.store_id:
+            raise StoreChanged(f"the cache of {type.name} belongs to store {cached}, but the fence to {start.store_id}")
+        # No checkpoint since the check, so every change from here on enters the feed.
+        subscription = informer.subscribe(self._definition.indexes_of(type), self._report_indexes(type.name))
+        self.subscriptions[type.name] = subscription
+        count, seconds = len(subscription.store.entries), trio.current_time() - began
+        self._report(Primed(name, type.name, count, subscription.subscribed_at, seconds))
+
+    def _report_indexes(self, type: TypeName) -> OnFailure:
+        def report(index: str, key: Key, error: BaseException) -> None:
+            name = self._definition.name
+            self._bounded(IndexFailed, of=(type, index), controller=name, index=index, type=type, key=key, error=error)
+
+        return report
+
+    async def deletions(self, start: Position, after: int, until: Mapping[TypeName, int]) -> Deletions:
+        """Return the deletions after a revision, up to a revision for each type, as far as the history has them."""
+        since = start._replace(revision=after)
+        found: Deletions = {}
+        for type in self._definition.types:
+            up_to = until[type.name]
+            if up_to > since.revision:
+                deleted = await deletions_since(
+                    self._channel, stored_type(type), since, up_to, self._report, self._definition.name
+                )
+                if deleted is not None:
+                    held = self.informers.informer_for(type).cached_form
+                    found[type.name] = [each._replace(old=each.old and held(each.old)) for each in deleted]
+        return found
+
+
+async def _wait_primed(informer: Informer, revision: int, stall_limit: float) -> None:
+    """Wait until a type is primed up to a revision.
+
+    A large type may take as long as it needs. Raises PrimingStalled only if nothing arrives for ``stall_limit``
+    seconds.
+    """
+    while True:
+        received = informer.received
+        with trio.move_on_after(stall_limit):
+            await informer.wait_complete(revision)
+            return
+        if informer.received == received:
+            why = f"; {informer.cut_off[0]}" if informer.cut_off else ""
+            raise PrimingStalled(
+                f"priming {informer.type.name} stalled: nothing was received for {stall_limit} s; "
+                f"{informer.resources} resources have arrived, and "
+                f"its revision is {informer.store.frontier} of {revision}{why}"
+            )
+
+
+async def deletions_since(
+    channel: Channel, type: ResourceType[Any], since: Position, until: int, report: Report, controller: str
+) -> list[Applied] | None:
+    """Return the deletions of a type after ``since`` and up to ``until``, each with the last state of the resource.
+
+    If the store's history does not reach back that far, report it and return None. In that case only a finalizer keeps
+    deletions from being missed. Raises Unavailable if the stream fails or is silent for `_SILENCE` seconds. That ends
+    the run, and the next one reads the deletions again.
+    """
+    machine = StreamMachine(since.store_id, since)
+    deleted: list[Applied] = []
+    # Deletions count regardless of the versions that the previous run used.
+    since = since._replace(versions=ANY_VERSIONS)
+    try:
+        async with channel.stream(WATCH_LIST, watch_request(type, since)) as items:
+            while (item := await _next(items, type)) is not None:
+                checked = machine.feed(item)
+                if isinstance(checked, Changes):
+                    deleted += [
+                        Applied(resource_key(change.resource), change.resource, None, change.revision)
+                        for change in checked.changes
+                        if change.deleted and change.revision <= until
+                    ]
+                elif checked is not None and not isinstance(checked, Bookmark):
+                    report(DeletionsUnknown(controller, type.name, since.revision, "the server can't resume"))
+                    return None
+                if machine.frontier >= until:
+                    return deleted
+    except GRPCError as error:
+        if error.status not in (Status.OUT_OF_RANGE, Status.DATA_LOSS):
+            raise client_error(error) from error
+        report(DeletionsUnknown(controller, type.name, since.revision, error.message or error.status.name))
+        return None
+    raise Unavailable(f"the server ended the stream of {type.name} at {machine.frontier}, before revision {until}")
+
+
+async def _next(items: AsyncIterator[Any], type: ResourceType[Any]) -> Any:
+    """Return the next item of a stream, or None at its end."""
+    with trio.move_on_after(_SILENCE):
+        return await anext(items, None)
+    raise Unavailable(f"the stream of {type.name} sent nothing of its history for {_SILENCE:g} s")

@@ -1,0 +1,236 @@
+"""The status of a controller, and the keys whose last reconcile did not succeed. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Literal
+
+from headway.cache import Informer
+from headway.queue import QueueStatistics
+from headway.resource import Key, ResourceId, TypeName
+
+CUT_OFF = 10.0
+"""The number of seconds without a stream of one of its types before a controller counts as cut off.
+
+A server that restarts is back sooner.
+"""
+
+Phase = Literal["starting", "priming", "running", "resting", "standby"]
+"""The phase of a controller.
+
+- ``starting``: acquiring the lease, raising the fence, and running the initialiser.
+- ``priming``: filling the caches of its types.
+- ``running``: mapping and reconciling.
+- ``resting``: waiting between two runs.
+- ``standby``: ready to take over from another process that runs it.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class TypeStatus:
+    """The status of one of a controller's N+1 types.
+
+    Attributes:
+        primed: True if its cache has had a complete snapshot.
+        revision: the revision up to which its cache is complete (its frontier).
+        target: the revision that the run waits for before it begins.
+        resources: the number of resources in its cache; during a first snapshot, the number received.
+        lag: how many revisions it is behind the newest of the controller's types. A change of one type is
+            mapped only when all types have reached it.
+        refused: the number of items in its streams that were older than the cache.
+        cut_off: the reason that it has no stream now; empty if it has one or the first is being opened.
+        cut_off_seconds: the time without a stream.
+        undecodable: the keys of resources whose payloads do not decode. Indexes and mappers that read the payload leave
+            them out.
+    """
+
+    type: TypeName
+    primed: bool
+    revision: int
+    target: int
+    resources: int
+    lag: int = 0
+    refused: int = 0
+    cut_off: str = ""
+    cut_off_seconds: float = 0.0
+    undecodable: tuple[Key, ...] = ()
+
+
+def type_statuses(types: Collection[Informer], target: int, now: float) -> tuple[TypeStatus, ...]:
+    """Return the status of a run's types at a time on Trio's clock."""
+    newest = max((informer.store.frontier for informer in types), default=0)
+    statuses = []
+    for informer in types:
+        why, since = informer.cut_off or ("", now)
+        statuses.append(
+            TypeStatus(
+                type=informer.type.name,
+                primed=informer.store.primed,
+                revision=informer.store.frontier,
+                target=target,
+                resources=informer.resources,
+                lag=max(newest, target) - informer.store.frontier,
+                refused=informer.store.refused,
+                cut_off=why,
+                cut_off_seconds=now - since,
+                undecodable=tuple(informer.undecodable),
+            )
+        )
+    return tuple(statuses)
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerStatus:
+    """The status of a controller at one moment. Times are in seconds.
+
+    Attributes:
+        seconds: the time since it entered this phase.
+        term: the term of the current run; 0 before it has one.
+        settled: the revision up to which nothing is owed; 0 while something is.
+        types: the status of each type; empty between runs.
+        concurrency: the number of keys that it may reconcile at once.
+        queue: statistics of the queue; None unless it is running.
+        running: the duration so far of each running reconcile.
+        oldest_wait: the longest time that a key has been ready; None if no key is ready.
+        holding: the reason that every key is held; empty if they are not.
+        unmapped: the number of changes that are still to be mapped.
+        not_done: the keys whose last reconcile did not succeed, by name; at most 1,000.
+        not_done_count: the number of all such keys.
+        restarts: the number of runs that have ended.
+        error: the class and message of the error that ended the last run, or that keeps the next one from its lease;
+            empty if there is none.
+        leader: the process that runs the controller while this one is on standby.
+        shards: the shards of this process; None unless the controller is sharded.
+    """
+
+    name: str
+    phase: Phase
+    seconds: float
+    term: int = 0
+    starting_revision: int = 0
+    settled: int = 0
+    types: tuple[TypeStatus, ...] = ()
+    concurrency: int = 1
+    queue: QueueStatistics | None = None
+    running: tuple[float, ...] = ()
+    oldest_wait: float | None = None
+    holding: str = ""
+    unmapped: int = 0
+    not_done: tuple[NotDone, ...] = ()
+    not_done_count: int = 0
+    restarts: int = 0
+    error: str = ""
+    leader: str = ""
+    shards: tuple[int, ...] | None = None
+
+    @property
+    def problem(self) -> str:
+        """The reason that it is not reconciling now, as a sentence without its name; empty if it is."""
+        if self.phase == "resting":
+            runs = "a failed run" if self.restarts == 1 else f"{self.restarts} failed runs, the last"
+            return f"is backing off after {runs} with {self.error}"
+        if self.phase == "starting":
+            return f"has been starting for {self.seconds:.0f} s" + (f", after {self.error}" if self.error else "")
+        if self.phase == "priming":
+            return f"has been priming for {self.seconds:.0f} s, waiting for {self._unprimed()}"
+        if self.holding:
+            return f"holds back every key: {self.holding}"
+        cut_off = [each for each in self.types if each.cut_off_seconds >= CUT_OFF]
+        return "; ".join(
+            f"has received nothing about {each.type} for {each.cut_off_seconds:.0f} s: {each.cut_off}"
+            for each in cut_off
+        )
+
+    @property
+    def notice(self) -> str:
+        """A problem that does not keep it from reconciling, as a sentence without its name; or empty."""
+        return "; ".join(
+            f"leaves out {len(each.undecodable)} of {each.type} whose payload does not decode, such as "
+            f"{'/'.join(filter(None, each.undecodable[0]))}"
+            for each in self.types
+            if each.undecodable
+        )
+
+    @property
+    def brief_notice(self) -> str:
+        """A short form of `notice` for unauthenticated readers, as `cause` is of `problem`."""
+        count = sum(len(each.undecodable) for each in self.types)
+        return f"leaves out {count} {'resource' if count == 1 else 'resources'} that can't be decoded" if count else ""
+
+    @property
+    def cause(self) -> str:
+        """A short form of `problem` for unauthenticated readers, without the text of an error or the name of a type."""
+        if not self.problem:
+            return ""
+        if self.phase == "resting":
+            return f"backing off after {'a failed run' if self.restarts == 1 else f'{self.restarts} failed runs'}"
+        if self.phase in ("starting", "priming"):
+            return f"{self.phase} for {self.seconds:.0f} s"
+        if self.holding:
+            return "holding back every key, because the outcome of a write is unknown"
+        return f"cut off from {sum(each.cut_off_seconds >= CUT_OFF for each in self.types)} of its types"
+
+    def _unprimed(self) -> str:
+        return (
+            ", ".join(
+                f"{each.type} ({each.resources} resources, revision {each.revision} of {each.target}"
+                + (f"; {each.cut_off})" if each.cut_off else ")")
+                for each in self.types
+                if not each.primed or each.revision < each.target
+            )
+            or "the types to reach one revision"
+        )
+
+
+KEPT = 1000
+"""The number of such keys that are kept with their errors. Any others are only counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class NotDone:
+    """A key whose last reconcile failed or was delayed.
+
+    Attributes:
+        outcome: ``failed`` if it is retried, ``permanent`` if it is not retried until something changes, or ``slowed``
+            if it is delayed because it triggers itself.
+        error: the class and message of the exception; for a slowed key, its writes.
+        attempts: the number of consecutive attempts.
+        at: the time of the last attempt on Trio's clock, in seconds.
+        until: the latest time of the next attempt; None if it waits for a change.
+        timed_out: True if the deadline passed before the reconcile ended.
+    """
+
+    id: ResourceId
+    outcome: Literal["failed", "permanent", "slowed"]
+    error: str
+    attempts: int
+    at: float
+    until: float | None
+    timed_out: bool = False
+
+
+class Results:
+    """The keys of one run whose last reconcile did not succeed.
+
+    Attributes:
+        not_done: the result of each key; None for keys beyond the first `KEPT`.
+    """
+
+    def __init__(self) -> None:
+        self.not_done: dict[Key, NotDone | None] = {}
+
+    def note(self, result: NotDone) -> None:
+        """Record a key that failed or was delayed."""
+        key = result.id.key
+        # Keep the text and not the exception, whose traceback would keep many objects alive.
+        known = self.not_done.get(key)
+        self.not_done[key] = result if known is not None or len(self.not_done) < KEPT else None
+
+    def done(self, key: Key) -> None:
+        """Record that a key was reconciled successfully."""
+        self.not_done.pop(key, None)
+
+    def list(self) -> tuple[NotDone, ...]:
+        """Return the known results by partition, namespace and name."""
+        return tuple(each for _, each in sorted(self.not_done.items()) if each is not None)

@@ -1,0 +1,210 @@
+"""The supervisor of a controller, which starts one run after another, and delays restarts after failures."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import NoReturn
+
+import trio
+
+from headway._groups import of_controller, only_error, story
+from headway.client import HeldLease
+from headway.errors import Closed, EngineBug, LeaseLost, NotHeadway
+from headway.events import Report, RunEnded
+from headway.reconcile import CONTROLLER
+from headway.run._leading import Leading
+from headway.run._mapping import Owed
+from headway.run._run import Run
+from headway.run._status import ControllerStatus, Phase
+
+FLAP = 2.0
+"""A run that ends within this many seconds of its start is a flap. The run after a flap is delayed."""
+
+_ANY_REVISION = 2**64
+_FIRST, _LONGEST, _JITTER = 0.5, 60.0, 0.25
+
+
+def restart_delay(flaps: int) -> float:
+    """Return the delay before the next run after this many consecutive flaps.
+
+    It is 0.5 s after the first, then 1, 2, 4 … 60 s, with up to a quarter added at random.
+    """
+    if flaps <= 0:
+        return 0.0
+    if flaps == 1:
+        return _FIRST
+    delay = min(_FIRST * 2.0 ** min(flaps - 1, 16), _LONGEST)
+    return delay * (1 + random.random() * _JITTER)
+
+
+class Supervisor:
+    """The supervisor of one controller.
+
+    Args:
+        make_run: creates a run, given what the last one owed and the lease that it runs under.
+        leading: acquires the controller's lease; None if it needs none.
+
+    Attributes:
+        name: the name of the controller.
+        fence_name: the name under which the store keeps its fence, "app/name".
+        run: the current run; None between two runs.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        make_run: Callable[[Owed, HeldLease | None], Run],
+        report: Report,
+        *,
+        fence_name: str = "",
+        leading: Leading | None = None,
+    ) -> None:
+        self.name = name
+        self.fence_name = fence_name or name
+        self.run: Run | None = None
+        self._make_run = make_run
+        self._report = report
+        self._leading = leading
+        self._started = trio.lowlevel.ParkingLot()
+        self._restarts = 0
+        # True once an engine has answered.
+        self._answered = False
+        self._error = ""
+        self._ended_at = trio.current_time()
+        self._resting = False
+        self._ended = False
+        self._owed = Owed()
+
+    async def supervise(self) -> None:
+        """Run the controller until canceled, starting a new run when one ends. Each run gets what the last one owed.
+
+        Raises NotHeadway if the server is not an engine and no engine has answered before.
+        """
+        CONTROLLER.set(self.name)
+        try:
+            await self._supervise()
+        finally:
+            self._ended = True
+            self._started.unpark_all()
+
+    def check_open(self) -> None:
+        """Raise Closed if the engine has ended, so that no further run begins."""
+        if self._ended:
+            raise Closed(
+                "the block of this engine has ended: use the engine inside `async with headway.open_engine(...)` or "
+                "`async with headway.open_workers(...)`"
+            )
+
+    async def _supervise(self) -> NoReturn:
+        flaps = 0
+        while True:
+            began = trio.current_time()
+            error, run = await self._one_run()
+            # Invariant: the run's nurseries have closed here, so none of its tasks overlaps the next run (C7).
+            if run is not None:
+                self._owed, began = run.owed(), run.began
+                self._answered = self._answered or run.answered
+            if self._leading is not None and self._leading.answered:
+                # A standby has had no run, but an engine has answered it.
+                self._answered = True
+            if isinstance(error, NotHeadway) and not self._answered:
+                # Waiting would not help. Once an engine has answered, a different server in its place may be temporary.
+                raise error
+            self._restarts, self._error = self._restarts + 1, story(error)
+            self._ended_at = trio.current_time()
+            # Losing the lease is not a failure of the controller; it waits until it can acquire the lease again.
+            flaps = flaps + 1 if trio.current_time() - began < FLAP and not isinstance(error, LeaseLost) else 0
+            delay = restart_delay(flaps)
+            self._report(RunEnded(self.name, error, delay))
+            self._resting = True
+            await trio.sleep(delay)
+            self._resting = False
+
+    @property
+    def stands_by(self) -> bool:
+        """True if another process runs the controller and this one is ready to take over."""
+        return self.run is None and self._leading is not None and bool(self._leading.leader)
+
+    def _stand_by(self) -> None:
+        # An engine has reported the leader. This process may wait for a run of its own for a long time.
+        self._answered = True
+        # From here the leader handles all changes, and the next run here finds in the store's history what the leader
+        # left. A subscription without a reader would only grow.
+        for _, subscription in self._owed.subscriptions:
+            subscription.close()
+        self._owed = self._owed._replace(subscriptions=())
+        self._ended_at = trio.current_time()
+        self._started.unpark_all()
+
+    def status(self) -> ControllerStatus:
+        """Return the controller's current status."""
+        leading = self._leading
+        if self.run is not None:
+            status = self.run.status()
+        elif leading is not None and leading.leader and not leading.error:
+            seconds = trio.current_time() - self._ended_at
+            status = ControllerStatus(self.name, "standby", seconds, leader=leading.leader)
+        else:
+            # Before the first run, this is the time since the supervisor was created.
+            phase: Phase = "resting" if self._resting else "starting"
+            status = ControllerStatus(self.name, phase, trio.current_time() - self._ended_at)
+        error = leading.error if leading is not None and leading.error else self._error
+        return dataclasses.replace(status, restarts=self._restarts, error=error)
+
+    async def _one_run(self) -> tuple[BaseException, Run | None]:
+        """Run once, and return the error that ended the run, and the run if it was created."""
+        run: Run | None = None
+        try:
+            async with nullcontext() if self._leading is None else self._leading.lead(self._stand_by) as lease:
+                self.run = run = self._make_run(self._owed, lease)
+                self._started.unpark_all()
+                try:
+                    await run.run()
+                finally:
+                    self.run = None
+        except GeneratorExit:
+            # This task itself is being closed. Exceptions of the program come out of the run's nursery, in a group.
+            raise
+        except BaseException as error:
+            failed, others = of_controller(error)
+            if others is None:
+                assert failed is not None
+                # An error ends only this run, and it is reported (C10).
+                return only_error(failed), run
+            if failed is not None:
+                # The run was canceled while it failed. The failure belongs to this controller and is not propagated.
+                self._report(RunEnded(self.name, only_error(failed), None))
+            if failed is None:
+                raise
+            raise others from None
+        raise EngineBug("a run returned")
+
+    async def wait_idle(self, revision: int) -> None:
+        """Wait until the controller owes nothing up to ``revision``, through restarts if necessary.
+
+        Return at once for a controller on standby, which owes nothing. Raises Closed when the engine ends.
+        """
+        while not self.stands_by:
+            run = self.run
+            if run is None:
+                if self._ended:
+                    # If the engine failed, this raises Cancelled, so that only the failure leaves its block.
+                    await trio.lowlevel.checkpoint()
+                    self.check_open()
+                await self._started.park()
+                continue
+            if run.checkpoint() >= revision:
+                return
+            await run.wait_progress()
+
+    def checkpoint(self) -> int:
+        """Return the revision up to which the current run owes nothing; 0 if it owes something or is not running.
+
+        A controller on standby never owes anything: the result is above every revision.
+        """
+        if self.stands_by:
+            return _ANY_REVISION
+        return self.run.checkpoint() if self.run is not None else 0

@@ -1,0 +1,44 @@
+"""A run's writes, alone: the resolution of an initialiser's lost write."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import trio
+
+from headway.client import LeaseClient, RunFence
+from headway.queue import WaitingQueue, WorkQueue
+from headway.reconcile import Reason
+from headway.resource import Key, Position, pb
+from headway.run._fence import RunWrites
+from headway.run._priming import RunCaches
+
+
+class _Leases:
+    """Raises every fence. During a raise, another write is lost."""
+
+    def __init__(self) -> None:
+        self.lose: Any = None
+
+    async def raise_fence(self, controller: str, member: str, *, term: int = 0, number: int = 0) -> RunFence:
+        await trio.lowlevel.checkpoint()
+        if self.lose is not None:
+            self.lose(None)
+        fence = pb.Fence(controller=controller, member=member, term=term or 1, number=number)
+        return RunFence(fence, Position("store", "incarnation", 1), 1)
+
+
+async def test_write_lost_while_those_of_the_initialiser_are_resolved_holds_the_keys() -> None:
+    """A task that the initialiser left behind may still write; the raise above the others is not above that one."""
+    queue = WaitingQueue[Key, Reason](WorkQueue())
+    leases = _Leases()
+    caches = cast("RunCaches", None)
+    writes = RunWrites("pools", cast("LeaseClient", leases), caches, queue, lambda _: None, lambda: None)
+    await writes.raise_first("app/pools", "")
+    writes.unknown(None)
+    assert queue.held
+    await writes.raise_again()
+    assert not queue.held
+    leases.lose = writes.unknown
+    await writes.raise_again()
+    assert queue.held

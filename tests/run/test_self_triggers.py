@@ -1,0 +1,378 @@
+"""A key that triggers itself by its own writes is detected, slowed down and reported, and loses no change."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import trio
+from trio.testing import MockClock
+
+import headway
+from headway import events
+from headway.cache import Applied
+from headway.client import Acknowledged
+from headway.reconcile import RECONCILING, Reason, Reconciling
+from headway.resource import pb
+from headway.run._own_writes import FREE, KEPT, MERGING, OwnWrites, SelfTriggers
+from tests.helpers.resources import ACCOUNT, Account, Team, at, key, stored
+from tests.helpers.staff import Staff
+
+
+class Looping(Staff):
+    """A controller whose reconcile of team "loop" always writes it again.
+
+    Attributes:
+        runs: when each reconcile of it began, and what it saw.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__()
+        self.runs: list[tuple[float, tuple[str, ...]]] = []
+        self.others = 0
+        self.stop_at = 10**9
+
+        @self.app.controller(manages=self.team, **options)
+        async def again(rt: headway.Runtime, request: headway.Request[Team]) -> None:
+            team = rt.resource(request)
+            if team is None or team.name != "loop":
+                self.others += 1
+                return
+            self.runs.append((trio.current_time(), tuple(team.data.members)))
+            if len(self.runs) < self.stop_at:
+                team.metadata["runs"] = str(len(self.runs))
+                await rt.client.write(team)
+
+
+async def test_self_triggering_key_rests_longer_each_time(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """After ten times: 0.1 s, doubling up to a minute. The report has its writes, and the key is never idle."""
+    staff = Looping()
+    async with staff.open() as engine:
+        await staff.write_team("loop")
+        await trio.sleep(300)
+        heard = staff.heard(events.SelfTriggered)
+        delays = [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 51.2, 60, 60, 60, 60]
+        assert [round(event.delay, 1) for event in heard] == delays
+        assert len(staff.runs) == 1 + FREE + len(heard) - 1
+        first = heard[0]
+        assert (first.controller, first.id.name, first.count) == ("again", "loop", FREE + 1)
+        assert [str(write).split(" at ")[0] for write in first.writes] == ["Team loop written"]
+        status = engine.controllers["again"].status()
+        assert [(each.id.name, each.outcome) for each in status.not_done] == [("loop", "slowed")]
+        assert "Team loop written" in status.not_done[0].error
+        with trio.move_on_after(50) as waited:
+            await engine.wait_idle()
+        assert waited.cancelled_caught
+
+
+async def test_other_keys_are_not_slowed_by_a_self_triggering_one(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """A single worker serves them while the loop delays."""
+    staff = Looping()
+    async with staff.open():
+        await staff.write_team("loop")
+        await trio.sleep(60)
+        began = trio.current_time()
+        await staff.write_team("fine")
+        await trio.sleep(0.01)
+        assert staff.others == 1
+        assert trio.current_time() - began < 1
+
+
+async def test_change_of_another_writer_ends_the_rest_at_once(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """The key's count starts over."""
+    staff = Looping()
+    async with staff.open():
+        await staff.write_team("loop")
+        await trio.sleep(100)
+        count, began = len(staff.runs), trio.current_time()
+        await staff.write_team("loop", "ada")
+        await trio.sleep(0.05)
+        assert staff.runs[count][0] - began < 0.01
+        assert staff.runs[count][1] == ("ada",)
+        assert len(staff.runs) == count + 1 + FREE
+
+
+async def test_source_ends_the_rest_too(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    send, receive = trio.open_memory_channel[str](1)
+    team = headway.ResourceType("staff", "v1", "Team", Team)
+    staff = Looping(sources={"outside": headway.sources.from_channel(receive, team.id)})
+    async with staff.open():
+        await staff.write_team("loop")
+        await trio.sleep(100)
+        count = len(staff.runs)
+        await send.send("loop")
+        await trio.sleep(0.05)
+        assert len(staff.runs) > count
+
+
+async def test_self_trigger_that_ends_is_forgotten(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """A key that needs some of its own writes isn't slowed, also not the next time."""
+    staff = Looping()
+    async with staff.open() as engine:
+        for number in range(1, 6):
+            staff.stop_at = number * FREE
+            await staff.write_team("loop", str(number))
+            await staff.settle()
+            run: Any = engine.controllers["again"].run
+            assert run._self_triggers.loops == {}
+    assert not staff.heard(events.SelfTriggered)
+
+
+async def test_failing_key_that_writes_its_failure_is_slowed(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """Otherwise a status that always differs would end each back-off at once."""
+    staff, tries = Staff(), list[float]()
+
+    @staff.app.controller(manages=staff.team)
+    async def fail(rt: headway.Runtime, request: headway.Request[Team]) -> None:
+        team = rt.resource(request)
+        assert team is not None
+        tries.append(trio.current_time())
+        async with rt.conditions(team, failure="Ready"):
+            raise LookupError(f"the {len(tries)}th time")
+
+    async with staff.open():
+        await staff.write_team("core")
+        await trio.sleep(300)
+    assert len(tries) < 40
+    heard = staff.heard(events.SelfTriggered)
+    assert str(heard[0].writes[0]).startswith("Team core status fail written at ")
+
+
+async def test_self_trigger_through_an_output_is_detected(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """The write is of another type, and comes back by its mapper."""
+    staff = Staff()
+    runs = 0
+
+    @staff.app.controller(manages=staff.team, watches=[headway.watch(staff.account, headway.mappers.owner())])
+    async def flap(rt: headway.Runtime, request: headway.Request[Team]) -> None:
+        nonlocal runs
+        team = rt.resource(request)
+        assert team is not None
+        runs += 1
+        async with rt.outputs(staff.account, owner=team) as wanted:
+            if rt.cache.get(staff.account, "ada") is None:
+                await wanted.apply("ada", Account(login="ada"))
+
+    async with staff.open():
+        await staff.write_team("core")
+        await trio.sleep(100)
+    assert runs < 30
+    whats = {write.what for event in staff.heard(events.SelfTriggered) for write in event.writes}
+    assert whats == {"written", "deleted"}
+
+
+async def test_two_keys_that_trigger_each_other_are_not_slowed(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """A write of another key's reconcile doesn't count as an own one."""
+    staff = Staff()
+    runs = 0
+
+    @staff.app.controller(manages=staff.team)
+    async def other(rt: headway.Runtime, request: headway.Request[Team]) -> None:
+        nonlocal runs
+        runs += 1
+        if runs > 60:
+            return
+        name = {"a": "b", "b": "a"}[request.id.name]
+        team = rt.cache.get(staff.team, name)
+        if team is not None:
+            team.metadata["runs"] = str(runs)
+            await rt.client.write(team)
+
+    async with staff.open():
+        await staff.write_team("a")
+        await staff.write_team("b")
+        await staff.settle()
+    assert runs > 60
+    assert not staff.heard(events.SelfTriggered)
+
+
+async def test_change_of_another_writer_ends_the_rest_of_a_failing_key(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """Its reasons are those of all its attempts, so an old one among them doesn't count."""
+    staff, tries = Staff(), list[float]()
+
+    @staff.app.controller(manages=staff.team)
+    async def fail(rt: headway.Runtime, request: headway.Request[Team]) -> None:
+        team = rt.resource(request)
+        assert team is not None
+        tries.append(trio.current_time())
+        team.metadata["tries"] = str(len(tries))
+        await rt.client.write(team)
+        raise LookupError
+
+    async with staff.open():
+        await staff.write_team("core")
+        await trio.sleep(100)
+        count, began = len(tries), trio.current_time()
+        await staff.write_team("core", "ada")
+        await trio.sleep(0.05)
+        assert tries[count] - began < 0.01
+        assert len(tries) >= count + FREE
+
+
+class Stating(Staff):
+    """A controller of eight workers that keeps a status of each team.
+
+    Attributes:
+        runs: when each reconcile began, and what it saw: the members, and what the status said of them before.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__()
+        self.runs: list[tuple[float, tuple[str, ...], str]] = []
+
+        @self.app.controller(manages=self.team, concurrency=8, **options)
+        async def stating(rt: headway.Runtime, request: headway.Request[Team]) -> None:
+            team = rt.resource(request)
+            assert team is not None
+            status = team.status.get("stating")
+            said = status.conditions[0].message if status is not None else ""
+            self.runs.append((trio.current_time(), tuple(team.data.members), said))
+            async with rt.conditions(team) as conditions:
+                conditions.set("Ready", True, ",".join(team.data.members))
+
+
+async def test_own_status_and_the_next_change_share_one_reconcile(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """A hundred changes of a key, one each 10 ms, cause a hundred reconciles and one for the last status."""
+    staff = Stating()
+    async with staff.open():
+        for number in range(100):
+            await staff.write_team("core", str(number))
+            await trio.sleep(0.01)
+            assert staff.runs[-1][1] == (str(number),), "the change was reconciled at once"
+        await staff.settle()
+    assert len(staff.runs) == 101
+    assert staff.runs[-1][1:] == (("99",), "99")
+    assert not staff.heard(events.SelfTriggered)
+
+
+async def test_own_status_is_seen_by_a_later_reconcile(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """It is a change like any other (C6): the key is owed until then."""
+    staff = Stating()
+    async with staff.open() as engine:
+        await staff.write_team("core", "ada")
+        await trio.sleep(MERGING / 2)
+        assert [said for *_, said in staff.runs] == [""]
+        assert engine.controllers["stating"].status().not_done == ()
+        await staff.settle()
+        assert [said for *_, said in staff.runs] == ["", "ada"]
+        began = [at for at, *_ in staff.runs]
+        assert MERGING <= began[1] - began[0] < MERGING + 0.01
+
+
+async def test_controller_that_steps_by_its_own_status_finishes(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """It is called after each step, also after those beyond the tenth."""
+    staff, steps = Staff(), list[int]()
+
+    @staff.app.controller(manages=staff.team, concurrency=8)
+    async def stepping(rt: headway.Runtime, request: headway.Request[Team]) -> None:
+        team = rt.resource(request)
+        assert team is not None
+        status = team.status.get("stepping")
+        step = int(status.conditions[0].message) if status is not None else 0
+        steps.append(step)
+        if step < 12:
+            async with rt.conditions(team) as conditions:
+                conditions.set("Ready", False, str(step + 1))
+
+    async with staff.open():
+        await staff.write_team("core")
+        await staff.settle()
+    assert steps == list(range(13))
+
+
+# --- what is remembered ------------------------------------------------------
+
+
+def noted(own: OwnWrites, revision: int) -> None:
+    own.note(Acknowledged(ACCOUNT, key("ada"), stored("ada", revision), at(revision)))
+
+
+def test_number_of_remembered_writes_is_bounded() -> None:
+    """A forgotten write counts as another writer's."""
+    own = OwnWrites()
+    for revision in range(1, KEPT + 2):
+        noted(own, revision)
+    assert own.find(ACCOUNT.name, key("ada"), 1) is None
+    assert own.find(ACCOUNT.name, key("ada"), 2) is not None
+    assert len(own.latest) == KEPT
+
+
+def test_own_write_is_recognized_by_key_and_revision() -> None:
+    """A revision alone is not enough."""
+    own = OwnWrites()
+    noted(own, 7)
+    assert own.find(ACCOUNT.name, key("bob"), 7) is None
+    assert own.find(None, None, 7) is None
+
+
+def test_write_outside_a_reconcile_is_no_self_trigger() -> None:
+    """A source's write is an example."""
+    own = OwnWrites()
+    triggers = SelfTriggers(own)
+    for revision in range(1, 100):
+        noted(own, revision)
+        reason = Reason("changed", ACCOUNT.name, key("ada"), revision)
+        assert triggers.delay(key("ada"), [reason], 1, float(revision)) is None
+
+
+def caused(own: OwnWrites, revision: int) -> Reason:
+    """A change that a reconcile of ada's has made itself."""
+    reconciling = Reconciling()
+    reconciling.key = key("ada")
+    token = RECONCILING.set(reconciling)
+    noted(own, revision)
+    RECONCILING.reset(token)
+    return Reason("changed", ACCOUNT.name, key("ada"), revision)
+
+
+OTHER = Reason("changed", ACCOUNT.name, key("ada"), 10_000)
+
+
+def test_requeue_is_no_self_trigger() -> None:
+    """This holds for any number of requeues: no write of the key causes them."""
+    own = OwnWrites()
+    triggers = SelfTriggers(own)
+    caused(own, 1)
+    for _ in range(3 * FREE):
+        assert triggers.delay(key("ada"), [Reason("requeue")], 1, 0.0) is None
+    assert triggers.loops == {}
+
+
+def test_self_trigger_is_detected_although_the_key_also_requeues() -> None:
+    own = OwnWrites()
+    triggers = SelfTriggers(own)
+    reasons = [[caused(own, revision), Reason("requeue")] for revision in range(1, FREE + 2)]
+    delays = [triggers.delay(key("ada"), each, 1, 0.0) for each in reasons]
+    assert [delay is not None for delay in delays] == [False] * FREE + [True]
+
+
+def test_reason_from_elsewhere_ends_the_count() -> None:
+    """So it does beside an own reason; in a later attempt it is an old one, and doesn't."""
+    own = OwnWrites()
+    for attempt, ends in ((1, True), (2, False)):
+        triggers = SelfTriggers(own)
+        for revision in range(1, FREE + 1):
+            assert triggers.delay(key("ada"), [caused(own, revision)], 1, 0.0) is None
+        delay = triggers.delay(key("ada"), [caused(own, FREE + 1), OTHER], attempt, 0.0)
+        assert (delay is None) is ends
+        assert (triggers.loops == {}) is ends
+
+
+def test_status_is_an_own_write_only_if_nothing_else_changed_at_its_revision() -> None:
+    """An unneeded status write is answered with the revision of another writer's creation or change."""
+    ours, theirs = ({"ours": pb.Status(observed_generation="1")}, {"theirs": pb.Status(observed_generation="1")})
+    own = OwnWrites()
+    said = stored("ada", 7, status=ours)
+    own.note(Acknowledged(ACCOUNT, key("ada"), said, at(7), "ours"))
+    silent, other, same = (stored("ada", 6, status=status) for status in ({}, theirs, ours))
+    for old in (silent, other, same):
+        old.generation = said.generation
+
+    def is_own(old: pb.Resource | None, new: pb.Resource | None) -> bool:
+        return own.is_own(ACCOUNT.name, Applied(key("ada"), old, new, 7))
+
+    assert is_own(silent, said)
+    assert not is_own(same, said)
+    assert not is_own(other, said)
+    assert not is_own(None, said)
+    assert not is_own(said, None)
+    assert not is_own(stored("ada", 6), said)

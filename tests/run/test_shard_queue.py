@@ -1,0 +1,132 @@
+"""The queue of a sharded controller: closed, collecting and open shards, and the holders that stop it."""
+
+from __future__ import annotations
+
+from headway.queue import WorkQueue
+from headway.reconcile import Reason
+from headway.resource import Key
+from headway.run._shards import OneShard, ShardQueue
+
+REASON = Reason("changed")
+
+
+def shard(key: Key) -> int:
+    return int(key[2][0])
+
+
+def key(name: str) -> Key:
+    return ("default", "default", name)
+
+
+def dequeued(queue: ShardQueue) -> str:
+    """Return the next key's name; empty if there is none."""
+    found = queue.dequeue_nowait()
+    return "" if found is None else found.key[2]
+
+
+async def test_keys_of_a_collecting_shard_are_handed_out_when_it_opens() -> None:
+    """Keys of a closed shard never are."""
+    queue = ShardQueue(WorkQueue(), shard)
+    queue.add(key("1-early"), REASON)
+    queue.collect(1)
+    queue.add(key("1-collected"), REASON)
+    queue.add(key("2-other"), REASON)
+    assert dequeued(queue) == ""
+    queue.open_shard(1)
+    queue.add_all([key("1-later"), key("2-other")], REASON)
+    assert [dequeued(queue) for _ in range(3)] == ["1-collected", "1-later", ""]
+
+
+async def test_closing_a_shard_removes_all_its_keys() -> None:
+    """This holds for ready and resting keys, and for a key in hand that fails."""
+    queue = ShardQueue(WorkQueue(), shard)
+    queue.open_shard(1)
+    for name in ("1-fails", "1-in-hand", "1-ready"):
+        queue.add(key(name), REASON)
+    assert [dequeued(queue), dequeued(queue)] == ["1-fails", "1-in-hand"]
+    queue.failed(key("1-fails"), REASON)
+    assert not queue.is_shard_idle(1)
+    queue.close_shard(1)
+    assert dequeued(queue) == ""
+    assert queue.failed(key("1-in-hand"), REASON) == 0.0
+    assert dequeued(queue) == ""
+    assert queue.is_idle()
+
+
+async def test_closing_a_shard_removes_its_scheduled_keys() -> None:
+    queue = ShardQueue(WorkQueue(), shard)
+    for number in (1, 2):
+        queue.open_shard(number)
+        queue.add(key(f"{number}-later"), REASON)
+        queue.requeue_after(key(dequeued(queue)), 600, REASON)
+    assert set(queue.scheduled()) == {key("1-later"), key("2-later")}
+    queue.close_shard(1)
+    assert set(queue.scheduled()) == {key("2-later")}
+
+
+async def test_queue_is_held_until_its_last_holder_releases_it() -> None:
+    """One shard's resolution doesn't release the hold of another one."""
+    queue = ShardQueue(WorkQueue(), shard)
+    queue.open_shard(1)
+    first, second = OneShard(queue, 1, shard), OneShard(queue, 2, shard)
+    first.hold()
+    second.hold()
+    first.add(key("1-a"), REASON)
+    first.add(key("2-not-its"), REASON)
+    second.release()
+    assert dequeued(queue) == ""
+    first.release()
+    assert [dequeued(queue), dequeued(queue)] == ["1-a", ""]
+
+
+async def test_open_shard_that_collects_again_keeps_its_owed_keys() -> None:
+    """They were ready, in hand or resting. They are handed out with later keys when the shard opens again."""
+    queue = ShardQueue(WorkQueue(), shard)
+    queue.open_shard(1)
+    queue.open_shard(2)
+    for name in ("1-fails", "1-in-hand", "1-ready", "2-other"):
+        queue.add(key(name), REASON)
+    assert [dequeued(queue), dequeued(queue)] == ["1-fails", "1-in-hand"]
+    queue.failed(key("1-fails"), REASON)
+    queue.collect(1)
+    queue.collect(1)
+    queue.add(key("1-later"), REASON)
+    queue.dropped(key("1-in-hand"))
+    assert [dequeued(queue), dequeued(queue)] == ["2-other", ""]
+    queue.succeeded(key("2-other"))
+    assert sorted(name for *_, name in queue.owed()) == ["1-fails", "1-in-hand", "1-later", "1-ready"]
+    assert not queue.is_idle()
+    assert not queue.is_shard_idle(1)
+    queue.open_shard(1)
+    assert sorted(dequeued(queue) for _ in range(5)) == ["", "1-fails", "1-in-hand", "1-later", "1-ready"]
+
+
+async def test_closed_shard_owes_no_keys() -> None:
+    """Neither its collected keys nor one still in hand are owed: another process reconciles them."""
+    queue = ShardQueue(WorkQueue(), shard)
+    queue.open_shard(1)
+    queue.collect(2)
+    queue.add(key("1-in-hand"), REASON)
+    queue.add(key("2-collected"), REASON)
+    assert dequeued(queue) == "1-in-hand"
+    assert sorted(name for *_, name in queue.owed()) == ["1-in-hand", "2-collected"]
+    queue.close_shard(1)
+    queue.close_shard(2)
+    assert queue.owed() == []
+    queue.dropped(key("1-in-hand"))
+    assert dequeued(queue) == ""
+    assert queue.is_idle()
+
+
+async def test_former_owner_of_a_shard_cannot_hold_the_queue() -> None:
+    """A write lost afterwards would hold every key for ever, because no task would resolve it."""
+    queue = ShardQueue(WorkQueue(), shard)
+    queue.open_shard(1)
+    left = OneShard(queue, 1, shard)
+    left.hold()
+    assert left.held
+    left.leave()
+    left.hold()
+    assert not left.held
+    queue.add(key("1-a"), REASON)
+    assert dequeued(queue) == "1-a"

@@ -1,0 +1,214 @@
+"""Restarts of runs: their delays, the reset of the delays, and that two runs never overlap."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+import trio
+from grpclib import GRPCError
+from grpclib.const import Status
+from trio.testing import MockClock
+
+import headway
+from headway.client import LeaseClient
+from headway.errors import LeaseLost, NotHeadway
+from headway.events import LeaseAwaited, LeaseTaken, RunEnded
+from headway.rpc import InProcessChannel
+from headway.run import ControllerStatus, Leading, Owed, Run, Supervisor, restart_delay
+from headway.service import LeaseService
+from headway.storage import MemoryBackend
+from tests.helpers.pools import SourceFailed
+from tests.helpers.rig import Rig
+
+
+def test_restart_delays_double_up_to_a_minute() -> None:
+    """0.5, 1, 2, 4 … 60 seconds, with at most a quarter on top, and no jitter on the first."""
+    wanted = [0.5, 1, 2, 4, 8, 16, 32, 60, 60]
+    for flaps, base in enumerate(wanted, start=1):
+        for _ in range(50):
+            assert base <= restart_delay(flaps) <= base * (1 if flaps == 1 else 1.25)
+    assert restart_delay(10_000) <= 75
+    assert len({restart_delay(1) for _ in range(50)}) == 1
+    assert len({restart_delay(2) for _ in range(50)}) > 1
+
+
+@pytest.mark.parametrize("flaps", [0, -1])
+def test_run_that_lasted_is_restarted_at_once(flaps: int) -> None:
+    assert restart_delay(flaps) == 0
+
+
+async def test_runs_that_fail_at_once_are_delayed_until_one_lasts(autojump_clock: MockClock) -> None:
+    """The delay grows with each run that fails within 2 seconds, and is reset after one that doesn't."""
+    rig = Rig(autojump_clock)
+    lifetimes = iter([0.0, 1.9, 0.0, 2.1, 0.5])
+
+    async def initialiser(_: headway.Runtime) -> None:
+        lifetime = next(lifetimes, None)
+        if lifetime is not None:
+            await trio.sleep(lifetime)
+            raise SourceFailed
+
+    async def nothing(_: headway.Runtime, __: headway.Request) -> None:
+        """Do nothing."""
+
+    rig.pools.replace(nothing, initialiser)
+    async with rig.open():
+        await rig.settle()
+
+    delays = [event.delay for event in rig.witness.heard(RunEnded)]
+    assert delays[0] == 0.5
+    assert 1 <= delays[1] <= 1.25
+    assert 2 <= delays[2] <= 2.5
+    assert delays[3:] == [0.0, 0.5]
+
+
+class _EndsAtOnce:
+    """A run that ends at once, by an error."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+        self.began = trio.current_time()
+        self.answered = True
+
+    async def run(self) -> None:
+        await trio.lowlevel.checkpoint()
+        raise self.error
+
+    def owed(self) -> Owed:
+        return Owed()
+
+    def status(self) -> ControllerStatus:
+        return ControllerStatus("pools", "starting", 0.0)
+
+
+async def test_lost_lease_is_requested_again_at_once(
+    autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
+) -> None:
+    """Its loss is not a failure: it delays no run, and earlier failures are forgotten."""
+    ends: list[Exception] = [SourceFailed(), SourceFailed(), LeaseLost("to web-2"), LeaseLost("again"), SourceFailed()]
+    delays: list[float | None] = []
+
+    def make(*_: object) -> Any:
+        return _EndsAtOnce(ends[len(delays)])
+
+    def report(event: object) -> None:
+        assert isinstance(event, RunEnded)
+        delays.append(event.delay)
+        if len(delays) == len(ends):
+            scope.cancel()
+
+    with trio.CancelScope() as scope:
+        await Supervisor("pools", make, report).supervise()
+    assert delays[0] == 0.5
+    assert delays[1] is not None
+    assert delays[1] >= 1
+    assert delays[2:] == [0.0, 0.0, 0.5]
+
+
+class _Proxy:
+    """A channel to a lease service, before which something else may answer for a while."""
+
+    knows_outcomes = False
+
+    def __init__(self, *services: object) -> None:
+        self._inner = InProcessChannel(*services)
+        self.astray = False
+
+    async def unary(self, path: str, request: object, reply_type: type[Any], **rest: Any) -> Any:
+        if self.astray:
+            raise GRPCError(Status.UNIMPLEMENTED, "unknown service")
+        return await self._inner.unary(path, request, reply_type, **rest)
+
+    def stream(self, *_: object, **__: object) -> Any:
+        raise NotImplementedError
+
+
+async def test_standby_survives_wrong_answers_after_an_engine_has_answered(
+    autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
+) -> None:
+    """It has had no run, but an engine has named the leader. Before any has answered, wrong answers end it."""
+    proxy = _Proxy(LeaseService(MemoryBackend()))
+    leases = LeaseClient(proxy)
+    await leases.acquire("staff/pools", "web-2", 15.0)
+    heard: list[object] = []
+
+    def report(event: object) -> None:
+        heard.append(event)
+        if isinstance(event, LeaseAwaited):
+            proxy.astray = True
+        elif isinstance(event, RunEnded):
+            proxy.astray = False
+        elif isinstance(event, LeaseTaken):
+            scope.cancel()
+
+    def supervisor() -> Supervisor:
+        leading = Leading(leases, "staff/pools", "web-1", 15.0, report, check=lambda: None, warm=lambda: None)
+        return Supervisor("pools", lambda *_: cast("Run", _EndsAtOnce(SourceFailed())), report, leading=leading)
+
+    # The other holder does not renew, so that the lease is free after its ttl.
+    with trio.move_on_after(60) as scope:
+        await supervisor().supervise()
+    assert any(isinstance(event, LeaseTaken) for event in heard)
+    assert isinstance(next(event for event in heard if isinstance(event, RunEnded)).error, NotHeadway)
+    proxy.astray = True
+    with pytest.raises(NotHeadway):
+        await supervisor().supervise()
+
+
+async def test_c10_status_summarizes_the_errors_of_many_tasks(
+    autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
+) -> None:
+    """Each error is named once, however they are nested, with the number of times that it was raised."""
+    workers = ExceptionGroup("the workers", [ValueError("a"), ValueError("a"), KeyError("b")])
+    ended = ExceptionGroup("the run", [workers, SourceFailed("c")])
+    heard: list[RunEnded] = []
+    supervisor = Supervisor("pools", lambda *_: cast("Run", _EndsAtOnce(ended)), heard.append)  # type: ignore[arg-type]  # it reports no other event
+    with trio.move_on_after(0.4):
+        await supervisor.supervise()
+    assert supervisor.status().error == "4 errors: ValueError: a (2 times); KeyError: 'b'; SourceFailed: c"
+    assert [each.error for each in heard] == [ended]
+
+
+async def test_crash_of_one_controller_does_not_affect_another(autojump_clock: MockClock) -> None:
+    """One run fails repeatedly, and the other continues."""
+    rig = Rig(autojump_clock)
+    broken = headway.App("broken")
+    broken.registry.register(rig.pools.pool)
+
+    async def initialiser(_: headway.Runtime) -> None:
+        raise SourceFailed
+
+    @broken.controller(manages=rig.pools.pool, initialiser=initialiser)
+    async def never(_: headway.Runtime, __: headway.Request) -> None:
+        """Isn't reached."""
+
+    async with headway.open_engine(
+        rig.store, rig.pools.app, broken, report=rig.witness.report, wrap_channel=rig.channel.over
+    ) as engine:
+        await engine.client.apply(rig.pools.pool.new("a"))
+        await trio.sleep(100)
+
+    ended = {event.controller for event in rig.witness.heard(RunEnded)}
+    assert (rig.names, ended) == (["a"], {"never"})
+
+
+async def test_error_during_cancellation_is_reported_but_not_raised(autojump_clock: MockClock) -> None:
+    """A source that raises because the engine ends doesn't make the engine fail."""
+    rig = Rig(autojump_clock)
+
+    async def source(_: headway.Runtime, __: object) -> None:
+        try:
+            await trio.sleep_forever()
+        finally:
+            raise SourceFailed
+
+    @rig.pools.app.controller(manages=rig.pools.pool, sources={"bad": source})
+    async def other(_: headway.Runtime, __: headway.Request) -> None:
+        """Do nothing."""
+
+    async with headway.open_engine(rig.store, rig.pools.app, report=rig.witness.report):
+        await trio.sleep(1)
+
+    errors = [(event.controller, type(event.error)) for event in rig.witness.heard(RunEnded)]
+    assert errors == [("other", SourceFailed)]

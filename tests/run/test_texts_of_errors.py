@@ -1,0 +1,229 @@
+"""Exceptions of a program whose text cannot be computed. They are handled like any other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import pytest
+import structlog.testing
+import trio
+from trio.testing import MockClock
+
+import headway
+from headway._safe_text import error_text, repr_text
+from headway.observe import log_report, reports
+from tests.helpers.resources import Account, Team
+from tests.helpers.staff import Staff
+
+
+class NoText(ValueError):
+    """An exception without a text, such as one of a client library that lacks its response."""
+
+    def __str__(self) -> str:
+        return str(self.answer.text)  # type: ignore[attr-defined]
+
+
+class NoRepr(ValueError):
+    """An exception whose repr raises as well."""
+
+    def __repr__(self) -> str:
+        raise LookupError("no repr")
+
+    __str__ = __repr__
+
+
+ERRORS = [NoText, NoRepr]
+
+
+class Program:
+    """An app that raises where it is told to, the first two times.
+
+    Attributes:
+        done: the teams that were reconciled to the end.
+    """
+
+    def __init__(self, error: type[Exception]) -> None:
+        self.staff = Staff()
+        self.error = error
+        self.times = 2
+        self.done: list[str] = []
+
+    def fail(self, *_: object) -> Any:
+        if self.times:
+            self.times -= 1
+            raise self.error
+
+    async def fail_later(self, *_: object) -> None:
+        self.fail()
+
+    def controller(self, **options: Any) -> None:
+        @self.staff.app.controller(manages=self.staff.team, **options)
+        async def teams(_: headway.Runtime, request: headway.Request) -> None:
+            self.done.append(request.id.name)
+
+
+def _in_reconcile(program: Program) -> None:
+    @program.staff.app.controller(manages=program.staff.team)
+    async def teams(_: headway.Runtime, request: headway.Request) -> None:
+        program.fail()
+        program.done.append(request.id.name)
+
+
+def _in_conditions(program: Program) -> None:
+    @program.staff.app.controller(manages=program.staff.team)
+    async def teams(rt: headway.Runtime, request: headway.Request) -> None:
+        team = rt.resource(request)
+        assert team is not None
+        async with rt.conditions(team, failure="Ready"):
+            program.fail()
+        program.done.append(request.id.name)
+
+
+def _in_mapper(program: Program) -> None:
+    def mapper(account: headway.Resource[Account], _: headway.CacheReader) -> list[headway.ResourceId]:
+        program.fail()
+        return [program.staff.team.id(account.name)]
+
+    program.controller(watches=[headway.watch(program.staff.account, mapper)])
+
+
+def _in_predicate(program: Program) -> None:
+    program.controller(when=lambda _, __: program.fail() is None)
+
+
+def _in_index(program: Program) -> None:
+    program.controller(indexes=[headway.indexes.by(program.staff.team, "name", program.fail)])
+
+
+def _in_projection(program: Program) -> None:
+    def project(_: headway.Resource[Account]) -> Account:
+        program.fail()
+        return Account()
+
+    names = headway.projection(program.staff.account, Account, project)
+    program.controller(watches=[headway.watch(names, headway.mappers.owner())])
+
+
+def _in_on_start(program: Program) -> None:
+    program.controller(on_start=program.fail)
+
+
+def _in_initialiser(program: Program) -> None:
+    program.controller(initialiser=program.fail_later)
+
+
+def _in_source(program: Program) -> None:
+    async def source(_: headway.Runtime, __: headway.sources.Enqueue) -> None:
+        await trio.sleep(1)
+        program.fail()
+
+    program.controller(sources={"clock": source})
+
+
+def _in_every(program: Program) -> None:
+    program.controller(sources={"clock": headway.sources.every(5, program.fail)})
+
+
+def _in_daemon(program: Program) -> None:
+    @program.staff.app.daemon(program.staff.team)
+    async def teams(_: headway.Runtime, team: headway.Resource[Team]) -> None:
+        program.fail()
+        program.done.append(team.name)
+
+
+PLACES = [
+    _in_reconcile,
+    _in_conditions,
+    _in_mapper,
+    _in_predicate,
+    _in_index,
+    _in_projection,
+    _in_on_start,
+    _in_initialiser,
+    _in_source,
+    _in_every,
+    _in_daemon,
+]
+
+
+@pytest.mark.parametrize("verbose", [False, True])
+@pytest.mark.parametrize("error", ERRORS)
+@pytest.mark.parametrize("place", PLACES)
+async def test_error_without_a_text_is_logged_and_the_engine_continues(
+    place: Callable[[Program], None],
+    error: type[Exception],
+    verbose: bool,
+    autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
+) -> None:
+    """The log has its class."""
+    program = Program(error)
+    place(program)
+    staff = program.staff
+    with structlog.testing.capture_logs() as lines:
+        report = reports(staff.events.append, log_report(verbose=verbose))
+        async with headway.open_engine("memory:", staff.app, report=report) as engine:
+            await trio.sleep(1)
+            for name in ("core", "edge"):
+                await engine.client.apply(staff.team.new(name))
+                await engine.client.apply(staff.account.new(name, Account()))
+            await trio.sleep(60)
+            assert {"core", "edge"} <= set(program.done)
+            assert engine.status()
+    told = [str(line["error"]) for line in lines if line.get("error")]
+    assert told
+    assert all(error.__name__ in each and "has no text" in each for each in told)
+
+
+@pytest.mark.parametrize("error", ERRORS)
+async def test_write_is_rejected_by_a_hook_whose_error_has_no_text(error: type[Exception]) -> None:
+    """The caller's error has the class, and the engine continues."""
+
+    def refuse(_: object) -> NoReturn:
+        raise error
+
+    app = headway.App("staff")
+    team = app.type("staff", "v1", "Team", Team, hooks=headway.Hooks(validate=refuse))
+    async with headway.open_engine("memory:", app) as engine:
+        with pytest.raises(headway.errors.InvalidArgument, match="has no text"):
+            await engine.client.write(team.new("core"))
+        assert await engine.client.list(team) == []
+
+
+class Odd:
+    """A value whose repr raises."""
+
+    def __repr__(self) -> str:
+        raise LookupError("no repr")
+
+
+async def test_reconcile_fails_if_it_returns_a_value_without_a_repr(
+    autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
+) -> None:
+    """Its key is retried, and no run ends."""
+    staff = Staff()
+
+    @staff.app.controller(manages=staff.team)
+    async def teams(_: headway.Runtime, request: headway.Request) -> Any:
+        return Odd() if request.attempt == 1 else None
+
+    async with staff.open() as engine:
+        await staff.write_team("core")
+        await staff.settle()
+        assert engine.controllers["teams"].status().restarts == 0
+    assert "teams returned a Odd, whose __repr__ raised LookupError" in staff.errors()[0]
+
+
+def test_interrupt_while_a_text_is_computed_is_raised_again() -> None:
+    """Python raises KeyboardInterrupt in whatever code is running."""
+
+    class Interrupted(Exception):
+        def __str__(self) -> str:
+            raise KeyboardInterrupt
+
+        __repr__ = __str__
+
+    with pytest.raises(KeyboardInterrupt):
+        error_text(Interrupted())
+    with pytest.raises(KeyboardInterrupt):
+        repr_text(Interrupted())
