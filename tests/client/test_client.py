@@ -392,7 +392,7 @@ async def test_validate_returns_what_a_write_would_store() -> None:
         would_be = await engine.client.validate(given)
         assert (would_be.data.login, given.data.login, would_be.version) == ("ada", "", "")
         assert await engine.client.get(OTHER_ACCOUNT, "ada") is None
-        with pytest.raises(InvalidArgument, match="nobody's"):
+        with pytest.raises(InvalidArgument, match="reserved"):
             await engine.client.validate(OTHER_ACCOUNT.new("eve", Account(login="root")))
         with pytest.raises(InvalidArgument, match="expected a resource, as made by"):
             await engine.client.validate("ada")  # type: ignore[arg-type]

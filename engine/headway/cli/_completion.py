@@ -15,8 +15,8 @@ import trio
 from click.shell_completion import CompletionItem, get_completion_class
 
 from headway._groups import only_error
-from headway.cli._arguments import find_type
 from headway.cli._connection import Connection, Target, open_connection
+from headway.cli._names import find_type
 from headway.cli._running import Usage
 from headway.errors import HeadwayError
 from headway.resource import Resource

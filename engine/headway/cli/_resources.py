@@ -10,8 +10,9 @@ import click
 import trio
 
 from headway._safe_text import plain
-from headway.cli._arguments import all_of_a_type, find_listed, find_named, one_of_a_name
+from headway.cli._arguments import all_of_a_type, one_of_a_name
 from headway.cli._connection import Connection, connected
+from headway.cli._names import find_listed, find_named
 from headway.cli._output import Output, as_object, conditions, json_text, output_option, place, show, show_object, table
 from headway.cli._running import Exit, Usage, fail
 from headway.client import Deleted, Upserted, has_condition, until

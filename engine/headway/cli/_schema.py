@@ -11,8 +11,9 @@ from typing import Any
 import click
 
 from headway._safe_text import plain
-from headway.cli._arguments import apps_at, check_store_exists, complete_type, find_type, named_store
+from headway.cli._arguments import apps_at, check_store_exists, complete_type, named_store
 from headway.cli._connection import Connection, Target, connected, current_target, open_connection
+from headway.cli._names import find_type
 from headway.cli._output import Details, Output, details_option, json_text, output_option, show_object, table
 from headway.cli._running import Exit, Usage, run
 from headway.engine import combine_apps, differences

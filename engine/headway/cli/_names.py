@@ -1,0 +1,58 @@
+"""Types and resources by the names that a user writes."""
+
+from __future__ import annotations
+
+import difflib
+from typing import Any
+
+from headway.cli._running import Usage
+from headway.errors import InvalidArgument
+from headway.resource import Registry, ResourceId, ResourceType, Scope, did_you_mean
+
+
+def find_type(written: str, registry: Registry) -> ResourceType[Any]:
+    """Return the type with a name such as ``Team``, ``staff.Team`` or ``staff.v1.Team``, in any case. Raises Usage."""
+    types = sorted(registry, key=lambda each: each.name)
+    exact = [each for each in types if str(each.name) == written]
+    wanted = written.lower()
+    bearers = exact or [each for each in types if wanted in _spellings(each)]
+    if len(bearers) == 1:
+        return bearers[0]
+    if bearers:
+        names = ", ".join(str(each.name) for each in bearers)
+        raise Usage(f"the type {written!r} is ambiguous; it could be {names}")
+    if not types:
+        raise Usage(f"type {written!r} not found: the server has no types")
+    # Compare a kind only with kinds, since it is never similar to a full name.
+    known = {str(each.name) if "." in written else each.name.kind for each in types}
+    # The comparison ignores case, but the hint preserves it.
+    by_lower = {each.lower(): each for each in known}
+    close = difflib.get_close_matches(wanted, by_lower, n=1)
+    hint = f"; did you mean {by_lower[close[0]]!r}?" if close else did_you_mean(written, known)
+    raise Usage(f"type {written!r} not found{hint} (`headway types` lists all types)")
+
+
+def find_named(
+    type: str, name: str, partition: str, namespace: str, registry: Registry
+) -> tuple[ResourceType[Any], ResourceId]:
+    """Return the type and the id of a resource. Omitted tenancy units get their defaults. Raises Usage."""
+    found = find_type(type, registry)
+    try:
+        return found, found.id(name, partition=partition, namespace=namespace)
+    except InvalidArgument as error:
+        raise Usage(str(error)) from error
+
+
+def find_listed(type: str, partition: str, namespace: str, registry: Registry) -> ResourceType[Any]:
+    """Return the type to list. Raises Usage if its resources are never in the given unit. ``*`` means any unit."""
+    found = find_type(type, registry)
+    if namespace != "*" and found.scope in (Scope.CLUSTER, Scope.PARTITION):
+        raise Usage(f"--namespace {namespace}: a {found.name} is in no namespace; leave it out")
+    if partition != "*" and found.scope is Scope.CLUSTER:
+        raise Usage(f"--partition {partition}: a {found.name} is in no partition; leave it out")
+    return found
+
+
+def _spellings(type: ResourceType[Any]) -> set[str]:
+    group, version, kind = (part.lower() for part in type.name)
+    return {kind, f"{group}.{kind}", f"{version}.{kind}", f"{group}.{version}.{kind}"}
