@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
-from headway import _safe_report
+from headway import _reports
 from tests.helpers.etcd_server import NO_ETCD, EtcdServer, need_etcd, single_member
 
 # The same examples in each run: a run fails for what has been changed, and not by chance.
@@ -79,13 +79,13 @@ def nothing_frozen() -> Iterator[None]:
 def failed_reports(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[BaseException]]:
     """What reports of a test have raised, which no engine passes on. A test that wants it so clears the list."""
     failed: list[BaseException] = []
-    tell = _safe_report.tell_failure
+    tell = _reports.tell_failure
 
     def keep(report: object, error: BaseException) -> None:
         failed.append(error)
         tell(report, error)
 
-    monkeypatch.setattr(_safe_report, "tell_failure", keep)
+    monkeypatch.setattr(_reports, "tell_failure", keep)
     yield failed
     if failed:
         raise failed[0]

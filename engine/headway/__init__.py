@@ -19,8 +19,7 @@ The packages, in the order that a change passes through them. Each imports only 
     builtin          controllers that every engine runs
     manifest         conversion between YAML documents and resources
     observe          logs, metrics, health
-    engine           `open_engine`, which assembles all the others
-    workers          `open_workers`: controllers in further processes
+    engine           `open_engine`, `open_workers` and `connect`, which assemble all the others
     testing          helpers for users' tests
     cli              the command line
 

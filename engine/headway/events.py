@@ -12,18 +12,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from headway._network_events import AccessChanged as AccessChanged
-from headway._network_events import AuthenticationFailed as AuthenticationFailed
-from headway._network_events import CallDenied as CallDenied
-from headway._network_events import CertificateRefused as CertificateRefused
-from headway._network_events import CertificateRenewed as CertificateRenewed
-from headway._network_events import ConnectionEnded as ConnectionEnded
-from headway._network_events import ConnectionRefused as ConnectionRefused
-from headway._process_events import LoopBlocked as LoopBlocked
-from headway._process_events import ShutdownBlocked as ShutdownBlocked
-from headway._process_events import StoreFailed as StoreFailed
-from headway._process_events import StoreRecovered as StoreRecovered
 from headway._records import Record
+from headway._server_events import AccessChanged as AccessChanged
+from headway._server_events import AuthenticationFailed as AuthenticationFailed
+from headway._server_events import CallDenied as CallDenied
+from headway._server_events import CertificateRefused as CertificateRefused
+from headway._server_events import CertificateRenewed as CertificateRenewed
+from headway._server_events import ConnectionEnded as ConnectionEnded
+from headway._server_events import ConnectionRefused as ConnectionRefused
+from headway._server_events import LoopBlocked as LoopBlocked
+from headway._server_events import ShutdownBlocked as ShutdownBlocked
+from headway._server_events import StoreFailed as StoreFailed
+from headway._server_events import StoreRecovered as StoreRecovered
 
 
 class StreamOpened(Record):

@@ -328,7 +328,7 @@ async def test_restart_is_counted_by_the_cause_that_ended_the_run(autojump_clock
 
 def test_every_event_is_counted() -> None:
     """An event without a metric was forgotten here."""
-    modules = (events.__name__, "headway._process_events", "headway._network_events")
+    modules = (events.__name__, "headway._server_events", "headway._server_events")
     told = {events.Reconciled, events.Primed, events.Priming}
     there = {each for each in vars(events).values() if isinstance(each, type) and each.__module__ in modules}
     assert there == told | _LABELS.keys()

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple, NoReturn
 
-from headway._safe_report import safe_report
+from headway._reports import safe_report
 from headway.access._policy import Policy, Rights, Verb
 from headway.access._tokens import REFUSED, Token, TokenSet
 from headway.errors import InvalidArgument, PermissionDenied

@@ -10,7 +10,7 @@ import trio
 from grpclib import GRPCError
 from grpclib.const import Handler, Status
 
-from headway._bounded_report import BoundedReport
+from headway._reports import BoundedReport
 from headway.access._authorizer import LEASE, Authorizer, Identity, Question
 from headway.access._policy import ANY, Verb
 from headway.access._tokens import REFUSED

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import trio
 
-from headway._safe_report import safe_report
+from headway._reports import safe_report
 from headway._trio import check_trio
 from headway.client._lease import LeaseClient
 from headway.errors import HeadwayError, LeaseLost, RemoteError

@@ -11,10 +11,9 @@ from typing import Any, Protocol, TypeVar
 
 import trio
 
-from headway._bounded_report import BoundedReport
-from headway._functions import plain_problem
+from headway._declarations import check_keywords, plain_problem
 from headway._groups import ordinary
-from headway._keywords import check_keywords
+from headway._reports import BoundedReport
 from headway.controller._definition import Enqueue, Source
 from headway.errors import DeclarationError, InvalidArgument
 from headway.events import SourceFailed

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from headway._keywords import check_keywords
+from headway._declarations import check_keywords
 from headway._trio import check_trio
 from headway.client import Client, LeaseClient
 from headway.controller import App

@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from functools import partial
 from typing import TYPE_CHECKING
 
-from headway._keywords import check_keywords
+from headway._declarations import check_keywords
 from headway._trio import check_trio
 from headway.access import Audit, Authorizer
 from headway.builtin import PacedChannel, builtin_app

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from headway import events
-from headway._functions import check_plain
-from headway._safe_report import safe_report
+from headway._declarations import check_plain
+from headway._reports import safe_report
 from headway.access import ANONYMOUS
 from headway.errors import DeclarationError
 from headway.observe._gauges import OUTCOMES, aliases, gauges

@@ -9,7 +9,7 @@ from typing import Any
 
 import trio
 
-from headway._functions import check_plain
+from headway._declarations import check_plain
 from headway._private_names import PrivateNames, check_private_names
 from headway._trio import check_trio
 from headway.errors import DeclarationError, InvalidArgument

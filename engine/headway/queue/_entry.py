@@ -8,7 +8,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Final, Generic, Literal, NamedTuple, TypeVar
 
-from headway._keywords import check_keywords
+from headway._declarations import check_keywords
 from headway.errors import InvalidArgument
 
 K = TypeVar("K", bound=Hashable)

@@ -14,8 +14,7 @@ from typing import Any
 import trio
 
 from headway import events
-from headway._bounded_report import BoundedReport
-from headway._safe_report import safe_report
+from headway._reports import BoundedReport, safe_report
 from headway.events import CertificateRefused, CertificateRenewed, ConnectionRefused, HandlerFailed
 from headway.rpc._addresses import Address, address, named
 from headway.rpc._admission import Admission, Visitor, peer_of

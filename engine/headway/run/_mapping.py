@@ -7,8 +7,8 @@ from typing import Any, NamedTuple, Protocol
 
 import trio
 
-from headway._bounded_report import BoundedReport
 from headway._groups import leaving, ordinary
+from headway._reports import BoundedReport
 from headway.cache import Applied, Backlog, CachedType, CacheReader, Subscription
 from headway.controller import Definition
 from headway.errors import DeclarationError, PayloadError

@@ -12,7 +12,7 @@ import trio
 from grpclib import GRPCError
 from grpclib.const import Status
 
-from headway._bounded_report import BoundedReport
+from headway._reports import BoundedReport
 from headway.cache import (
     Applied,
     CachedType,

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from grpclib.const import Handler
 
 from headway._gen.headway.migration import v1 as migration_pb
-from headway._turns import give_way
+from headway._trio import give_way
 from headway.errors import PayloadError
 from headway.resource import (
     BadConversion,

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from typing_extensions import override
 
-from headway._turns import give_way
+from headway._trio import give_way
 from headway.resource import Key, Kind, pb, resource_key
 from headway.storage._operations import Within
 from headway.storage._sorted_table import Cut
