@@ -16,6 +16,7 @@ import trio.testing
 import headway
 from headway import events, rpc
 from headway.errors import NotHeadway, Unavailable
+from headway.events import ignore
 from headway.service import ConsulService, ResourceService, watch_encoders
 from headway.storage import MemoryBackend
 from tests.helpers.declared import NOTE, registry
@@ -158,6 +159,16 @@ async def test_workers_end_with_one_error_for_any_number_of_controllers(
                     await trio.sleep_forever()
     assert where in str(caught.value)
     assert said in str(caught.value)
+
+
+async def test_group_of_the_block_leaves_workers_unchanged() -> None:
+    """Only errors of the workers' own tasks are reduced to one."""
+    mine = ExceptionGroup("mine", [NotHeadway("one"), NotHeadway("two")])
+    async with headway.open_engine("memory:", types(), listen=["127.0.0.1:0"], insecure=True, report=ignore) as engine:
+        with pytest.raises(ExceptionGroup) as caught:
+            async with headway.open_workers(engine.addresses, types(), process="web-1", report=ignore):
+                raise mine
+    assert (caught.value.message, caught.value.exceptions) == ("mine", mine.exceptions)
 
 
 async def test_workers_without_controllers_report_an_unreachable_server() -> None:

@@ -179,6 +179,8 @@ def test_all_errors_are_reported_in_the_order_of_the_text() -> None:
         ("policies: !!python/name:os.system", "expected a list, got a scalar"),
         ("policies: !!python/name:os.system", "the tag !!python/name:os.system is not allowed"),
         ("policies: !secret []", "the tag !secret is not allowed"),
+        ('on: a\n"on": b', "unknown field 'on'"),
+        ("policies: !!yaml '*'", "is not allowed"),
     ],
 )
 def test_invalid_access_file_is_refused(text: str, message: str) -> None:

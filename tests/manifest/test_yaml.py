@@ -79,6 +79,13 @@ def test_tags_of_plain_values_are_accepted() -> None:
     assert load(text, REGISTRY)[0].data.command == ["1"]
 
 
+def test_long_text_that_begins_like_a_number_is_read_at_once() -> None:
+    """The search for a number takes time in proportion to the text."""
+    began = time.process_time()
+    assert load(f"{{type: App, name: a, data: {{command: [{'1' * 100_000}x]}}}}", REGISTRY)
+    assert time.process_time() - began < 5
+
+
 def test_billion_laughs_are_refused_at_once() -> None:
     """Aliases are counted before they are followed."""
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]

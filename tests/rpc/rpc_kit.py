@@ -75,6 +75,8 @@ class Echo:
         request = await stream.recv_message()
         if request.text == "known":
             raise GRPCError(Status.ABORTED, "não — 100 %")
+        if request.text == "with details":
+            raise GRPCError(Status.ABORTED, "its own", [object()])
         raise RuntimeError("a secret of the server")
 
     async def _wait(self, stream: Any) -> None:

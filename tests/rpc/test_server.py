@@ -49,6 +49,7 @@ async def test_metadata_reaches_the_handler() -> None:
     ("path", "text", "status", "message"),
     [
         (FAIL, "known", Status.ABORTED, "não — 100 %"),
+        (FAIL, "with details", Status.ABORTED, "its own"),
         (FAIL, "unknown", Status.UNKNOWN, "Internal Server Error"),
         ("/test.Echo/Nothing", "", Status.UNIMPLEMENTED, "Method not found: /test.Echo/Nothing"),
     ],

@@ -170,7 +170,8 @@ class _Reader:
         for key, _ in node.entries:
             if key.text not in known:
                 self._problems.add(key.place, path, f"unknown field {key.text!r}{did_you_mean(key.text, known)}")
-                del found[key.text]
+                # Keys of different kinds may have the same text, such as `on` and `"on"`.
+                found.pop(key.text, None)
         for name in required:
             if name not in found:
                 self._problems.add(node.place, path, f"{name} is required here")

@@ -271,7 +271,7 @@ async def _reload_at_signal(files: _Files, *, task_status: trio.TaskStatus[None]
             for path, read in files.items():
                 try:
                     read()
-                except (ManifestError, OSError) as error:
+                except Exception as error:  # noqa: BLE001  # no content of a file may end a running server
                     click.echo(f"{error}\n{path}: not reloaded; the previous content stays in effect", err=True)
                 else:
                     click.echo(f"{path}: reloaded", err=True)

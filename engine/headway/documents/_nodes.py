@@ -29,7 +29,8 @@ _SHOWN = 60
 _PLAIN_KEY = re.compile(r"[\w-]+\Z")
 _WHOLE = re.compile(r"[-+]?\d+\Z", re.ASCII)
 _JSON_NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][-+]?\d+)?\Z", re.ASCII)
-_DECIMAL = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?\Z")
+# Each digit can match in one way only. Otherwise a long text that is not a number would take quadratic time.
+_DECIMAL = re.compile(r"[-+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]+)?\Z")
 _YAML_ENDLESS = {".inf": "inf", "+.inf": "inf", "-.inf": "-inf", ".nan": "nan"}
 _JSON_ENDLESS = ("NaN", "Infinity", "-Infinity")
 # The words of JSON and HCL.

@@ -199,10 +199,12 @@ def _kind(event: Any) -> Kind | None:
         if not event.implicit[0]:
             return "text"
         # `1e3` and `08` are text in YAML 1.1, but people read them as numbers.
-        return "a number" if _KINDS[implied] == "text" and decimal(event.value) is not None else _KINDS[implied]
+        kind = _KINDS[implied]
+        return "a number" if kind == "text" and decimal(event.value) is not None else kind
     if event.tag in ("!", f"{_TAG}str"):
         return "text"
-    return _KINDS[implied] if event.tag == implied else None
+    # PyYAML has one more kind, for `*`, `&` and `!`, which only a tag can give.
+    return _KINDS.get(implied) if event.tag == implied else None
 
 
 def _value(kind: Kind, text: str) -> bool | int | float | str | None:

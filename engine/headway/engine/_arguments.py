@@ -50,8 +50,10 @@ class RunOptions(NamedTuple):
 
     def check(self) -> None:
         """Raise DeclarationError for the first option that is invalid."""
-        for name in ("lag_limit", "stall_limit", "lease_ttl", "shutdown_bound"):
+        for name in ("stall_limit", "lease_ttl", "shutdown_bound"):
             check_seconds(name, getattr(self, name))
+        if self.lag_limit != math.inf:
+            check_seconds("lag_limit", self.lag_limit)
         for name in ("hard_exit", "block_limit"):
             if getattr(self, name) is not None:
                 check_seconds(name, getattr(self, name))

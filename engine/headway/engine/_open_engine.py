@@ -75,6 +75,7 @@ async def open_engine(
             the
             event is lost, and standard error says so once. Default: log what an operator should know with structlog.
         lag_limit: the time, in seconds, that a type's stream may lag behind the known revision before it is replaced.
+            `math.inf` for never.
         wrap_channel: a function for tests that puts your own channel between the controllers and the service, such as
             `headway.testing.ScriptedChannel`. The engine's own client and controllers do not use it.
         listen: the addresses at which to serve gRPC, also under Consul's service name: "127.0.0.1:9000", "[::1]:0",

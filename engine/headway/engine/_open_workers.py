@@ -7,7 +7,6 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcon
 from typing import TYPE_CHECKING
 
 from headway._declarations import check_keywords
-from headway._groups import leaves
 from headway._trio import check_trio
 from headway.cache import Informers
 from headway.client import Client
@@ -97,29 +96,24 @@ async def open_workers(
         opened = open_remote(endpoints, tls, server_name, timeout, token, insecure=insecure)
     else:
         opened = nullcontext(endpoints)
-    try:
-        with GcFreeze(gc_freeze) as freeze:
-            async with sealed(apps), opened as bare:
-                report = freeze.wrap(report)
-                named = WithMetadata(bare, {TOKEN_HEADER: token}) if token else bare
-                channel = ComparedChannel(named, compared)
-                async with watched_nursery(options, report) as (nursery, _):
-                    informers = Informers(channel, nursery, report, lag_limit=lag_limit)
-                    placing = Placing(informers, channel, registry, report, stall_limit, name, lease_ttl)
-                    supervisors = [supervisor(*each, placing) for each in definitions.items()]
-                    nursery.start_soon(channel.wait_refused, name="types that the server would misread")
-                    if not supervisors and opens:
-                        nursery.start_soon(find_engine, channel, report, name="finding an engine")
-                    start_controllers(nursery, supervisors, freeze)
-                    types = [type for definition in definitions.values() for type in definition.types]
+    # Several controllers, and the block's own call, may raise the same error.
+    alike = (SchemaMismatch, NotHeadway)
+    with GcFreeze(gc_freeze) as freeze:
+        async with sealed(apps), opened as bare:
+            report = freeze.wrap(report)
+            named = WithMetadata(bare, {TOKEN_HEADER: token}) if token else bare
+            channel = ComparedChannel(named, compared)
+            async with watched_nursery(options, report, alike) as (nursery, _):
+                informers = Informers(channel, nursery, report, lag_limit=lag_limit)
+                placing = Placing(informers, channel, registry, report, stall_limit, name, lease_ttl)
+                supervisors = [supervisor(*each, placing) for each in definitions.items()]
+                nursery.start_soon(channel.wait_refused, name="types that the server would misread")
+                if not supervisors and opens:
+                    nursery.start_soon(find_engine, channel, report, name="finding an engine")
+                start_controllers(nursery, supervisors, freeze)
+                types = [type for definition in definitions.values() for type in definition.types]
 
-                    async def revision() -> int:
-                        return (await informers.linearizable(types[0])).revision if types else 0
+                async def revision() -> int:
+                    return (await informers.linearizable(types[0])).revision if types else 0
 
-                    yield Engine(Client(channel, registry), revision, supervisors, informers=[informers])
-    except BaseExceptionGroup as group:
-        # Several controllers, and the block's own call, may have raised it.
-        refused, others = group.split((SchemaMismatch, NotHeadway))
-        if refused is None or others is not None:
-            raise
-        raise next(leaves(refused)) from None
+                yield Engine(Client(channel, registry), revision, supervisors, informers=[informers])

@@ -7,7 +7,7 @@ from contextlib import ExitStack, asynccontextmanager
 
 import trio
 
-from headway._groups import only_error
+from headway._groups import leaves, only_error
 from headway.engine._arguments import RunOptions
 from headway.engine._collector import GcFreeze
 from headway.engine._loop_watch import watching_loop
@@ -17,13 +17,16 @@ from headway.run import Supervisor
 
 
 @asynccontextmanager
-async def watched_nursery(options: RunOptions, report: Report) -> AsyncIterator[tuple[trio.Nursery, ShutdownWatch]]:
+async def watched_nursery(
+    options: RunOptions, report: Report, alike: tuple[type[Exception], ...] = ()
+) -> AsyncIterator[tuple[trio.Nursery, ShutdownWatch]]:
     """Open a nursery whose tasks are canceled at the end of the block.
 
     Tasks that block the event loop are reported, and so are tasks that have not ended in time after the block. The
     watch of the shutdown begins at the end of the block, unless the block itself begins it.
 
-    If only one exception leaves the nursery, it is raised itself and not in a group, such as the caller's own.
+    If only one exception leaves the nursery, it is raised itself and not in a group, such as the caller's own. If all
+    that leave it are of the types ``alike``, the first is raised: several tasks may fail for the same reason.
     """
     with ExitStack() as watches:
         try:
@@ -39,7 +42,10 @@ async def watched_nursery(options: RunOptions, report: Report) -> AsyncIterator[
         except BaseExceptionGroup as group:
             only = only_error(group)
             if only is group:
-                raise
+                same, others = group.split(alike)
+                if same is None or others is not None:
+                    raise
+                raise next(leaves(same)) from None
             raise only from only.__cause__
 
 

@@ -1,7 +1,7 @@
 """Metrics for Prometheus: counts and durations from the events, and at each scrape the state of the controllers.
 
 Names begin with ``headway_``. For dashboards that were made for controller-runtime, numbers that it also has are
-exported under its names too: ``controller_runtime_…`` and ``workqueue_…`` (`_aliases.py`).
+exported under its names too: ``controller_runtime_…`` and ``workqueue_…`` (`_gauges.py`).
 """
 
 from __future__ import annotations

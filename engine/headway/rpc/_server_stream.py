@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import trio
@@ -16,6 +16,7 @@ from grpclib.server import Stream
 from h2.errors import ErrorCodes
 
 from headway._trio import give_way
+from headway.resource import AnyMessage
 from headway.rpc._channel import MESSAGE_LIMIT, NOT_BEGUN, Oversized
 from headway.rpc._details import StatusDetails
 from headway.rpc._http2_stream import Http2Stream
@@ -242,11 +243,16 @@ class ServerStream(Stream[Any, Any]):
                 await self.send_trailing_metadata(
                     status=error.status,
                     status_message=_shortened(error.message),
-                    status_details=error.details,
+                    status_details=error.details if _are_messages(error.details) else None,
                     metadata=None if self.begun else _not_begun(error),
                 )
         # Anything that the client still sends is useless.
         stream.abandon(ErrorCodes.NO_ERROR)
+
+
+def _are_messages(details: object) -> bool:
+    """Return True for details that can be sent. A handler may raise an error with other objects as its details."""
+    return isinstance(details, Sequence) and all(isinstance(each, AnyMessage) for each in details)
 
 
 def _not_begun(error: GRPCError) -> dict[str, str]:

@@ -25,6 +25,7 @@ from headway.resource import (
     resource_key,
     type_name,
 )
+from headway.rpc import HandlerFault
 from headway.service._access import AccessChecks, Permissions
 from headway.service._admission import admit_within
 from headway.service._handlers import unary_handlers
@@ -216,8 +217,12 @@ class MigrationService:
         within = admit_within(chain.storage, pb.Tenancy(partition="*", namespace="*"), "", absent_is_any=True)
         self._access.check_list(chain.storage.name, within)
         done = Migrated(self._backend.position)
-        with store_errors_refused(write=True):
-            after = await migrate_page(self._backend, chain, done, after, self._may)
+        try:
+            # Earlier commits of this page may have been made, so no error says that nothing was written.
+            with store_errors_refused():
+                after = await migrate_page(self._backend, chain, done, after, self._may)
+        except HandlerFault as fault:
+            raise HandlerFault(fault.message or "", fault.cause) from fault.cause
         if after is not None:
             token = tokens.token(number, *after)
         else:

@@ -55,7 +55,7 @@ _URL = "type.googleapis.com/headway.refusal.v1.Refusal"
 def reason_of(error: GRPCError) -> Reason | None:
     """Return the reason of a refusal, or None if it has none. A newer server may give one that has no name here."""
     for detail in error.details or ():
-        if detail.type_url == _URL:
+        if isinstance(detail, AnyMessage) and detail.type_url == _URL:
             try:
                 return decode(Refusal, detail.value).reason
             except PayloadError:

@@ -114,11 +114,11 @@ class Follower:
         async with self._client.watch(self._watch(start)) as stream:
             responses = aiter(stream)
             while mirror.head.revision < head:
-                batcher: list[WatchResponse] = await anext(responses, [])
-                if not batcher or any(response.canceled for response in batcher):
+                received: list[WatchResponse] = await anext(responses, [])
+                if not received or any(response.canceled for response in received):
                     raise Ended("etcd has ended the watch")
                 with understood(self._client.where):
-                    for response in batcher:
+                    for response in received:
                         mirror.receive(response.events, trio.current_time())
         mirror.interrupted()
 
@@ -229,17 +229,17 @@ class Follower:
         responses = aiter(stream)
         missing = 0
         while True:
-            batcher: list[WatchResponse] | None = None
+            received: list[WatchResponse] | None = None
             with trio.move_on_after(SILENCE):
-                batcher = await anext(responses, None)
-                if batcher is None:
+                received = await anext(responses, None)
+                if received is None:
                     raise Ended("etcd has ended the watch")
-            if batcher is None:
+            if received is None:
                 missing = await self._ask(session, stream, missing)
                 continue
             before = session.mirror.version
             try:
-                for response in batcher:
+                for response in received:
                     self._receive(session, response)
             finally:
                 if session.mirror.version != before:

@@ -93,7 +93,7 @@ class Truth:
         return there
 
     def after(self, position: Position) -> Sequence[tuple[int, str, bool]]:
-        """Return the changes after a position, in the form of `told`."""
+        """Return the changes after a position, in the form of `summary`."""
         return [
             (fact.revision, fact.name, fact.deleted)
             for fact in sorted(self._facts)
