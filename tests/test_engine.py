@@ -15,6 +15,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 import headway
+from headway.access import Access, Authorizer
 from headway.errors import DeclarationError
 from headway.events import Reconciled
 from headway.testing import Fault
@@ -116,6 +117,14 @@ async def test_argument_that_is_not_an_app_is_refused(given: object) -> None:
         ("gc_freeze='no' must be True or False", {"gc_freeze": "no"}),
         ("check_isolation='yes' must be True or False", {"check_isolation": "yes"}),
         ("insecure='no' must be True or False", {"insecure": "no"}),
+        ("lease_ttl=0.5 must be from 1 to 3600 seconds", {"lease_ttl": 0.5}),
+        ("lease_ttl=5000 must be from 1 to 3600 seconds", {"lease_ttl": 5000}),
+        ("lag_limit=0 must be a number of seconds above 0", {"lag_limit": 0}),
+        ("access='access.yaml' must be an authorizer", {"access": "access.yaml"}),
+        ("access=<.*Access.*> must be an authorizer", {"access": Access()}),
+        ("and not both", {"listen": ["127.0.0.1:0"], "insecure": True, "access": Authorizer(Access())}),
+        ("tls='x' must be a TLS context", {"tls": "x"}),
+        ("limits=5 must be limits, such as", {"limits": 5}),
     ],
 )
 async def test_invalid_option_of_an_engine_is_refused(says: str, given: dict[str, Any]) -> None:

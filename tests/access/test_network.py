@@ -21,7 +21,7 @@ TEAM = app.type("staff", "v1", "Team", Team)
 async def test_engine_that_listens_must_have_exactly_one_access_setting() -> None:
     """A forgotten setting must not leave the engine open."""
     for given in ({}, {"insecure": True, "access": Authorizer(Access())}):
-        with pytest.raises(headway.errors.DeclarationError, match=r"needs either access=.* or insecure=True"):
+        with pytest.raises(headway.errors.DeclarationError, match=r"access=.* or insecure=True"):
             async with headway.open_engine("memory:", app, listen=["127.0.0.1:0"], **given):  # type: ignore[arg-type]  # both are named
                 pytest.fail("it listens")
 

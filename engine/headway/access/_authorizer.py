@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple, NoReturn
 from headway._reports import safe_report
 from headway.access._policy import Policy, Rights, Verb
 from headway.access._tokens import REFUSED, Token, TokenSet
-from headway.errors import InvalidArgument, PermissionDenied
+from headway.errors import DeclarationError, InvalidArgument, PermissionDenied
 from headway.events import AccessChanged, Report
 from headway.resource import TypeName, did_you_mean
 from headway.rpc import TOKEN_HEADER
@@ -96,6 +96,12 @@ class Authorizer:
     """
 
     def __init__(self, access: Access, *, clock: Clock = time.time) -> None:
+        given: object = access
+        if not isinstance(given, Access):
+            raise DeclarationError(
+                "Authorizer() expects policies and tokens, such as headway.access.load_access('access.yaml'), "
+                f"not {given!r:.200}"
+            )
         self._access = access
         self._clock = clock
         self._followed: dict[object, tuple[Identity, Callable[[], None]]] = {}

@@ -9,11 +9,13 @@ from typing import NamedTuple
 
 from headway._declarations import check_plain
 from headway._reports import safe_report
+from headway.access import Authorizer
 from headway.builtin import NAME
 from headway.controller import App, Definition
 from headway.errors import DeclarationError
 from headway.events import Report
 from headway.resource import Registry
+from headway.rpc import Limits
 
 
 def combine_apps(apps: Sequence[App]) -> tuple[Registry, dict[str, Definition]]:
@@ -52,6 +54,8 @@ class RunOptions(NamedTuple):
         """Raise DeclarationError for the first option that is invalid."""
         for name in ("stall_limit", "lease_ttl", "shutdown_bound"):
             check_seconds(name, getattr(self, name))
+        if not 1 <= self.lease_ttl <= 3600:
+            raise DeclarationError(f"lease_ttl={self.lease_ttl!r} must be from 1 to 3600 seconds, such as lease_ttl=15")
         if self.lag_limit != math.inf:
             check_seconds("lag_limit", self.lag_limit)
         for name in ("hard_exit", "block_limit"):
@@ -95,11 +99,36 @@ def check_listen(given: object, access: object, *, insecure: bool) -> None:
     check_flag("insecure", insecure)
     if isinstance(given, str) or not isinstance(given, Sequence) or not all(isinstance(each, str) for each in given):
         raise DeclarationError(f"listen={given!r} must be a list of addresses, such as listen=['127.0.0.1:9000']")
-    if given and (access is None) is not insecure:
+    if access is not None and not isinstance(access, Authorizer):
+        raise DeclarationError(
+            f"access={access!r:.200} must be an authorizer, such as "
+            "access=headway.access.Authorizer(headway.access.load_access('access.yaml'))"
+        )
+    if given and access is not None and insecure:
+        raise DeclarationError(
+            f"listen={list(given)!r}: give access=, which decides who may do what, or insecure=True, and not both"
+        )
+    if given and access is None and not insecure:
         raise DeclarationError(
             f"listen={list(given)!r} needs either access=headway.access.Authorizer(...), which decides who may do "
             "what, or insecure=True, which lets every client that can connect do everything"
         )
+
+
+def check_tls(given: object) -> None:
+    """Raise DeclarationError if a value is neither None nor a TLS context."""
+    if given is not None:
+        # Imported here, because it takes long and most programs don't need it.
+        from ssl import SSLContext
+
+        if not isinstance(given, SSLContext):
+            raise DeclarationError(f"tls={given!r} must be a TLS context, such as tls=headway.rpc.server_tls(...)")
+
+
+def check_limits(given: object) -> None:
+    """Raise DeclarationError if a value is neither None nor limits."""
+    if given is not None and not isinstance(given, Limits):
+        raise DeclarationError(f"limits={given!r} must be limits, such as limits=headway.rpc.Limits(connections=500)")
 
 
 def refuse_own_name(apps: Sequence[App]) -> None:

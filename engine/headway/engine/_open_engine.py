@@ -17,8 +17,10 @@ from headway.controller import App, Definition, sealed
 from headway.engine._arguments import (
     RunOptions,
     check_flag,
+    check_limits,
     check_listen,
     check_store,
+    check_tls,
     combine_apps,
     refuse_own_name,
 )
@@ -72,8 +74,8 @@ async def open_engine(
         store: ``memory:``, ``sqlite:PATH``, ``etcd://HOST:PORT,HOST:PORT/PREFIX``, or a backend.
         apps: the apps whose types and controllers the engine runs.
         report: a function called with every event (`headway.events`) as it happens. It must not block. If it raises,
-            the
-            event is lost, and standard error says so once. Default: log what an operator should know with structlog.
+            the event is lost, and standard error says so once. Default: log what an operator should know with
+            structlog.
         lag_limit: the time, in seconds, that a type's stream may lag behind the known revision before it is replaced.
             `math.inf` for never.
         wrap_channel: a function for tests that puts your own channel between the controllers and the service, such as
@@ -89,8 +91,7 @@ async def open_engine(
         process: the name of this process on a store that several engines have open at once (etcd), as for
             `open_workers`. On any other store the engine's name is ``server``.
         lease_ttl: the time, in seconds from 1 to 3,600, after which another process (`open_workers`, or an engine on
-            the
-            same store) takes over a controller that this one led when it died.
+            the same store) takes over a controller that this one led when it died.
         stall_limit: the time, in seconds, within which a type that is being primed must make some progress, however
             small. Otherwise the controller's run ends with PrimingStalled, which names the type, and is restarted.
         shutdown_bound: the time, in seconds, within which every task should end after the block has ended. A task that
@@ -100,9 +101,8 @@ async def open_engine(
             nothing else can end a busy loop. Default: never.
         gc_freeze: turn Python's garbage collector off until every controller has reconciled all that it found at the
             start, for ten minutes at most, and exclude the objects that exist then from later collections
-                (`gc.freeze`).
-            With a million resources, a full collection blocks the event loop for half a second. Both affect the whole
-            process, and the end of the block undoes both.
+            (`gc.freeze`). With a million resources, a full collection blocks the event loop for half a second. Both
+            affect the whole process, and the end of the block undoes both.
         block_limit: the time, in seconds, for which a task may block the event loop, in a blocking call or a long
             computation, before it is reported with its stack (`LoopBlocked`). None disables this check.
         check_isolation: for tests: compare the arguments of index functions, projections, predicates and mappers before
@@ -123,6 +123,8 @@ async def open_engine(
     options = RunOptions(report, lag_limit, stall_limit, lease_ttl, shutdown_bound, hard_exit, gc_freeze, block_limit)
     options.check()
     check_listen(listen, access, insecure=insecure)
+    check_tls(tls)
+    check_limits(limits)
     check_flag("check_isolation", check_isolation)
     if process is not None:
         worker_name(process)

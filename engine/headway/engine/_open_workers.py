@@ -68,8 +68,7 @@ async def open_workers(
         insecure: allow sending the token to other hosts over plain TCP, where others may read it on the way.
         timeout: the timeout of a call, in seconds.
         lease_ttl: the time, in seconds from 1 to 3,600, after which another process takes over the leases of one that
-            has
-            died.
+            has died.
         report, lag_limit, stall_limit, shutdown_bound, hard_exit, gc_freeze, block_limit: as for `open_engine`.
 
     An engine that cannot be reached is retried without limit; the report and the status say so.

@@ -175,11 +175,11 @@ class AccessChecks:
             if not ask(self._permissions.may_take_lease, lease):
                 raise denied(f"permission denied: you may not acquire lease {lease}")
 
-    def check_list(self, type: TypeName, within: Within) -> None:
-        """Refuse a caller who may not list the type there."""
+    def check_list(self, type: TypeName, within: Within, verb: str = "list") -> None:
+        """Refuse a caller who may not list the type there. ``verb`` says what the caller does: list or watch."""
         permissions = self._permissions
         if permissions is not None and not ask(permissions.may_list, type, within.partition, within.namespace):
-            raise denied(f"permission denied: you may not list {type} there")
+            raise denied(f"permission denied: you may not {verb} {type} there")
 
     def shows(self, resource: pb.Resource) -> bool:
         """Return True if the caller may read this existing resource."""

@@ -39,7 +39,7 @@ async def watch_list(context: Context, stream: Any) -> None:
     request: pb.WatchListRequest = await stream.recv_message()
     type = resolve(access, request.type, "type")
     within = admit_within(type, request.tenancy, request.name_prefix, absent_is_any=True)
-    access.check_list(type.name, within)
+    access.check_list(type.name, within, "watch")
     interval = bookmark_interval(request.bookmark_interval_ms)
     check_position(request.resume_after, "resume_after")
     check_position(request.known, "known")
