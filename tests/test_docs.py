@@ -29,7 +29,12 @@ PRINTS = {
     "crash_after(1) outside: the outside world is {'disks': ['a', 'a']}; without faults: {'disks': ['a']}\n",
     "docs/guides/network.md": "['ada', 'grace']\n",
     "docs/guides/asyncio.md": "reconciles core ['ada']\n['core']\n",
-    "docs/guides/leases.md": "1 False web-1\n[('staff/reports', 'web-1')]\n",
+    "docs/guides/leases.md": "1 False web-1\n[('staff/reports', 'web-1')]\nTrue 1\nTrue 2\nFalse web-1\n",
+    "docs/guides/client.md": "['ada'] None\nTrue\ncore has changed since it was read\n"
+    "Team core already exists; read it, or replace it by a Write without create_only (in Python client.write)\n"
+    "Team core: root cannot be a member\n['core', 'docs', 'tools']\n['docs']\n['core', 'docs']\n['tools']\n"
+    "upserted core ['ada', 'grace']\nthis was the snapshot\ndeleted core\nprogress\nupserted core ['joan']\n"
+    "joan is a member\n",
     "docs/guides/types.md": "Team core Badge ada\n['grace', 'ada']\n[]\n[]\n"
     "Team core: lead is required, such as 'ada'\n",
     "docs/guides/versions.md": "['ada']\n[('ada', 'lead'), ('grace', '')] B12\n",
