@@ -111,8 +111,8 @@ MISUSES: list[tuple[str, Callable[[], object]]] = [
     ),
     (
         "none_of must be the result of predicates.content_changed()",
-        lambda: predicates.none_of(predicates.content_changed),
-    ),  # type: ignore[arg-type]
+        lambda: predicates.none_of(predicates.content_changed),  # type: ignore[arg-type]
+    ),
     ("all_of must be a plain function", lambda: predicates.all_of(waits)),  # type: ignore[arg-type]
     ("metadata_changed expects keys", lambda: predicates.metadata_changed(3)),  # type: ignore[arg-type]
     ("status_changed expects keys", lambda: predicates.status_changed(None)),  # type: ignore[arg-type]

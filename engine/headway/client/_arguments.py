@@ -97,7 +97,7 @@ def resumed_position(given: object) -> pb.Position | None:
         return None
     if not isinstance(given, Position):
         raise InvalidArgument(
-            f"resume_after must be a Position, such as progress.position, "
+            "resume_after must be a Position, such as progress.position, "
             f"not {given!r:.120}: a revision alone doesn't name its store"
         )
     return given.message()
