@@ -8,7 +8,7 @@ import re
 import sys
 from collections.abc import Awaitable, Callable, Collection
 from functools import partial
-from types import AsyncGeneratorType, GeneratorType
+from types import AsyncGeneratorType, FunctionType, GeneratorType
 from typing import Any, TypeVar
 
 from headway._safe_text import did_you_mean
@@ -101,6 +101,8 @@ def plain_problem(
     """
     if not callable(function):
         return f"must be {what} not {function!r}"
+    if problem := _uncalled_problem(function):
+        return problem
     if _is(inspect.iscoroutinefunction, function):
         return f"must be a plain function: {why}, and {function!r} is async"
     if _is(inspect.isasyncgenfunction, function) or (not may_yield and _is(inspect.isgeneratorfunction, function)):
@@ -121,6 +123,8 @@ def async_problem(function: object, arguments: int, takes: str) -> str | None:
     """Return the problem of a function that must be async with the given number of arguments, or None."""
     if not callable(function):
         return f"must be an async function, not {function!r}"
+    if problem := _uncalled_problem(function):
+        return problem
     if _is(inspect.isasyncgenfunction, function):
         return f"{function!r} must be an async function without a `yield`: it is called and awaited, not iterated"
     if not _is(inspect.iscoroutinefunction, function):
@@ -151,6 +155,15 @@ def answer_problem(answer: object) -> str | None:
     if isinstance(answer, GeneratorType | AsyncGeneratorType):
         return f"it returned {answer!r}, which nothing iterates: it must return its result, without a `yield`"
     return None
+
+
+def _uncalled_problem(function: Callable[..., Any]) -> str | None:
+    """Return the problem of a function of `mappers`, `predicates` or another public module that was not called."""
+    inner = getattr(function, "__wrapped__", None)
+    if not isinstance(inner, FunctionType) or "." not in (name := _name(inner)) or "." in inner.__qualname__:
+        return None
+    call = f"{name}({'...' if inspect.signature(inner).parameters else ''})"
+    return f"must be the result of {call}, not the function {name}: add the parentheses"
 
 
 def _is(question: object, function: object) -> bool:

@@ -139,6 +139,17 @@ def test_id_of_another_type_is_refused() -> None:
         reader.get(TEAM, ACCOUNT.id("ada"))
 
 
+@pytest.mark.parametrize("given", [None, 3, TEAM.new("ada")])
+def test_id_of_another_class_is_refused(given: Any) -> None:
+    """The error names the argument and its forms."""
+    reader = reader_of(subscribed(stored("ada", 1)))
+    with pytest.raises(InvalidArgument, match=r"id must be a name or an id, such as 'core' or resource.id, not "):
+        reader.get(TEAM, given)
+    if not isinstance(given, Resource):
+        with pytest.raises(InvalidArgument, match=f"owner must be a resource, or its id with its uid, not {given}"):
+            reader.owned(TEAM, given)
+
+
 @pytest.mark.parametrize("read", [CacheReader.index, CacheReader.index_prefix, CacheReader.index_parents])
 def test_index_whose_function_raised_raises_index_incomplete(read: Callable[..., object]) -> None:
     """The answer might lack the resource."""

@@ -169,6 +169,14 @@ async def test_apply_stops_at_the_first_refused_resource(headway: Terminal) -> N
     assert done.stderr.endswith(" (1 more not applied)\n")
 
 
+@pytest.mark.parametrize("command", [["apply"], ["apply", "--dry-run"], ["diff"]])
+async def test_error_of_a_hook_names_its_resource_once(headway: Terminal, command: list[str]) -> None:
+    """The server's error begins with the name, so the command does not add it."""
+    root = "type: bank.v1.Account\nname: a\ndata: {login: root}\n"
+    done = await headway(*command, "-f", "-", stdin=root)
+    assert done.stderr == "Error: Account a: login 'root' is reserved: choose another\n"
+
+
 async def test_unreachable_server_ends_with_5(terminal: Terminal) -> None:
     """The error is one line with the address."""
     done = await terminal("list", "team")

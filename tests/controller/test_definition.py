@@ -105,7 +105,7 @@ MISUSES: list[tuple[str, Mapping[str, Any]]] = [
         {"watches": [headway.watch(OTHER, headway.mappers.owner())] * 2},
     ),
     ("when must be a predicate, such as headway.predicates.content_changed(), not True", {"when": True}),
-    ("when must take old and new", {"when": headway.predicates.content_changed}),
+    ("when must be the result of predicates.content_changed()", {"when": headway.predicates.content_changed}),
     ("reads <Index id on test.v1.Thing>: add it to `indexes`", {"watches": [headway.watch(OTHER, by_id())]}),
     ("use the same object in both places", {"watches": [headway.watch(OTHER, by_id())], "indexes": [ANOTHER_BY_ID]}),
     ("to map to <Projection test.v1.Thing as Thing>", {"manages": PART, "watches": [headway.watch(OTHER, by_id())]}),
@@ -176,7 +176,7 @@ WRONG_WATCHES: list[tuple[str, object, object]] = [
     ("watches[test.v1.Other] must be a mapper, such as headway.mappers.owner(), not None", OTHER, None),
     ("watches[test.v1.Other] must be a plain function", OTHER, async_mapper),
     ("watches[test.v1.Other] must take a resource and a cache", OTHER, lonely_mapper),
-    ("watches[test.v1.Other] must take a resource and a cache", OTHER, headway.mappers.owner),
+    ("watches[test.v1.Other] must be the result of mappers.owner()", OTHER, headway.mappers.owner),
     ("watches[test.v1.Other] must be a mapper", OTHER, headway.watch(OTHER, headway.mappers.owner())),
     ("watch expects a type, as app.type(...) returned it, and a mapper, not 'Other'", "Other", headway.mappers.owner()),
 ]

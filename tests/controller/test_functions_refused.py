@@ -148,6 +148,33 @@ def test_function_that_cannot_work_is_refused_where_it_is_declared() -> None:
     assert accepted == []
 
 
+UNCALLED: list[tuple[str, Callable[[], object]]] = [
+    ("mappers.owner()", lambda: _watching(headway.mappers.owner)),
+    ("mappers.reference(...)", lambda: _watching(headway.mappers.reference)),
+    ("mappers.union(...)", lambda: _watching(headway.mappers.union)),
+    ("mappers.owned()", lambda: headway.mappers.union(wrongly(headway.mappers.owned))),
+    ("predicates.data_changed()", lambda: _controller(when=headway.predicates.data_changed)),
+    ("predicates.metadata_changed(...)", lambda: _controller(when=headway.predicates.metadata_changed)),
+    ("predicates.data_changed()", lambda: headway.predicates.all_of(wrongly(headway.predicates.data_changed))),
+    ("indexes.by(...)", lambda: headway.mappers.reference(wrongly(headway.indexes.by))),
+    ("sources.every(...)", lambda: _controller(sources={"clock": headway.sources.every})),
+]
+
+
+def wrongly(given: Any) -> Any:
+    """Return the function without its signature, so that the type checker accepts it where it is wrong."""
+    return given
+
+
+@pytest.mark.parametrize(("call", "declare"), UNCALLED)
+def test_ready_made_function_without_parentheses_is_refused(call: str, declare: Callable[[], object]) -> None:
+    """A signature that does not fit, as of any other function, would not say what is missing."""
+    name = call.partition("(")[0]
+    with pytest.raises(DeclarationError) as caught:
+        declare()
+    assert f"must be the result of {call}, not the function {name}: add the parentheses" in str(caught.value)
+
+
 def test_query_must_be_plain_and_take_a_cache_first() -> None:
     """Its callers pass the other arguments, so it may take more of them."""
     needs: Any = headway.query(TEAM)

@@ -100,10 +100,10 @@ DOCUMENTS = {
     "type: App\nname:": "2:6: name: the value is missing; write text, or leave it out",
     "type: App\nname: 12": "2:7: name: 12 is read as a whole number, not text; quote it: '12'",
     "type: App\nname: [a]": "2:7: name: expected text, got a list",
-    "type: App\nname: Web": f"2:7: name: name 'Web' is not a valid name: {NAME}",
+    "type: App\nname: Web": f"2:7: name: 'Web' is not a valid name: {NAME}",
     "type: App\nname: ''": "2:7: name: name is required",
-    "type: App\nname: a\nnamespace: b_c": f"3:12: namespace: namespace 'b_c' is not a valid name: {NAME}",
-    "type: App\nname: a\npartition: P": f"3:12: partition: partition 'P' is not a valid name: {NAME}",
+    "type: App\nname: a\nnamespace: b_c": f"3:12: namespace: 'b_c' is not a valid name: {NAME}",
+    "type: App\nname: a\npartition: P": f"3:12: partition: 'P' is not a valid name: {NAME}",
     "type: Node\nname: a\nnamespace: b": "3:12: namespace: partition '' and namespace 'b' must be empty: "
     "the type is cluster-scoped",
     "type: fleet.v1.Ap\nname: a": "1:7: type: type fleet.v1.Ap is not registered; did you mean 'fleet.v1.App'?",

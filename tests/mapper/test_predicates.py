@@ -109,7 +109,10 @@ MISUSES: list[tuple[str, Callable[[], object]]] = [
         "any_of must be a predicate, such as headway.predicates.content_changed(), not True",
         lambda: predicates.any_of(True),  # type: ignore[arg-type]
     ),
-    ("none_of must take old and new", lambda: predicates.none_of(predicates.content_changed)),  # type: ignore[arg-type]
+    (
+        "none_of must be the result of predicates.content_changed()",
+        lambda: predicates.none_of(predicates.content_changed),  # type: ignore[arg-type]
+    ),
     ("all_of must be a plain function", lambda: predicates.all_of(waits)),  # type: ignore[arg-type]
     ("metadata_changed expects keys", lambda: predicates.metadata_changed(3)),  # type: ignore[arg-type]
     ("status_changed expects keys", lambda: predicates.status_changed(None)),  # type: ignore[arg-type]

@@ -259,7 +259,7 @@ async def waits(_: Resource[Any]) -> str:
 MISUSES: list[tuple[str, Callable[[], object]]] = [
     ("mappers.union expects mappers", mappers.union),
     ("mappers.union: each mapper must be a mapper", lambda: mappers.union(mappers.owner(), "map_owner")),  # type: ignore[arg-type]
-    ("mappers.union: each mapper must take a resource and a cache", lambda: mappers.union(mappers.owner)),  # type: ignore[arg-type]
+    ("mappers.union: each mapper must take a resource and a cache", lambda: mappers.union(list)),  # type: ignore[arg-type]
     ("mappers.reference must be a function, not 'service'", lambda: mappers.reference("service")),  # type: ignore[arg-type]
     ("mappers.reference must be a plain function", lambda: mappers.reference(waits)),  # type: ignore[arg-type]
     ("mappers.references must take a resource", lambda: mappers.references(lambda: ["core"])),  # type: ignore[misc, arg-type]

@@ -63,6 +63,16 @@ async def test_controllers_and_members_have_separate_fences(calls: Calls) -> Non
     await calls.write(a_note(), fence=first)
 
 
+async def test_error_of_a_fence_names_its_member(calls: Calls) -> None:
+    """Each shard of a controller has a fence and a lease of its own."""
+    first = (await calls.raise_fence("painter", "4")).fence
+    await calls.raise_fence("painter", "4")
+    said = "the fence of painter#4 is at (2, 0)"
+    await refused(calls.write(a_note(), fence=first), Status.FAILED_PRECONDITION, said, reason=Reason.FENCED)
+    call = calls.raise_fence("painter", "4", term=1)
+    await refused(call, Status.FAILED_PRECONDITION, said, reason=Reason.FENCED)
+
+
 async def test_next_run_gets_the_checkpoint(calls: Calls) -> None:
     """It is the highest recorded revision, or that of the first raise if none was recorded.
 

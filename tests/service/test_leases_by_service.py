@@ -269,7 +269,7 @@ async def test_fence_is_raised_in_the_term_of_its_lease(calls: Calls) -> None:
     leases = Leases(calls.backend)
     for term in (1, 2):
         assert (await leases.acquire(name="painter#here")).term == term
-        said = f"the lease of painter is held in term {term}"
+        said = f"the lease painter#here is held in term {term}"
         await refused(calls.raise_fence("painter", "here"), Status.FAILED_PRECONDITION, said, reason=Reason.FENCED)
         reply = await calls.raise_fence("painter", "here", term=term, number=1)
         assert reply.fence == pb.Fence(controller="painter", member="here", term=term, number=1)

@@ -112,8 +112,15 @@ class CacheReader(ABC):
     def get(self, type: CachedType[R], id: str | ResourceId, *, partition: str = "", namespace: str = "") -> R | None:
         """Return the resource or None. ``id`` is a name or an id; with a uid, only that incarnation is found."""
         wanted = type.id(id, partition=partition, namespace=namespace) if isinstance(id, str) else id
-        if wanted.type != type.name and wanted.type.unversioned != type.kind:
-            raise InvalidArgument(f"{wanted} is not a {type.name}: pass its own type")
+        try:
+            if wanted.type != type.name and wanted.type.unversioned != type.kind:
+                raise InvalidArgument(f"{wanted} is not a {type.name}: pass its own type")
+        except AttributeError:
+            if isinstance(id, ResourceId):
+                raise
+            raise InvalidArgument(
+                f"id must be a name or an id, such as 'core' or resource.id, not {id!r:.120}"
+            ) from None
         stored = self._content(type).find((wanted.partition, wanted.namespace, wanted.name))
         if stored is None or (wanted.uid and stored.id is not None and stored.id.uid != wanted.uid):
             return None
@@ -176,7 +183,11 @@ class CacheReader(ABC):
 
         Raises InvalidArgument for an owner without uid.
         """
-        if not owner.uid:
+        try:
+            owns = bool(owner.uid)
+        except AttributeError:
+            raise InvalidArgument(f"owner must be a resource, or its id with its uid, not {owner!r:.120}") from None
+        if not owns:
             raise InvalidArgument(f"{owner} has no uid, and ownership is of an incarnation: read the owner first")
         content = self._content(type)
         table = content.table(OWNER_INDEX)

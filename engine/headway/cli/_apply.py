@@ -60,11 +60,17 @@ async def apply(connection: Connection, files: Sequence[str], dry_run: bool, cre
             show_all(stored, output)
             left = len(resources) - number - 1
             rest = f" ({left} more not applied)" if left else ""
-            fail(code_of(error), f"Error: {resource.id}: {error}{rest}")
+            fail(code_of(error), f"Error: {_named(resource, error)}{rest}")
         if output == "table":
             click.echo(f"{resource.id} {done}")
         stored.append(after)
     show_all(stored, output)
+
+
+def _named(resource: Resource[Any], error: HeadwayError) -> str:
+    """Return the text of an error with the resource's name in front, unless it begins with that name."""
+    id, text = str(resource.id), str(error)
+    return text if text.startswith((f"{id}: ", f"{id} ")) else f"{id}: {text}"
 
 
 async def _apply_one(client: Client, resource: Resource[Any], *, create_only: bool) -> tuple[Resource[Any], str]:
@@ -178,7 +184,7 @@ async def _previews(client: Client, resources: Sequence[Resource[Any]]) -> Async
         try:
             yield await _preview(client, resource, coming)
         except HeadwayError as error:
-            fail(code_of(error), f"Error: {resource.id}: {error}")
+            fail(code_of(error), f"Error: {_named(resource, error)}")
         id = resource.id
         if resource.type.kind == NAMESPACE.kind:
             coming.add((id.partition, id.name))

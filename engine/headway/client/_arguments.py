@@ -7,13 +7,41 @@ from collections.abc import Sequence
 from typing import Any
 
 from headway.errors import InvalidArgument, Unavailable
-from headway.resource import Resource, ResourceId, ResourceType, Scope, pb, position
+from headway.resource import Position, Resource, ResourceId, ResourceType, Scope, pb, position
+from headway.service import MAX_NUMBER, MAX_PAGE, MAX_TTL_MS, MIN_TTL_MS
+
+TTL = (MIN_TTL_MS / 1000, MAX_TTL_MS / 1000)
+"""The bounds of a lease's ttl in seconds."""
 
 
-def milliseconds(seconds: object) -> int:
-    """Check a ``progress_interval`` and return it in milliseconds."""
-    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds <= 3600:
-        raise InvalidArgument(f"progress_interval must be from 0 to 3600 seconds, not {seconds!r}")
+def check_text(name: str, given: object, example: str = "") -> None:
+    """Raise InvalidArgument if an argument is not a string."""
+    if not isinstance(given, str):
+        raise InvalidArgument(f"{name} must be a string{example and f', such as {example}'}, not {given!r:.120}")
+
+
+def check_whole(name: str, given: object, least: int = 0, most: int = MAX_NUMBER, *, example: str) -> None:
+    """Raise InvalidArgument if an argument is not a whole number in a range."""
+    if isinstance(given, bool) or not isinstance(given, int) or not least <= given <= most:
+        bounds = f">= {least}" if most == MAX_NUMBER else f"from {least} to {most}"
+        raise InvalidArgument(f"{name} must be a whole number {bounds}, such as {example}, not {given!r:.120}")
+
+
+def check_revision(given: object) -> None:
+    """Raise InvalidArgument if a ``min_revision`` is not a revision."""
+    check_whole("min_revision", given, example="event.revision or int(resource.version)")
+
+
+def check_seconds(name: str, given: object, least: float, most: float = math.inf) -> None:
+    """Raise InvalidArgument if an argument is not a number of seconds in a range."""
+    if isinstance(given, bool) or not isinstance(given, int | float) or not least <= given <= most:
+        bounds = f">= {least:g} seconds" if most == math.inf else f"from {least:g} to {most:g} seconds"
+        raise InvalidArgument(f"{name} must be {bounds}, not {given!r:.120}")
+
+
+def milliseconds(name: str, seconds: float, least: float, most: float) -> int:
+    """Check a number of seconds and return it in milliseconds."""
+    check_seconds(name, seconds, least, most)
     return math.ceil(seconds * 1000)
 
 
@@ -40,8 +68,10 @@ def check_type(given: object) -> None:
         raise InvalidArgument(f"expected a resource type, as app.type(...) returns it, got {given!r}")
 
 
-def check_conditions(conditions: object) -> None:
-    """Raise InvalidArgument if the argument is not a list of conditions."""
+def check_status(key: object, conditions: object, observed_generation: object) -> None:
+    """Raise InvalidArgument if an argument of `Client.write_status` is of another class than declared."""
+    check_text("key", key, "the controller's name")
+    check_text("observed_generation", observed_generation, "resource.generation")
     if not isinstance(conditions, Sequence) or not all(isinstance(each, pb.Condition) for each in conditions):
         raise InvalidArgument(f"conditions must be a list, such as [headway.Condition(...)], not {conditions!r:.120}")
     for each in conditions:
@@ -52,9 +82,68 @@ def check_conditions(conditions: object) -> None:
             )
 
 
-def tenancy_searched(type: ResourceType[Any], partition: str, namespace: str) -> pb.Tenancy:
-    """Return the tenancy of a List or WatchList, without the units that the type's scope lacks."""
+def check_size(given: object) -> None:
+    """Raise InvalidArgument if the argument is not the size of a page."""
+    check_whole("size", given, 1, MAX_PAGE, example="500")
+
+
+def resumed_position(given: object) -> pb.Position | None:
+    """Return the position after which a watch resumes as a wire message.
+
+    Raises:
+        InvalidArgument: the argument is not a position, such as a revision alone.
+    """
+    if given is None:
+        return None
+    if not isinstance(given, Position):
+        raise InvalidArgument(
+            "resume_after must be a Position, such as progress.position, "
+            f"not {given!r:.120}: a revision alone doesn't name its store"
+        )
+    return given.message()
+
+
+def owner_id(given: object) -> ResourceId:
+    """Return the id of an owner. Raise InvalidArgument if the argument is neither a resource nor an id."""
+    if isinstance(given, Resource):
+        return given.id
+    if not isinstance(given, ResourceId):
+        raise InvalidArgument(f"owner must be a Resource, or its id with its uid, not {given!r:.120}")
+    return given
+
+
+def deleted_id(given: object, version: object) -> ResourceId:
+    """Return the id of a resource to delete. Raise InvalidArgument if an argument is of another class than declared."""
+    check_text("version", version, "resource.version")
+    id = given.id if isinstance(given, Resource) else given
+    if not isinstance(id, ResourceId):
+        raise InvalidArgument(f"delete() expects a Resource or a ResourceId, not {given!r:.120}")
+    return id
+
+
+def list_request(
+    type: ResourceType[Any], partition: str, namespace: str, name_prefix: str, filter: str
+) -> pb.ListRequest:
+    """Return the request for a list.
+
+    Raises:
+        InvalidArgument: an argument is of another class than declared.
+    """
+    tenancy = tenancy_searched(type, partition, namespace, name_prefix)
+    check_text("filter", filter, "'color=red, size!=big'")
+    return pb.ListRequest(type=type.name.message(), tenancy=tenancy, name_prefix=name_prefix, metadata_filter=filter)
+
+
+def tenancy_searched(type: ResourceType[Any], partition: str, namespace: str, name_prefix: str) -> pb.Tenancy:
+    """Return the tenancy of a List or WatchList, without the units that the type's scope lacks.
+
+    Raises:
+        InvalidArgument: an argument is of another class than declared.
+    """
     check_type(type)
+    check_text("partition", partition, "'default', or '*' for any")
+    check_text("namespace", namespace, "'default', or '*' for any")
+    check_text("name_prefix", name_prefix, "'team-'")
     return pb.Tenancy(
         partition="" if type.scope is Scope.CLUSTER else partition,
         namespace="" if type.scope in (Scope.CLUSTER, Scope.PARTITION) else namespace,
@@ -65,11 +154,14 @@ def id_of(type: ResourceType[Any], id: str | ResourceId, partition: str, namespa
     """Return the id for a name or an id.
 
     Raises:
-        InvalidArgument: the id is of another kind than the type.
+        InvalidArgument: the id is of another kind than the type, or neither a name nor an id.
     """
     check_type(type)
     if isinstance(id, str):
         return type.id(id, partition=partition, namespace=namespace)
-    if id.type.unversioned != type.kind:
-        raise InvalidArgument(f"{id} is not a {type.name}: ask for it by its own type")
-    return id._replace(type=type.name)
+    try:
+        if id.type.unversioned == type.kind:
+            return id._replace(type=type.name)
+    except AttributeError:
+        raise InvalidArgument(f"id must be a name or an id, such as 'core' or resource.id, not {id!r:.120}") from None
+    raise InvalidArgument(f"{id} is not a {type.name}: ask for it by its own type")

@@ -11,12 +11,17 @@ from grpclib import GRPCError
 
 from headway._trio import check_trio
 from headway.client._arguments import (
-    check_conditions,
     check_position,
     check_resource,
-    check_type,
+    check_revision,
+    check_size,
+    check_status,
+    deleted_id,
     id_of,
+    list_request,
     milliseconds,
+    owner_id,
+    resumed_position,
     tenancy_searched,
 )
 from headway.client._lease import LeaseClient
@@ -24,7 +29,7 @@ from headway.client._lists import Snapshot, in_registered_versions, in_turns, re
 from headway.client._refusals import client_error
 from headway.client._watch import WatchStream
 from headway.client._writes import Acknowledged, Allow, PlainWrites, Writes, create, stored_already
-from headway.errors import Conflict, Fenced, InvalidArgument, NotFound, OutcomeUnknown, Unavailable
+from headway.errors import Conflict, Fenced, NotFound, OutcomeUnknown, Unavailable
 from headway.protobuf import Payload, copy_message
 from headway.resource import (
     DELETION_TIMESTAMP,
@@ -109,6 +114,8 @@ class Client:
         Raises Unavailable if the server's store is at a lower revision than ``min_revision``.
         """
         wanted = id_of(type, id, partition, namespace)
+        if min_revision != 0:
+            check_revision(min_revision)
         request = pb.ReadRequest(id=wanted.message(), min_revision=min_revision)
         reply = await self._call("Read", request, pb.ReadResponse)
         check_position(reply.position, min_revision)
@@ -133,14 +140,9 @@ class Client:
         of a watch. A caller without permission to watch receives it as one reply of at most 64 MiB; use `pages` for
         larger lists.
         """
-        check_type(type)
-        request = pb.ListRequest(
-            type=type.name.message(),
-            tenancy=tenancy_searched(type, partition, namespace),
-            name_prefix=name_prefix,
-            metadata_filter=filter,
-            min_revision=min_revision,
-        )
+        check_revision(min_revision)
+        request = list_request(type, partition, namespace, name_prefix, filter)
+        request.min_revision = min_revision
         if not self._channel.knows_outcomes and (found := await self._snapshot(request)) is not None:
             check_position(found.position.message(), min_revision)
             return await in_turns(type.view, found.resources)
@@ -171,14 +173,9 @@ class Client:
         Each page is read on demand. A resource that exists throughout appears exactly once; one that is created or
         deleted during the iteration may appear or not.
         """
-        check_type(type)
-        request = pb.ListRequest(
-            type=type.name.message(),
-            tenancy=tenancy_searched(type, partition, namespace),
-            name_prefix=name_prefix,
-            metadata_filter=filter,
-            page_size=size,
-        )
+        check_size(size)
+        request = list_request(type, partition, namespace, name_prefix, filter)
+        request.page_size = size
         while True:
             reply = await self._call("List", copy_message(request), pb.ListResponse)
             yield [type.view(resource) for resource in reply.resources]
@@ -191,8 +188,8 @@ class Client:
 
         A resource in an unregistered version is read in a registered one, if the server can convert it.
         """
-        id = owner.id if isinstance(owner, Resource) else owner
-        reply = await self._call("ListByOwner", pb.ListByOwnerRequest(owner=id.message()), pb.ListByOwnerResponse)
+        request = pb.ListByOwnerRequest(owner=owner_id(owner).message())
+        reply = await self._call("ListByOwner", request, pb.ListByOwnerResponse)
         return await in_registered_versions(self, self._registry, reply.resources)
 
     async def write(self, resource: Resource[T]) -> Resource[T]:
@@ -236,11 +233,13 @@ class Client:
 
     async def apply_over(self, current: Resource[T] | None, wanted: Resource[T]) -> Resource[T]:
         """Apply over a ``current`` state that the caller has just read. Raise Conflict if it has changed since."""
+        check_resource(wanted)
         type, message = wanted.type, wanted.message()
         # The version and status that came with the wanted resource must not be written.
         message.version, message.status = "", {}
         if current is None:
             return await self._write(type, message)
+        check_resource(current)
         current = current.original()
         stored = current.message()
         for reserved in (FINALIZERS, DELETION_TIMESTAMP):
@@ -274,7 +273,7 @@ class Client:
         Concurrent writes don't cause a Conflict. Raises NotFound if this incarnation has been deleted.
         """
         check_resource(resource)
-        check_conditions(conditions)
+        check_status(key, conditions, observed_generation)
         # Only the server can compare: the status in `resource` may be outdated.
         status = pb.Status(
             observed_generation=observed_generation or resource.generation,
@@ -292,9 +291,7 @@ class Client:
         Returns None if it is deleted, or the resource, marked for deletion, if it has finalizers. With a ``version``,
         Conflict is raised if the stored version is another one.
         """
-        given = resource.id if isinstance(resource, Resource) else resource
-        if not isinstance(given, ResourceId):
-            raise InvalidArgument(f"delete() expects a Resource or a ResourceId, not {resource!r:.120}")
+        given = deleted_id(resource, version)
         type = resource.type if isinstance(resource, Resource) else self._registry.resolve(given.type)
         # Fill in the defaults as the server does: the write is acknowledged under this key.
         id = type.id(given.name, partition=given.partition, namespace=given.namespace, uid=given.uid)
@@ -327,13 +324,12 @@ class Client:
         """
         if progress_interval is None:
             progress_interval = 0.0 if self._channel.knows_outcomes else 1.0
-        check_type(type)
         request = pb.WatchListRequest(
+            tenancy=tenancy_searched(type, partition, namespace, name_prefix),
             type=type.name.message(),
-            tenancy=tenancy_searched(type, partition, namespace),
             name_prefix=name_prefix,
-            resume_after=None if resume_after is None else resume_after.message(),
-            bookmark_interval_ms=milliseconds(progress_interval),
+            resume_after=resumed_position(resume_after),
+            bookmark_interval_ms=milliseconds("progress_interval", progress_interval, 0, 3600),
             bookmarks=True,
         )
         if self._allow is not None:

@@ -21,6 +21,7 @@ import trio
 
 from headway._reports import safe_report
 from headway._trio import check_trio
+from headway.client._arguments import TTL, check_seconds
 from headway.client._lease import LeaseClient
 from headway.errors import HeadwayError, LeaseLost, RemoteError
 from headway.events import LeaseAwaited, LeaseDelayed, LeaseEnded, LeaseTaken, Report, ignore
@@ -223,6 +224,7 @@ async def hold_lease(
         LeaseLost: the lease was lost or could not be renewed in time.
     """
     check_trio("headway.hold_lease")
+    check_seconds("ttl", ttl, *TTL)
     report = safe_report(report)
     with measured_pauses() as pauses:
         term = await _Acquisition(leases, name, holder, ttl, report, pauses, attempt=uuid.uuid4().hex).run()

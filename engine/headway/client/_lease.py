@@ -11,10 +11,12 @@ import trio
 from grpclib import GRPCError
 
 from headway._gen.headway.lease import v1 as lease_pb
+from headway.client._arguments import TTL, check_seconds, check_text, check_whole, milliseconds
 from headway.client._refusals import client_error
 from headway.errors import InvalidArgument, Unavailable
 from headway.resource import Position, pb, position
 from headway.rpc import Channel, Metadata
+from headway.service import MAX_WAIT_MS
 
 _SERVICE = "/headway.lease.v1.LeaseService/"
 
@@ -110,12 +112,15 @@ class LeaseClient:
             patience: extra seconds to wait for the reply. Repeating a request too early ends the term that the server
                 may have just granted.
         """
+        _check_names(name, holder)
+        check_text("attempt", attempt, "str(uuid.uuid4())")
+        check_seconds("patience", patience, 0)
         request = lease_pb.AcquireRequest(
             name=name,
             holder=holder,
-            ttl_ms=_milliseconds("ttl", ttl),
+            ttl_ms=milliseconds("ttl", ttl, *TTL),
             attempt=attempt,
-            wait_ms=_milliseconds("wait", wait),
+            wait_ms=milliseconds("wait", wait, 0, MAX_WAIT_MS / 1000),
         )
         timeout = self._timeout + max(wait, patience)
         reply = await self._call("Acquire", request, lease_pb.AcquireResponse, timeout)
@@ -127,16 +132,19 @@ class LeaseClient:
         Raises:
             LeaseLost: the term has ended.
         """
+        _check_held(name, holder, term, timeout)
         request = lease_pb.KeepAliveRequest(name=name, holder=holder, term=term)
         await self._call("KeepAlive", request, lease_pb.KeepAliveResponse, min(timeout, self._timeout))
 
     async def release(self, name: str, holder: str, term: int, *, timeout: float = math.inf) -> None:
         """Release a lease before it expires. If the term has already ended, do nothing."""
+        _check_held(name, holder, term, timeout)
         request = lease_pb.ReleaseRequest(name=name, holder=holder, term=term)
         await self._call("Release", request, lease_pb.ReleaseResponse, min(timeout, self._timeout))
 
     async def list(self, name_prefix: str = "") -> builtins.list[LeaseInfo]:
         """Return the held leases whose names begin with the prefix, sorted by name."""
+        check_text("name_prefix", name_prefix, "'staff/'")
         request = lease_pb.ListRequest(name_prefix=name_prefix)
         reply = await self._call("List", request, lease_pb.ListResponse, self._timeout)
         return [_info(each) for each in reply.leases]
@@ -147,6 +155,10 @@ class LeaseClient:
         Raises:
             Fenced: the stored fence is higher, or the lease is held in another term.
         """
+        check_text("controller", controller, "'staff/teams'")
+        check_text("member", member, "'1', or '' without shards")
+        check_whole("term", term, example="the `term` of acquire()'s answer, or 0 for the next one")
+        check_whole("number", number, example="1")
         request = lease_pb.RaiseRequest(controller=controller, member=member, term=term, number=number)
         reply = await self._call("Raise", request, lease_pb.RaiseResponse, self._timeout)
         raised_at = position(reply.position)
@@ -156,6 +168,10 @@ class LeaseClient:
 
     async def record_checkpoint(self, fence: pb.Fence, revision: int) -> None:
         """Store a checkpoint with the fence: its controller owes nothing up to ``revision``."""
+        given: object = fence
+        if not isinstance(given, pb.Fence):
+            raise InvalidArgument(f"fence must be the `fence` of raise_fence()'s answer, not {given!r:.120}")
+        check_whole("revision", revision, example="event.revision")
         request = lease_pb.RecordSettledRequest(fence=fence, revision=revision)
         await self._call("RecordSettled", request, lease_pb.RecordSettledResponse, self._timeout)
 
@@ -168,10 +184,16 @@ class LeaseClient:
         raise Unavailable(f"{method} was not answered within {timeout:g} s")
 
 
-def _milliseconds(field: str, seconds: float) -> int:
-    if not 0 <= seconds <= 2**31 / 1000:
-        raise InvalidArgument(f"{field} must be from 0 to {2**31 // 1000} seconds, not {seconds!r}")
-    return math.ceil(seconds * 1000)
+def _check_names(name: object, holder: object) -> None:
+    check_text("name", name, "'staff/reports'")
+    check_text("holder", holder, "'web-1'")
+
+
+def _check_held(name: object, holder: object, term: object, timeout: object) -> None:
+    """Raise InvalidArgument if an argument of a call about a held lease is of another class than declared."""
+    _check_names(name, holder)
+    check_whole("term", term, 1, example="the `term` of acquire()'s answer")
+    check_seconds("timeout", timeout, 0)
 
 
 def _info(lease: lease_pb.Lease) -> LeaseInfo:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from headway._declarations import answer_problem, check_plain
+from headway.client._arguments import id_of
 from headway.client._client import Client
 from headway.client._watch import SnapshotEnd, Upserted
 from headway.errors import DeclarationError, HistoryCompacted, Unavailable
@@ -36,7 +37,7 @@ async def until(
         Unavailable: the connection to the server was lost.
     """
     check_plain("until", holds, 1, "a resource", "headway.until(client, TEAM, 'core', lambda team: team is not None)")
-    wanted = type.id(id, partition=partition, namespace=namespace) if isinstance(id, str) else id
+    wanted = id_of(type, id, partition, namespace)
     while True:
         try:
             return await _watched(client, type, wanted, holds)
@@ -49,7 +50,7 @@ async def until_gone(
     client: Client, type: ResourceType[T], id: str | ResourceId, *, partition: str = "", namespace: str = ""
 ) -> None:
     """Wait until the resource does not exist. With a uid in the id, wait until that incarnation is deleted."""
-    uid = "" if isinstance(id, str) else id.uid
+    uid = id_of(type, id, partition, namespace).uid
     await until(
         client,
         type,

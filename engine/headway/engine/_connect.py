@@ -53,7 +53,8 @@ async def connect(
         insecure: allow sending the token to other hosts over plain TCP, where others may read it on the way.
         timeout: the timeout of a call, in seconds, unless the caller's own deadline is shorter.
 
-    Raises InvalidArgument if a token would be sent to another host without ``tls`` and without ``insecure``.
+    Raises InvalidArgument if an argument is invalid, or a token would be sent to another host without ``tls`` and
+    without ``insecure``.
     """
     check_trio("headway.connect")
     registry, _ = combine_apps(apps)
@@ -72,8 +73,12 @@ def open_remote(
 ) -> AbstractAsyncContextManager[Channel]:
     """Return a channel to engines that can also watch resources.
 
-    Raises InvalidArgument, before anything is opened, for a token that others could read on its way.
+    Raises InvalidArgument, before anything is opened, for an invalid timeout and for a token that others could read on
+    its way.
     """
+    given: object = timeout
+    if isinstance(given, bool) or not isinstance(given, int | float) or not given > 0:
+        raise InvalidArgument(f"timeout must be > 0 seconds, not {given!r}")
     # Checked here as well as at the first call, because workers would repeat that call as long as it fails.
     if token and not insecure and (host := plain_text_host(addresses(endpoints), tls)):
         raise InvalidArgument(readable("a token", host, "use tls=headway.rpc.client_tls(...), or insecure=True"))

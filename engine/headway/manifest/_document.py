@@ -22,6 +22,7 @@ from headway.resource import (
     TypeName,
     did_you_mean,
     name_problem,
+    quoted,
 )
 
 _ID = ("type", "name", "partition", "namespace")
@@ -210,7 +211,16 @@ def _identity(
 def _unit_problem(type: ResourceType[Any], unit: str, given: str) -> str | None:
     # Check each unit with the default of the other, so that a problem gets the place of the invalid unit.
     partition, namespace = DEFAULT_TENANCY[type.scope]
-    return type.tenancy_problem(given, namespace) if unit == "partition" else type.tenancy_problem(partition, given)
+    units = (given, namespace) if unit == "partition" else (partition, given)
+    return _below_path(type.tenancy_problem(*units), unit, given)
+
+
+def _below_path(problem: str | None, field: str, given: str) -> str | None:
+    """Return the problem of a name without the name of its field, which the path in front of it ends with."""
+    named = f"{field} {quoted(given)}"
+    if problem and problem.startswith((f"{named} is ", f"{named} must ")):
+        return problem.removeprefix(f"{field} ")
+    return problem
 
 
 def _default_units(type: ResourceType[Any], near: _Identity | None) -> tuple[str, str]:
@@ -223,7 +233,7 @@ def _default_units(type: ResourceType[Any], near: _Identity | None) -> tuple[str
 
 def _checked_name(entry: Entry, problems: Problems) -> str | None:
     name = read_text(entry.value, entry.path, problems)
-    problem = name_problem("name", name) if name is not None else None
+    problem = _below_path(name_problem("name", name), "name", name) if name is not None else None
     if problem:
         problems.add(entry.value.place, entry.path, problem)
     return name

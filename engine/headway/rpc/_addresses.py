@@ -67,9 +67,23 @@ def named(peer: object) -> str:
 
 
 def addresses(text: str | Iterable[str]) -> list[Address]:
-    """Parse several addresses. A string holds them separated by commas."""
-    parts = text.split(",") if isinstance(text, str) else text
-    return [address(part.strip()) for part in parts]
+    """Parse several addresses. A string holds them separated by commas.
+
+    Raises:
+        InvalidArgument: there is no address, or a part is not an address.
+    """
+    try:
+        parts = [part.strip() for part in (text.split(",") if isinstance(text, str) else text)]
+    except (TypeError, AttributeError):
+        raise InvalidArgument(
+            f"expected addresses, such as '127.0.0.1:9000' or ['unix:/path/to/socket'], got {text!r:.120}"
+        ) from None
+    if not parts:
+        raise InvalidArgument(
+            "expected at least one address, such as '127.0.0.1:9000', but got none: "
+            "an engine has one if it is opened with listen=['127.0.0.1:9000']"
+        )
+    return [address(part) for part in parts]
 
 
 def plain_text_host(endpoints: Iterable[Address], tls: ssl.SSLContext | None) -> Address | None:

@@ -86,13 +86,12 @@ def raised_fence(wanted: Fence, stored: tuple[int, int], held: int | None) -> Fe
         FenceLowered: the lease is held in another term, or the fence would not be above the stored one.
     """
     controller, member, term, number = wanted
+    lease = lease_of(controller, member)
     if held is not None and term != held:
-        raise FenceLowered(
-            f"the lease of {controller} is held in term {held}: expected a fence of that term, got {term}"
-        )
+        raise FenceLowered(f"the lease {lease} is held in term {held}: expected a fence of that term, got {term}")
     pair = (term, number) if term else (stored[0] + 1, number)
     if pair <= stored:
-        raise FenceLowered(f"the fence of {controller} is at {stored}; {pair} is not above it")
+        raise FenceLowered(f"the fence of {lease} is at {stored}; {pair} is not above it")
     return Fence(controller, member, *pair)
 
 
@@ -105,7 +104,8 @@ def check_borne(fence: Fence, stored: tuple[int, int]) -> None:
     """
     borne = (fence.term, fence.number)
     if borne < stored:
-        raise FenceLowered(f"the fence of {fence.controller} is at {stored}, above {borne} of this write")
+        lease = lease_of(fence.controller, fence.member)
+        raise FenceLowered(f"the fence of {lease} is at {stored}, above {borne} of this write")
     if fence.term > stored[0]:
         raise UnknownTerm(
             f"term {fence.term} of {lease_of(fence.controller, fence.member)} was never granted; "

@@ -1,0 +1,174 @@
+"""Wrong arguments of the client's methods are refused before a call, by an error that names them."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+import headway
+from headway.client import Client, LeaseClient, hold_lease
+from headway.engine import connect
+from headway.errors import InvalidArgument
+from headway.resource import pb
+from tests.helpers.calls import Calls
+from tests.helpers.declared import NOTE, Note
+
+Call = Callable[[Client], Awaitable[object]]
+Leases = Callable[[LeaseClient], Awaitable[object]]
+
+FENCE = pb.Fence(controller="staff/teams", term=1)
+
+
+async def _first_page(client: Client, **arguments: Any) -> None:
+    async for _ in client.pages(NOTE, **arguments):
+        return
+
+
+async def _watched(client: Client, **arguments: Any) -> None:
+    async with client.watch(NOTE, **arguments):
+        pass
+
+
+def _wrong(given: Any) -> Any:
+    """Return the value without its class, so that a call with it passes the type checker."""
+    return given
+
+
+SEARCH = "must be a string, such as 'default', or '*' for any, not "
+READING: list[tuple[str, Call]] = [
+    ("id must be a name or an id, such as 'core' or resource.id, not None", lambda c: c.read(NOTE, _wrong(None))),
+    ("id must be a name or an id, such as 'core' or resource.id, not 3", lambda c: c.get(NOTE, _wrong(3))),
+    ("id must be a name or an id", lambda c: c.get(NOTE, _wrong(NOTE.new("core")))),
+    ("id must be a name or an id", lambda c: headway.until(c, NOTE, _wrong(None), lambda _: True)),
+    ("id must be a name or an id", lambda c: headway.until_gone(c, NOTE, _wrong(3))),
+    (
+        "min_revision must be a whole number >= 0, such as event.revision or int(resource.version), not '5'",
+        lambda c: c.read(NOTE, "core", min_revision=_wrong("5")),
+    ),
+    ("min_revision must be a whole number", lambda c: c.read(NOTE, "core", min_revision=_wrong(None))),
+    ("min_revision must be a whole number", lambda c: c.read(NOTE, "core", min_revision=-1)),
+    ("min_revision must be a whole number", lambda c: c.list(NOTE, min_revision=_wrong("5"))),
+    (f"partition {SEARCH}3", lambda c: c.list(NOTE, partition=_wrong(3))),
+    (f"namespace {SEARCH}None", lambda c: _first_page(c, namespace=None)),
+    (f"namespace {SEARCH}3", lambda c: _watched(c, namespace=3)),
+    ("name_prefix must be a string, such as 'team-', not None", lambda c: c.list(NOTE, name_prefix=_wrong(None))),
+    ("name_prefix must be a string, such as 'team-', not 3", lambda c: _watched(c, name_prefix=3)),
+    ("filter must be a string, such as 'color=red, size!=big', not 3", lambda c: c.list(NOTE, filter=_wrong(3))),
+    ("filter must be a string", lambda c: _first_page(c, filter={"color": "red"})),
+    ("size must be a whole number from 1 to 100000, such as 500, not 'x'", lambda c: _first_page(c, size="x")),
+    ("size must be a whole number from 1 to 100000, such as 500, not None", lambda c: _first_page(c, size=None)),
+    ("size must be a whole number from 1 to 100000, such as 500, not 0", lambda c: _first_page(c, size=0)),
+    ("size must be a whole number from 1 to 100000, such as 500, not 100001", lambda c: _first_page(c, size=100_001)),
+    (
+        "resume_after must be a Position, such as progress.position, not 5: a revision alone doesn't name its store",
+        lambda c: _watched(c, resume_after=5),
+    ),
+    ("resume_after must be a Position", lambda c: _watched(c, resume_after=NOTE.new("core"))),
+    ("owner must be a Resource, or its id with its uid, not 'core'", lambda c: c.list_by_owner(_wrong("core"))),
+]
+WRITING: list[tuple[str, Call]] = [
+    ("expected a resource, as made by TYPE.new(name, data), got None", lambda c: c.apply_over(None, _wrong(None))),
+    ("expected a resource", lambda c: c.apply_over(_wrong("core"), NOTE.new("core"))),
+    (
+        "version must be a string, such as resource.version, not 3",
+        lambda c: c.delete(NOTE.new("core"), version=_wrong(3)),
+    ),
+    ("version must be a string", lambda c: c.delete(NOTE.id("core"), version=_wrong(None))),
+    (
+        "key must be a string, such as the controller's name, not 3",
+        lambda c: c.write_status(NOTE.new("core"), _wrong(3), []),
+    ),
+    (
+        "observed_generation must be a string, such as resource.generation, not 3",
+        lambda c: c.write_status(NOTE.new("core"), "teams", [], observed_generation=_wrong(3)),
+    ),
+]
+
+
+@pytest.mark.parametrize(("says", "call"), [*READING, *WRITING])
+async def test_wrong_argument_is_refused_before_the_call(client: Client, calls: Calls, says: str, call: Call) -> None:
+    """The server would fail with an error that looks like one of its own, and callers would retry the call."""
+    with pytest.raises(InvalidArgument, match=re.escape(says)):
+        await call(client)
+    assert calls.revision == 0
+
+
+TERM = "term must be a whole number >= 1, such as the `term` of acquire()'s answer, not "
+LEASES: list[tuple[str, Leases]] = [
+    ("ttl must be from 1 to 3600 seconds, not '5'", lambda c: c.acquire("s", "w", ttl=_wrong("5"))),
+    ("ttl must be from 1 to 3600 seconds, not 0.5", lambda c: c.acquire("s", "w", ttl=0.5)),
+    ("ttl must be from 1 to 3600 seconds, not True", lambda c: c.acquire("s", "w", ttl=True)),
+    ("wait must be from 0 to 20 seconds, not 21", lambda c: c.acquire("s", "w", 5, wait=21)),
+    ("wait must be from 0 to 20 seconds, not None", lambda c: c.acquire("s", "w", 5, wait=_wrong(None))),
+    ("patience must be >= 0 seconds, not '5'", lambda c: c.acquire("s", "w", 5, patience=_wrong("5"))),
+    ("attempt must be a string", lambda c: c.acquire("s", "w", 5, attempt=_wrong(3))),
+    ("name must be a string, such as 'staff/reports', not 3", lambda c: c.acquire(_wrong(3), "w", 5)),
+    ("holder must be a string, such as 'web-1', not None", lambda c: c.acquire("s", _wrong(None), 5)),
+    (f"{TERM}'3'", lambda c: c.keep_alive("s", "w", _wrong("3"))),
+    (f"{TERM}1.5", lambda c: c.keep_alive("s", "w", _wrong(1.5))),
+    (f"{TERM}None", lambda c: c.release("s", "w", _wrong(None))),
+    ("holder must be a string", lambda c: c.release("s", _wrong(3), 1)),
+    ("timeout must be >= 0 seconds, not '3'", lambda c: c.keep_alive("s", "w", 1, timeout=_wrong("3"))),
+    ("timeout must be >= 0 seconds, not -1", lambda c: c.release("s", "w", 1, timeout=-1)),
+    ("name_prefix must be a string, such as 'staff/', not 3", lambda c: c.list(_wrong(3))),
+    ("controller must be a string, such as 'staff/teams', not 3", lambda c: c.raise_fence(_wrong(3), "")),
+    ("member must be a string", lambda c: c.raise_fence("c", _wrong(None))),
+    ("term must be a whole number >= 0", lambda c: c.raise_fence("c", "", term=_wrong("3"))),
+    ("number must be a whole number >= 0", lambda c: c.raise_fence("c", "", number=_wrong(1.5))),
+    ("fence must be the `fence` of raise_fence()'s answer, not None", lambda c: c.record_checkpoint(_wrong(None), 1)),
+    ("revision must be a whole number >= 0", lambda c: c.record_checkpoint(FENCE, _wrong("1"))),
+]
+
+
+@pytest.mark.parametrize(("says", "call"), LEASES)
+async def test_wrong_argument_about_a_lease_is_refused(client: Client, says: str, call: Leases) -> None:
+    with pytest.raises(InvalidArgument, match=re.escape(says)):
+        await call(client.leases)
+    assert await client.leases.list() == []
+
+
+async def test_lease_cannot_be_held_for_a_text(client: Client) -> None:
+    with pytest.raises(InvalidArgument, match="ttl must be from 1 to 3600 seconds, not '5'"):
+        async with hold_lease(client.leases, "s", holder="w", ttl=_wrong("5")):
+            pytest.fail("it was acquired")
+
+
+NONE = "expected at least one address, such as '127.0.0.1:9000', but got none: an engine has one if it is opened with "
+ENDPOINTS: list[tuple[str, Any]] = [
+    (NONE + "listen=['127.0.0.1:9000']", []),
+    (NONE, ()),
+    ("expected addresses, such as '127.0.0.1:9000' or ['unix:/path/to/socket'], got None", None),
+    ("expected addresses, such as '127.0.0.1:9000' or ['unix:/path/to/socket'], got 9000", 9000),
+    ("expected addresses, such as '127.0.0.1:9000' or ['unix:/path/to/socket'], got [9000]", [9000]),
+]
+
+
+@pytest.mark.parametrize(("says", "endpoints"), ENDPOINTS)
+async def test_connect_refuses_endpoints_that_are_not_addresses(says: str, endpoints: Any) -> None:
+    with pytest.raises(InvalidArgument, match=re.escape(says)):
+        async with connect(endpoints):
+            pytest.fail("it was opened")
+
+
+@pytest.mark.parametrize("timeout", [0, -1, "5", None, True, math.nan])
+async def test_connect_refuses_a_timeout_that_no_call_can_meet(timeout: Any) -> None:
+    """With a timeout of 0 each call would fail as if the server had not answered."""
+    with pytest.raises(InvalidArgument, match=re.escape(f"timeout must be > 0 seconds, not {timeout!r}")):
+        async with connect("127.0.0.1:9", timeout=timeout):
+            pytest.fail("it was opened")
+
+
+async def test_valid_arguments_at_the_bounds_are_accepted(client: Client) -> None:
+    """A number of seconds may be whole or not, and an id of any version of the kind is one."""
+    await client.write(NOTE.new("core", Note(text="hello")))
+    assert (await client.read(NOTE, NOTE.id("core"), min_revision=1)).name == "core"
+    assert len([page async for page in client.pages(NOTE, size=100_000)]) == 1
+    for ttl in (1, 3600.0):
+        term = (await client.leases.acquire("s", "w", ttl)).term
+    await client.leases.keep_alive("s", "w", term, timeout=math.inf)
+    async with connect("127.0.0.1:9", timeout=math.inf):
+        pass
