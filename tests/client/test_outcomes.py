@@ -355,7 +355,7 @@ async def test_lease_client_raises_fences_and_records_checkpoints(calls: Calls) 
     await lease.record_checkpoint(first.fence, reached)
     second = await lease.raise_fence("painter", "here")
     assert (second.fence.term, second.checkpoint) == (2, reached)
-    with pytest.raises(Fenced, match="the fence of painter is at"):
+    with pytest.raises(Fenced, match="the fence of painter#here is at"):
         await lease.raise_fence("painter", "here", term=1)
     with pytest.raises(Fenced):
         await lease.record_checkpoint(first.fence, 9)

@@ -15,8 +15,8 @@ from headway.rpc import Channel, Metadata
 Reply = TypeVar("Reply")
 
 
-class PacedChannel:
-    """An implementation of `Channel`. Items within ``seconds`` of a stream's last item are read together later.
+class PacedChannel(Channel):
+    """A channel. Items within ``seconds`` of a stream's last item are read together later.
 
     The engine's own controllers watch types that rarely change. Without this, every write of any resource would wake
     each of them just to learn that nothing relevant happened.
@@ -70,7 +70,3 @@ class _PacedStream:
         if isinstance(item, Bookmark | Changes):
             self._next_at = trio.current_time() + self._seconds
         return item
-
-
-def _meets_the_protocol(inner: Channel) -> Channel:
-    return PacedChannel(inner, 0.02)
