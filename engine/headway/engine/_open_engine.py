@@ -170,7 +170,8 @@ async def open_engine(
                         from headway.engine._network import listening
 
                         audit = Audit(report)
-                        nursery.start_soon(audit.report_rest, name="audit")
+                        if access is not None:
+                            nursery.start_soon(audit.report_rest, name="audit")
                         offered = services.for_clients(access, audit)
                         server = listening(offered, registry, access, health, listen, tls, report, limits)
                         addresses = await network.enter_async_context(server)
