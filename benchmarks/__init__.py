@@ -1,5 +1,5 @@
-"""The numbers to hold: ratios of two things measured in the same run, one scenario a file.
+"""Benchmarks: ratios of two things measured in the same run, one scenario per file.
 
-Each scenario's docstring says what is measured against what, and what is left out. `_harness.py` measures and
-prints, `_message.py` holds the message that all of them use.
+The docstring of each scenario says what is measured, what it is compared with, and what is left out. `_harness.py`
+measures and prints. `_message.py` has the message that all scenarios use.
 """

@@ -1,10 +1,10 @@
-"""``python -m benchmarks [--quick] [NAME[=SIZE] ...]``: measure, and print a row of a table for each.
+"""``python -m benchmarks [--quick] [NAME[=SIZE] ...]``: measure, and print one table row per scenario.
 
-A run of all, which takes half an hour, is written to `results.json`. With ``--quick`` most are measured at a smaller
-size, by the best of at most five pairs. What is measured at another size than its own, as by ``flat=100000``, is held
-to no bound.
+A run of all scenarios takes half an hour and is written to `results.json`. With ``--quick``, most scenarios are
+measured at a smaller size, by the best of at most five pairs. A scenario with an explicit size, such as
+``flat=100000``, is not compared with its bound.
 
-Exits with 1 when a bound is broken, and with 2 for arguments that can't be understood.
+The exit status is 1 if a bound is broken, and 2 if the arguments are invalid.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ QUICK = "--quick"
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the named scenarios, all unless any is named. Returns the exit status."""
+    """Run the named scenarios, or all of them if none is named. Return the exit status."""
     quick = QUICK in arguments
     wanted = {name: size for name, _, size in (each.partition("=") for each in arguments if each != QUICK)}
     if problem := _problem(wanted, quick=quick):
@@ -68,7 +68,7 @@ def main(arguments: Sequence[str]) -> int:
         except NotHere as missing:
             print(f"{name}: not measured: {missing}", file=sys.stderr)
             continue
-        # At once: a whole run takes minutes.
+        # Each row is printed when it is measured, because a whole run takes minutes.
         print(line(rows[-1]), flush=True)
     if len(rows) == len(SCENARIOS) and not wanted and not quick:
         write_results(rows, before)
@@ -77,7 +77,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _problem(wanted: Mapping[str, str], *, quick: bool) -> str | None:
-    """What is wrong with the arguments, and what would be right."""
+    """Return a sentence about the first invalid argument and its correction, or None if all are valid."""
     sizes = [size for size in wanted.values() if size and not (size.isascii() and size.isdigit() and int(size))]
     if sizes:
         return f"{sizes[0]!r} is no size; write a whole number above 0: flat=100000"
@@ -92,7 +92,7 @@ def _problem(wanted: Mapping[str, str], *, quick: bool) -> str | None:
 
 
 def _judged(rows: Sequence[Row], *, quick: bool) -> int:
-    """Say which bounds are broken. Returns the exit status."""
+    """Print the broken bounds. Return the exit status."""
     broken = [row for row in rows if not row.within]
     how = f"in each of {PAIRS} pairs" if quick else "by the medians of its rounds"
     for row in broken:

@@ -1,4 +1,4 @@
-"""A real etcd of one member for the scenarios that need one: durable, on a folder of its own."""
+"""A real etcd with one durable member, in a directory of its own, for the scenarios that need one."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from benchmarks._harness import NotHere
 from tests.helpers.etcd_server import NO_ETCD, find_etcd, single_member
 
 MAX_TXN_OPS = 10_000
-"""A store is filled by commits of thousands of operations."""
+"""The limit on operations per transaction. The commits that fill a store have thousands."""
 
 
 @contextmanager
 def etcd_member() -> Iterator[str]:
-    """Its endpoint, for the length of the block. Raises NotHere where there is no etcd."""
+    """Run a member for the length of the block, and yield its endpoint. Raise NotHere if no etcd is installed."""
     binary = find_etcd()
     if binary is None:
         raise NotHere(NO_ETCD)
@@ -28,5 +28,5 @@ def etcd_member() -> Iterator[str]:
 
 
 def new_url(endpoint: str) -> str:
-    """A store that nobody has used."""
+    """Return the url of a new store."""
     return f"etcd://{endpoint}/bench/{uuid.uuid4().hex}?max_txn_ops={MAX_TXN_OPS}"

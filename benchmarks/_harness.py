@@ -1,11 +1,11 @@
-"""Measure two things in turn, several times, and say how they compare; keep what a whole run has found.
+"""Measure two things alternately, several times, and compare them; record the results of a whole run.
 
-Our side and the other one are run A B A B in one process (or, for imports, in fresh ones), so that whatever else the
-machine does meets both. Each figure is the median of its rounds and the ratio is that of the two medians. The garbage
-collector is left as the program left it: whatever a side makes it do is part of its price.
+Our side and the other side run A B A B in one process (imports run in fresh processes), so other load on the machine
+affects both. Each figure is the median of its rounds, and the ratio is the ratio of the two medians. The garbage
+collector keeps the settings of the program: the collections that a side causes are part of its cost.
 
-A quick run is for machines that do other work meanwhile. It measures pairs one after the other, until one of them
-holds the bound, `PAIRS` of them at most: what is slower than its bound is so in each pair, and noise seldom is.
+A quick run is for machines with other load. It measures one pair after the other, until a pair is within the bound or
+`PAIRS` pairs are measured. Code that is slower than its bound exceeds it in every pair; noise seldom does.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from typing import Literal
 RESULTS = Path(__file__).parent / "results.json"
 
 PAIRS = 5
-"""Pairs of a quick run that may break a bound before it counts as broken."""
+"""The number of pairs in a quick run that must all exceed a bound before it counts as broken."""
 
 Unit = Literal["us", "bytes"]
 
 
 class NotHere(Exception):
-    """What a scenario measures isn't on this machine; the text says what to do."""
+    """A program that a scenario needs is not installed. The text says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What a scenario found: our cost and the other's, in microseconds or bytes for each unit of work.
+    """The result of a scenario: our cost and the other side's, in microseconds or bytes per unit of work.
 
     Attributes:
-        bound: the highest ratio that is held; None: it has none.
+        bound: The highest ratio that is allowed, or None if there is no bound.
     """
 
     name: str
@@ -48,16 +48,16 @@ class Row:
 
     @property
     def ratio(self) -> float:
-        """How many times the other side's cost ours is."""
+        """The ratio of our cost to the other side's."""
         return self.ours / self.against
 
     @property
     def within(self) -> bool:
-        """Whether the bound is held."""
+        """True if the ratio does not exceed the bound."""
         return self.bound is None or self.ratio <= self.bound
 
     def as_json(self) -> dict[str, float]:
-        """The row as `results.json` has it."""
+        """Return the row as `results.json` stores it."""
         return {
             f"ours_{self.unit}": round(self.ours, 3),
             f"against_{self.unit}": round(self.against, 3),
@@ -67,12 +67,12 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """One benchmark.
+    """A benchmark.
 
     Attributes:
-        measure: takes a size (of what, its file says) and a number of rounds.
-        size: the size that the bound is for.
-        quick: the size of a quick run, which has the same bound; 0: it is left out there.
+        measure: A function of a size and a number of rounds. The scenario's file says what the size counts.
+        size: The size to which the bound applies.
+        quick: The size in a quick run, with the same bound; 0 leaves the scenario out of quick runs.
     """
 
     name: str
@@ -83,13 +83,13 @@ class Scenario:
     quick: int = 0
 
     def run(self, *, size: int | None = None, rounds: int | None = None) -> Row:
-        """Measure, at the full size unless told otherwise."""
+        """Measure, by default at the full size."""
         return self.measure(size or self.size, rounds or self.rounds)
 
     def best_pair(self) -> Row:
-        """Measure pairs until one holds the bound, `PAIRS` at most. Returns the best.
+        """Measure at most `PAIRS` pairs, until one is within the bound. Return the best pair.
 
-        A pair that comes out at no cost or less is noise: what is subtracted in it took longer than the whole.
+        A pair with a cost of zero or less is noise: the part that is subtracted took longer than the whole.
         """
         pairs: list[Row] = []
         while not pairs or not (pairs[-1].ratio > 0 and pairs[-1].within):
@@ -100,7 +100,7 @@ class Scenario:
 
 
 def interleaved(ours: Callable[[], float], against: Callable[[], float], rounds: int) -> tuple[float, float]:
-    """The medians of two measurements, taken in turn."""
+    """Return the medians of two measurements that are made alternately."""
     pairs = [(ours(), against()) for _ in range(rounds)]
     return statistics.median(pair[0] for pair in pairs), statistics.median(pair[1] for pair in pairs)
 
@@ -109,19 +109,23 @@ HEADER = f"{'name':<12}{'ours':>13}{'against':>13}{'ratio':>8}{'at most':>9}  wi
 
 
 def line(row: Row) -> str:
-    """The row for a reader, below `HEADER`."""
+    """Return the row as text, in the columns of `HEADER`."""
     unit = "µs" if row.unit == "us" else "B "
     bound, within = ("-", "-") if row.bound is None else (f"{row.bound:.2f}", "yes" if row.within else "NO")
     return f"{row.name:<12}{row.ours:>10.2f} {unit}{row.against:>10.2f} {unit}{row.ratio:>8.2f}{bound:>9}  {within}"
 
 
 def load() -> list[float]:
-    """How busy the machine is: the load averages of one, five and fifteen minutes."""
+    """Return the load averages of the last one, five and fifteen minutes."""
     return [round(each, 2) for each in os.getloadavg()]
 
 
 def write_results(rows: Iterable[Row], before: list[float], path: Path = RESULTS) -> None:
-    """Replace the results by those of one whole run, with what it ran on. ``before``: the load at its beginning."""
+    """Replace the results with the rows of one whole run and a description of its machine.
+
+    Args:
+        before: The load averages at the beginning of the run.
+    """
     run = {
         "commit": _git("rev-parse", "HEAD")
         + ("+" if _git("status", "--porcelain", "--", "engine", "benchmarks") else ""),
@@ -135,7 +139,7 @@ def write_results(rows: Iterable[Row], before: list[float], path: Path = RESULTS
 
 
 def _git(*arguments: str) -> str:
-    """What git says of the source, or nothing where it isn't in a repository."""
+    """Return the output of a git command in the source, or "" if the command fails or git is not installed."""
     command = ["git", "-C", str(Path(__file__).parents[1]), *arguments]
     try:
         return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
@@ -144,7 +148,7 @@ def _git(*arguments: str) -> str:
 
 
 def _processor() -> str:
-    """The model of the processor, where the system says it."""
+    """Return the model of the processor, if the system names it."""
     try:
         described = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:

@@ -12,12 +12,12 @@ from headway.resource import AnyMessage, ResourceType, pb, resource_key
 from headway.storage import MemoryBackend, Put
 
 GROUPS = 10
-"""How many values the metadata entry ``group`` has, and so the secondary index."""
+"""The number of values of the metadata entry ``group``, and so of groups in the secondary index."""
 
 
 @headway.message(name="bench.Note")
 class Note:
-    """A payload: one text, whose tag and length take 2 bytes of the 120."""
+    """A payload with one text. The tag and the length of the text are 2 of the 120 bytes."""
 
     text: str = field(1)
 
@@ -27,7 +27,7 @@ assert len(encode(Note(text=TEXT))) == 120
 
 
 class Texts(NamedTuple):
-    """What differs from resource to resource."""
+    """The texts that differ from resource to resource."""
 
     name: str
     uid: str
@@ -36,26 +36,27 @@ class Texts(NamedTuple):
 
 
 def texts(number: int) -> Texts:
-    """The texts of one resource."""
+    """Return the texts of one resource."""
     return Texts(f"note-{number:06d}", f"01HZ{number:022d}", f"01HY{number:022d}", f"group-{number % GROUPS}")
 
 
 def type_message(type: ResourceType[Note]) -> pb.Type:
-    """A type's name as a message of its own."""
+    """Return the name of a type as a new message."""
     return pb.Type(group=type.name.group, group_version=type.name.version, kind=type.name.kind)
 
 
 def tenancy() -> pb.Tenancy:
-    """The default one, as a message of its own."""
+    """Return the default tenancy as a new message."""
     return pb.Tenancy(partition="default", namespace="default")
 
 
 def built(
     type: ResourceType[Note], text: Texts, value: bytes, shared: tuple[pb.Type, pb.Tenancy] | None = None
 ) -> pb.Resource:
-    """A whole stored resource but for its version, as betterproto2's own constructors build it.
+    """Return a stored resource without its version, made by betterproto2's own constructors.
 
-    ``shared``: the messages of its type and tenancy, where many resources have the same ones.
+    Args:
+        shared: The type and tenancy messages, if several resources share them.
     """
     of_type, within = shared or (type_message(type), tenancy())
     return pb.Resource(
@@ -67,17 +68,17 @@ def built(
 
 
 def built_many(type: ResourceType[Note], count: int) -> list[pb.Resource]:
-    """``count`` of them, with a payload of their own each."""
+    """Return ``count`` resources, each with a payload of its own."""
     return [built(type, texts(number), encode(note(number))) for number in range(count)]
 
 
 def note(number: int) -> Note:
-    """The payload of one resource."""
+    """Return the payload of one resource."""
     return Note(text=f"{TEXT[:-6]}{number:06d}")
 
 
 def put(type: ResourceType[Note], resource: pb.Resource) -> Put:
-    """The creation of a resource, for a backend."""
+    """Return the operation that creates a resource in a backend."""
     return Put(type.kind, resource_key(resource), resource, "")
 
 

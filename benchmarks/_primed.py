@@ -1,4 +1,4 @@
-"""From a filled store to a controller that is primed: what the scenarios that measure it have in common."""
+"""Shared code of the scenarios that measure how long priming from a filled store takes."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from headway.storage import Backend
 
 CONTROLLER = "notes"
 AT_ONCE = 2000
-"""Resources in one of the commits by which a store is filled."""
+"""The number of resources in each commit that fills a store."""
 
 
 def one_type() -> tuple[headway.App, ResourceType[Note]]:
-    """A controller of one type, with an index of 10 groups."""
+    """Return an app with one controller of one type, which has an index of 10 groups."""
     app = headway.App("bench")
     type = app.type("bench", "v1", "Managed", Note)
 
     @app.controller(manages=type, indexes=[headway.indexes.by_metadata(type, "group")], name=CONTROLLER)
     async def notes(rt: headway.Runtime, request: headway.Request) -> None:
-        """Reconcile nothing: the engine is closed when it is primed."""
+        """Do nothing. The engine is closed as soon as it is primed."""
 
     return app, type
 
 
 async def filled(store: Backend, type: ResourceType[Note], size: int) -> None:
-    """Store so many resources, in commits of AT_ONCE."""
+    """Store ``size`` resources, in commits of `AT_ONCE` resources."""
     value = encode(Note(text=TEXT))
     for begin in range(0, size, AT_ONCE):
         made = [built(type, texts(number), value) for number in range(begin, min(begin + AT_ONCE, size))]
@@ -39,7 +39,7 @@ async def filled(store: Backend, type: ResourceType[Note], size: int) -> None:
 
 
 async def primed_after(store: Backend | str, app: headway.App) -> float:
-    """Seconds from opening an engine until its controller's run is primed."""
+    """Return the seconds from opening an engine until its controller's run is primed."""
     primed = trio.Event()
     end = 0.0
 

@@ -1,9 +1,9 @@
-"""`controllers`: what one event costs with ten controllers on the same types, against one controller.
+"""`controllers`: the cost of one event with ten controllers on the same types, compared with one controller.
 
-Measured: the wall time from a commit until all ten have reconciled it, for each of 2,000 creations of distinct keys of
-the type that all of them manage; each watches one other type, too. In it: everything of the row `trickle`, ten times
-but for the stream, the gate and the held resources, which the controllers share. There is no bound: ten reconciles
-are ten reconciles.
+Measured: the wall time from a commit until all ten controllers have reconciled it, for each of 2,000 creations of
+distinct keys of the type that they all manage. Each controller also watches one other type. The time includes
+everything that `trickle` includes, ten times, except for the stream, the gate and the cached resources, which the
+controllers share. There is no bound, because ten controllers reconcile ten times.
 
 Against: the same with one controller.
 

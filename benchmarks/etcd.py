@@ -1,15 +1,16 @@
-"""`etcd`: Writes by 64 writers at once to the store in etcd.
+"""`etcd`: writes by 64 concurrent writers to a store in etcd.
 
-Measured: ``await client.write(resource)`` in the process, 6,400 creations by 64 tasks, on a real member that is
-durable. In it: what `write` has; the question where the store stands, which those who ask at one time share; the
-transactions, which writes that come at one time share; and the watch, which says all of it to the mirror meanwhile.
+Measured: ``await client.write(resource)`` in the process, for 6,400 creations by 64 tasks, on a real and durable etcd
+member. The time includes everything that `write` includes, the read of the store's position (concurrent calls share
+it), the transactions (concurrent writes share them), and the watch, which delivers every change to the mirror at the
+same time.
 
-Against: the same keys' and resources' bytes by as many writers, each of which waits for its own write before it begins
-the next. What waits at one time shares a transaction, which compares that its keys aren't there; two are under way to
-the same member, over a channel of the same kind with the same limits and codec. That is what a program does that
-batches its writes by hand.
+Against: the same keys and bytes, put by 64 writers, each of which waits for its own write before it begins the next.
+Waiting writes share a transaction, which requires that their keys do not exist. Two transactions are in flight to the
+same member, over a channel of the same kind with the same limits and codec. A program that batches its writes by hand
+does the same.
 
-The message has one metadata entry and 120 bytes of payload. No channel buffer plays a part.
+The message has one metadata entry and 120 bytes of payload. No channel buffer is involved.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
-"""`etcd_fanout`: one commit to 1,000 watchers of one engine on etcd.
+"""`etcd_fanout`: one commit, delivered to 1,000 watchers of one engine on etcd.
 
-Measured: as `fanout`, but on a store in etcd: from a commit until the last of 1,000 watchers in the process has taken
-its event, over 50 commits, for each commit. In it: etcd's own commit to its disk, and its watch. At the end, while
-all still watch, etcd is asked how many watches it serves: it must be one, that of the engine's mirror.
+Measured: like `fanout`, but on a store in etcd: the wall time from a commit until the last of 1,000 watchers in the
+process has received its event, over 50 commits, per commit. The time includes etcd's own commit to its disk, and its
+watch. At the end, while all watchers are still watching, the scenario asserts that etcd serves a single watch, which
+belongs to the engine's mirror.
 
 Against: a bare Put of the same bytes, over a channel of the same kind, until the one watcher of a bare Watch has its
-event, and 1,000 items through a bare Trio memory channel; for each Put.
+event, followed by 1,000 items through a bare Trio memory channel; per Put.
 
 The message has one metadata entry and 120 bytes of payload.
 """
@@ -24,7 +25,7 @@ from benchmarks._etcd import etcd_member, new_url
 from benchmarks._harness import Row, Scenario, interleaved
 from benchmarks._message import TEXT, Note, built, texts
 from benchmarks._primed import one_type
-from benchmarks.fanout import COMMITS, told
+from benchmarks.fanout import COMMITS, delivered
 from benchmarks.reconcile import through_channel
 from headway._gen.etcdserverpb import PutRequest, PutResponse, WatchCreateRequest, WatchRequest, WatchResponse
 from headway.protobuf import decode, encode
@@ -38,28 +39,28 @@ _METRICS = ("etcd_debugging_mvcc_watch_stream_total", "etcd_debugging_mvcc_watch
 
 
 def measure(size: int, rounds: int) -> Row:
-    """Tell ``size`` watchers of each of a number of commits."""
+    """Deliver each of a number of commits to ``size`` watchers."""
     app, type = one_type()
     with etcd_member() as endpoint:
         ours, against = interleaved(
-            lambda: trio.run(_told, endpoint, app, type, size),
+            lambda: trio.run(_delivered, endpoint, app, type, size),
             lambda: trio.run(_bare, endpoint, type) + trio.run(through_channel, size * COMMITS),
             rounds,
         )
     return Row("etcd_fanout", ours / COMMITS * 1e6, against / COMMITS * 1e6, "us", 1.3)
 
 
-async def _told(endpoint: str, app: headway.App, type: ResourceType[Note], size: int) -> float:
+async def _delivered(endpoint: str, app: headway.App, type: ResourceType[Note], size: int) -> float:
     def one_watch() -> None:
         served = _watches(endpoint)
-        assert served == [1, 1], f"etcd serves {served} streams and watches, and not one"
+        assert served == [1, 1], f"etcd serves {served} streams and watches, expected one of each"
 
     async with EtcdBackend(new_url(endpoint)) as store:
-        return await told(store, app, type, size, one_watch)
+        return await delivered(store, app, type, size, one_watch)
 
 
 def _watches(endpoint: str) -> list[int]:
-    """How many watch streams etcd serves, and how many watches on them, by its own metrics."""
+    """Return the numbers of watch streams and of watches that etcd serves, by its own metrics."""
     connection = http.client.HTTPConnection(endpoint, timeout=10)
     try:
         connection.request("GET", "/metrics")

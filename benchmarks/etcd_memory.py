@@ -1,11 +1,11 @@
-"""`etcd_memory`: what a resource takes in an engine that mirrors a store in etcd.
+"""`etcd_memory`: the memory per resource in an engine that mirrors a store in etcd.
 
-Measured: what Python allocates (tracemalloc: every block of Python's own allocators) from before a store in etcd is
-opened until its 10,000 resources are there, for each. In it: the decoded messages with all that they hold, and the
-mirror's tables. Out of it: history, of which an opening reads none that goes back before it, caches of controllers,
-and what is made once in a process, by an opening that comes before.
+Measured: the bytes per resource that Python allocates (by tracemalloc, so all of Python's own allocators) from before a
+store with 10,000 resources in etcd is opened until all of them are loaded. They include the decoded messages with
+everything they reference, and the mirror's tables. They exclude history (an opening reads no earlier history), the
+caches of controllers, and whatever the process allocates once, because another store has been opened before.
 
-Against: the same messages in a list, as `memory` builds them.
+Against: the same messages in a list, built as in `memory`.
 
 The unit is bytes. The message has one metadata entry and 120 bytes of payload.
 """
@@ -32,7 +32,7 @@ def measure(size: int, rounds: int) -> Row:
     with etcd_member() as endpoint:
         url = new_url(endpoint)
         trio.run(_filled, url, type, size)
-        trio.run(_mirrored, url, type, size)  # whatever is made once in a process is there after this
+        trio.run(_mirrored, url, type, size)  # allocates whatever a process allocates once
         ours, against = interleaved(
             lambda: trio.run(_mirrored, url, type, size), lambda: built_bytes(type, size), rounds
         )

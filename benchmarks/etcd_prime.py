@@ -1,13 +1,14 @@
-"""`etcd_prime`: from a store in etcd with 100,000 resources to a controller that is primed with them.
+"""`etcd_prime`: priming a controller from a store in etcd with 100,000 resources.
 
-Measured: from opening an engine on the store to the `RunStarted` report of a controller of the one type with an index
-of 10 groups, for each resource. In it: finding the store, beginning an incarnation, reading all in pages at one
-revision and decoding it, the controller's lease and fence, and what `prime` says of the rest.
+Measured: the wall time per resource from opening an engine on the store to the `RunStarted` report of a controller of
+the one type, which has an index of 10 groups. The time includes finding the store, beginning an incarnation, reading
+everything in pages at one revision and decoding it, the controller's lease and fence, and the other steps that `prime`
+describes.
 
-Against: reading the same keys in as large pages by bare Range calls, over a channel of the same kind, and decoding
-each value into the same message.
+Against: reading the same keys in pages of the same size by bare Range calls, over a channel of the same kind, and
+decoding each value into the same message.
 
-The message has one metadata entry and 120 bytes of payload. No channel buffer plays a part.
+The message has one metadata entry and 120 bytes of payload. No channel buffer is involved.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""`fanout`: one commit to 1,000 watchers in the process, per watcher.
+"""`fanout`: one commit, delivered to 1,000 watchers in the process, per watcher.
 
-Measured: 1,000 tasks each read a WatchList of one type through the in-process channel, which copies nothing, on the
-memory store. A commit changes one resource; the time runs from the commit until the last watcher has taken its event,
-over 50 commits, divided by commits and watchers. In it: the commit itself, the wake-up of every watcher's task, and the
-handler that runs in it.
+Measured: 1,000 tasks each read a WatchList of one type from a memory store, through the in-process channel, which
+copies nothing. A commit changes one resource. The figure is the wall time from each of 50 commits until the last
+watcher has received its event, divided by the numbers of commits and watchers. It includes the commit itself, the
+wake-up of every watcher's task, and the handler that runs in that task.
 
 Against: one item through a bare Trio memory channel with a buffer of 1,000.
 
@@ -32,29 +32,33 @@ COMMITS = 50
 
 
 def measure(size: int, rounds: int) -> Row:
-    """Tell ``size`` watchers of each of a number of commits."""
+    """Deliver each of a number of commits to ``size`` watchers."""
     app = headway.App("bench")
     type = app.type("bench", "v1", "Managed", Note)
 
     async def on_memory() -> float:
-        return await told(MemoryBackend(), app, type, size)
+        return await delivered(MemoryBackend(), app, type, size)
 
     ours, against = interleaved(lambda: trio.run(on_memory), lambda: trio.run(through_channel, size * COMMITS), rounds)
     events = size * COMMITS
     return Row("fanout", ours / events * 1e6, against / events * 1e6, "us", 1.0)
 
 
-async def told(
+async def delivered(
     backend: Backend,
     app: headway.App,
     type: ResourceType[Note],
     size: int,
     at_end: Callable[[], None] = lambda: None,
 ) -> float:
-    """Seconds until every watcher has taken the event of every commit. ``at_end`` is called while they still watch."""
+    """Return the seconds until every watcher has received the event of every commit.
+
+    Args:
+        at_end: A function that is called while all watchers are still watching.
+    """
     channel = InProcessChannel(ResourceService(backend, app.registry))
     waiting, watching = 0, 0
-    all_told, primed = trio.Event(), trio.Event()
+    all_received, primed = trio.Event(), trio.Event()
 
     async def watcher() -> None:
         nonlocal waiting, watching
@@ -66,7 +70,7 @@ async def told(
                         primed.set()
                 waiting -= isinstance(item, Changes)
                 if waiting == 0:
-                    all_told.set()
+                    all_received.set()
 
     value = encode(Note(text=TEXT))
     versions = [""]
@@ -76,11 +80,11 @@ async def told(
         await primed.wait()
         begin = time.perf_counter()
         for _ in range(COMMITS):
-            waiting, all_told = size, trio.Event()
+            waiting, all_received = size, trio.Event()
             resource = built(type, texts(0), value)
             position = await backend.commit([Put(type.kind, resource_key(resource), resource, versions[-1])])
             versions.append(str(position.revision))
-            await all_told.wait()
+            await all_received.wait()
         seconds = time.perf_counter() - begin
         at_end()
         nursery.cancel_scope.cancel()

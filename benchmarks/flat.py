@@ -1,16 +1,16 @@
-"""`flat`: what one event costs when much is cached, against when little is.
+"""`flat`: the cost of one event with a large cache, compared with a small one.
 
-Measured: the wall time from a commit until its reconcile has read the cache, for each of 2,000 updates that come one
-after the other, spread over what is cached, with 1,000,000 resources in the store and in the one controller's cache.
-In it: the commit (the service is not), the stream, the gate, one secondary index, the map queue, the work queue, a
-worker, one copied read. Out of it: filling the store and priming, and the reconciles of what was there at the start.
+Measured: the wall time from a commit until its reconcile has read the cache, for each of 2,000 successive updates that
+are spread over the cache, with 1,000,000 resources in the store and in the cache of the one controller. The time
+includes the commit (but not the service), the stream, the gate, one secondary index, the map queue, the work queue, a
+worker and one copied read. It excludes filling the store, priming, and the reconciles of the backlog.
 
-Against: the same with 1,000 cached. Both engines stand side by side, each in its turn, in one process; so what the
-garbage collector does with the objects that are there meets both. Nothing is frozen (`gc.freeze`), as nothing is in a
-program that doesn't do so.
+Against: the same with 1,000 cached resources. Both engines are open in one process and take turns, so the garbage
+collector's work on existing objects affects both. No object is frozen (`gc.freeze`), because programs do not do so by
+default.
 
-The payload is empty and there is one metadata entry, so that a million fits: the process takes about 1.5 GB. A smaller
-machine can ask for less: ``python -m benchmarks flat=100000``.
+The payload is empty and there is one metadata entry, so that a million resources fit into memory: the process takes
+about 1.5 GB. On a smaller machine, run ``python -m benchmarks flat=100000``.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ async def _measured(size: int, rounds: int) -> tuple[float, float]:
 
 
 class _Cached:
-    """An engine with so many resources in its store and its cache."""
+    """An engine with ``size`` resources in its store and in its cache."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -78,10 +78,10 @@ class _Cached:
             yield cached
 
     async def events(self) -> float:
-        """Seconds for one event."""
+        """Return the seconds per event."""
         begin = time.perf_counter()
         for _ in range(EVENTS):
-            # A step that has no factor in common with the sizes goes through all of it.
+            # This step has no common factor with the sizes, so it visits every resource.
             self._next = (self._next + 7_919) % self.size
             stored, _ = await self.backend.read(self.type.kind, resource_key(self._resource(self._next)))
             assert stored is not None

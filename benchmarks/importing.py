@@ -1,13 +1,14 @@
-"""`import`: how long ``import headway`` takes.
+"""`import`: the time that ``import headway`` takes.
 
-Measured: the wall time of the statement in a fresh interpreter, by that interpreter's own clock, its start left out.
-Bytecode is written by a first import that isn't counted, into a folder of the run's own and whatever the environment
-says of bytecode, and the files are in the page cache; site-packages and the rest of the environment are those of the
-running interpreter.
+Measured: the wall time of the statement in a fresh interpreter, by the interpreter's own clock, without its startup. A
+first import, which is not counted, writes the bytecode into a directory of this run, whatever the environment says
+about bytecode, and brings the files into the page cache. The site-packages and the rest of the environment are those of
+the running interpreter.
 
-Against: ``import trio``, measured the same way, the two in turn.
+Against: ``import trio``, measured in the same way, alternately.
 
-The size is how many imports one round is the median of. No message and no channel buffer play a part.
+The size is the number of imports per round, and a round's figure is their median. No message and no channel buffer is
+involved.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ print(time.perf_counter() - begin)
 
 
 def measure(size: int, rounds: int) -> Row:
-    """Import ``size`` times a round."""
+    """Import ``size`` times per round."""
     with tempfile.TemporaryDirectory() as bytecode:
         for module in ("headway", "trio"):
             imported(module, bytecode)
@@ -44,9 +45,10 @@ def _median(module: str, bytecode: str, times: int) -> float:
 
 
 def imported(module: str, bytecode: str) -> float:
-    """Seconds that a fresh interpreter takes for the import."""
+    """Return the seconds that the import takes in a fresh interpreter."""
     command = [sys.executable, "-c", _PROGRAM.format(module=module)]
-    # Without this an installed package has the bytecode that its installer wrote, and one in development has none.
+    # Otherwise an installed package would use the bytecode from its installer, and a development checkout would have
+    # none.
     environment = os.environ | {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": bytecode}
     return float(subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout)
 

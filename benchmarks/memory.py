@@ -1,18 +1,18 @@
-"""`memory`: what a resource takes in the store and one controller's cache.
+"""`memory`: the memory per resource in the store and in one controller's cache.
 
-Measured: what Python allocates (tracemalloc: every block of Python's own allocators) from before the writes until a
-controller of the type is primed, for each of 20,000 resources that the in-process client has written to a memory store
-without history (``max_changes=1``). In it: the stored message with all that it holds, the store's table, the cache's
-entries by id, and one secondary index of 10 groups. Out of it: what is gone once the controller has reconciled all
-keys, so the queues are empty; what the engine takes without resources, measured on an engine that is otherwise the
-same, so that caches and compiled codecs are there already. An engine has one cache of a type, shared by its
-controllers.
+Measured: the bytes per resource that Python allocates (by tracemalloc, so all of Python's own allocators) from before
+the writes until a controller of the type is primed. The in-process client writes 20,000 resources to a memory store
+without history (``max_changes=1``). The bytes include the stored message with everything it references, the store's
+table, the cache's entries by id, and one secondary index of 10 groups. They exclude everything that is freed once the
+controller has reconciled all keys, so the queues are empty. They also exclude what the engine allocates without
+resources: a similar engine has run before, so caches and compiled codecs exist already. An engine has one cache per
+type, which its controllers share.
 
 Against: the same messages, built by their constructors, in a list. They share one message of their type and one of
-their tenancy, as what is stored does; the payload's bytes and every text that differs from resource to resource are
-made for each, as they are in the store.
+their tenancy, as stored resources do. The payload's bytes and every text that differs between resources are made for
+each resource, as in the store.
 
-Other than in the other scenarios the unit is bytes. The message has one metadata entry and 120 bytes of payload.
+The unit is bytes, unlike in most scenarios. The message has one metadata entry and 120 bytes of payload.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ from headway.storage import MemoryBackend
 def measure(size: int, rounds: int) -> Row:
     """Store and cache ``size`` resources."""
     app, type = _app()
-    trio.run(_held, app, type, 1)  # whatever is made once in a process is there after this
+    trio.run(_held, app, type, 1)  # allocates whatever a process allocates once
     ours, against = interleaved(lambda: trio.run(_held, app, type, size), lambda: built_bytes(type, size), rounds)
     return Row("memory", ours / size, against / size, "bytes", 1.4)
 
 
 async def _held(app: headway.App, type: ResourceType[Note], size: int) -> float:
-    """Bytes that are held for ``size`` resources when they are stored, cached and reconciled."""
+    """Return the bytes in use for ``size`` resources that are stored, cached and reconciled."""
     async with headway.open_engine(MemoryBackend(max_changes=1), app, report=ignore) as engine:
         await engine.wait_idle()
         gc.collect()
         tracemalloc.start()
         try:
             for number in range(size):
-                # Built as a program builds them; nothing of it is kept but what was stored.
+                # Built as a program builds it. Only the stored copy is kept.
                 text = texts(number)
                 await engine.client.write(type.new(text.name, note(number), metadata={"group": text.group}))
             await engine.wait_idle()
@@ -58,7 +58,7 @@ async def _held(app: headway.App, type: ResourceType[Note], size: int) -> float:
 
 
 def built_bytes(type: ResourceType[Note], size: int) -> float:
-    """Bytes of ``size`` messages that share what can be shared: the messages of their type and of their tenancy."""
+    """Return the bytes of ``size`` messages that share their type message and their tenancy message."""
     gc.collect()
     tracemalloc.start()
     try:

@@ -1,12 +1,12 @@
-"""`memory_prime`: from a memory store with 100,000 resources to a controller that is primed with them.
+"""`memory_prime`: priming a controller from a memory store with 100,000 resources.
 
-Measured: from opening an engine on the filled store (in process, everything on one Trio loop) to the `RunStarted`
-report of a controller of the one type with an index of 10 groups, for each resource. What is in it is said by `prime`,
-which has three types and another thing to be measured against.
+Measured: the wall time per resource from opening an engine on the filled store (in one process, on one Trio loop) to
+the `RunStarted` report of a controller of the one type, which has an index of 10 groups. It includes the steps that
+`prime` describes; `prime` has three types and another comparison.
 
-Against: a bare read of the same store: its list of all, put into a dict by key.
+Against: a bare read of the same store: the list of all resources, put into a dict by key.
 
-The message has one metadata entry and 120 bytes of payload. No channel buffer plays a part.
+The message has one metadata entry and 120 bytes of payload. No channel buffer is involved.
 """
 
 from __future__ import annotations

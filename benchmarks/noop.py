@@ -1,11 +1,11 @@
-"""`noop`: what it costs a key to be reconciled at the start, when there is nothing to do.
+"""`noop`: the cost of reconciling a key at the start when there is nothing to do.
 
-Measured: the wall time from a run's beginning (`RunStarted`: everything is primed) until the last of 100,000 cached
-keys has been reconciled by a function that does nothing, for each key. In it: the backlog's turns of the queue, 8
-workers, the reports, a deadline of 300 s around each reconcile. Out of it: opening the engine and priming, which the
-row `prime` is about.
+Measured: the wall time per key from a run's beginning (`RunStarted`: everything is primed) until the last of 100,000
+cached keys has been reconciled by a function that does nothing. The time includes the queue's work on the backlog, 8
+workers, the reports, and a deadline of 300 s around each reconcile. It excludes opening the engine and priming, which
+`prime` measures.
 
-Against: a plain loop in one task that awaits the same function for each key, with a checkpoint after it. There is no
+Against: a plain loop in one task that awaits the same function for each key, and a checkpoint after it. There is no
 bound.
 
 The message has one metadata entry and 120 bytes of payload.
@@ -25,7 +25,7 @@ from headway.storage import MemoryBackend
 
 
 def measure(size: int, rounds: int) -> Row:
-    """Reconcile ``size`` keys that are there at the start."""
+    """Reconcile ``size`` keys that exist at the start."""
     backend = MemoryBackend(max_changes=1)
     resources = built_many(headway.App("bench").type("bench", "v1", "Managed", Note), size)
     trio.run(fill, backend, headway.App("bench").type("bench", "v1", "Managed", Note), resources)
@@ -34,7 +34,7 @@ def measure(size: int, rounds: int) -> Row:
 
 
 async def _reconciled(backend: MemoryBackend, size: int) -> float:
-    """Seconds from the run's beginning until every key has been reconciled."""
+    """Return the seconds from the run's beginning until every key has been reconciled."""
     app = headway.App("bench")
     managed = app.type("bench", "v1", "Managed", Note)
     done, left, begun = trio.Event(), size, 0.0

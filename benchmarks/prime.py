@@ -1,16 +1,16 @@
-"""`prime`: how long a controller's run takes until it is primed.
+"""`prime`: the time until a controller's run is primed.
 
-Measured: the wall time from opening an engine on a filled memory store (in process, everything on one Trio loop) to
-its `RunStarted` report, for each resource. The controller manages one type and watches two, each of 100,000 resources
-with one metadata entry and 120 bytes of payload, and has an index by metadata with 10 values on each of the three. In
-it: opening the engine, the fence's commit, three WatchList streams through the in-process channel in chunks of 1,000,
-the gates, the join with its indexes (that by owner, which every watched type has, too) and the queueing of what the
-cache holds as backlog. Out of it: filling the store, and the mapping of the backlog, which comes after priming.
+Measured: the wall time per resource from opening an engine on a filled memory store (in one process, on one Trio loop)
+to the `RunStarted` report. The controller manages one type and watches two others. Each type has 100,000 resources,
+with one metadata entry and 120 bytes of payload, and an index by metadata with 10 values. The time includes opening the
+engine, the fence's commit, three WatchList streams through the in-process channel in chunks of 1,000, the gates, the
+join with its indexes (including the owner index that every watched type has), and enqueueing the cached resources as
+backlog. It excludes filling the store, and mapping the backlog, which happens after priming.
 
-Against: a plain loop over the same 300,000 objects that calls the same key function and the same index function, and
-puts each into two plain dicts for its type, one by key and one of the keys by value.
+Against: a plain loop over the same 300,000 objects. It calls the same key function and the same index function, and
+puts each object into two plain dicts per type, one by key and one of keys by index value.
 
-No channel buffer plays a part.
+No channel buffer is involved.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def _app() -> tuple[headway.App, list[ResourceType[Note]]]:
         name=CONTROLLER,
     )
     async def notes(rt: headway.Runtime, request: headway.Request) -> None:
-        """Reconcile nothing: the engine is closed when it is primed."""
+        """Do nothing. The engine is closed as soon as it is primed."""
 
     return app, types
 

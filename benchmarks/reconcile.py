@@ -1,20 +1,21 @@
-"""`reconcile`: what it costs an event to get from its commit to the reconcile that sees it.
+"""`reconcile`: the cost of bringing an event from its commit to the reconcile that sees it.
 
-Measured, for each of 50,000 creations of distinct keys of the managed type: the wall time from the first commit until
-the last reconcile has made its read, less what the same commits take on a store without an engine (measured in the
-same round). 64 writer tasks, commit through the backend on the loop that they share
-with the engine, each commit a transaction of its own with its own checkpoint; the engine is primed and idle when they
-begin.
-In it: the streams of all three types (a commit moves the frontiers of the two others by bookmarks), the gates, indexes,
-the map queue, the work queue, 8 workers, a deadline of 300 s around each reconcile, and in each one copied read of the
-cache whose data and metadata are looked at. Out of it: the commit itself, building the message, the service.
+Measured: the wall time per event from the first commit until the last reconcile has made its read, for 50,000 creations
+of distinct keys of the managed type. The time of the same commits on a store without an engine is measured in the same
+round and subtracted. 64 writer tasks commit through the backend, on the loop that they share with the engine, and each
+commit is a transaction of its own with its own checkpoint. The engine is primed and idle when they begin.
 
-Where one writer commits alone, every commit makes a batch of its own in every stage, and an event costs more: that is
-the row `trickle`. The row `write` says what a commit through the service costs. The
-engine reports as it does unless told otherwise: to the log, which hears only of reconciles that fail.
+The time includes the streams of all three types (a commit moves the frontiers of the two others by bookmarks), the
+gates, indexes, the map queue, the work queue, 8 workers, a deadline of 300 s around each reconcile, and one copied read
+of the cache per reconcile, with access to its data and metadata. It excludes the commit itself, building the message,
+and the service.
 
-Against: one item through a bare Trio memory channel with a buffer of 1,000, one sender and one receiver, wall time for
-each of as many items.
+With a single writer, every commit makes a batch of its own in every stage, so an event costs more: see `trickle`. The
+cost of a commit through the service is in `write`. The engine reports as by default: to the log, which receives only
+failed reconciles.
+
+Against: one item through a bare Trio memory channel with a buffer of 1,000, one sender and one receiver; the wall time
+per item, for the same number of items.
 
 The message has one metadata entry and 120 bytes of payload.
 """
@@ -42,7 +43,7 @@ def measure(size: int, rounds: int) -> Row:
 
 
 def measured(name: str, bound: float | None, size: int, rounds: int, *, writers: int) -> Row:
-    """The row for so many writers."""
+    """Return the row for this number of writers."""
     ours, against = interleaved(
         lambda: trio.run(_reconciled, size, writers) - trio.run(_committed, size, writers),
         lambda: trio.run(through_channel, size),
@@ -52,7 +53,7 @@ def measured(name: str, bound: float | None, size: int, rounds: int, *, writers:
 
 
 async def _reconciled(size: int, writers: int) -> float:
-    """Seconds from the first commit until the last reconcile has read."""
+    """Return the seconds from the first commit until the last reconcile has made its read."""
     app = headway.App("bench")
     managed, first, second = (app.type("bench", "v1", kind, Note) for kind in ("Managed", "First", "Second"))
     done = trio.Event()
@@ -85,7 +86,7 @@ async def _reconciled(size: int, writers: int) -> float:
 
 
 async def _committed(size: int, writers: int) -> float:
-    """Seconds that the same commits take on a store that nobody watches."""
+    """Return the seconds that the same commits take on a store without watchers."""
     puts = _puts(headway.App("bench").type("bench", "v1", "Managed", Note), size)
     begin = time.perf_counter()
     await _commit(MemoryBackend(), puts, writers)
@@ -107,7 +108,7 @@ async def _commit(backend: MemoryBackend, puts: list[Put], writers: int) -> None
 
 
 async def through_channel(size: int) -> float:
-    """Seconds that as many items take through a memory channel."""
+    """Return the seconds that ``size`` items take through a memory channel."""
     sender, receiver = trio.open_memory_channel[int](BUFFER)
 
     async def send() -> None:

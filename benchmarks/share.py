@@ -1,14 +1,15 @@
-"""`share`: what an additional controller on a type costs in memory.
+"""`share`: the memory that an additional controller on a type costs.
 
-Measured: what Python allocates (tracemalloc) for each of 10,000 resources from before the engine is opened until its
-controllers are primed and have reconciled all keys, on a memory store that was filled before, so that neither the
-store nor the messages count. Ours is what a second controller on the same type adds: the difference between an engine
-with two and one with one. In it is its index by metadata with 10 values, and whatever else a run keeps for a resource.
+Measured: the bytes per resource that Python allocates (by tracemalloc), for 10,000 resources, from before the engine is
+opened until its controllers are primed and have reconciled all keys. The memory store was filled before, so neither the
+store nor the messages count. Our side is the difference between an engine with two controllers and an engine with one.
+It includes the second controller's index by metadata with 10 values, and everything else that a run keeps per resource.
 
-Against: what the first one costs: the difference between an engine with one controller and one with none. In it are
-the type's copy (a key and an entry for each resource), and an index of the same kind.
+Against: the cost of the first controller: the difference between an engine with one controller and an engine with none.
+It includes the type's cache (a key and an entry per resource), and an index of the same kind.
 
-A type has one stream and one copy in a process, however many controllers: a further one costs its indexes alone.
+A type has one stream and one cache in a process, however many controllers there are. An additional controller therefore
+costs its indexes alone.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ from headway.storage import MemoryBackend
 
 
 def measure(size: int, rounds: int) -> Row:
-    """Cache ``size`` resources for no, one and two controllers."""
-    # With fewer, what an engine's own allocations differ by from run to run would be more than what is measured.
+    """Cache ``size`` resources for zero, one and two controllers."""
+    # With fewer resources, an engine's allocations would vary from run to run by more than the measured difference.
     size = max(size, 500)
     apps = [_app(controllers) for controllers in range(3)]
     for app, type in apps:
-        _held(app, type, 1)  # whatever is made once in a process is there after this
+        _held(app, type, 1)  # allocates whatever a process allocates once
     second, first = interleaved(
         lambda: _held(*apps[2], size) - _held(*apps[1], size),
         lambda: _held(*apps[1], size) - _held(*apps[0], size),
@@ -42,7 +43,7 @@ def measure(size: int, rounds: int) -> Row:
 
 
 def _held(app: headway.App, type: ResourceType[Note], size: int) -> float:
-    """Bytes that an engine holds for ``size`` resources besides the store."""
+    """Return the bytes that an engine uses for ``size`` resources, without the store."""
     return trio.run(_running, app, type, size) - trio.run(_running, app, type, 0)
 
 

@@ -1,15 +1,17 @@
-"""`sqlite`: durable Writes through the service by many writers at once.
+"""`sqlite`: durable writes through the service by many concurrent writers.
 
-Measured: 64 tasks that each create their share of 6,400 resources by ``client.write``, on the SQLite store (write-ahead
-log, synchronous FULL) behind the service in one process; for each write. In it: everything that `write` measures, the
-turns of 64 tasks in the event loop, the worker thread of the transactions, and the disk. Out of it: opening and closing
-the store, and ``TYPE.new``.
+Measured: 64 tasks create 6,400 resources by ``client.write``, each its share, in an SQLite store (write-ahead log,
+synchronous FULL) behind the service in one process; the wall time per write. The time includes everything that `write`
+includes, the turns of 64 tasks in the event loop, the worker thread of the transactions, and the disk. It excludes
+opening and closing the store, and ``TYPE.new``.
 
-Against: the `sqlite3` module inserting the same rows, resource and history, as the store has just written them, into
-tables of the same definition in transactions of 64, write-ahead log and synchronous FULL too; for each resource.
+Against: the `sqlite3` module inserts the same rows that the store has just written, resources and history, into tables
+of the same definition, in transactions of 64, also with a write-ahead log and synchronous FULL; the wall time per
+resource.
 
-Each measurement has a file of its own on one file system, by default that of the system's temporary files; another
-``TMPDIR`` is another disk. The message has one metadata entry and 120 bytes of payload. No channel buffer plays a part.
+Each measurement has a file of its own. All files are on one file system, by default the one for temporary files; set
+``TMPDIR`` to choose another disk. The message has one metadata entry and 120 bytes of payload. No channel buffer is
+involved.
 """
 
 from __future__ import annotations
@@ -46,7 +48,7 @@ def measure(size: int, rounds: int) -> Row:
 
 
 async def _written(app: headway.App, type: ResourceType[Note], size: int, rows: Inserts) -> float:
-    """Seconds for ``size`` creations."""
+    """Return the seconds for ``size`` creations."""
     given = [texts(number) for number in range(size)]
     new = [type.new(text.name, Note(text=TEXT), metadata={"group": text.group}) for text in given]
     path = rows.new_path()
@@ -66,7 +68,7 @@ async def _write(client: Client, resources: list[Resource[Note]]) -> None:
 
 
 class Inserts:
-    """The other side: what a store has written, inserted by itself."""
+    """The other side: the rows that a store has written, inserted by the `sqlite3` module alone."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -75,19 +77,19 @@ class Inserts:
         self._rows: dict[str, list[tuple[Any, ...]]] = {}
 
     def new_path(self) -> Path:
-        """Of a file that isn't there yet."""
+        """Return the path of a new file."""
         self._files += 1
         return self._folder / f"{self._files}.db"
 
     def learn(self, path: Path) -> None:
-        """Take tables and rows from a store's file."""
+        """Copy the table definitions and the rows from a store's file."""
         with closing(sqlite3.connect(path)) as connection:
             self._tables = [sql for (sql,) in connection.execute(_TABLES)]
             for table in ("resources", "history"):
                 self._rows[table] = connection.execute(f"SELECT * FROM {table} ORDER BY revision").fetchall()
 
     def inserted(self) -> float:
-        """Seconds for the same rows in transactions of `WRITERS`."""
+        """Return the seconds for inserting the same rows in transactions of `WRITERS`."""
         with closing(sqlite3.connect(self.new_path(), isolation_level=None)) as connection:
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = FULL")

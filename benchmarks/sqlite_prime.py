@@ -1,14 +1,14 @@
-"""`sqlite_prime`: from a store in an SQLite file with 100,000 resources to a controller that is primed with them.
+"""`sqlite_prime`: priming a controller from an SQLite file with 100,000 resources.
 
-Measured: from opening an engine on the file to the `RunStarted` report of a controller of the one type with an index
-of 10 groups, for each resource. In it: reading the file once for damage, an incarnation's and a fence's commit, the
-snapshot (each row with its checksum, decoded), and what `prime` says of the rest. There is no history
-(``max_changes=1``).
+Measured: the wall time per resource from opening an engine on the file to the `RunStarted` report of a controller of
+the one type, which has an index of 10 groups. The time includes the check of the file for damage, which reads it once,
+the commits of an incarnation and of a fence, the snapshot (each row is checked against its checksum and decoded), and
+the other steps that `prime` describes. There is no history (``max_changes=1``).
 
-Against: reading the bodies of the same rows by the `sqlite3` module and decoding each into the same message.
+Against: reading the bodies of the same rows with the `sqlite3` module, and decoding each into the same message.
 
-The file is on the file system of the system's temporary files; another ``TMPDIR`` is another disk. The message has one
-metadata entry and 120 bytes of payload. No channel buffer plays a part.
+The file is on the file system for temporary files; set ``TMPDIR`` to choose another disk. The message has one metadata
+entry and 120 bytes of payload. No channel buffer is involved.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""`trickle`: as `reconcile`, with one writer that commits alone.
+"""`trickle`: like `reconcile`, with a single writer.
 
-Every commit then wakes every stage for a single event, so that no cost is shared by a batch. It has a bound of its own,
-and stands beside `reconcile` so that nobody takes that row for this one.
+Every commit wakes every stage for a single event, so no cost is shared by a batch. The scenario has a bound of its own,
+so that the figure of `reconcile` is not mistaken for the cost of a lone event.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""`wire`: a snapshot of 100,000 over loopback TCP, both ends in one process, until EndOfSnapshot.
+"""`wire`: a snapshot of 100,000 resources over loopback TCP until EndOfSnapshot, with both ends in one process.
 
-Measured: a WatchList of a memory store that holds the resources, by `rpc.open_channel` from `rpc.open_server`: the
-store's chunks, their encoding (nothing is kept from another round), grpclib on trio-asyncio, the sockets, and the
-decoding into the resources that a cache is given. In it: opening the stream. Out of it: filling the store, the
-server's start, the connection.
+Measured: the wall time of a WatchList of a memory store with these resources, from `rpc.open_server` to
+`rpc.open_channel`. It includes opening the stream, the store's chunks, their encoding (nothing is reused from another
+round), grpclib on trio-asyncio, the sockets, and decoding into the resources that a cache receives. It excludes filling
+the store, starting the server, and connecting.
 
-Against: the stock stack: grpclib's own server and channel on asyncio, with betterproto2's own codec
-and service, which send and yield one WatchEvent for each resource.
+Against: the stock stack: grpclib's own server and channel on asyncio, with betterproto2's own codec and service, which
+yields one WatchEvent per resource.
 
-The message has one metadata entry and 120 bytes of payload. No channel buffer plays a part.
+The message has one metadata entry and 120 bytes of payload. No channel buffer is involved.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _request(type: ResourceType[Note]) -> pb.WatchListRequest:
 
 
 async def _ours(app: headway.App, type: ResourceType[Note], size: int) -> float:
-    """Seconds for a snapshot through our server and channel."""
+    """Return the seconds for a snapshot through our server and channel."""
     async with open_store("memory:") as backend:
         await backend.commit([put(type, resource) for resource in built_many(type, size)])
         services = rpc.Services(ResourceService(backend, app.registry), encoders={WATCH_LIST: WatchEncoder()})
@@ -81,7 +81,7 @@ class _Stock(StockServer):
 
 
 async def _against(type: ResourceType[Note], size: int) -> float:
-    """Seconds for a snapshot through grpclib and betterproto2 as they come."""
+    """Return the seconds for a snapshot through unmodified grpclib and betterproto2."""
     server = Server([_Stock(built_many(type, size))])
     await server.start("127.0.0.1", 0)
     listening: Any = server._server

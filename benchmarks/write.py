@@ -1,16 +1,16 @@
 """`write`: one Write by the in-process client.
 
-Measured: ``await client.write(resource)`` on the memory store, called by one task, for each of 20,000 creations and
-as many updates. A creation writes what ``TYPE.new`` has made; an update what a creation has returned, with another
-payload and another metadata entry. In it: the copy of what the caller holds, encoding the changed payload, the channel,
-the service's checks, version and uid, the commit with its history, the wake-up of watchers (there are none), the
-checkpoints, and the copy-on-look view that is returned. Out of it: ``TYPE.new``, and changing the resource before the
-update.
+Measured: ``await client.write(resource)`` on the memory store, called by one task, for each of 20,000 creations and as
+many updates. A creation writes the result of ``TYPE.new``. An update writes the result of a creation, with another
+payload and another metadata entry. The time includes copying the caller's resource, encoding the changed payload, the
+channel, the service's checks, the version and the uid, the commit with its history, the wake-up of watchers (there are
+none), the checkpoints, and the copy-on-look view that is returned. It excludes ``TYPE.new``, and changing the resource
+before the update.
 
-Against: building the same message once by its constructors, with its id, type, tenancy and payload's Any, from texts
-and bytes that are there.
+Against: building the same message once by its constructors, with its id, type, tenancy and the Any of its payload, from
+existing texts and bytes.
 
-The message has one metadata entry and 120 bytes of payload. No channel buffer plays a part.
+The message has one metadata entry and 120 bytes of payload. No channel buffer is involved.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def measure(size: int, rounds: int) -> Row:
 
 
 async def _written(app: headway.App, type: ResourceType[Note], size: int) -> float:
-    """Seconds for ``size`` writes, one half of them creations, the other updates."""
+    """Return the seconds for ``size`` writes, one half of them creations, the other half updates."""
     given = [texts(number) for number in range(size)]
     new = [type.new(text.name, Note(text=TEXT), metadata={"group": text.group}) for text in given]
     async with headway.open_engine("memory:", app, report=ignore) as engine:
