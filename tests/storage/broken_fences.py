@@ -34,7 +34,7 @@ class LowersFences(KeptMemory):
 
 
 class IgnoresFences(KeptMemory):
-    def _check_fence(self, fence: Fence) -> None:  # noqa: ARG002  # that is the fault
+    def _check_fence(self, fence: Fence) -> None:  # noqa: ARG002  # the fault
         self._end_expired_leases()
 
 
@@ -189,7 +189,7 @@ class EndsMembersLeasesWithTheControllers(KeptMemory):
 
 
 class RenewsForAnyHolder(KeptMemory):
-    async def keep_lease(self, name: str, holder: str, term: int) -> None:  # that is the fault
+    async def keep_lease(self, name: str, holder: str, term: int) -> None:  # the fault: any holder renews the term
         held = self._leases.held(name)
         await super().keep_lease(name, held.lease.holder if held is not None else holder, term)
 
@@ -205,7 +205,7 @@ class RenewsEndedTerms(KeptMemory):
 
 
 class ReleasesForAnyHolder(KeptMemory):
-    async def release_lease(self, name: str, holder: str, term: int) -> None:  # noqa: ARG002  # that is the fault
+    async def release_lease(self, name: str, holder: str, term: int) -> None:  # noqa: ARG002  # the fault
         held = self._leases.held(name)
         if held is not None:
             await super().release_lease(name, held.lease.holder, held.lease.term)

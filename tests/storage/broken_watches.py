@@ -276,7 +276,7 @@ class KeepsAQuarter(KeptMemory):
 
 
 class KeepsEverything(KeptMemory):
-    def __init__(self, *, max_changes: int = 100_000) -> None:  # noqa: ARG002  # it ignores it
+    def __init__(self, *, max_changes: int = 100_000) -> None:  # noqa: ARG002  # the fault
         super().__init__()
 
 

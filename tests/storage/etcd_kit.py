@@ -17,7 +17,7 @@ PREFIX = "/staff"
 
 
 class Rig(NamedTuple):
-    """A fake etcd, a store on it, and the address at which other engines open the same store."""
+    """A fake etcd, a store on it, and the address of that store for other engines."""
 
     fake: FakeEtcd
     store: EtcdBackend
@@ -41,9 +41,9 @@ async def primed(store: EtcdBackend) -> Reader:
 
 
 async def until(condition: Callable[[], object], seconds: float = 10.0) -> None:
-    """Wait for a condition for which there is no event."""
+    """Wait until the condition holds, by polling: it has no event."""
     with trio.fail_after(seconds):
-        while not condition():  # noqa: ASYNC110  # what is waited for has no event
+        while not condition():  # noqa: ASYNC110  # the condition has no event
             await trio.sleep(0.005)
 
 

@@ -39,13 +39,13 @@ Found = tuple[Sequence[pb.Resource], Position]
 class KeptMemory(MemoryBackend):
     """A store that keeps its content when it is closed; broken stores override what they break.
 
-    It decides on commits and keeps its resources by itself, as plainly as possible. Fences, leases and the log are
-    those of the in-memory store.
+    It decides on commits and keeps its resources by itself, as plainly as possible. Fences, leases and the log come
+    from the in-memory store.
     """
 
     def __init__(self, *, max_changes: int = 100_000) -> None:
         super().__init__(max_changes=max_changes)
-        # The revision at which each earlier opening was left.
+        # The last revision of each earlier opening.
         self.left: dict[str, int] = {}
         self.tables: dict[Kind, dict[Key, pb.Resource]] = {}
         self.owned: dict[str, dict[tuple[Kind, Key], pb.Resource]] = {}
@@ -221,7 +221,7 @@ class KeptMemories:
     """The stores by the place at which they were opened.
 
     Attributes:
-        opened: The number of changes that the store at each place keeps.
+        opened: The history limit (``max_changes``) of the store at each place.
     """
 
     def __init__(self, make: type[KeptMemory] = KeptMemory) -> None:

@@ -1,6 +1,6 @@
 """Helpers for the tests of the SQLite store: a gate in a worker thread, faults, and a plain connection to the file.
 
-Only this module knows in which private modules the faults are put.
+Only this module knows the private modules into which the faults are put.
 """
 
 import sqlite3
@@ -38,10 +38,12 @@ class Gate:
     def pass_through(self) -> None:
         self.calls += 1
         self._entered.release()
-        assert self._open.wait(20), "nobody opened the gate"
+        assert self._open.wait(20), "the gate was not opened in time"
 
     async def reached(self) -> None:
-        assert await trio.to_thread.run_sync(lambda: self._entered.acquire(timeout=20)), "nobody came to the gate"
+        assert await trio.to_thread.run_sync(lambda: self._entered.acquire(timeout=20)), (
+            "no thread reached the gate in time"
+        )
 
     def open(self) -> None:
         self._open.set()
@@ -94,7 +96,7 @@ def hold_published(patch: pytest.MonkeyPatch, gate: Gate) -> None:
 
 
 def count_batches(patch: pytest.MonkeyPatch) -> list[int]:
-    """Return the numbers of requests in the batches of writes from now on."""
+    """Record the number of requests in each later batch of writes, and return the list."""
     sizes: list[int] = []
     run_batch = _writer.run_batch
 
@@ -137,7 +139,7 @@ def around_reads(patch: pytest.MonkeyPatch, around: Callable[[int, Callable[[], 
 
 
 def replace_connect(patch: pytest.MonkeyPatch, module: str, wrap: Callable[[Connect], Connect]) -> None:
-    """Replace the function by which a module of `CONNECTING` opens connections."""
+    """Replace the function that opens connections in a module of `CONNECTING`."""
     patch.setattr(CONNECTING[module], "connect", wrap(_connect.connect))
 
 

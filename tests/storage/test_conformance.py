@@ -41,7 +41,7 @@ MEMORY = StoreUnderTest(open_memory, lacks=frozenset({Capability.DURABILITY, Cap
 STORES = {
     "memory": MEMORY,
     "sqlite": StoreUnderTest(SqliteBackend, restore=restore_sqlite),
-    # The fixture that has the tests' etcd opens it.
+    # A placeholder: the test replaces its `open` by one for the etcd of the tests.
     "etcd": StoreUnderTest(open_memory),
 }
 
@@ -77,7 +77,7 @@ async def test_suite_runs_every_check_and_counts_them(autojump_clock: MockClock)
 
     assert await check_backend(store) == len(BACKEND_CHECKS) == len(memories.opened)
     assert set(memories.opened.values()) == {100_000, SHORT_HISTORY}
-    assert autojump_clock.current_time() < 30, "a check has waited for its patience to end"
+    assert autojump_clock.current_time() < 30, "a check has waited until its timeout"
     assert len({claim_of(check) for check in BACKEND_CHECKS}) == len(BACKEND_CHECKS)
     assert all(sentence.endswith(".") for _, sentence in map(claim_of, BACKEND_CHECKS))
 
@@ -168,8 +168,8 @@ async def test_check_fails_on_broken_store(
     memories = KeptMemories(broken)
     [said] = await verdicts(StoreUnderTest(memories.open, restore=memories.restore), [check])
 
-    assert said.failure, f"{said.claim} holds of {broken.__name__}"
-    assert " (in /" not in said.failure, f"a crash is no verdict: {said.failure}"
+    assert said.failure, f"{broken.__name__} passes the check: {said.claim}"
+    assert " (in /" not in said.failure, f"the check crashed instead of failing: {said.failure}"
     assert autojump_clock.current_time() < 40
 
 

@@ -18,7 +18,7 @@ from headway.testing.conformance import checks_of, commits, concurrency, fences,
 from tests.storage.kept_memory import Found
 
 SCHEDULES = st.lists(st.integers(0, 4), min_size=1, max_size=40)
-"""How many turns of the loop each call waits, before it begins and before its caller has its answer; over and over."""
+"""The turns of the loop that each call waits before it begins and before its caller has the answer, as a cycle."""
 
 UNDER_WRITERS = [
     *checks_of(concurrency),

@@ -77,7 +77,7 @@ async def _fill(store: Backend) -> None:
     async with truth.writing(store, steps=12):
         pass
     await fill(store, 70)
-    # The owned one stands before its owner in the order of kinds, and its owner is gone.
+    # The owned resource's kind sorts before its owner's kind, and the owner has been deleted.
     await put(store, owner := thing("owner"))
     await put(store, _full("owned", uid_of(owner)))
     at = await put(store, gone := thing("gone-owner"))
@@ -85,11 +85,11 @@ async def _fill(store: Backend) -> None:
     await remove(store, gone, str(at.revision))
 
 
-def _told(resources: Sequence[pb.Resource]) -> list[pb.Resource]:
-    told = [copy_message(each) for each in resources]
-    for each in told:
+def _without_versions(resources: Sequence[pb.Resource]) -> list[pb.Resource]:
+    copies = [copy_message(each) for each in resources]
+    for each in copies:
         each.version = ""
-    return told
+    return copies
 
 
 @pytest.mark.parametrize("to", SORTS)
@@ -101,11 +101,11 @@ async def test_copy_has_all_content_and_another_store_id(of: str, to: str, make:
         before = source.position
         copied = await copy_store(source, target)
 
-        assert source.position == before, "the source was written to"
+        assert source.position == before, "the copy wrote to its source"
         assert await target.kinds() == await source.kinds()
         for kind in (KIND, OTHER_KIND):
             here, there = (await source.list(kind, EVERYTHING))[0], (await target.list(kind, EVERYTHING))[0]
-            assert _told(here) == _told(there)
+            assert _without_versions(here) == _without_versions(there)
             assert copied.resources[kind] == len(here)
             assert all(0 < int(each.version) <= target.position.revision for each in there)
             for owner in {each.owner.uid for each in here if each.owner is not None}:
@@ -128,7 +128,9 @@ async def test_copy_of_a_copy_equals_the_original(tmp_path: Path) -> None:
         await copy_store(first, second)
         await copy_store(second, third)
         for kind in (KIND, OTHER_KIND):
-            assert _told((await first.list(kind, EVERYTHING))[0]) == _told((await third.list(kind, EVERYTHING))[0])
+            assert _without_versions((await first.list(kind, EVERYTHING))[0]) == _without_versions(
+                (await third.list(kind, EVERYTHING))[0]
+            )
 
 
 @pytest.mark.parametrize("to", SORTS)
@@ -158,7 +160,7 @@ async def test_copy_into_nonempty_store_is_refused() -> None:
     await put(source, thing("a"))
     await put(target, thing("b"))
     here = target.position
-    error = await refused(FailedPrecondition, copy_store(source, target), "copying into what is not empty")
+    error = await refused(FailedPrecondition, copy_store(source, target), "copying into a store that is not empty")
 
     assert "is not empty: it holds conformance.Thing" in str(error)
     assert target.position == here
@@ -194,7 +196,7 @@ async def test_interrupted_copy_resumes_and_is_not_served_before() -> None:
     assert f"holds an unfinished copy of store {source.position.store_id}" in str(other)
     await refused(StoreUnusable, copy_store(target, MemoryBackend()), "a copy of an unfinished copy")
 
-    # In the end the target has the changes made in the source in between.
+    # In the end, the target has the changes that were made in the source between the two attempts.
     [first, second, *_] = (await source.list(KIND, EVERYTHING))[0]
     await remove(source, first, first.version)
     await remove(source, second, second.version)
@@ -203,7 +205,9 @@ async def test_interrupted_copy_resumes_and_is_not_served_before() -> None:
     copied = await copy_store(source, target)
 
     assert copied.written == 200 - part + 3
-    assert _told((await source.list(KIND, EVERYTHING))[0]) == _told((await target.list(KIND, EVERYTHING))[0])
+    assert _without_versions((await source.list(KIND, EVERYTHING))[0]) == _without_versions(
+        (await target.list(KIND, EVERYTHING))[0]
+    )
     assert await target.kinds() == [KIND]
     async with headway.open_engine(target, headway.App("staff")):
         pass
@@ -222,12 +226,14 @@ async def test_pages_of_a_copy_add_up_to_the_whole(monkeypatch: pytest.MonkeyPat
         await target.commit([putting(thing(name)) for name in strays])
         copied = await copy_store(source, target, progress=lambda kind, so_far: counted.append((kind, so_far)))
 
-        assert _told((await source.list(KIND, EVERYTHING))[0]) == _told((await target.list(KIND, EVERYTHING))[0])
+        assert _without_versions((await source.list(KIND, EVERYTHING))[0]) == _without_versions(
+            (await target.list(KIND, EVERYTHING))[0]
+        )
         assert copied.resources == {KIND: count, OTHER_KIND: 1}
         assert counted[-1] == (KIND, count)
 
 
-class ChangesMeanwhile(MemoryBackend):
+class ChangedDuringTheCopy(MemoryBackend):
     """A source that another writer changes while its second page is read."""
 
     async def list(self, kind: Kind, within: Within, *, after: Key | None = None, limit: int = 0) -> Found:
@@ -248,22 +254,22 @@ class ChangesMeanwhile(MemoryBackend):
 
 async def test_write_to_the_source_fails_the_copy() -> None:
     """A write behind a page would be missing: the copy fails, keeps its mark, and can be resumed."""
-    source, target = ChangesMeanwhile(), MemoryBackend()
+    source, target = ChangedDuringTheCopy(), MemoryBackend()
     await fill(source, 510)
-    error = await refused(FailedPrecondition, copy_store(source, target), "copying what is written to")
+    error = await refused(FailedPrecondition, copy_store(source, target), "copying a store during a write")
 
     assert "was written to during the copy" in str(error)
     assert UNFINISHED_KIND in await target.kinds()
 
 
-class RaisesMeanwhile(ChangesMeanwhile):
+class FenceRaisedDuringTheCopy(ChangedDuringTheCopy):
     async def write(self) -> None:
         """Raise a fence without another change, as the end of a lease does."""
 
 
 async def test_lease_expiry_in_the_source_does_not_fail_the_copy() -> None:
     """A revision that changes no resource cannot be missing from a page."""
-    source, target = RaisesMeanwhile(), MemoryBackend()
+    source, target = FenceRaisedDuringTheCopy(), MemoryBackend()
     await fill(source, 510)
 
     assert (await copy_store(source, target)).resources == {KIND: 510}
@@ -279,7 +285,7 @@ class Forgetful(KeptMemory):
 class Adopting(KeptMemory):
     """A target that loses the owners of resources."""
 
-    async def list_by_owner(self, owner_uid: str) -> Found:  # noqa: ARG002  # that is the fault
+    async def list_by_owner(self, owner_uid: str) -> Found:  # noqa: ARG002  # the fault
         await trio.lowlevel.checkpoint()
         return [], self.position
 

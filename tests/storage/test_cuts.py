@@ -45,7 +45,7 @@ def taken(cut: Cut) -> list[pb.Resource]:
 
 @pytest.fixture
 def copied(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Return how many resources each copy of a part has had since the test began."""
+    """Record the number of resources in each copy of a part, and return the list."""
     sizes: list[int] = []
     read = Part.read
 
@@ -80,14 +80,14 @@ def test_write_copies_its_list_once_for_all_cuts_that_share_it(copied: list[int]
     cuts = [tables.cut(KIND, Within()) for _ in range(5)]
     for number in range(600, 700):
         tables.put(KIND, a_key(number), a_resource(a_key(number)))
-    assert len(copied) <= 2, "a hundred neighbors are in one list, or in two"
+    assert len(copied) <= 2, "a hundred neighboring keys are in more than two lists"
     before = sum(copied)
     assert before <= 4 * _sorted_table.LOAD
     cuts.append(tables.cut(KIND, Within()))
     for number in range(650, 655):
         tables.put(KIND, a_key(number), a_resource(a_key(number)))
-    assert len(copied) <= 3, "only the new cut has a list that the writes change"
-    assert len({id(cut._parts[0]) for cut in cuts}) == 1, "where nothing was written, every cut has the same part"
+    assert len(copied) <= 3, "a list was copied for more cuts than the new one"
+    assert len({id(cut._parts[0]) for cut in cuts}) == 1, "cuts have different copies of an unchanged part"
 
 
 def test_write_copies_nothing_for_closed_cuts_or_cuts_past_its_list(copied: list[int]) -> None:
@@ -101,9 +101,9 @@ def test_write_copies_nothing_for_closed_cuts_or_cuts_past_its_list(copied: list
         tables.put(KIND, resource_key(resource), a_resource(resource_key(resource)))
     assert copied == []
     tables.remove(KIND, a_key(COUNT - 1))
-    assert len(copied) == 1, "the cut that is still open has not come there"
+    assert len(copied) == 1, "the list was not copied for the cut that has yet to read it"
     del passed
-    assert not tables._tables[KIND]._cuts, "writes don't look for cuts that are gone"
+    assert not tables._tables[KIND]._cuts, "a closed cut is still registered for writes"
 
 
 async def test_cut_releases_the_lists_that_it_has_handed_out() -> None:

@@ -1,4 +1,4 @@
-"""Which commits share an etcd transaction, and when: the batching alone, without etcd."""
+"""The batching of commits into etcd transactions, tested without etcd."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -144,18 +144,18 @@ async def test_batch_of_an_interrupted_writer_gets_unknown_outcome() -> None:
     etcd.error = KeyboardInterrupt()
     etcd.go_on.set()
     batcher = Batcher(etcd.write)
-    told: list[str] = []
+    errors: list[str] = []
 
     async def submit(index: int) -> None:
         try:
             await batcher.submit(draft(f"n{index}"))
         except (OutcomeUnknown, KeyboardInterrupt) as error:
-            told.append(type(error).__name__)
+            errors.append(type(error).__name__)
 
     async with trio.open_nursery() as nursery:
         for index in range(4):
             nursery.start_soon(submit, index)
-    assert sorted(told) == ["KeyboardInterrupt", *["OutcomeUnknown"] * 3]
+    assert sorted(errors) == ["KeyboardInterrupt", *["OutcomeUnknown"] * 3]
     etcd.error = None
     assert await batcher.submit(draft("again")) is not None
 
@@ -185,8 +185,11 @@ async def test_writer_canceled_while_waiting_writes_nothing_and_does_not_block_o
 
 
 async def test_writers_time_out_when_etcd_does_not_answer(autojump_clock: MockClock) -> None:
-    """However many wait, a commit that has not been sent by then is not sent, and its writer gets an error."""
-    etcd, call, told = Etcd(), 10.0, Counter[str]()
+    """A commit that has not been sent before its timeout is not sent, and its writer gets an error.
+
+    This holds for any number of waiting commits.
+    """
+    etcd, call, errors = Etcd(), 10.0, Counter[str]()
 
     async def hang(drafts: Sequence[Draft]) -> TxnResponse:
         etcd.asked.append(len(drafts))
@@ -199,15 +202,15 @@ async def test_writers_time_out_when_etcd_does_not_answer(autojump_clock: MockCl
         try:
             await batcher.submit(draft(f"n{index}"))
         except (OutcomeUnknown, Unavailable) as error:
-            told[type(error).__name__] += 1
+            errors[type(error).__name__] += 1
 
     async with trio.open_nursery() as nursery:
         for index in range(10 * MOST_OPERATIONS):
             nursery.start_soon(submit, index)
     assert autojump_clock.current_time() <= LONGEST_WAIT + 2 * call
-    assert sum(etcd.asked) == told["OutcomeUnknown"]
-    assert sum(told.values()) == 10 * MOST_OPERATIONS
-    assert told["Unavailable"]
+    assert sum(etcd.asked) == errors["OutcomeUnknown"]
+    assert sum(errors.values()) == 10 * MOST_OPERATIONS
+    assert errors["Unavailable"]
 
 
 def test_only_independent_commits_share_a_transaction() -> None:
@@ -237,7 +240,7 @@ def test_only_independent_commits_share_a_transaction() -> None:
     ],
     ids=["writes a fence", "ends a lease", "reads", "notes", "requires that nothing is owned"],
 )
-def test_commit_with_more_than_resources_goes_alone(change: Callable[[Draft], None]) -> None:
+def test_commit_that_touches_more_than_resources_goes_alone(change: Callable[[Draft], None]) -> None:
     it = draft("a")
     assert it.fits_with({}, set())
     change(it)

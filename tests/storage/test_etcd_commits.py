@@ -57,7 +57,7 @@ async def test_rejected_commit_changes_nothing(
         (Status.UNAVAILABLE, "etcdserver: leader changed"),
         (Status.DEADLINE_EXCEEDED, "context deadline exceeded"),
         (Status.UNKNOWN, "context canceled"),
-        # The member that applies a write also returns this error, after the write was done.
+        # The member that applies a write also returns this error, after the write was applied.
         (Status.RESOURCE_EXHAUSTED, "etcdserver: mvcc: database space exceeded"),
         (Status.INTERNAL, "anything"),
     ],
@@ -115,7 +115,7 @@ async def test_canceled_commit_returns_its_outcome() -> None:
             await put(rig.store, thing("a"))
             returned = True
             await trio.lowlevel.checkpoint()
-            raise AssertionError("a cancelled caller went on")
+            raise AssertionError("a canceled caller continued after its checkpoint")
         assert returned
         assert await names(rig.store) == ["a"]
 
@@ -147,7 +147,7 @@ async def test_commit_compares_everything_it_was_decided_on(what: str) -> None:
         uid = uid_of(resource)
         second = await put(rig.store, thing("a", "second", uid=uid), str(at.revision))
         await rig.store.raise_fence("c", "", 0, 0)
-        assert other.position.revision < second.revision, "it has heard of it"
+        assert other.position.revision < second.revision, "the lagging engine has received the change"
         rig.fake.muted = None
         rig.fake.on_range = lagging(rig.fake)
         if what == "a resource":
@@ -169,7 +169,7 @@ async def test_removal_of_an_owner_sees_children_created_by_another_engine() -> 
         rig.fake.muted = None
         rig.fake.cancel_watches("etcdserver: no leader")
         asked: list[Operation] = [removing(owner, str(at.revision)), RequireOwnsNothing(uid_of(owner))]
-        await refused(StillOwns, other.commit(asked), "the removal of what owns something")
+        await refused(StillOwns, other.commit(asked), "the removal of an owner")
         assert await names(rig.store) == ["child", "owner"]
 
 
@@ -210,8 +210,8 @@ async def test_lease_that_expires_during_a_write_rejects_it() -> None:
                 rig.fake.end_lease(next(iter(rig.fake.state.leases)))
 
         rig.fake.on_txn = end_it
-        await refused(FenceLowered, put(rig.store, thing("late"), fence=fence), "a write of a term that has run out")
-        await refused(TermEnded, rig.store.keep_lease("c", "a", term), "keeping what has run out")
+        await refused(FenceLowered, put(rig.store, thing("late"), fence=fence), "a write in an expired term")
+        await refused(TermEnded, rig.store.keep_lease("c", "a", term), "renewing an expired lease")
         rig.fake.on_txn = lambda _: None
         assert await names(rig.store) == ["in time"]
         assert (await rig.store.acquire_lease("c", "b", 60)).held.lease.term > term + 1
@@ -247,7 +247,7 @@ async def test_lease_request_with_unknown_outcome_is_repeated() -> None:
         rig.fake.after_txn = lambda _, response: response
         acquired = await rig.store.acquire_lease("c", "a", 60, "attempt")
         assert acquired.acquired
-        # The etcd lease was revoked when the outcome of the acquisition was unknown.
+        # The store revoked the etcd lease while the outcome of the acquisition was unknown.
         assert (await rig.store.acquire_lease("c", "b", 60)).held.lease.holder == "a"
 
 
@@ -340,7 +340,7 @@ async def test_operations_are_counted_as_etcd_counts_them(tmp_path: Path) -> Non
         url = f"etcd://{member.endpoint}/counted"
         async with EtcdBackend(url) as store, EtcdBackend(f"{url}?max_txn_ops=1000") as beyond:
             many = [putting(thing(f"n{number:03}")) for number in range(128)]
-            raised = await refused(InvalidArgument, beyond.commit(many), "what etcd refuses")
+            raised = await refused(InvalidArgument, beyond.commit(many), "a commit above etcd's own limit")
             assert "max_txn_ops" in str(raised)
             await refused(InvalidArgument, store.commit(many), "a commit of 128 resources")
             await store.commit(many[1:])

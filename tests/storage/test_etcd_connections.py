@@ -55,7 +55,7 @@ async def test_connection_uses_tls(tmp_path: Path) -> None:
             assert await names(store) == ["a"]
         with trio.fail_after(40):
             other = EtcdBackend(f"etcd://{endpoint}/staff?tls=1&server_name=etcd.test")
-            error = await refused(Unavailable, other.__aenter__(), "a certificate that nobody has signed")
+            error = await refused(Unavailable, other.__aenter__(), "a connection to a member with an unknown authority")
         assert "certificate" in str(error).lower()
         missing = EtcdBackend(f"etcd://{endpoint}/staff?ca={tmp_path}/missing.pem")
         assert "missing.pem" in str(await refused(StoreUnusable, missing.__aenter__(), "no authority"))

@@ -12,13 +12,13 @@ from headway.testing.conformance import Reader, names, put, reading, refused, th
 from tests.storage.etcd_kit import PREFIX, Rig, failing, followed, primed, rigged, until
 
 
-async def _told_of_another_history(reader: Reader) -> None:
+async def _fails_with_another_history(reader: Reader) -> None:
     async def all() -> None:
         while True:
             await reader.next()
 
     with trio.fail_after(30):
-        await refused(StoreMismatch, all(), "a watcher of what is no more")
+        await refused(StoreMismatch, all(), "a watch of another history")
 
 
 async def test_each_opening_keeps_the_store_id_and_begins_an_incarnation() -> None:
@@ -30,11 +30,11 @@ async def test_each_opening_keeps_the_store_id_and_begins_an_incarnation() -> No
             assert second.store_id == first.store_id
             assert second.session != first.session
             await names(rig.store)
-            assert rig.store.position == second, "one history has the same positions for every engine"
+            assert rig.store.position == second, "two engines have different positions in one history"
             resumed = await reading(rig.store, after=first)
             await resumed.until(second.revision)
             above = first._replace(revision=second.revision)
-            await refused(StoreMismatch, reading(rig.store, after=above), "a position that nobody can have given")
+            await refused(StoreMismatch, reading(rig.store, after=above), "a position above its incarnation")
 
 
 async def test_watch_gives_the_incarnation_of_each_change() -> None:
@@ -65,20 +65,20 @@ async def test_watch_gives_the_incarnation_of_each_change() -> None:
 
 
 async def test_restored_cluster_is_detected_by_its_revision() -> None:
-    """Watchers get an error, the store serves nothing of the former history, and its positions are refused."""
+    """Watchers get an error, the store serves nothing of the lost history, and its positions are refused."""
     async with rigged() as rig:
         await put(rig.store, thing("kept"))
         backup = rig.fake.saved()
         lost = await put(rig.store, thing("lost"))
         reader = await primed(rig.store)
         rig.fake.restore(backup)
-        await _told_of_another_history(reader)
+        await _fails_with_another_history(reader)
         assert await names(rig.store) == ["kept"]
         assert rig.store.counts["other histories"] == 1
         here = rig.store.position
         assert here.store_id == lost.store_id
         assert here.session != lost.session
-        await refused(StoreMismatch, reading(rig.store, after=lost), "a position of a history that is gone")
+        await refused(StoreMismatch, reading(rig.store, after=lost), "a position of the lost history")
         await followed(await primed(rig.store), rig.store)
 
 
@@ -90,7 +90,7 @@ async def test_restored_cluster_is_detected_after_more_writes_than_were_lost() -
         reader = await primed(rig.store)
         rig.fake.restore(backup)
         _write_on(rig, 5)
-        await _told_of_another_history(reader)
+        await _fails_with_another_history(reader)
         assert rig.store.counts["other histories"] == 1
         assert rig.store.position.revision > lost.revision
         assert await names(rig.store) == []
@@ -104,13 +104,13 @@ def _write_on(rig: Rig, commits: int) -> None:
 
 
 async def test_recreated_store_is_detected_by_its_id() -> None:
-    """Its keys were deleted and it was founded again. The id tells, whatever the revision."""
+    """Its keys were deleted and it was founded again. The id differs, whatever the revision."""
     async with rigged() as rig:
         before = await put(rig.store, thing("a"))
         reader = await primed(rig.store)
         for key in list(rig.fake.state.keys):
             rig.fake.delete(key)
-        await _told_of_another_history(reader)
+        await _fails_with_another_history(reader)
         await until(lambda: rig.store.position.store_id != before.store_id)
         assert await names(rig.store) == []
         at = await put(rig.store, thing("b"))
@@ -119,7 +119,7 @@ async def test_recreated_store_is_detected_by_its_id() -> None:
 
 
 async def test_commit_is_decided_again_in_the_incarnation_of_another_engine() -> None:
-    """Another engine has begun an incarnation: a position always has the incarnation in which it was committed."""
+    """Another engine has begun an incarnation. A position always has the incarnation of its commit."""
     async with rigged() as rig:
         # Only this engine's watch misses the beginning: the other engine reads its history by a second watch.
         rig.fake.muted = rig.fake.watches[-1]
@@ -167,7 +167,7 @@ async def test_opening_fails_in_bounded_time_when_no_etcd_listens() -> None:
     """The Unavailable error names the address."""
     with trio.fail_after(30):
         store = EtcdBackend("etcd://127.0.0.1:1/staff")
-        error = await refused(Unavailable, store.__aenter__(), "an etcd that isn't there")
+        error = await refused(Unavailable, store.__aenter__(), "opening a store at an unused address")
     assert "127.0.0.1:1" in str(error)
 
 

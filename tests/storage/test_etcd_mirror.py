@@ -81,7 +81,7 @@ def test_commit_is_applied_when_it_is_complete() -> None:
         "missing",
         "too many",
         "head deleted",
-        "deleted what wasn't there",
+        "deletion of an unknown key",
     ],
 )
 def test_stream_that_does_not_match_its_commits_is_closed(events: list[Event]) -> None:
@@ -136,9 +136,9 @@ def test_repeated_change_does_not_hide_a_lost_one(type: EventEventType) -> None:
     """The number of changes equals the head's count, but one change is missing."""
     it = mirror()
     it.receive([put(11), put(11, "m"), head(11, 5, 2)], 0)
-    told = Event(type=type, kv=put(12).kv)
+    repeated = Event(type=type, kv=put(12).kv)
     with pytest.raises(Lost, match="twice"):
-        it.receive([told, told, head(12, 6, 2)], 0)
+        it.receive([repeated, repeated, head(12, 6, 2)], 0)
     assert len(it.tables.keys(KIND)) == 2
 
 
@@ -170,7 +170,7 @@ def test_fence_is_above_the_term_of_an_ended_lease() -> None:
     assert it.fence("c", "") == StoredFence(5, 2, True, revision_of(9), revision_of(4))
     gone = Event(type=EventEventType.DELETE, kv=KeyValue(key=LAYOUT.lease("c"), mod_revision=9))
     it.receive([gone], 0)
-    assert it.fence("c", "").term == 5, "a deletion no later than its term is not its end"
+    assert it.fence("c", "").term == 5, "a deletion that is older than the term has ended it"
     gone = Event(type=EventEventType.DELETE, kv=KeyValue(key=LAYOUT.lease("c"), mod_revision=12))
     it.receive([gone], 0)
     assert it.fence("c", "") == StoredFence(6, 0, False, revision_of(9), revision_of(4))

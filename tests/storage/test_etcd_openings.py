@@ -60,8 +60,8 @@ async def _with_a_past(url: str) -> Past:
     return Past(url, positions)
 
 
-async def _heard(store: EtcdBackend, after: Position) -> list[tuple[str, bool]]:
-    """Return the names that a watch from this position receives up to the head, and whether each was deleted."""
+async def _received(store: EtcdBackend, after: Position) -> list[tuple[str, bool]]:
+    """Return the names that a watch receives from this position up to the head, and whether each was deleted."""
     await names(store)
     reader = await reading(store, after=after)
     await reader.until(store.position.revision)
@@ -73,10 +73,10 @@ async def test_watch_resumed_in_a_new_opening_receives_earlier_deletions(url: st
     past = await _with_a_past(url)
     async with EtcdBackend(url) as store:
         first, second, removed, last = past.positions
-        assert await _heard(store, first) == [("kept", False), ("gone", True), ("last", False)]
-        assert await _heard(store, second) == [("gone", True), ("last", False)]
-        assert await _heard(store, removed) == [("last", False)]
-        assert await _heard(store, last) == []
+        assert await _received(store, first) == [("kept", False), ("gone", True), ("last", False)]
+        assert await _received(store, second) == [("gone", True), ("last", False)]
+        assert await _received(store, removed) == [("last", False)]
+        assert await _received(store, last) == []
         assert await names(store) == ["kept", "last"]
         assert await store.list_fences()
         assert not (await store.list_leases())[0]
@@ -90,26 +90,26 @@ async def test_controller_receives_deletions_made_while_it_was_away(url: str) ->
     app = headway.App("pools")
     pool = app.type("pools", "v1", "Pool", Pool)
     gone: list[str] = []
-    told: list[object] = []
+    reported: list[object] = []
 
     @app.controller(manages=pool)
     async def look(rt: headway.Runtime, request: headway.Request[Pool]) -> None:
         if rt.resource(request) is None:
             gone.append(request.id.name)
 
-    async with headway.open_engine(url, app, report=told.append) as engine:
+    async with headway.open_engine(url, app, report=reported.append) as engine:
         for name in ("kept", "deleted"):
             await engine.client.write(pool.new(name))
         await engine.wait_idle()
     others = headway.App("pools")
     others.type("pools", "v1", "Pool", Pool)
-    async with headway.open_engine(url, others, report=told.append) as engine:
+    async with headway.open_engine(url, others, report=reported.append) as engine:
         await engine.client.delete(pool.id("deleted"))
     assert gone == []
-    async with headway.open_engine(url, app, report=told.append) as engine:
+    async with headway.open_engine(url, app, report=reported.append) as engine:
         await engine.wait_idle()
     assert gone == ["deleted"]
-    assert not any(isinstance(event, DeletionsUnknown) for event in told)
+    assert not any(isinstance(event, DeletionsUnknown) for event in reported)
 
 
 async def test_history_begins_at_the_compaction_of_etcd(url: str, etcd: EtcdServer) -> None:
@@ -119,8 +119,8 @@ async def test_history_begins_at_the_compaction_of_etcd(url: str, etcd: EtcdServ
     async with open_channel(etcd.endpoint) as channel:
         await _compact(channel, etcd_revision(second.revision))
         async with EtcdBackend(url) as store:
-            assert await _heard(store, second) == [("gone", True), ("last", False)]
-            await refused(HistoryCompacted, reading(store, after=first), "resuming after what was compacted")
+            assert await _received(store, second) == [("gone", True), ("last", False)]
+            await refused(HistoryCompacted, reading(store, after=first), "resuming before the compaction")
             stood = await put(store, thing("later"))
         for _ in range(3):
             put_elsewhere = PutRequest(key=b"/elsewhere", value=b"")
@@ -129,8 +129,8 @@ async def test_history_begins_at_the_compaction_of_etcd(url: str, etcd: EtcdServ
         await _compact(channel, here.revision)
     async with EtcdBackend(url) as store:
         assert not store.counts
-        assert await _heard(store, stood) == []
-        await refused(HistoryCompacted, reading(store, after=last), "resuming after what was compacted")
+        assert await _received(store, stood) == []
+        await refused(HistoryCompacted, reading(store, after=last), "resuming before the compaction")
 
 
 async def _compact(channel: RemoteChannel, revision: int) -> None:
@@ -139,18 +139,18 @@ async def _compact(channel: RemoteChannel, revision: int) -> None:
 
 
 async def test_opening_reads_a_bounded_number_of_commits(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It reads as many commits as its history keeps, up to a bound, because it serves no call meanwhile."""
+    """It never reads more commits than its history keeps. The store serves no call until it has read them."""
     past = await _with_a_past(url)
     *_, removed, last = past.positions
-    # The last commit of each opening is its own.
+    # Each opening ends with a commit of its own.
     for bound, max_changes in ((1, 100), (100, 2)):
         monkeypatch.setattr(_follow, "AN_OPENINGS_HISTORY", bound)
         async with EtcdBackend(url, max_changes=max_changes) as store:
-            assert await _heard(store, last) == []
-            await refused(HistoryCompacted, reading(store, after=removed), "resuming after what was not read")
+            assert await _received(store, last) == []
+            await refused(HistoryCompacted, reading(store, after=removed), "resuming before the history that was read")
     monkeypatch.undo()
     async with EtcdBackend(url) as store:
-        assert await _heard(store, removed) == [("last", False)]
+        assert await _received(store, removed) == [("last", False)]
 
 
 @asynccontextmanager
@@ -159,7 +159,7 @@ async def _fake() -> AsyncIterator[tuple[FakeEtcd, Past]]:
         yield fake, await _with_a_past(f"etcd://{endpoint}{PREFIX}")
 
 
-@pytest.mark.parametrize("trouble", ["a lost commit", "a cancelled watch", "a silent watch", "a compaction meanwhile"])
+@pytest.mark.parametrize("trouble", ["a lost commit", "a cancelled watch", "a silent watch", "a compaction in between"])
 async def test_opening_without_readable_history_still_serves(trouble: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The store holds the current state, and an earlier position gets an error."""
     monkeypatch.setattr(_follow, "_READING_HISTORY", 0.5)
@@ -182,7 +182,7 @@ async def test_opening_without_readable_history_still_serves(trouble: str, monke
             return response
 
         begun = len(fake.watches)
-        if trouble == "a compaction meanwhile":
+        if trouble == "a compaction in between":
             fake.on_range = compacted
         else:
             fake.on_watch = spoil
@@ -195,16 +195,16 @@ async def test_opening_without_readable_history_still_serves(trouble: str, monke
 
 
 async def test_opening_reads_recent_history_within_its_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """When all of it would take too long, as with many commits per transaction, the store has the newest part."""
+    """If reading all of it would take too long, as with many commits per transaction, the store has the newest part."""
     monkeypatch.setattr(_follow, "_READING_HISTORY", 0.5)
     async with _fake() as (fake, past):
-        told = 0
+        responses = 0
 
         def slow(response: WatchResponse) -> list[WatchResponse]:
-            nonlocal told
+            nonlocal responses
             if len(fake.watches) == begun + 1 and response.events:
-                told += 1
-                return [response] if told <= 2 else []
+                responses += 1
+                return [response] if responses <= 2 else []
             return [response]
 
         begun = len(fake.watches)
@@ -212,8 +212,8 @@ async def test_opening_reads_recent_history_within_its_time_limit(monkeypatch: p
         async with EtcdBackend(past.url) as store:
             assert not store.counts
             *_, removed, last = past.positions
-            assert await _heard(store, last) == []
-            await refused(HistoryCompacted, reading(store, after=removed), "resuming after what was not read")
+            assert await _received(store, last) == []
+            await refused(HistoryCompacted, reading(store, after=removed), "resuming before the history that was read")
             await put(store, thing("new"))
             await followed(await primed(store), store)
 
@@ -234,4 +234,4 @@ async def test_commit_split_at_the_end_of_the_history_is_received_once() -> None
         async with EtcdBackend(past.url) as store:
             await put(store, thing("new"))
             await followed(await primed(store), store)
-            assert not store.counts, "something was not heard as it should be"
+            assert not store.counts, "the watch has lost, repeated or rejected an event"

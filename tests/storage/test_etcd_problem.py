@@ -27,7 +27,7 @@ async def test_store_reports_a_problem_while_etcd_has_no_leader() -> None:
 
     async with rigged() as rig:
         assert await find_problem(rig.store) is None
-        answer, rig.fake.on_range = rig.fake.on_range, no_leader  # type: ignore[assignment]  # it answers nothing
+        answer, rig.fake.on_range = rig.fake.on_range, no_leader  # type: ignore[assignment]  # it never returns
         found = await find_problem(rig.store)
         assert found is not None
         assert (found[0], type(found[1])) == (StoreProblem.AWAY, Unavailable)

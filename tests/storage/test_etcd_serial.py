@@ -100,7 +100,7 @@ class Writers:
     def replayed(self) -> ResourceTables:
         """Make the commits again, one by one; each must end as if it were alone."""
         tables, fence = ResourceTables(), Fence("c", "", 0, 0)
-        # A commit without changes has no revision of its own. It names the revision at which it was decided.
+        # A commit without changes has no revision of its own. It names the revision that it was decided on.
         changing = {each.revision for each in self.made if not _changes_nothing(each, self.made)}
         assert len(changing) == sum(not _changes_nothing(each, self.made) for each in self.made)
         for each in sorted(self.made, key=lambda it: (it.revision, _changes_nothing(it, self.made))):
@@ -156,5 +156,5 @@ async def test_concurrent_commits_are_serializable(seed: int) -> None:
             await followed(reader, store)
             assert reader.held == held(await list_within(tables, KIND, EVERYTHING, None, 0))
     transactions = Counter(etcd_revision(each.revision) for each in writers.made)
-    assert max(transactions.values()) > 3, "few shared a transaction"
+    assert max(transactions.values()) > 3, "at most three commits shared a transaction"
     assert writers.refused["VersionConflict"]

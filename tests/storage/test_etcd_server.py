@@ -98,7 +98,7 @@ def test_shared_member_serves(etcd: EtcdServer) -> None:
 
 
 def test_killed_member_can_be_restarted_on_its_data(etcd: EtcdServer, tmp_path: Path) -> None:
-    """The member tells whether it serves."""
+    """The member reports whether it serves."""
     port, peer_port = free_ports(2)
     member = EtcdMember(etcd.binary, "one", tmp_path, port=port, peer_port=peer_port)
     try:

@@ -42,7 +42,7 @@ Outcome = Position | HeadwayError | StorageError
 
 
 def counted(rig: Rig) -> list[TxnRequest]:
-    """Count the writes that etcd receives from now on."""
+    """Record all later writes that etcd receives, and return the list."""
     writes: list[TxnRequest] = []
     before = rig.fake.on_txn
 
@@ -108,7 +108,11 @@ async def test_snapshot_has_the_versions_of_commits_that_shared_a_transaction() 
             found, _ = await other.list(("conformance", "Thing"), EVERYTHING)
             assert [int(each.version) for each in found] == committed
             version, uid = str(committed[3]), uid_of(given[3])
-            await refused(VersionConflict, put(other, thing("n3", uid=uid), str(committed[2])), "a neighbour's version")
+            await refused(
+                VersionConflict,
+                put(other, thing("n3", uid=uid), str(committed[2])),
+                "a write at the version of another commit of the batch",
+            )
             await put(other, thing("n3", "again", uid=uid), version)
 
 
@@ -141,7 +145,7 @@ async def test_each_commit_of_a_batch_has_its_own_outcome() -> None:
         outcomes = await at_once(other, commits)
         assert isinstance(outcomes.pop(2), VersionConflict)
         assert len(set(revisions(outcomes))) == 4
-        assert len(writes) == 6, "one for all, and then one each: nobody waits for others to be right"
+        assert len(writes) == 6, "expected one transaction for all, and then one for each commit"
         assert await names(rig.store) == ["contested", "n0", "n1", "n2", "n3"]
 
 
@@ -252,7 +256,7 @@ async def test_resource_that_does_not_match_its_head_is_foreign() -> None:
         rig.fake.on_txn = displace
         await put(rig.store, thing("a"))
         await until(lambda: rig.store._session is not None and rig.store._session._stopped is not None)
-        raised = await refused(HeadwayError, names(rig.store), "a store that somebody else has written to")
+        raised = await refused(HeadwayError, names(rig.store), "reading a store with foreign bytes")
         assert "as the head says" in str(raised)
 
 
@@ -263,8 +267,8 @@ async def test_store_of_an_earlier_version_can_be_opened_and_written() -> None:
     """
     async with rigged() as rig:
         at = await put(rig.store, given := thing("a"))
-    told = [kv for _, events in rig.fake.state.history for event in events for kv in (event.kv, event.prev_kv)]
-    for head in (rig.fake.state.keys[b"/staff/head"], *told):
+    recorded = [kv for _, events in rig.fake.state.history for event in events for kv in (event.kv, event.prev_kv)]
+    for head in (rig.fake.state.keys[b"/staff/head"], *recorded):
         if head is not None and head.key == b"/staff/head":
             head.value = head.value.removeprefix(b"\x02")
             assert len(head.value) == 12
@@ -273,7 +277,11 @@ async def test_store_of_an_earlier_version_can_be_opened_and_written() -> None:
         former = at._replace(revision=etcd_revision(at.revision))
         await refused(HistoryCompacted, reading(store, after=former), "a position of an earlier program")
         uid = uid_of(given)
-        await refused(VersionConflict, put(store, thing("a", uid=uid), str(former.revision)), "a version likewise")
+        await refused(
+            VersionConflict,
+            put(store, thing("a", uid=uid), str(former.revision)),
+            "a write at a version of an earlier program",
+        )
         committed = revisions(
             await at_once(store, [[putting(thing("a", uid=uid), str(at.revision))], [putting(thing("b"))]])
         )

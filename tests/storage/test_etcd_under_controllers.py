@@ -1,4 +1,4 @@
-"""An etcd that is rolled back while controllers in another process run on an engine beside it."""
+"""An etcd that is rolled back while an engine uses it and controllers in another process use that engine."""
 
 from __future__ import annotations
 
@@ -43,16 +43,16 @@ async def test_rolled_back_etcd_stops_the_controllers(tmp_path: Path, server_sta
                         await rig.put(other, f"other{other.position.revision}")
             async with rig.serving():
                 await rig.until(lambda: StoreRolledBack in rig.ended_by())
-                assert len(rig.seen) == before, "a run went on with what the store doesn't have any more"
+                assert len(rig.seen) == before, "a run continued with state that the store has lost"
                 assert worker.accept_store()
                 await rig.until(lambda: len(rig.seen) > before)
         assert all("lost" not in seen and seen["kept"] == kept for seen in rig.seen[before:])
 
 
-async def test_store_that_forgot_their_opening_is_not_rolled_back(
+async def test_store_that_forgot_the_last_opening_of_the_controllers_is_not_rolled_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It was opened more often than it counts while they were away: they go on with its current state."""
+    """It was opened more often than it remembers while they were away. They continue with its current state."""
     monkeypatch.setattr(_layout, "KNOWN_SESSIONS", 3)
     async with serving_etcd() as (_, endpoint):
         rig = Rig(f"etcd://{endpoint}{PREFIX}", tmp_path)

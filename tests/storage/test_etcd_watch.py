@@ -115,7 +115,7 @@ async def test_canceled_watch_resumes_where_it_was() -> None:
     async with rigged() as rig:
         reader = await primed(rig.store)
         async with EtcdBackend(rig.url) as other:
-            # The store's own watch, and the earlier one that read the history.
+            # One watch of `rig.store`, and two of `other`: its current one, and an earlier one that read the history.
             begun = 3
             for index in range(3):
                 await until(functools.partial(_are_open, rig.fake, begun + 2 * index))
@@ -178,8 +178,8 @@ async def test_store_is_read_again_after_a_compaction() -> None:
                 "mvcc: required revision has been compacted", compact_revision=etcd_revision(here.revision)
             )
             assert await names(rig.store) == ["a"]
-        await refused(HistoryCompacted, _all_of(reader), "a watcher whose changes are gone")
-        await refused(HistoryCompacted, reading(rig.store, after=at), "a position whose history is gone")
+        await refused(HistoryCompacted, _all_of(reader), "a watch whose changes are compacted")
+        await refused(HistoryCompacted, reading(rig.store, after=at), "a position before the compaction")
         assert rig.store.counts["snapshots"] == 1
 
 
@@ -199,7 +199,7 @@ async def test_compaction_of_received_history_costs_nothing() -> None:
 
 
 async def test_lease_that_expires_between_two_watches_has_ended() -> None:
-    """The end of a lease is no commit, so no revision shows that there is anything to receive."""
+    """The end of a lease is not a commit, so no revision shows that an event was missed."""
     async with rigged() as rig:
         term = (await rig.store.acquire_lease("c", "a", 60)).held.lease.term
         await names(rig.store)
@@ -271,7 +271,7 @@ async def test_stale_read_is_rejected() -> None:
             return before if request.key == b"/staff/head" else response
 
         rig.fake.on_range = past
-        await refused(Unavailable, names(rig.store), "a read below what was heard")
+        await refused(Unavailable, names(rig.store), "a read below the received revision")
         rig.fake.on_range = lambda _, response: response
         await until(lambda: len(rig.fake.watches) == 2)
         assert await names(rig.store) == ["a", "b"]

@@ -52,7 +52,7 @@ async def test_lease_is_held_exactly_until_the_end_of_its_ttl(mock_clock: MockCl
         await backend.keep_lease("c", "a", term)
     with pytest.raises(FenceLowered):
         await put(backend, thing("late"), fence=Fence("c", "", term, 7))
-    assert backend.position.revision == here + 1, "the end of a term is one commit"
+    assert backend.position.revision == here + 1, "the end of a term took another number of commits than one"
 
 
 async def test_lease_is_held_for_a_full_ttl_after_a_restart(mock_clock: MockClock, tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ async def test_ended_term_stays_ended_after_a_restart(mock_clock: MockClock, tmp
 
 
 async def test_terms_grow_across_a_kill(tmp_path: Path) -> None:
-    """A killed server remembers the holder and the term. The holder's next life fences off the former one."""
+    """A killed server remembers the holder and the term. The holder's next life fences off its previous one."""
     path = tmp_path / "a.db"
     async with trio.open_nursery() as nursery:
 
@@ -143,7 +143,7 @@ async def test_terms_grow_across_a_kill(tmp_path: Path) -> None:
 
 
 async def test_checkpoint_outlives_leases(tmp_path: Path) -> None:
-    """Acquiring and releasing a lease raises its fence, and leaves the checkpoint beside it unchanged."""
+    """Acquiring and releasing a lease raises its fence, and does not change the checkpoint."""
     for opened in (MemoryBackend(), open_sqlite(tmp_path / "a.db")):
         async with opened as backend:
             first = await backend.raise_fence("c", "", 0, 0)
@@ -186,7 +186,7 @@ async def test_request_for_a_held_lease_costs_no_transaction(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("how", ["released", "run out"])
 async def test_end_of_a_lease_never_lowers_its_fence(mock_clock: MockClock, tmp_path: Path, how: str) -> None:
-    """An earlier version without leases may have raised the fence meanwhile; superseded terms stay rejected."""
+    """An earlier version without leases may have raised the fence in between. Superseded terms stay rejected."""
     async with open_sqlite(tmp_path / "a.db") as backend:
         term = (await backend.acquire_lease("c", "a", 10)).held.lease.term
     with closing(sqlite3.connect(tmp_path / "a.db")) as connection, connection:
@@ -248,7 +248,9 @@ def test_lease_may_expire_between_any_two_readings_of_the_clock(looks: int) -> N
 
 
 async def test_lease_can_be_renewed_while_another_cannot_be_ended(mock_clock: MockClock, tmp_path: Path) -> None:
-    """With a full disk, one dead holder costs no living one its lease; only an expiry itself has to be stored."""
+    """With a full disk, the expired lease of one holder does not cost another holder its lease. Only an expiry has to
+    be stored.
+    """
     async with open_sqlite(tmp_path / "a.db") as backend:
         dead = (await backend.acquire_lease("dead", "a", 5)).held.lease.term
         term = (await backend.acquire_lease("living", "b", 10)).held.lease.term

@@ -32,7 +32,7 @@ def _filled(count: int, *, max_changes: int = 100, max_age: float = 1e9) -> Comm
 
 
 def _list(changes: Changes | None) -> list[Change]:
-    assert changes is None or changes.changes, "what is handed out has something in it"
+    assert changes is None or changes.changes, "an empty batch was returned"
     return changes.changes if changes is not None else []
 
 
@@ -70,7 +70,7 @@ def test_cursor_above_the_head_does_not_repeat_its_snapshot() -> None:
         log.append(revision, [(A, RESOURCE, False)], 4.0)
         assert log.head <= cursor.revision
         assert log.take(cursor) is None
-        assert cursor.revision == 4, "a cursor never goes back"
+        assert cursor.revision == 4, "a cursor has moved back"
     log.append(5, [(A, RESOURCE, False)], 5.0)
     assert _revisions(log.take(cursor)) == [5]
 
@@ -113,7 +113,7 @@ def test_cursors_at_one_position_share_their_batch() -> None:
     assert _revisions(log.take(log.cursor(A, 3), limit=1)) == [4]
     log.append(6, [(A, RESOURCE, False)], 6.0)
     assert _revisions(log.take(log.cursor(A, 3))) == [4, 5, 5, 6]
-    assert _revisions(first) == [4, 5, 5], "what was handed out stays as it was"
+    assert _revisions(first) == [4, 5, 5], "a later append has changed a returned batch"
     log.append(7, [(A, RESOURCE, False)] * 2, 7.0)
     assert _revisions(log.take(log.cursor(A, 3))) == [4, 5, 5, 6, 7, 7]
 
@@ -220,15 +220,15 @@ def test_pin_expires() -> None:
 
 @dataclass
 class _Watcher:
-    """A cursor, and the model's knowledge about it."""
+    """A cursor, and the last revision that the model knows it has passed."""
 
     cursor: Cursor
     kind: Kind
-    told: int
+    passed: int
 
 
 def test_cursor_stops_at_each_mark() -> None:
-    """It stops whether or not there are changes before the mark. The next take begins behind the mark."""
+    """It stops whether or not there are changes before the mark. The next take begins after the mark."""
     log = _filled(3)
     log.append(4, [], 4.0)
     log.mark()
@@ -247,14 +247,16 @@ def test_cursor_stops_at_each_mark() -> None:
     for revision in range(8, 104):
         log.append(revision, [(A, RESOURCE, False)], 8.0)
     assert 0 < log.floor < 4
-    assert log.marks == [4, 6], "history after both is kept"
+    assert log.marks == [4, 6], "a mark was dropped though its history is kept"
     for revision in range(104, 300):
         log.append(revision, [(A, RESOURCE, False)], 8.0)
     assert log.floor > 6
-    assert log.marks == [6], "marks go with their history, all but the newest"
+    assert log.marks == [6], "expected only the newest mark to outlive its history"
     log.append(300, [(B, RESOURCE, False)], 8.0)
     for revisions, stands in (([], 6), ([300], 300)):
-        assert (_revisions(log.take(late)), late.revision) == (revisions, stands), "who is late has yet to stop there"
+        assert (_revisions(log.take(late)), late.revision) == (revisions, stands), (
+            "a late cursor did not stop at the mark"
+        )
 
 
 class LogMachine(RuleBasedStateMachine):
@@ -276,7 +278,7 @@ class LogMachine(RuleBasedStateMachine):
         self.head, self.now = head, 0.0
         self.max_changes, self.max_age = max_changes, max_age
         self.commits: list[tuple[int, list[tuple[Kind, pb.Resource, bool]], float]] = []
-        self.kept_from = 0  # Commits before this index are gone.
+        self.kept_from = 0  # Commits before this index have been trimmed.
         self.floor = head
         self.pinned: dict[object, tuple[int, float]] = {}
 
@@ -289,7 +291,7 @@ class LogMachine(RuleBasedStateMachine):
     def append(self, kinds: list[Kind], step: int, passed: float, deleted: bool) -> None:
         self.head += step
         self.now += passed
-        # A resource object for each change, so that the model can tell them apart.
+        # Each change has its own resource object, so that the model can distinguish them.
         changes = [(kind, pb.Resource(version=f"{self.head}.{index}"), deleted) for index, kind in enumerate(kinds)]
         self.log.append(self.head, changes, self.now)
         self.commits.append((self.head, changes, self.now))
@@ -327,24 +329,24 @@ class LogMachine(RuleBasedStateMachine):
                 self.log.take(watcher.cursor, limit)
             return
         taken = _list(self.log.take(watcher.cursor, limit))
-        told = [(change.revision, change.resource.version, change.deleted) for change in taken]
-        assert told == wanted[: len(told)], "not what follows, in order"
-        assert told or not wanted, "there was something to take"
+        delivered = [(change.revision, change.resource.version, change.deleted) for change in taken]
+        assert delivered == wanted[: len(delivered)], "the changes are not the next ones, in order"
+        assert delivered or not wanted, "no changes were returned, though some were due"
         for index, change in enumerate(taken):
             assert change.more == (change.revision in [later.revision for later in taken[index + 1 :]])
-        if len(told) < len(wanted):
-            assert len(told) >= limit
-            assert wanted[len(told)][0] > told[-1][0], "a commit was cut"
-            watcher.told = told[-1][0]
+        if len(delivered) < len(wanted):
+            assert len(delivered) >= limit
+            assert wanted[len(delivered)][0] > delivered[-1][0], "a commit was split"
+            watcher.passed = delivered[-1][0]
         else:
-            watcher.told = max(watcher.told, self.head)
-        assert watcher.cursor.revision == watcher.told
+            watcher.passed = max(watcher.passed, self.head)
+        assert watcher.cursor.revision == watcher.passed
 
     def _after(self, watcher: _Watcher) -> list[tuple[int, str, bool]]:
         return [
             (revision, resource.version, deleted)
             for revision, changes, _ in self.commits
-            if revision > watcher.told
+            if revision > watcher.passed
             for kind, resource, deleted in changes
             if kind == watcher.kind
         ]

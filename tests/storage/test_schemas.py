@@ -189,7 +189,7 @@ async def test_scope_cannot_change_while_resources_are_stored(reopened: Reopened
 
 
 async def test_refusal_names_the_scope_and_every_field(reopened: Reopened) -> None:
-    """One change of the program is then enough."""
+    """The program then needs only one change."""
     wrong = team(Wrong, Scope.CLUSTER)
     async with running(reopened(), FIRST) as engine:
         await engine.client.write(FIRST.new("core", First()))

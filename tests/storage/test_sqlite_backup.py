@@ -136,8 +136,8 @@ async def test_canceled_backup_leaves_nothing(tmp_path: Path, monkeypatch: pytes
     token = trio.lowlevel.current_trio_token()
 
     def endless(connection: sqlite3.Connection) -> sqlite3.Connection:
-        # It stands for a VACUUM INTO that never ends.
-        connection.create_function("told", 0, lambda: token.run_sync_soon(begun.set))
+        # This stands for a VACUUM INTO that never ends.
+        connection.create_function("note_begun", 0, lambda: token.run_sync_soon(begun.set))
         return _Endless(connection)
 
     wrap_copied(monkeypatch, endless)
@@ -154,9 +154,9 @@ class _Endless(sqlite3.Connection):
         super().__init__(":memory:", check_same_thread=False)
         self._inner = inner
 
-    def execute(self, *_: object) -> sqlite3.Cursor:  # whatever is asked
+    def execute(self, *_: object) -> sqlite3.Cursor:  # runs an endless query, whatever the statement is
         return self._inner.execute(
-            "WITH RECURSIVE n(x) AS (SELECT told() UNION ALL SELECT x FROM n) SELECT count(*) FROM n"
+            "WITH RECURSIVE n(x) AS (SELECT note_begun() UNION ALL SELECT x FROM n) SELECT count(*) FROM n"
         )
 
     def interrupt(self) -> None:

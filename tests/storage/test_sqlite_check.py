@@ -43,7 +43,7 @@ async def test_check_finds_nothing_in_an_intact_store(tmp_path: Path) -> None:
         for suffix in ("", "-wal"):
             shutil.copy(f"{path}{suffix}", f"{tmp_path}/crashed.db{suffix}")
         assert await _found(tmp_path / "crashed.db") == []
-        assert "one more" in await names(backend), "the check has taken no lock away from the store"
+        assert "one more" in await names(backend), "the check has released a lock of the store"
     with opened_plainly(path) as plain:
         plain.execute("DELETE FROM history WHERE revision <= 4")
         plain.execute("UPDATE meta SET value = 4 WHERE key = 'history_floor'")
@@ -90,8 +90,8 @@ DAMAGE: dict[str, tuple[str, str]] = {
     "no floor of terms": ("DELETE FROM meta WHERE key = 'term_floor'", "meta: its table meta has no term_floor"),
     "a fence below its lease": (FENCE.format("term = 0", "held"), "lease c#held: web-1 holds it in term 1"),
     "no fence of a lease": ("DELETE FROM fences WHERE member = 'held'", "lease c#held: web-1 holds it in term 1"),
-    "a fence nobody has": (FENCE.format("number = -1", "m"), r"fence c#m: it is at \(1, -1\)"),
-    "a settled mark": (FENCE.format("settled = 99", "m"), "fence c#m: its checkpoint is 99, above 9"),
+    "a fence below zero": (FENCE.format("number = -1", "m"), r"fence c#m: it is at \(1, -1\)"),
+    "a checkpoint above the head": (FENCE.format("settled = 99", "m"), "fence c#m: its checkpoint is 99, above 9"),
     "an incarnation never left": (
         "UPDATE incarnations SET last_revision = NULL",
         "incarnation .*: it begins at 9, but an earlier one has not ended",
@@ -136,7 +136,7 @@ async def test_check_continues_past_damaged_pages(tmp_path: Path) -> None:
 
 
 async def test_open_store_can_check_itself(tmp_path: Path) -> None:
-    """The findings are sentences, and writes go on meanwhile."""
+    """Its findings are sentences, and writes continue during the check."""
     async with open_sqlite(tmp_path / "a.db") as backend:
         await put(backend, thing("a"))
         assert await backend.check_itself() == []

@@ -1,7 +1,7 @@
 """A store in an SQLite file is killed at random moments while many writers use it through the service.
 
-The next life has everything that the former one acknowledged. An operation in flight is there completely or not at all.
-Revisions, terms, fences and checkpoints never go back. `make crash` runs a thousand lives. The seed is printed:
+The next life has everything that the previous one acknowledged. An operation in flight is stored completely or not at
+all. Revisions, terms, fences and checkpoints never go back. `make crash` runs a thousand lives. The seed is printed:
 HEADWAY_CRASH_SEED=... repeats the choice of moments, but not the timing of the machine.
 """
 
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="lives are forks
 
 ROOT = Path(__file__).parents[2]
 AT_MOST = 200
-"""Acknowledgements in one life, at most: about as many as a transaction has writers, many times."""
+"""The highest number of acknowledgements in one life: many transactions with all writers."""
 
 Ack = list[str]
 
@@ -53,7 +53,7 @@ class Mother:
         with trio.move_on_after(rng.uniform(0, 0.1) if lines == 0 else 30):
             while len(acks) < max(lines, 1):
                 line = await self._line()
-                assert line != ["ended"], "a life has ended by itself"
+                assert line != ["ended"], "a life ended before it was killed"
                 acks.append(line)
         os.kill(int(pid), signal.SIGKILL)
         while (line := await self._line()) != ["ended"]:
@@ -64,7 +64,7 @@ class Mother:
         assert self._process.stdout is not None
         while b"\n" not in self._rest:
             received = await self._process.stdout.receive_some()
-            assert received, "the process that makes lives has ended"
+            assert received, "the parent process has ended"
             self._rest += received
         line, self._rest = self._rest.split(b"\n", 1)
         return line.decode().split()
@@ -97,7 +97,7 @@ class Known:
     """The required content of the store, by all acknowledgements so far."""
 
     def __init__(self) -> None:
-        # By name: the stored (text, version); names without a resource are absent.
+        # The stored (text, version) by name. Names without a resource are absent.
         self.notes: dict[str, tuple[str, int]] = {}
         self.pair = ""
         self.fence = (0, 0)
@@ -116,7 +116,9 @@ class Known:
         here = backend.position
         revisions = [int(ack[-1]) for ack in acks if ack[0] in ("wrote", "pair", "term", "fence")]
         assert len(revisions) == len(set(revisions)), "a revision was given out twice"
-        assert all(self.head < revision <= here.revision for revision in revisions), "a revision came back, or is gone"
+        assert all(self.head < revision <= here.revision for revision in revisions), (
+            "a revision was given out again, or is lost"
+        )
         self._check_incarnation(path, here, acks)
         facts = await self._check_notes(backend, life, acks)
         await self._check_pair(backend, life, acks)
@@ -132,7 +134,7 @@ class Known:
         said, store_id, incarnation, revision = acks[0]
         assert said == "open"
         assert self.position is None or store_id == self.position.store_id
-        assert int(revision) == self.head, "it opened the store at another revision than it was left at"
+        assert int(revision) == self.head, "the life opened the store at another revision than the last one"
         with opened_plainly(path) as plain:
             rows = plain.execute("SELECT * FROM incarnations WHERE incarnation = ?", (incarnation,)).fetchall()
         assert [row[1:3] for row in rows] == [(self.head + 1, here.revision)], "the life's incarnation isn't recorded"
@@ -159,7 +161,7 @@ class Known:
             for name in (f"n{writer}-{key}" for key in range(KEYS)):
                 stored, known = there.get(name), self.notes.get(name)
                 landed = name == under_way and (stored is None if text is None else stored and stored[0] == text)
-                assert stored == known or landed, f"{name} is {stored}, and was acknowledged as {known}"
+                assert stored == known or landed, f"{name} is stored as {stored}, but was acknowledged as {known}"
         self.notes = there
         return facts
 
@@ -168,11 +170,11 @@ class Known:
         acknowledged = self.pair if last < 0 else f"{life}.{last}"
         found, _ = await backend.list(PAIR, EVERYTHING)
         texts, versions = {text_of(each) for each in found}, {each.version for each in found}
-        assert len(found) in (0, 2), "half of a commit is there"
-        assert len(texts) <= 1, "half of a commit is there"
-        assert len(versions) <= 1, "half of a commit is there"
+        assert len(found) in (0, 2), "only a part of a commit is stored"
+        assert len(texts) <= 1, "only a part of a commit is stored"
+        assert len(versions) <= 1, "only a part of a commit is stored"
         self.pair = texts.pop() if texts else ""
-        assert self.pair in (acknowledged, f"{life}.{last + 1}"), "an acknowledged commit is gone"
+        assert self.pair in (acknowledged, f"{life}.{last + 1}"), "an acknowledged commit is lost"
 
     def _check_fences(self, path: Path, acks: list[Ack]) -> None:
         for said, *words in acks:
@@ -189,7 +191,7 @@ class Known:
         if rows:
             ((term, number, settled),) = rows
             assert (term, number) >= self.fence, "a fence was lowered"
-            assert settled >= self.settled, "a settled mark was lowered"
+            assert settled >= self.settled, "a checkpoint was lowered"
             self.fence, self.settled, self.term = (term, number), settled, max(self.term, term - 1)
         else:
             assert self.fence == (0, 0)
@@ -203,7 +205,9 @@ class Known:
         assert set(facts) <= {(revision, name) for revision, name, deleted in changes if not deleted}
         last = {name: None if deleted else revision for revision, name, deleted in changes}
         for name, revision in last.items():
-            assert (self.notes[name][1] if name in self.notes else None) == revision, "history ends in another state"
+            assert (self.notes[name][1] if name in self.notes else None) == revision, (
+                "the history ends in another state than the store"
+            )
 
 
 @pytest.mark.parametrize(
@@ -221,7 +225,7 @@ async def test_acknowledged_writes_survive_kill_9_at_random_moments(tmp_path: Pa
         for life in range(lives):
             acks = await makes.life(life, rng)
             if life % 4 == 0 and path.exists():
-                # The file as the crash left it. In other lives the store itself opens it first.
+                # This checks the file as the crash left it. In other lives the store itself opens it first.
                 assert await check_store(f"sqlite:{path}") == []
             async with open_sqlite(path, max_changes=MAX_CHANGES) as backend:
                 await known.check(backend, path, life, acks)
@@ -241,7 +245,7 @@ async def _check_the_oldest_position(path: Path, known: Known) -> None:
     with opened_plainly(path) as plain:
         (floor,) = plain.execute("SELECT value FROM meta WHERE key = 'history_floor'").fetchone()
         (kept,) = plain.execute("SELECT count(*) FROM history").fetchone()
-    assert kept <= MAX_CHANGES + 5 * 1000, "history grows without end"
+    assert kept <= MAX_CHANGES + 5 * 1000, "the history exceeds its bound"
     async with open_sqlite(path, max_changes=MAX_CHANGES) as backend:
         if floor > known.first.revision:
             # The file keeps only the last of these openings.

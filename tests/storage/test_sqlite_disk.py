@@ -78,7 +78,7 @@ async def _fill(backend: Backend) -> tuple[int, WriteRejected]:
             await put(backend, thing(f"f{index}", "x" * 5000))
         except WriteRejected as error:
             return index, error
-    raise AssertionError("the disk is larger than was said")
+    raise AssertionError("the disk did not become full")
 
 
 async def test_full_disk_rejects_writes_until_there_is_space(small_disk: Path) -> None:
@@ -104,7 +104,7 @@ async def test_full_disk_rejects_writes_until_there_is_space(small_disk: Path) -
         ballast.unlink()
         here = backend.position
         at = await put(backend, thing("more", "x" * 50_000))
-        assert at.revision == here.revision + 1, "what was refused has used up no revision"
+        assert at.revision == here.revision + 1, "a rejected write has used up a revision"
         await reader.until(at.revision)
         assert [fact[1] for fact in summary(reader.changes) if fact[1] == "more"] == ["more"]
     assert await check_store(f"sqlite:{path}") == []
@@ -141,7 +141,7 @@ async def test_client_gets_a_rejection_for_a_write_without_space(small_disk: Pat
 
 
 async def test_file_size_limit_acts_like_a_full_disk(tmp_path: Path) -> None:
-    """A limit on file sizes, like a quota, is another error of the system, but the commit is rejected all the same."""
+    """A limit on file sizes, like a quota, is another error of the system. The commit is rejected in the same way."""
     done = await trio.run_process(
         [sys.executable, "-W", "error", "-c", LIMITED, str(tmp_path / "a.db")],
         capture_stdout=True,
@@ -206,7 +206,7 @@ async def test_store_without_write_permission_is_refused_unchanged(as_nobody: Pa
         await _opened(path)
     with pytest.raises(StoreUnusable, match=r"b\.db\.lock, the store's lock, cannot be opened \(Permission denied"):
         await _opened(as_nobody / "b.db")
-    # It can still be checked.
+    # The file can still be checked.
     assert await check_store(f"sqlite:{path}") == []
     assert path.read_bytes() == before
 
@@ -217,7 +217,7 @@ async def _opened(path: Path) -> None:
 
 
 async def test_write_to_a_locked_store_times_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing has been written then. Reads go on meanwhile, and later writes succeed."""
+    """Nothing has been written. Reads continue during the wait, and later writes succeed."""
     set_limit(monkeypatch, "BUSY_TIMEOUT", 0.05)
     path = tmp_path / "a.db"
     await filled(path)
@@ -251,7 +251,7 @@ async def test_damaged_page_affects_only_its_own_rows(tmp_path: Path) -> None:
         roots = {row[0] - 1 for row in plain.execute("SELECT rootpage FROM sqlite_master")}
     assert not pages & roots
     async with open_sqlite(path) as backend:
-        with open(path, "r+b") as file:  # noqa: ASYNC230  # as some other program would
+        with open(path, "r+b") as file:  # noqa: ASYNC230  # like another program
             for page in pages:
                 file.seek(4096 * page)
                 file.write(b"\xaa" * 4096)
@@ -286,7 +286,7 @@ async def test_damaged_row_is_named_and_other_rows_can_be_read(tmp_path: Path) -
         async with trio.open_nursery() as nursery:
             for index in (0, 1, 2, 4, 5):
                 nursery.start_soon(_read_whole, backend, f"n{index}")
-        # An operator who knows its content can write it again.
+        # An operator who knows the content can write the resource again.
         (resource, _) = await backend.read(KIND, _key("n4"))
         assert resource is not None
         with opened_plainly(path) as plain:

@@ -175,7 +175,7 @@ async def test_open_store_does_not_check_the_file_of_another(tmp_path: Path) -> 
 
 
 def _move_store(path: Path, folder: Path) -> None:
-    """Move the file and all files beside it to a directory of its own."""
+    """Move the file, and all files that belong to it, to a directory of its own."""
     elsewhere = folder / "elsewhere"
     elsewhere.mkdir()
     for file in folder.glob(f"{path.name}*"):

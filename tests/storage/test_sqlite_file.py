@@ -107,7 +107,7 @@ async def test_second_process_is_refused_with_the_holder_in_the_error(tmp_path: 
         for part in (str(path), f"process {child.pid} on ", sys.executable, "since 20", "end that process"):
             assert part in str(caught.value)
         await child.kill()
-    assert (tmp_path / "a.db.lock").exists(), "the killed process left its lock's file"
+    assert (tmp_path / "a.db.lock").exists(), "the lock file of the killed process is missing"
     async with open_sqlite(path) as backend:
         await put(backend, thing("a"))
 
@@ -187,7 +187,7 @@ FOREIGN: dict[str, tuple[Callable[[Path], object], str]] = {
 
 @pytest.mark.parametrize(("make", "message"), FOREIGN.values(), ids=FOREIGN)
 async def test_foreign_file_is_refused_unchanged(tmp_path: Path, make: Callable[[Path], object], message: str) -> None:
-    """No file appears beside it."""
+    """No other file is created."""
     path = tmp_path / "theirs"
     make(path)
     before = _everything_in(tmp_path)
@@ -309,7 +309,7 @@ async def test_path_may_contain_any_characters(tmp_path: Path) -> None:
 # --- Killed --------------------------------------------------------------------
 
 
-# After how many acknowledged writes each life is killed: early, late, and after neither.
+# The numbers of acknowledged writes after which the lives are killed: early, late, and in between.
 KILLED_AFTER = (30, 220, 90)
 
 
@@ -362,11 +362,13 @@ def _check_survivors(acknowledged: dict[str, tuple[str, int]], there: dict[str, 
     for name, (what, revision) in acknowledged.items():
         if what == "put":
             # A removal in flight may have happened without an acknowledgement.
-            assert there.get(name, revision) == revision, f"{name} is not as it was acknowledged"
+            assert there.get(name, revision) == revision, (
+                f"{name} is stored at another revision than the acknowledged one"
+            )
             removable = name.startswith("between") is False and int(name.rsplit("-", 1)[1]) % 3 == 0
-            assert name in there or removable, f"{name} was acknowledged at {revision} and is gone"
+            assert name in there or removable, f"{name} was acknowledged at {revision} and is missing"
         else:
-            assert name not in there, f"{name} was acknowledged to be removed and is there"
+            assert name not in there, f"the removal of {name} was acknowledged, but it is still stored"
 
 
 async def test_closed_backend_can_be_reopened(tmp_path: Path) -> None:

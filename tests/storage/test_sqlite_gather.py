@@ -26,7 +26,7 @@ def sizes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     lock = threading.Lock()
 
     def counted(size: int, read: Callable[[], None]) -> None:
-        assert lock.acquire(blocking=False), "two lead at once"
+        assert lock.acquire(blocking=False), "two leaders read at once"
         seen.append(size)
         read()
         lock.release()
@@ -36,7 +36,7 @@ def sizes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 @pytest.fixture
-def gate(monkeypatch: pytest.MonkeyPatch, sizes: list[int]) -> Gate:  # noqa: ARG001  # counted inside the gate
+def gate(monkeypatch: pytest.MonkeyPatch, sizes: list[int]) -> Gate:  # noqa: ARG001  # it counts inside the gate
     """Hold every read transaction before its first read."""
     gate = Gate()
 
@@ -79,7 +79,7 @@ async def test_reads_of_one_turn_share_the_first_transaction(tmp_path: Path, siz
 
 
 async def test_read_sees_every_write_acknowledged_before_it(tmp_path: Path, gate: Gate) -> None:
-    """A read never joins a transaction that has begun, so its answer has every write acknowledged meanwhile."""
+    """A read never joins a transaction that has begun, so it sees every write that was acknowledged before it."""
     found: list[str] = []
 
     async def read() -> None:
@@ -93,7 +93,7 @@ async def test_read_sees_every_write_acknowledged_before_it(tmp_path: Path, gate
         nursery.start_soon(read)
         await trio.testing.wait_all_tasks_blocked()
         gate.open()
-    assert found[1] == "1", "the first one's transaction may see it, the second one's must"
+    assert found[1] == "1", "the second read misses a write that was acknowledged before it"
 
 
 async def test_canceled_read_does_not_block_other_reads(tmp_path: Path, gate: Gate) -> None:
@@ -138,13 +138,13 @@ async def test_reads_per_transaction_are_bounded(
 
 async def test_closing_the_store_rejects_all_waiting_reads(tmp_path: Path, gate: Gate) -> None:
     """Reads that have not begun fail, and none of them is left waiting."""
-    told: list[str] = []
+    errors: list[str] = []
 
     async def read() -> None:
         try:
             await backend.read(KIND, _key("a"))
         except StoreUnusable as error:
-            told.append(str(error))
+            errors.append(str(error))
 
     async with trio.open_nursery() as nursery, open_sqlite(tmp_path / "a.db") as backend:
         nursery.start_soon(read)
@@ -153,8 +153,8 @@ async def test_closing_the_store_rejects_all_waiting_reads(tmp_path: Path, gate:
             nursery.start_soon(read)
         await trio.testing.wait_all_tasks_blocked()
         nursery.start_soon(_open_when_blocked, gate)
-    assert len(told) == 3
-    assert all("is closed" in each for each in told)
+    assert len(errors) == 3
+    assert all("is closed" in each for each in errors)
 
 
 async def _open_when_blocked(gate: Gate) -> None:

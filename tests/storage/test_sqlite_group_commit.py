@@ -53,7 +53,7 @@ async def test_batch_is_bounded_and_leadership_is_handed_over(
         for writer in range(1, 12):
             nursery.start_soon(write, backend, writer)
         commit_gate.open()
-    assert batches_at_first == [1], "the first leader went on leading"
+    assert batches_at_first == [1], "the first leader led another batch"
     assert sorted(finished) == list(range(12))
     assert max(sizes) <= 4
 
@@ -65,7 +65,7 @@ async def test_rejected_write_fails_alone_in_its_batch(tmp_path: Path, commit_ga
     async def write(name: str, expected: str) -> None:
         try:
             outcomes[name] = (await put(backend, thing(name), expected)).revision
-        except Exception as error:  # noqa: BLE001  # whichever it was is compared below
+        except Exception as error:  # noqa: BLE001  # the error is compared below
             outcomes[name] = type(error)
 
     async with open_sqlite(tmp_path / "a.db") as backend:
@@ -134,7 +134,7 @@ def test_interrupted_writer_does_not_block_others(tmp_path: Path, commit_gate: G
                     nursery.start_soon(_shielded_put, backend, "second")
                     if behind:
                         await trio.testing.wait_all_tasks_blocked()
-                    # The main task is where trio delivers an interrupt; it waits ahead of the second writer, or behind.
+                    # Trio delivers an interrupt to the main task, which waits before or behind the second writer.
                     nursery.start_soon(interrupt)
                     await put(backend, thing("main"))
             finally:

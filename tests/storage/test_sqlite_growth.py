@@ -33,7 +33,7 @@ from tests.storage.sqlite_kit import opened_plainly, set_limit
 def test_invalid_bounds_are_refused(named: dict[str, object], message: str) -> None:
     """The error comes before the file is opened, and has the value and an example."""
     with pytest.raises(InvalidArgument, match=message):
-        SqliteBackend("a.db", **named)  # type: ignore[arg-type]  # what is wrong with it
+        SqliteBackend("a.db", **named)  # type: ignore[arg-type]  # the invalid value
 
 
 @pytest.mark.parametrize(
@@ -113,15 +113,15 @@ async def test_file_does_not_grow_with_churn(tmp_path: Path, monkeypatch: pytest
             with opened_plainly(path) as plain:
                 (pages,) = plain.execute("PRAGMA page_count").fetchone()
                 sizes.append(pages)
-            assert Path(f"{path}-wal").stat().st_size < 6 * 2**20  # noqa: ASYNC240  # to look at
+            assert Path(f"{path}-wal").stat().st_size < 6 * 2**20  # noqa: ASYNC240  # only its size is read
     assert max(sizes) < 1.3 * sizes[1], sizes
-    assert sizes[-1] * 4096 < 1_500_000, "of 80 resources and about 500 changes of 700 bytes"
+    assert sizes[-1] * 4096 < 1_500_000, "the file is too large for 80 resources and about 500 changes of 700 bytes"
 
 
 async def test_write_ahead_log_does_not_grow_under_constant_reads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """SQLite by itself restarts the log only when there is no reader. With overlapping readers that never happens."""
+    """SQLite restarts the log only when nothing reads it. With overlapping readers that never happens."""
     set_limit(monkeypatch, "LONGEST_LOG", 2**20)
     path = tmp_path / "a.db"
     longest = 0
@@ -150,10 +150,10 @@ async def test_write_ahead_log_does_not_grow_under_constant_reads(
             for index in range(150):
                 await put(backend, thing("first", "x" * 50_000, uid="u"), str(backend.position.revision))
                 if index % 10 == 0:
-                    longest = max(longest, Path(f"{path}-wal").stat().st_size)  # noqa: ASYNC240  # to look at
+                    longest = max(longest, Path(f"{path}-wal").stat().st_size)  # noqa: ASYNC240  # only its size is read
         finally:
             stop.set()
-    assert longest < 3 * 2**20, "15 MB were written to the log"
+    assert longest < 3 * 2**20, "the log was not restarted while 15 MB were written"
 
 
 async def test_file_does_not_grow_with_reopening(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

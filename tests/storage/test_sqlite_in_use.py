@@ -49,7 +49,7 @@ async def test_snapshot_may_stand_at_an_unpublished_commit(tmp_path: Path, monke
             at = await reader.until_snapshot()
             assert (at.revision, len(reader.held)) == (1, 1)
             resumed = await reading(backend, after=at)
-            assert backend.position == at, "the store stands below what it has shown"
+            assert backend.position == at, "the store's position is below its snapshot's"
             gate.open()
         last = await put(backend, thing("b"))
         for each in (reader, resumed):

@@ -114,7 +114,7 @@ async def test_files_of_root_and_of_the_owner_of_the_store_are_accepted(tmp_path
 
 @as_root
 async def test_log_may_belong_to_any_user_who_can_write_the_store(tmp_path: Path) -> None:
-    """A server that writes a store by its group's or everybody's permission owns the log."""
+    """A server with write access to a store by its group's or by public permissions owns the log."""
     path = tmp_path / "a.db"
     await crashed_store(path)
     path.chmod(0o666)

@@ -41,7 +41,7 @@ async def test_stored_state_survives_a_restart(tmp_path: Path) -> None:
 
 
 async def test_watch_resumes_across_a_restart(tmp_path: Path) -> None:
-    """Every position of the former process resumes exactly: changes, deletions, and revisions of fences."""
+    """Every position of the previous process resumes exactly: changes, deletions, and revisions of fences."""
     positions, facts = [], []
     async with open_sqlite(tmp_path / "a.db") as backend:
         for index in range(5):
@@ -75,7 +75,7 @@ async def test_deletion_replayed_after_a_restart_has_the_last_state_of_the_resou
 
 
 async def test_history_in_the_file_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Trimmed history is deleted from the file now and then. The kept history is there after a restart."""
+    """Trimmed history is deleted from the file from time to time. The rest of the history survives a restart."""
     set_limit(monkeypatch, "TRIM_STEP", 10)
     async with open_sqlite(tmp_path / "a.db", max_changes=20) as backend:
         positions = [await put(backend, thing(f"n{index}")) for index in range(100)]
@@ -111,7 +111,7 @@ async def test_restart_with_a_larger_bound_does_not_restore_trimmed_history(
 
 
 async def test_fences_and_checkpoints_survive_a_restart(tmp_path: Path) -> None:
-    """The next process rejects a write below a fence of the former one."""
+    """The next process rejects a write below a fence of the previous one."""
     async with open_sqlite(tmp_path / "a.db") as backend:
         await backend.raise_fence("c", "m", 1, 0)
         await put(backend, thing("a"), fence=Fence("c", "m", 1, 0))

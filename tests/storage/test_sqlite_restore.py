@@ -29,7 +29,7 @@ async def _restored(file: Path, to: Path, *, replace: bool = False) -> Position:
 
 
 async def test_restored_store_has_a_new_id_and_higher_revisions(tmp_path: Path) -> None:
-    """Its revisions are above those given out after the backup. No former position resumes."""
+    """Its revisions are above those given out after the backup. No earlier position resumes."""
     path = tmp_path / "a.db"
     await filled(path)
     async with open_sqlite(path) as backend:
@@ -77,7 +77,7 @@ async def test_restored_store_has_higher_revisions_than_the_replaced_one(tmp_pat
 
 
 async def test_restored_store_rejects_writes_with_earlier_fences(tmp_path: Path) -> None:
-    """The backup may know the term, or it was raised or begun later, or the controller is unknown to the backup."""
+    """The backup may know the term, the term may be newer than the backup, or the controller may be unknown to it."""
     path = tmp_path / "a.db"
     async with open_sqlite(path) as backend:
         raised = await backend.raise_fence("known", "", 0, 0)
@@ -90,14 +90,14 @@ async def test_restored_store_rejects_writes_with_earlier_fences(tmp_path: Path)
         taken = await backend.acquire_lease("leased", "web-1", 3600)
     await restore_store(tmp_path / "b", f"sqlite:{path}", replace=True)
     async with open_sqlite(path) as backend:
-        assert (await backend.list_leases())[0] == [], "who held a lease holds it of the other store"
+        assert (await backend.list_leases())[0] == [], "the restored store has a lease of the replaced one"
         leased = [Fence("leased", "", each.held.lease.term, 9) for each in (held, taken)]
         for fence in (raised.fence, late.fence, unknown.fence, *leased):
             with pytest.raises(FenceLowered):
                 await put(backend, thing("late"), fence=fence)
         again = await backend.raise_fence("known", "", 0, 0)
         assert again.fence.term > late.fence.term
-        assert again.checkpoint == 1, "up to where nothing was owed still holds"
+        assert again.checkpoint == 1, "the checkpoint was not restored"
         for controller, was in (("unknown", unknown), ("never", unknown)):
             assert (await backend.raise_fence(controller, "", 0, 0)).fence.term > was.fence.term + 2**31
         assert (await backend.acquire_lease("leased", "web-2", 3600)).held.lease.term > taken.held.lease.term + 2**31
@@ -116,7 +116,9 @@ async def test_restored_store_keeps_history(tmp_path: Path) -> None:
 
 
 async def test_existing_store_is_replaced_only_on_request_and_kept(tmp_path: Path) -> None:
-    """A refusal changes nothing. On request, the former file is kept beside it as a store of its own, with its log."""
+    """A refusal changes nothing. On request, the old file is kept in the same directory as a store of its own, with its
+    log.
+    """
     path = tmp_path / "a.db"
     await filled(path)
     await backup_store(f"sqlite:{path}", tmp_path / "b")

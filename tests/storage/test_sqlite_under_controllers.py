@@ -40,10 +40,10 @@ async def test_controllers_start_over_on_a_restored_store(rig: Rig, tmp_path: Pa
             await rig.until(lambda: any(f"no longer {left}" in why for why in rig.streams_ended()))
             await engine.client.write(rig.pool.new("new"))
             await rig.until(lambda: set(rig.seen[-1]) == {"kept", "new"})
-    # Either is noticed first: the stream is of another store, or the lease is not held there.
+    # The run may notice either of them first: the stream of another store, or the lease that is missing there.
     assert set(rig.ended_by()) <= {StoreChanged, LeaseLost}
-    assert not any("lost" in seen for seen in rig.seen[before:]), "what the backup doesn't have came into a run"
-    assert min(rig.terms[before:]) > term + 2**31, "its lease and its fence are above all of the former store"
+    assert not any("lost" in seen for seen in rig.seen[before:]), "a run has seen state that the backup does not have"
+    assert min(rig.terms[before:]) > term + 2**31, "a term is not above all terms of the replaced store"
 
 
 async def test_older_copy_stops_the_controllers(rig: Rig, tmp_path: Path) -> None:
@@ -60,14 +60,14 @@ async def test_older_copy_stops_the_controllers(rig: Rig, tmp_path: Path) -> Non
         before = len(rig.seen)
         async with rig.serving():
             await rig.until(lambda: StoreRolledBack in rig.ended_by())
-            assert len(rig.seen) == before, "a run went on with what the store doesn't have any more"
+            assert len(rig.seen) == before, "a run continued with state that the store has lost"
             assert worker.accept_store()
             await rig.until(lambda: len(rig.seen) > before)
     assert rig.seen[before:] == [{"kept": rig.seen[0]["kept"]}] * (len(rig.seen) - before)
 
 
 async def test_older_copy_with_new_commits_stops_the_controllers(rig: Rig, tmp_path: Path) -> None:
-    """Its revisions are as high as those that were seen; only the incarnation tells that it is another history."""
+    """Its revisions are as high as those that were seen. Only the incarnation shows that its history is another one."""
     async with rig.serving() as engine:
         await engine.client.write(rig.pool.new("kept"))
     shutil.copy(_file(rig), tmp_path / "older")
@@ -86,17 +86,21 @@ async def test_older_copy_with_new_commits_stops_the_controllers(rig: Rig, tmp_p
         before = len(rig.seen)
         async with rig.serving():
             await rig.until(lambda: StoreRolledBack in rig.ended_by())
-            assert len(rig.seen) == before, "a run went on with what the store doesn't have any more"
+            assert len(rig.seen) == before, "a run continued with state that the store has lost"
             assert any("is not in the history of this copy" in why for why in rig.streams_ended())
             assert worker.accept_store()
             await rig.until(lambda: len(rig.seen) > before)
-    assert int(rig.seen[-1]["kept"]) < frontier, "what it has lost stays in the cache"
+    assert int(rig.seen[-1]["kept"]) < frontier, "the cache still has state that the store has lost"
     assert len(rig.seen[-1]) > 40
     assert all("lost" not in seen for seen in rig.seen[before:])
 
 
-async def test_store_that_forgot_their_opening_is_not_rolled_back(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its server was restarted more often than it counts while they were away: they go on with its current state."""
+async def test_store_that_forgot_the_last_opening_of_the_controllers_is_not_rolled_back(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its server was restarted more often than the store remembers while they were away. They continue with its current
+    state.
+    """
     set_limit(monkeypatch, "SESSIONS_KEPT", 3)
     async with rig.working():
         async with rig.serving() as engine:

@@ -103,7 +103,7 @@ async def test_whole_list_is_consistent_during_concurrent_writes(monkeypatch: py
 
 
 def test_scan_is_bounded() -> None:
-    """Matches may be far apart: a scan returns the position from which to go on."""
+    """Matches may be far apart. A scan returns the position from which the next scan continues."""
     tables = ResourceTables()
     keys = [("default", "default", f"n{number:03}") for number in range(30)]
     for key in keys:

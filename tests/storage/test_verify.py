@@ -89,7 +89,7 @@ class ListsBackwards(KeptMemory):
 
 
 class ListsAnothersKind(KeptMemory):
-    async def list(self, kind: Kind, *given: object, **more: object) -> Found:  # noqa: ARG002  # that is the fault
+    async def list(self, kind: Kind, *given: object, **more: object) -> Found:  # noqa: ARG002  # the fault
         found, at = await super().list(KIND, *given, **more)  # type: ignore[arg-type]
         return found, at
 
@@ -133,7 +133,7 @@ class SaysThatAllIsDeleted(KeptMemory):
 
 
 class SaysNothing(KeptMemory):
-    def spoil(self, item: StreamItem) -> StreamItem | None:  # noqa: ARG002  # that is the fault
+    def spoil(self, item: StreamItem) -> StreamItem | None:  # noqa: ARG002  # the fault
         return None
 
 
@@ -179,11 +179,11 @@ async def test_inconsistent_store_is_detected(
     """Each inconsistency has a sentence that names what is wrong."""
     store = broken()
     await _fill(store)
-    told: list[str] = []
-    found = await verify_store(store, progress=told.append)
+    reported: list[str] = []
+    found = await verify_store(store, progress=reported.append)
 
     assert [each for each in found.problems if problem in each], found.problems
-    assert told[0] == "conformance.Other: list, reads, watch and history"
+    assert reported[0] == "conformance.Other: list, reads, watch and history"
     assert autojump_clock.current_time() < 300
 
 
