@@ -1,8 +1,8 @@
 """Floods of HTTP/2 frames, each from several connections: ``python -m tests.rpc.floods KIND HOST:PORT SECONDS``.
 
-It is a process of its own, so that what it takes to send a flood is not taken from the server. A connection that the
-server ends is opened again at once. Printed is that it has begun, and at
-the end how many were opened and how many bytes were sent.
+The flood runs in a process of its own, so that sending it takes no processor time from the server. A connection that
+the server ends is opened again at once. The process prints a line when it has begun. At the end it prints the numbers
+of opened connections and of sent bytes.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _NO_WINDOW = SettingsFrame(0, settings={SettingCodes.INITIAL_WINDOW_SIZE: 0}).se
 
 
 class Flood(NamedTuple):
-    """The opening bytes of a connection and the bytes that it then repeats: frames, or TLS records without content."""
+    """The first bytes of a connection, and the frames or empty TLS records that it then repeats."""
 
     begin: bytes
     then: Callable[[], Iterator[bytes]]
@@ -169,7 +169,7 @@ def _drain(connection: socket.socket) -> None:
 def _flood(flood: Flood, where: tuple[str, int], until: float, sent: list[int]) -> None:
     while time.monotonic() < until:
         with socket.create_connection(where) as connection:
-            # Python's own timeout would make `_drain` wait.
+            # A timeout of Python's socket would make `_drain` wait.
             for option in (socket.SO_SNDTIMEO, socket.SO_RCVTIMEO):
                 connection.setsockopt(socket.SOL_SOCKET, option, struct.pack("ll", 1, 0))
             sent[0] += 1
@@ -186,7 +186,7 @@ def _flood(flood: Flood, where: tuple[str, int], until: float, sent: list[int]) 
                 while connection.recv(1 << 16):
                     pass
             except (ConnectionError, BlockingIOError):
-                # It was ended, or nobody reads it for a second.
+                # The server has ended the connection, or has not read for a second.
                 continue
 
 

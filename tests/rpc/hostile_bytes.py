@@ -65,7 +65,7 @@ def header_bomb(references: int) -> bytes:
     """Return a long header for the compression table and many references to it of one byte each."""
     encoder = Encoder()
     block = encoder.encode([*REQUEST, ("x-bomb", "y" * 3000)])
-    # 0xBE: indexed, the entry that was added last.
+    # 0xBE is an index: the entry that was added last.
     return HeadersFrame(1, block + b"\xbe" * references, flags=["END_HEADERS", "END_STREAM"]).serialize()
 
 
@@ -120,7 +120,7 @@ WRONG: dict[str, Callable[[], bytes]] = {
     "settings with push": lambda: _settings(SettingCodes.ENABLE_PUSH, 77),
     "settings without streams": lambda: _settings(SettingCodes.MAX_CONCURRENT_STREAMS, 0) + request(1),
     "settings without headers": lambda: _settings(SettingCodes.MAX_HEADER_LIST_SIZE, 0) + request(1),
-    "settings nobody knows": lambda: _settings(0xFFFF, 0xFFFFFFFF) + request(1),
+    "unknown settings": lambda: _settings(0xFFFF, 0xFFFFFFFF) + request(1),
     "settings of half an entry": lambda: raw_frame(3, 4, 0, 0, b"abc"),
     "settings on a stream": lambda: raw_frame(0, 4, 0, 1, b""),
     "settings acknowledged unasked": lambda: raw_frame(0, 4, 1, 0, b"") * 5,
@@ -133,7 +133,7 @@ WRONG: dict[str, Callable[[], bytes]] = {
     "priority of four bytes": lambda: raw_frame(4, 2, 0, 1, b"\0" * 4),
     "reset of an idle stream": lambda: RstStreamFrame(99).serialize(),
     "reset of stream zero": lambda: raw_frame(4, 3, 0, 0, b"\0" * 4),
-    "reset with a reason nobody knows": lambda: request(1) + RstStreamFrame(1, error_code=0xFFFFFFFF).serialize(),
+    "reset with an unknown reason": lambda: request(1) + RstStreamFrame(1, error_code=0xFFFFFFFF).serialize(),
     "push by a client": lambda: _flag_names(PushPromiseFrame(1, 2, b""), "END_HEADERS"),
     "goodbye and on": lambda: GoAwayFrame(0, last_stream_id=_MOST, error_code=0xDEAD).serialize() + request(1),
     "goodbye in peace, and on": lambda: (request(1) + GoAwayFrame(0, last_stream_id=0).serialize()) * 2 + request(3),
@@ -141,7 +141,7 @@ WRONG: dict[str, Callable[[], bytes]] = {
     "goodbye on a stream": lambda: raw_frame(8, 7, 0, 1, bytes(8)),
     "half a goodbye": lambda: raw_frame(4, 7, 0, 0, bytes(4)),
     "alternative service": lambda: AltSvcFrame(0, b"x", b"y").serialize() + request(1),
-    "frame of a type nobody knows": lambda: raw_frame(3, 0xEE, 0xFF, 5, b"abc") + request(1),
+    "frame of an unknown type": lambda: raw_frame(3, 0xEE, 0xFF, 5, b"abc") + request(1),
     "frame of 16 MiB announced": lambda: raw_frame(0xFFFFFF, 0, 0, 1, b"abc"),
     "reserved bit": lambda: raw_frame(0, 1, 5, 0x80000001, b""),
     "trailers without end": lambda: request(1)[:4] + b"\x04" + request(1)[5:] + HeadersFrame(1, b"\x82").serialize(),

@@ -18,7 +18,7 @@ from tests.rpc.hostile_bytes import REQUEST
 from tests.rpc.hostile_kit import PATIENCE, Target
 
 Headers = Sequence[tuple[str, str]]
-# What a server that accepts no more itself may expect a client to accept.
+# The limit for the headers of an answer. The server accepts no longer headers itself.
 HEADERS_BOUND = 16 << 10
 STREAMING = ("/WatchList", "/Watch")
 
@@ -126,7 +126,7 @@ class Caller:
                 if answer.streams and not answer.over:
                     # A watch that was opened never ends by itself.
                     with contextlib.suppress(StreamClosedError):
-                        # Its deadline may have ended it in what has been read already.
+                        # Its deadline may have ended it in the bytes that were just read.
                         self._h2.reset_stream(event.stream_id, ErrorCodes.CANCEL)
                     answer.over = True
             case StreamEnded():

@@ -26,7 +26,7 @@ from headway.service import WATCH_LIST
 from tests.rpc.rpc_kit import DECODERS, THING, Text, app, certificates
 
 _PAGE = 4096
-# An answer that takes longer than this, a well-behaved client notices.
+# A well-behaved client notices an answer that takes longer than this.
 PATIENCE = 40.0
 MEMORY_BOUND = 96 << 20
 
@@ -131,7 +131,7 @@ class Bystander:
             while True:
                 async with self.between:
                     await self._write_and_read()
-                # Not in place of a condition: this is how often an honest client writes.
+                # This sleep replaces no condition: it is the pace at which an honest client writes.
                 await trio.sleep(0.01)
 
     async def _write_and_read(self) -> None:
@@ -183,14 +183,14 @@ class Target:
         self._calm: Counter[str] = Counter()
 
     async def open(self) -> trio.abc.Stream:
-        """Open a connection on which raw bytes can be sent."""
+        """Open a connection for raw bytes."""
         if self._where.startswith("unix:"):
             return await trio.open_unix_socket(self._where.removeprefix("unix:"))
         host, port = self._where.split(":")
         stream = await trio.open_tcp_stream(host, int(port))
         if self._tls is None:
             return stream
-        # A TLS peer may close without a word, as one without TLS may.
+        # A TLS peer may close the connection without a TLS alert, as a peer without TLS may.
         return trio.SSLStream(stream, self._tls, server_hostname=host, https_compatible=True)
 
     async def begin(self) -> None:
@@ -227,7 +227,7 @@ class Target:
                     await stream.send_eof()
                     await until_closed(stream)
             except trio.BrokenResourceError:
-                # It was refused before it was all sent.
+                # The server refused the input before all of it was sent.
                 pass
             finally:
                 await trio.aclose_forcefully(stream)

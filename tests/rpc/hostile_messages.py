@@ -168,7 +168,7 @@ _REFUSED = Status.INVALID_ARGUMENT
 _MALFORMED = ErrorCodes.PROTOCOL_ERROR
 WRONG_REQUESTS: dict[str, Wrong] = {
     "compressed flag": _at(Status.UNIMPLEMENTED, b"\x01\0\0\0\0"),
-    "flag nobody knows": _at(Status.UNIMPLEMENTED, b"\xff\0\0\0\0"),
+    "unknown flag": _at(Status.UNIMPLEMENTED, b"\xff\0\0\0\0"),
     "length of 4 GiB": _at(Status.RESOURCE_EXHAUSTED, b"\0\xff\xff\xff\xff"),
     "message of 10 MiB": _at(Status.RESOURCE_EXHAUSTED, framed(bytes(10 << 20))),
     "prefix cut": _at(Status.INTERNAL, b"\0\0\0"),
@@ -202,7 +202,7 @@ WRONG_REQUESTS: dict[str, Wrong] = {
     "deadline of a thousand years": _at(_REFUSED, grpc_timeout="99999999H"),
     "binary metadata that is none": _at(Status.INTERNAL, x_bin="A"),
     "binary metadata of another script": _at(Status.INTERNAL, x_bin="ﷺ"),
-    "encoding nobody knows": _at(_REFUSED, grpc_encoding="brotli", grpc_accept_encoding="x"),
+    "unknown encoding": _at(_REFUSED, grpc_encoding="brotli", grpc_accept_encoding="x"),
     "no scheme": _at(_MALFORMED, pseudo_scheme=None),
     "name in upper case": _at(_MALFORMED, X_UP="a"),
     "name that is empty": Wrong([*calling(READ), ("", "a")], framed(b""), _MALFORMED),
@@ -213,10 +213,10 @@ WRONG_REQUESTS: dict[str, Wrong] = {
     "connection header": _at(_MALFORMED, connection="keep-alive"),
     "transfer-encoding header": _at(_MALFORMED, transfer_encoding="chunked"),
     "pseudo-header of an answer": Wrong([(":status", "200"), *calling(READ)], framed(b""), _MALFORMED),
-    "pseudo-header nobody knows": Wrong([(":new", "a"), *calling(READ)], framed(b""), _MALFORMED),
+    "unknown pseudo-header": Wrong([(":new", "a"), *calling(READ)], framed(b""), _MALFORMED),
     "pseudo-header twice": Wrong([(":path", READ), *calling(READ)], framed(b""), _MALFORMED),
     "pseudo-header late": Wrong([*calling(READ, pseudo_path=None), (":path", READ)], framed(b""), _MALFORMED),
-    # It needs no token, so that it is not even read.
+    # This call needs no token, so its size is limited and it is refused unread.
     "health of a service with an absurd name": _at(
         Status.RESOURCE_EXHAUSTED, framed(_field(1, 2, b"s" * 3_000_000)), "/grpc.health.v1.Health/Check"
     ),

@@ -19,7 +19,7 @@ from headway.observe import Metrics, open_pages
 from headway.rpc import InProcessChannel
 from tests.helpers.resources import Account, Team
 
-assert rpc.open_server is not None  # The network's part is loaded before any loop of asyncio is made.
+assert rpc.open_server is not None  # Load the network modules before any asyncio loop exists.
 
 
 def an_app() -> tuple[headway.App, headway.ResourceType[Team], list[str]]:
@@ -148,7 +148,7 @@ async def _hold() -> None:
 
 
 async def _settled() -> None:
-    await Engine(None, None, ()).wait_idle()  # type: ignore[arg-type]  # it needs neither to say so
+    await Engine(None, None, ()).wait_idle()  # type: ignore[arg-type]  # the error needs neither
 
 
 @pytest.mark.parametrize(

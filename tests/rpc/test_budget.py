@@ -97,7 +97,7 @@ async def test_refused_request_is_freed_at_once() -> None:
     inbox = Inbox(acknowledged.append, budget)
     inbox.add(b"x" * 90, 90)
     assert len(await inbox.take()) == 90
-    # It is part of a message, so it counts though it has been taken.
+    # These bytes are a part of a message, so they count even after they were taken.
     assert budget.taken == 90
     inbox.add(b"x" * 20, 20)
     assert budget.taken == 0
@@ -150,7 +150,7 @@ async def test_half_sent_messages_are_bounded_and_do_not_delay_other_calls() -> 
             await _send_part(raw, range(1, 200, 2), MIB - KIB)
             answer = await other.unary(ECHO, Text(text="y" * (MIB // 2)), Text)
             assert len(answer.text) == MIB // 2
-            # The same connection answers too.
+            # Another call on the same connection is answered, too.
             raw.h2.send_headers(201, [(name, ECHO if name == ":path" else value) for name, value in HEADERS])
             raw.h2.send_data(201, rpc.framed(b"\x0a\x01a"), end_stream=True)
             await raw.flush()
@@ -163,7 +163,7 @@ async def test_half_sent_messages_are_bounded_and_do_not_delay_other_calls() -> 
 
 
 async def test_connections_share_the_budget_of_their_server() -> None:
-    """No connection exceeds its own budget, and a small call beside them is answered."""
+    """No connection exceeds its own budget, and a small call on another connection is answered."""
     limits = Limits(message_size=MIB, requests_size=2 * MIB, server_requests_size=4 * MIB)
     async with served(limits=limits) as it, rpc.open_channel(it.where) as other:
         async with connected(it.where) as one, connected(it.where) as two, connected(it.where) as three:
@@ -188,7 +188,7 @@ async def test_refused_request_is_freed_without_the_garbage_collector() -> None:
             with trio.fail_after(30):
                 await _send_part(raw, range(1, 20, 2), 60 * KIB)
                 await raw.until(lambda event: isinstance(event, ResponseReceived))
-            # What a reader has taken is freed before the client has read that it was refused.
+            # The bytes that a reader has taken are freed before the client learns that its request was refused.
             (held,) = it.server._connections.values()
             streams = [call.stream for call in held._calls.values() if call.stream is not None]
             assert sum(stream._parser.held for stream in streams) <= 128 * KIB
@@ -209,7 +209,7 @@ async def test_calls_without_a_request_are_bounded() -> None:
         headers = [(name, ECHO if name == ":path" else value) for name, value in HEADERS]
         for id in range(1, 61, 2):
             raw.h2.send_headers(id, headers)
-        # A whole request counts no more when it has been read, however long its answer takes.
+        # A complete request stops counting once it has been read, however long its answer takes.
         raw.h2.send_headers(61, headers)
         raw.h2.send_data(61, rpc.framed(b"\x0a\x01a"), end_stream=True)
         await raw.flush()
@@ -239,7 +239,7 @@ async def test_unfinished_requests_of_sixty_connections_stay_within_documented_m
         async with trio.open_nursery() as nursery:
             for _ in range(60):
                 nursery.start_soon(send)
-            while sent < 60:  # memory has no event
+            while sent < 60:  # memory use has no event
                 await trio.sleep(0.05)
                 peak = max(peak, server.resident)
             nursery.cancel_scope.cancel()
@@ -278,7 +278,7 @@ async def test_bytes_of_a_refused_request_are_not_released_twice() -> None:
     assert (budget.taken, server.taken) == (0, 0)
 
 
-async def test_bytes_that_a_forwarder_has_yet_to_pass_on_count() -> None:
+async def test_bytes_that_a_forwarder_has_not_passed_on_are_counted() -> None:
     """Connecting to the upstream may take long, and many calls may wait for it."""
     async with trio.open_nursery() as nursery:
         silent = await nursery.start(functools.partial(trio.serve_tcp, host="127.0.0.1"), _keep_silent, 0)
@@ -312,7 +312,7 @@ async def test_connection_with_most_unfinished_calls_is_refused_more() -> None:
         await raw.flush()
         refused = await raw.until(lambda event: isinstance(event, StreamReset))
         assert refused.error_code == ErrorCodes.REFUSED_STREAM
-        # Those that have begun are counted a turn of the loop later.
+        # Calls that have begun are counted one turn of the loop later.
         assert it.server._budget.holders <= 150 + 2 * _CALLS_AT_ONCE
         async with connected(it.where) as other, rpc.open_channel(it.where) as channel:
             await _send_part(other, range(1, 21, 2), 10)

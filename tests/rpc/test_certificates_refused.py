@@ -46,16 +46,16 @@ WRONG: dict[str, tuple[Callable[[trustme.CA], trustme.LeafCert], str]] = {
 async def first_error(where: str, tls: ssl.SSLContext) -> str:
     """Return the first error that a worker of this address reports."""
     errors: list[str] = []
-    told = trio.Event()
+    reported = trio.Event()
 
     def report(event: object) -> None:
         if isinstance(event, events.LeaseDelayed):
             errors.append(str(event.error))
-            told.set()
+            reported.set()
 
     with trio.fail_after(20):
         async with headway.open_workers(where, app(), process="web-1", tls=tls, report=report):
-            await told.wait()
+            await reported.wait()
     assert where in errors[0]
     return errors[0]
 

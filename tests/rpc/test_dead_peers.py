@@ -26,7 +26,7 @@ from tests.rpc.test_slow_watchers import everything
 
 INTERVAL, TIMEOUT = 0.4, 0.3
 QUICK = Limits(keepalive_interval=INTERVAL, keepalive_timeout=TIMEOUT)
-# For a machine that has other things to do.
+# Extra time for a busy machine.
 SLACK = 2.0
 
 
@@ -109,7 +109,7 @@ class Relay:
 
 
 async def test_both_ends_of_a_cut_connection_notice() -> None:
-    """The server frees the watch. The client's watch ends with a status after which it is opened again."""
+    """The server frees the watch. The client's watch ends with a status that makes the client open it again."""
     quick = dataclasses.replace(CHANNEL_LIMITS, keepalive_interval=INTERVAL, keepalive_timeout=TIMEOUT)
     async with served(limits=QUICK) as it, trio.open_nursery() as nursery:
         relay = Relay(it.where)

@@ -1,4 +1,4 @@
-"""Calls in which both sides stream, and statuses after which a client leaves a server."""
+"""Calls in which both sides stream, and the statuses that make a client leave a server."""
 
 from typing import Any
 

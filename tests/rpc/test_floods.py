@@ -1,4 +1,4 @@
-"""Each flood soon ends its connection, and eight of them do not delay a client beside them. `make load` runs these."""
+"""Each flood soon ends its connection, and eight of them do not delay another client. `make load` runs these."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from tests.rpc.rpc_kit import THING, Text, app, certificates, served
 from tests.rpc.tls_records import TlsPeer
 
 _SECONDS = float(os.environ.get("HEADWAY_FLOOD_SECONDS", "3"))
-# Milliseconds.
+# In milliseconds.
 _P99 = 250
 _RUNS = 3
 _TIGHT = Limits(resets=Rate(20, 1), pings=Rate(20, 1), settings=Rate(20, 1), others=Rate(100, 1))
-# They are no floods of frames but requests, and are answered.
+# These floods consist of requests, which are answered.
 _SERVED = {"requests", "requests that are rejected, without an end"}
-# Whoever resets the streams, the peer has made it so.
+# The peer causes these resets, whichever side sends them.
 _RESETS = ("HEADERS that are malformed", "RST_STREAM (rapid reset)", "resets by the server (MadeYouReset)")
 
 
@@ -100,9 +100,9 @@ async def _neighbor_of(kind: str, folder: Path) -> float:
     async with served(tls=tls, patience=100.0, notify=ended.append) as it:
         client = Client(InProcessChannel(it.services), app.registry)
         for number in range(100):
-            # For those who read them by the byte.
+            # The floods with windows of one byte list these resources.
             await client.write(THING.new(f"listed-{number}", Text(text="x" * 500)))
-        # What pytest holds is not the server's to look through.
+        # Exclude the objects that pytest holds from the server's garbage collections.
         gc.collect()
         gc.freeze()
         command = [sys.executable, "-m", "tests.rpc.floods", kind, it.where, str(_SECONDS + 1)]

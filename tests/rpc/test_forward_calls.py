@@ -96,7 +96,7 @@ async def test_upstream_decides_about_permissions() -> None:
 
 
 async def test_remaining_deadline_is_forwarded() -> None:
-    """It is never longer than the client's. Without a deadline of the client there is none."""
+    """It is never longer than the client's. If the client has no deadline, none is forwarded."""
     async with forwarded(2) as (it, where):
         it.services.add(Odd())
         async with rpc.open_channel(where, timeout=25) as channel:
@@ -145,7 +145,7 @@ async def test_concurrent_calls_each_receive_their_own_answer() -> None:
     assert answers == {number: f"{number}" * 1000 for number in range(300)}
 
 
-async def test_health_of_a_forwarder_is_its_upstreams() -> None:
+async def test_forwarder_reports_the_health_of_its_upstream() -> None:
     """This holds for the server and for each service.
 
     Without an upstream the call fails, which is not healthy either.

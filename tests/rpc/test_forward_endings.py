@@ -68,7 +68,7 @@ def _everything(after: Any = None) -> pb.WatchListRequest:
 
 
 async def test_end_of_upstream_streams_reaches_the_client(tmp_path: Path) -> None:
-    """When the upstream restarts, the client is asked to come again, and succeeds through the same forwarder."""
+    """If the upstream stops, the client is asked to come again. Its next call succeeds through the same forwarder."""
     async with served() as it, trio.open_nursery() as nursery:
         upstream = Restarting(it, str(tmp_path / "up"))
         await upstream.start(nursery)
@@ -128,12 +128,12 @@ async def test_client_that_does_not_read_slows_only_its_own_stream() -> None:
         async with channel.stream(FLOOD, Text()) as items:
             await anext(items)
             before = -1
-            # Until nothing more was sent while fifty calls were answered.
+            # Repeat until fifty calls are answered while nothing more is sent.
             while before != it.echo.sent:
                 before = it.echo.sent
                 for _ in range(50):
                     await channel.unary(ECHO, Text(text="a"), Text)
-            # The client's window of a MiB, the forwarder's of 256 KiB, and what is on its way between.
+            # The sum of the client's window (1 MiB), the forwarder's (256 KiB), and what is in transit.
             assert before * (16 << 10) < 2 << 20
             for _ in range(200):
                 await anext(items)
@@ -142,7 +142,7 @@ async def test_client_that_does_not_read_slows_only_its_own_stream() -> None:
 
 
 async def test_stopping_forwarder_finishes_calls_and_ends_streams() -> None:
-    """The forwarder tells calls from streams by their replies so far. A reply on its way is not cut off."""
+    """The forwarder distinguishes calls from streams by their replies so far. A reply in transit is not cut off."""
     async with served() as it, trio.open_nursery() as nursery:
         odd = Odd()
         it.services.add(odd)

@@ -46,7 +46,7 @@ async def filled(it: Served, count: int) -> None:
 
 
 def _outcome(call: Any) -> tuple[Any, str, list[bytes], list[Any], list[Any]]:
-    """Return all that a call tells a grpcio client: code, details, replies, headers and trailers."""
+    """Return everything that a grpcio client sees of a call: code, details, replies, headers and trailers."""
     replies: list[bytes] = []
     with contextlib.suppress(grpc.RpcError):
         replies.extend(call)
@@ -124,7 +124,7 @@ async def test_headers_trailers_and_details_are_forwarded(text: str) -> None:
         code, details, replies, first, last = await in_thread(client)
     answers = text == "answer"
     assert code is (grpc.StatusCode.OK if answers else grpc.StatusCode.FAILED_PRECONDITION)
-    # To grpcio a success has no words.
+    # In grpcio, a success has no details.
     assert (details, replies) == (("", [encode(Text(text="answered"))]) if answers else ("no, 100%", []))
     assert {("x-first", "1"), ("x-both", "a")} <= set(first)
     assert {("x-last", "2"), ("x-both", "b"), (DETAILS, b"of a failure")} <= set(last)
@@ -135,7 +135,7 @@ async def test_deadline_and_cancellation_of_grpcio_reach_the_upstream() -> None:
         with grpc.insecure_channel(where) as channel:
             return _outcome(channel.unary_stream(WAIT)(b"", timeout=0.2))[0]
 
-    def cancelled(where: str, begun: trio.Event, ended: trio.Event) -> None:
+    def canceled(where: str, begun: trio.Event, ended: trio.Event) -> None:
         with grpc.insecure_channel(where) as channel:
             future = channel.unary_unary(WAIT).future(b"", timeout=20)
             trio.from_thread.run(begun.wait)
@@ -147,7 +147,7 @@ async def test_deadline_and_cancellation_of_grpcio_reach_the_upstream() -> None:
         await it.echo.until_waiting(0)
         begun, ended = trio.Event(), trio.Event()
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(in_thread, lambda: cancelled(where, begun, ended))
+            nursery.start_soon(in_thread, lambda: canceled(where, begun, ended))
             await it.echo.until_waiting(1)
             begun.set()
             await it.echo.until_waiting(0)
@@ -164,7 +164,7 @@ async def test_forwarded_duplex_streams_run_in_both_directions_at_once() -> None
             answered = threading.Semaphore(0)
 
             def say() -> Any:
-                # Each when the one before has been answered.
+                # Each message is sent when the previous one has been answered.
                 for number in range(3):
                     while len(said) <= number:
                         answered.acquire(timeout=10)
@@ -193,7 +193,7 @@ async def test_forwarded_duplex_streams_run_in_both_directions_at_once() -> None
 
 
 async def test_grpclib_on_asyncio_reads_and_watches_through_a_forwarder() -> None:
-    """This is the stock version of the library on which Headway's network code is built."""
+    """Headway's network code is built on this library. Here it is used in its stock version."""
 
     async def client(where: str) -> tuple[str, tuple[Any, Any], list[str]]:
         host, port = where.split(":")

@@ -32,7 +32,7 @@ async def test_unreachable_upstream_is_named_at_once() -> None:
                 await client.read(THING, "a")
         with pytest.raises(Unavailable, match=r"127\.0\.0\.1:1\b"):
             await client.write(THING.new("a", Text()))
-        # Waiting as a channel does would take a minute.
+        # A channel's own attempts to connect would take a minute.
         assert time.monotonic() - began < 10
 
 
@@ -123,7 +123,7 @@ async def test_truncated_request_is_not_forwarded_as_complete() -> None:
 async def test_call_that_was_not_begun_is_sent_again(size: int) -> None:
     """The forwarder repeats it if it holds the whole request.
 
-    Otherwise it tells the client, which sends the call again.
+    Otherwise it reports this to the client, which sends the call again.
     """
     odd = Odd()
     odd.refusals = 2
@@ -142,7 +142,7 @@ async def test_server_that_always_refuses_is_named_after_three_attempts() -> Non
         with pytest.raises(rpc.NotBegun, match=f"{it.where} refused") as caught:
             await channel.unary(REFUSE, Text(text="a"), Text)
         assert caught.value.status is Status.UNAVAILABLE
-        # More than three only if the server's turn ended between the headers of the request and its body.
+        # More than three are possible if the server's turn ends between the headers of the request and its body.
         assert 3 <= odd.calls <= 9
 
 

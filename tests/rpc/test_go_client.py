@@ -41,7 +41,7 @@ async def test_go_client_is_served_through_a_forwarder() -> None:
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("forwarded", [False, True])
 async def test_go_clients_make_twenty_thousand_calls_in_half_a_minute(forwarded: bool) -> None:
-    """Fifty connections, half of the calls writes, and a watch beside them: none fails."""
+    """They use fifty connections and a watch. Half of the calls are writes, and none fails."""
     async with served(patience=150.0) as it, rpc.open_forwarder(it.where, ["127.0.0.1:0"]) as forwarder:
         where = forwarder.addresses[0] if forwarded else it.where
         before = time.process_time()
@@ -50,5 +50,5 @@ async def test_go_clients_make_twenty_thousand_calls_in_half_a_minute(forwarded:
     print(f"{used:.1f} s of processor time; {outcome}")
     assert_none_failed(outcome)
     assert outcome["calls"] == 20_000
-    # The time of the one thread, which other programs of the machine don't lengthen. A forwarder here doubles it.
+    # The processor time of one thread does not depend on other programs. A forwarder here doubles it.
     assert used < (60 if forwarded else 30)

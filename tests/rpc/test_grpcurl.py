@@ -89,7 +89,7 @@ async def test_grpcurl_finds_and_describes_every_service() -> None:
         services = (await curl.said("list")).split()
         standard = {"grpc.health.v1.Health", "grpc.reflection.v1.ServerReflection"}
         assert {*RESOURCES, *standard, "grpc.reflection.v1alpha.ServerReflection"} <= set(services)
-        # It refuses to describe what a file is missing of.
+        # grpcurl refuses to describe a service whose files are incomplete.
         described = await curl.said("describe")
         assert all(f"{service} is a service" in described for service in services)
         for service in ("", *services):
@@ -123,7 +123,7 @@ async def test_payload_is_described_only_to_callers_with_rights_to_its_type() ->
             answers.add(done.stderr.decode().replace(name, "NAME"))
             assert by_file["errorResponse"]["errorCode"] == 5
         assert len(answers) == 1
-        # A prober has no token.
+        # A health probe has no token.
         reply = await stranger.answer("grpc.health.v1.Health/Check", given={"service": RESOURCES[0]})
         assert reply == {"status": "SERVING"}
         refused = await Curl(where, "no-token")("list")

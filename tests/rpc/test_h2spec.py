@@ -12,7 +12,7 @@ from tests.helpers.go_programs import need_go_program
 from tests.rpc.rpc_kit import certificates, served
 
 _CASES = 146
-# h2spec asks for a page with GET /. A gRPC server answers 405 at the end of the request, in headers alone.
+# h2spec requests a page with GET /. A gRPC server answers 405 with headers only, when the request has ended.
 _SHORT = "skipped: the page would have to be longer than a window"
 NO_PAGE = {
     ("generic/2", "Sends a WINDOW_UPDATE frame on half-closed (remote) stream"): "failed: waits for the page's DATA",
@@ -32,7 +32,7 @@ NO_PAGE = {
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
 async def test_h2spec_fails_only_in_the_documented_cases(tls: bool, tmp_path: Path) -> None:
-    """Of its 146 cases 139 pass, in plain text and over TLS. Each other case has its reason."""
+    """It passes 139 of the 146 cases, in plain text and over TLS. Each other case has a reason."""
     program = need_go_program("h2spec")
     report = tmp_path / "report.xml"
     async with served(patience=200.0, tls=certificates(tmp_path).server if tls else None) as it:

@@ -63,7 +63,7 @@ class Fails(MemoryBackend):
 
 async def until(condition: Callable[[], bool]) -> None:
     with trio.fail_after(20):
-        while not condition():  # noqa: ASYNC110  # what is waited for has no event
+        while not condition():  # noqa: ASYNC110  # the condition has no event
             await trio.sleep(0.01)
 
 

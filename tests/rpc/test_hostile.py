@@ -1,4 +1,4 @@
-"""The server survives arbitrary bytes, leaks nothing, and serves a well-behaved client beside them."""
+"""The server survives arbitrary bytes, leaks nothing, and serves a well-behaved client at the same time."""
 
 from __future__ import annotations
 

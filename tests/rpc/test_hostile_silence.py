@@ -122,7 +122,7 @@ async def test_silent_client_is_disconnected_by_the_server(kind: str) -> None:
 
 
 async def test_slow_preface_times_out() -> None:
-    """The time limit holds for the whole preface, although each byte shows that the client is there."""
+    """The time limit holds for the whole preface, even if single bytes keep arriving."""
     async with _impatient_server() as (where, tasks):
         before = tasks.living.copy()
         host, port = where.split(":")
@@ -142,7 +142,7 @@ async def _drip(stream: trio.SocketStream, data: bytes) -> None:
             await stream.send_all(bytes([byte]))
         except trio.BrokenResourceError:
             return
-        # Not in place of a condition: it is what a slow loris does.
+        # This sleep replaces no condition: a slow loris sends its bytes at this pace.
         await trio.sleep(0.05)
 
 

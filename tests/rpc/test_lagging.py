@@ -81,7 +81,7 @@ async def test_follower_moves_from_a_lagging_server_to_another() -> None:
         await informer.wait_complete(int(written.version))
         assert (lagging.opened, well.opened) == (1, 0)
 
-        # The stream breaks, and the next one at this server stands still for ever.
+        # The stream breaks, and the next one at this server delivers nothing.
         lagging.frozen = True
         for protocol in list(it.server._connections):
             protocol.abort()
@@ -101,7 +101,7 @@ async def _lag(channel: rpc.RemoteChannel) -> None:
 
 
 async def _opened_at(channel: rpc.RemoteChannel, *servers: Served) -> int:
-    """Return the server at which the next stream is opened."""
+    """Open a stream, and return the number of the server that it uses."""
     async with channel.stream(COUNT, Text(text="0")) as items:
         await anext(items)
         return [server.echo.waiting for server in servers].index(1)
@@ -118,7 +118,7 @@ async def test_new_streams_avoid_a_lagging_server_for_a_time() -> None:
         await anext(stays)
         await _lag(channel)
         assert await _opened_at(channel, one, other) == 1
-        # When all lag, the one that was left first is the best.
+        # If all servers lag, the one that was left first is preferred.
         await _lag(channel)
         assert await _opened_at(channel, one, other) == 0
         assert len([item async for item in stays]) == 499
@@ -173,7 +173,7 @@ async def test_lag_hint_passes_through_wrapping_channels(
         for number in range(3):
             await client.write(THING.new(f"a-{number}", Text(text="1")))
         await informer.wait_complete(3)
-        # The next stream begins with the store's state at revision 1, and says no more.
+        # The next stream begins with the store's state at revision 1, and delivers nothing more.
         script.refuse_resume(THING)
         script.old_snapshot(THING, 1)
         script.hold(THING)

@@ -26,24 +26,24 @@ PING = PingFrame(0, opaque_data=b"12345678").serialize()
 
 
 class Stopping:
-    """A server that stops on request and runs as a task meanwhile."""
+    """A server that runs as a task and stops on request."""
 
-    def __init__(self, it: Served, told: trio.Event) -> None:
+    def __init__(self, it: Served, stop: trio.Event) -> None:
         self.it = it
-        self.stop = told.set
+        self.stop = stop.set
         self.stopped = trio.Event()
         self.seconds = 0.0
 
 
 @asynccontextmanager
 async def stopping(**options: Any) -> AsyncIterator[Stopping]:
-    told = trio.Event()
+    stop = trio.Event()
 
     async def run(*, task_status: trio.TaskStatus[Stopping]) -> None:
         async with served(**options) as it:
-            made = Stopping(it, told)
+            made = Stopping(it, stop)
             task_status.started(made)
-            await told.wait()
+            await stop.wait()
             began = trio.current_time()
         made.seconds = trio.current_time() - began
         made.stopped.set()
@@ -51,7 +51,7 @@ async def stopping(**options: Any) -> AsyncIterator[Stopping]:
     async with trio.open_nursery() as nursery:
         made = await nursery.start(run)
         yield made
-        told.set()
+        stop.set()
 
 
 async def test_final_status_reaches_a_client_that_is_still_sending() -> None:
@@ -59,7 +59,7 @@ async def test_final_status_reaches_a_client_that_is_still_sending() -> None:
     async with stopping() as server:
         host, port = server.it.where.split(":")
         opened = trio.socket.socket()
-        # So little that the stream's end can only wait at the server.
+        # The receive buffer is so small that the stream's end has to wait at the server.
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         await opened.connect((host, int(port)))
         async with trio.SocketStream(opened) as stream:
@@ -73,7 +73,7 @@ async def test_final_status_reaches_a_client_that_is_still_sending() -> None:
             await server.it.echo.flood_ended.wait()
             for _ in range(20):
                 await stream.send_all(PING)
-                # Not in place of a condition: it talks all the while, whatever the server does.
+                # This sleep replaces no condition: the client keeps sending, whatever the server does.
                 await trio.sleep(0.01)
             assert await raw.until(lambda event: isinstance(event, TrailersReceived)) is not None
             assert await raw.goaway() is not None
@@ -132,7 +132,7 @@ async def test_every_grpcio_stream_receives_its_final_status(secure: bool, tmp_p
         heard: set[int] = set()
 
         def one(number: int) -> tuple[Any, str]:
-            # Else the channels would share a connection.
+            # Otherwise the channels would share a connection.
             options = [("grpc.use_local_subchannel_pool", 1)]
             credentials = grpc.ssl_channel_credentials(made.ca.read_bytes())
             opened = (

@@ -136,7 +136,7 @@ async def test_ended_connections_are_reported_once_a_second() -> None:
             async with tcp(it.where) as stream:
                 await stream.send_all(b"GET / HTTP/1.1\r\n\r\n")
                 await until_closed(stream)
-        # On a slow machine they take more than one second.
+        # There may be more than one report, because the connections take more than one second on a slow machine.
         assert len(said) < 20
         assert all(each.why.startswith("Protocol error: Invalid HTTP/2 preamble") for each in said)
 
@@ -157,7 +157,7 @@ async def test_endless_headers_end_the_connection() -> None:
         with contextlib.suppress(trio.BrokenResourceError):
             await raw.stream.send_all(begin.serialize() + piece * 100)
             await raw.goaway()
-        # Whether its GOAWAY was seen or not: it reads no further.
+        # The server reads no further, whether or not its GOAWAY was received.
         with pytest.raises(trio.BrokenResourceError):  # noqa: PT012
             while True:
                 await raw.stream.send_all(piece)
@@ -189,7 +189,7 @@ async def test_input_that_is_not_http2_ends_only_its_own_connection(garbage: byt
 
 async def test_stream_beyond_the_limit_is_refused() -> None:
     """The limit is announced. A further stream receives REFUSED_STREAM, and the others continue."""
-    # As many as Consul's servers allow.
+    # Consul's servers allow the same number.
     assert Limits().streams == 2048
     async with served(limits=Limits(streams=5)) as it, connected(it.where) as raw:
         assert raw.h2.remote_settings.max_concurrent_streams == 5
@@ -225,7 +225,7 @@ async def test_missing_request_times_out() -> None:
         await raw.flush()
         answer = await raw.until(lambda event: isinstance(event, ResponseReceived))
         assert dict(answer.headers)[b"grpc-status"] == str(Status.DEADLINE_EXCEEDED.value).encode()
-    # A server of its own: the handshake above must have time on a busy machine.
+    # This is another server, because the handshake above must have enough time on a busy machine.
     async with served(limits=Limits(handshake_timeout=0.1)) as it, tcp(it.where) as silent:
         await until_closed(silent)
 
@@ -237,7 +237,7 @@ async def test_calls_of_a_vanished_peer_are_canceled() -> None:
         raw.h2.send_data(1, rpc.framed(b"\x0a\x010"), end_stream=True)
         await raw.flush()
         await it.echo.until_waiting(1)
-        # Nobody reads from here on: no ping is answered.
+        # Nothing is read from here on, so no ping is answered.
         await it.echo.until_waiting(0)
         assert it.echo.cancelled == 1
 
@@ -247,7 +247,7 @@ async def test_idle_peer_that_answers_pings_is_kept(mock_clock: trio.testing.Moc
     async with served(limits=limits, patience=1000.0) as it, rpc.open_channel(it.where) as channel:
         await channel.unary(ECHO, Text(text="a"), Text)
         (protocol,) = it.server._connections
-        # Twice as long as it would be kept without an answer.
+        # This lasts twice as long as an unanswered connection is kept.
         for _ in range(50):
             heard, at = protocol._last_received, trio.current_time()
             while protocol._last_received == heard and it.server.connections and trio.current_time() < at + 25:
@@ -272,7 +272,7 @@ async def test_client_that_does_not_read_costs_one_window_and_delays_no_other() 
         while sent != it.echo.sent:
             sent = it.echo.sent
             await trio.testing.wait_all_tasks_blocked(0.05)
-        # The stream's window (1 MiB of 16 KiB messages), and what is between the two ends.
+        # The bound is the stream's window (1 MiB of 16 KiB messages) and what is in transit.
         assert sent < 80
         for _ in range(100):
             await anext(slow)
@@ -366,7 +366,7 @@ async def test_server_enforces_the_deadline() -> None:
         assert (it.echo.waiting, it.echo.cancelled) == (0, 1)
 
 
-async def test_canceling_answered_streams_is_no_flood() -> None:
+async def test_canceling_answered_streams_does_not_count_as_a_flood() -> None:
     """Consul's controllers read the beginning of a watch and cancel it."""
     heard: list[object] = []
     async with (
@@ -374,7 +374,7 @@ async def test_canceling_answered_streams_is_no_flood() -> None:
         rpc.open_channel(it.where, decoders=TEXTS) as channel,
     ):
         for number in range(20):
-            # Of half of them something is on its way when they are canceled.
+            # Half of them have messages in transit when they are canceled.
             async with channel.stream(COUNT, Text(text=("0", "1000000")[number % 2])) as items:
                 await anext(items)
         assert (await channel.unary(ECHO, Text(text="a"), Text)).text == "a"

@@ -55,10 +55,10 @@ async def client_of(it: Served, **options: Any) -> AsyncIterator[tuple[Client, H
         yield Client(channel, app.registry, heard), heard, channel
 
 
-@pytest.mark.parametrize("told", [True, False])
-async def test_oversized_write_certainly_has_no_effect(told: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("announced", [True, False])
+async def test_oversized_write_certainly_has_no_effect(announced: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """The client refuses it if the server has announced its limit. Otherwise the server refuses it unread."""
-    if not told:
+    if not announced:
         monkeypatch.setattr(CountingH2, "message_limit", None)
     passing = Passing()
     async with served(limits=SMALL, interceptors=[passing]) as it, client_of(it) as (client, heard, _):
@@ -68,7 +68,7 @@ async def test_oversized_write_certainly_has_no_effect(told: bool, monkeypatch: 
         assert caught.value.limit == 1000
         assert isinstance(caught.value, headway.errors.CallerError)
         assert heard.unknowns == 0
-        assert len(passing.paths) == (0 if told else 1)
+        assert len(passing.paths) == (0 if announced else 1)
         assert await client.list(THING) == []
         assert (await client.write(THING.new("a", Text(text="x" * 500)))).version
 
@@ -84,7 +84,7 @@ async def test_server_announces_its_limit_for_messages() -> None:
 
 
 def _exhausted() -> None:
-    raise GRPCError(Status.RESOURCE_EXHAUSTED, "too much, says somebody on the way")
+    raise GRPCError(Status.RESOURCE_EXHAUSTED, "too much, says a proxy")
 
 
 async def test_resource_exhausted_after_the_commit_is_unknown() -> None:
@@ -135,7 +135,7 @@ async def test_write_to_a_stopping_server_is_unavailable() -> None:
         it = await nursery.start(serve)
         async with rpc.open_channel(it.where) as channel, trio.open_nursery() as calls:
             client = Client(channel, app.registry, heard)
-            # Keeps the server's grace, and with it the connection.
+            # This call keeps the server, and so the connection, open during the grace period.
             calls.start_soon(channel.unary, WAIT, Text(), Text)
             await it.echo.until_waiting(1)
             stop.set()

@@ -111,7 +111,7 @@ async def test_connection_with_most_streams_yields_one_to_another() -> None:
         greedy = await stack.enter_async_context(connected(address))
         held = []
         for _ in range(3):
-            # One after the other: of calls that arrive together the server may begin any first.
+            # They are opened one after the other, because the server may begin concurrent calls in any order.
             held.append(await stack.enter_async_context(greedy.stream(WATCH, HealthCheckRequest())))
             assert (await anext(held[-1])).status == 1
         honest = await stack.enter_async_context(connected(address))
@@ -173,16 +173,16 @@ async def test_engine_limits_streams_of_callers_without_a_token() -> None:
     def client(where: str) -> tuple[int, Any]:
         with grpc.insecure_channel(where) as channel:
             watches = [channel.unary_stream(WATCH)(b"", timeout=20) for _ in range(101)]
-            told = 0
+            opened = 0
             code = None
             for each in watches:
                 try:
                     next(each)
-                    told += 1
+                    opened += 1
                 except grpc.RpcError as error:
                     code = error.code()
-            return told, code
+            return opened, code
 
     async with headway.open_engine("memory:", listen=["127.0.0.1:0"], access=Authorizer(Access())) as engine:
-        told, code = await trio.to_thread.run_sync(client, engine.addresses[0])
-    assert (told, code) == (100, grpc.StatusCode.RESOURCE_EXHAUSTED)
+        opened, code = await trio.to_thread.run_sync(client, engine.addresses[0])
+    assert (opened, code) == (100, grpc.StatusCode.RESOURCE_EXHAUSTED)

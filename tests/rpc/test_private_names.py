@@ -1,4 +1,4 @@
-"""Every private name of grpclib and h2 on which `rpc` builds exists and is unchanged."""
+"""The private names of grpclib and h2 that `rpc` uses all exist and are unchanged."""
 
 from __future__ import annotations
 

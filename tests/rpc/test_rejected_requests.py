@@ -55,7 +55,7 @@ async def test_request_is_rejected_when_it_has_ended() -> None:
 
 
 async def test_request_that_does_not_end_is_rejected_after_a_short_time() -> None:
-    """The client is told to send no more of it."""
+    """The server asks the client to stop sending."""
     async with served() as it, connected(it.where) as raw:
         with trio.fail_after(30):
             raw.h2.send_headers(1, GET)

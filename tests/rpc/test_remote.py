@@ -197,7 +197,7 @@ async def test_controller_moves_to_another_server_when_its_server_stops() -> Non
                 assert it.server.connections > 0
                 nursery.cancel_scope.cancel()
     opened = [event for event in copier.events if isinstance(event, StreamOpened)]
-    # Two types, each opened once with a snapshot; from then on, where it had been.
+    # Each of the two types is opened with a snapshot once. The other streams resume at their last position.
     assert [event.resume_after is None for event in opened].count(True) == 2
     assert len(opened) > 2
 

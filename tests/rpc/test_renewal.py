@@ -95,7 +95,7 @@ async def test_missing_certificate_file_keeps_the_old_certificate(pair: Pair) ->
 
 
 async def test_renewed_client_authorities_apply_to_the_next_client(pair: Pair, tmp_path: Path) -> None:
-    """A certificate of the old authority is refused from then on."""
+    """A certificate of the old authority is then refused."""
     client = tmp_path / "client.pem"
     write_secret(client, pair.authority.issue_cert("a-client").private_key_and_cert_chain_pem.bytes())
     async with served(tls=rpc.server_tls(pair.certificate, pair.key, client_ca=pair.ca)) as it:

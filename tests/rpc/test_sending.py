@@ -159,7 +159,7 @@ async def test_client_that_leaves_many_streams_does_not_fill_the_log(caplog: pyt
             await until_received(raw, DataReceived, ids)
             raw.stream.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             raw.stream.socket.close()
-            # All of them send before the server has heard of the reset.
+            # All of them send before the server learns of the reset.
             it.health.set_all(serving=False)
         while it.server.connections:
             await trio.testing.wait_all_tasks_blocked(0.01)

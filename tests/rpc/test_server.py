@@ -128,7 +128,7 @@ async def test_stop_finishes_calls_and_ends_streams() -> None:
             with pytest.raises(GRPCError) as caught:
                 await anext(items)
         ended.append((caught.value.status, caught.value.message))
-        # A call that comes now, over a connection that is still open, is not begun.
+        # A later call is not begun, although its connection is still open.
         with pytest.raises(GRPCError) as caught:
             await channel.unary(ECHO, Text(text="too late"), Text)
         ended.append((caught.value.status, caught.value.message))
@@ -140,7 +140,7 @@ async def test_stop_finishes_calls_and_ends_streams() -> None:
             calls.start_soon(watch, it, channel)
 
     async with trio.open_nursery() as nursery:
-        # Cancelled from outside: the server ends in order all the same.
+        # The server is canceled from outside. It stops in order even so.
         with trio.CancelScope() as scope:
             async with served(grace=20) as it:
                 nursery.start_soon(client, it)

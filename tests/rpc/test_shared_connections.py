@@ -27,7 +27,7 @@ async def test_oversized_metadata_ends_only_its_own_call() -> None:
         nursery.start_soon(channel.unary, WAIT, Text(), Text)
         await it.echo.until_waiting(1)
         refused: list[GRPCError] = []
-        # Those of about the size that the forwarder takes by itself.
+        # These sizes are about the largest that the forwarder itself accepts.
         for size in range(15_900, 16_300, 20):
             try:
                 await other.unary(ECHO, Text(), Text, metadata={"x-large": "x" * size})
@@ -60,7 +60,7 @@ async def test_many_canceled_calls_do_not_end_a_shared_connection(monkeypatch: p
         it.echo.release.set()
 
 
-# What the server takes of a connection that carries nothing, and what the forwarder lets it charge.
+# The server's allowance for a connection without traffic, and the forwarder's charge limit below it.
 TIGHT = Limits(others=rpc.Rate(200, 0))
 OWED = rpc.Rate(100, 0)
 
@@ -73,14 +73,17 @@ OWED = rpc.Rate(100, 0)
 async def test_expensive_headers_do_not_end_a_shared_connection(
     path: str, metadata: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The server charges a connection for them, and a forwarder's connection for those of all its clients."""
+    """The server charges a connection for them.
+
+    It charges a forwarder's connection for the headers of all its clients.
+    """
     monkeypatch.setattr(_frames, "_OWN", OWED)
     async with forwarded(limits=TIGHT) as (it, where), trio.open_nursery() as nursery:
         async with rpc.open_channel(where) as channel:
             nursery.start_soon(channel.unary, WAIT, Text(), Text)
             await it.echo.until_waiting(1)
             for _ in range(4):
-                # One client alone is held to its own allowance.
+                # A single client cannot exceed its own allowance.
                 async with rpc.open_channel(where) as other:
                     for _ in range(4):
                         with contextlib.suppress(GRPCError):

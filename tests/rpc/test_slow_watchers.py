@@ -24,7 +24,7 @@ from tests.rpc.raw_kit import HEADERS, Raw, tcp
 from tests.rpc.rpc_kit import DECODERS, THING, Served, Text, app, served
 
 PER_WATCHER = 256 << 10
-"""Bytes that a watcher may cost which doesn't read: docs/guides/network.md says so."""
+"""The bytes that a watcher may cost while it does not read, as documented in docs/guides/network.md."""
 _COMMIT = Text(text="x" * 4000)
 
 
@@ -144,7 +144,7 @@ async def test_slow_watchers_delay_no_other_and_miss_nothing() -> None:
     """A quick watcher receives each commit before the next. Later the slow ones receive every change once."""
     async with churning() as (it, churn), slow_watchers(it.where, 20) as watchers:
         begin = len(churn.revisions)
-        # More than their windows take.
+        # These are more bytes than the watchers' windows hold.
         await churn.commit(60)
         missed = churn.revisions[begin:]
         async with trio.open_nursery() as nursery:
@@ -163,7 +163,7 @@ async def test_hundreds_of_slow_watchers_delay_no_other_and_miss_nothing(count: 
         async with slow_watchers(it.where, count) as watchers:
             before = resident()
             begin = len(churn.revisions)
-            # More than their windows take.
+            # These are more bytes than the watchers' windows hold.
             await churn.commit(40)
             beside = await churn.seconds()
             grown = resident() - before
@@ -174,10 +174,10 @@ async def test_hundreds_of_slow_watchers_delay_no_other_and_miss_nothing(count: 
                     for watcher in watchers:
                         nursery.start_soon(watcher.read_on, missed[-1])
             assert all(watcher.revisions == missed for watcher in watchers)
-        # Before and after, because the machine has other things to do.
+        # This is measured before and after, because other programs run on the machine.
         alone = max(alone, await churn.seconds())
         print(f"{grown / count / 1024:.0f} KiB a slow watcher; beside them {beside / alone:.2f} times as long")
-        # Whoever waits for a window isn't woken by a commit.
+        # A commit does not wake a watcher that waits for a window.
         assert beside < 2 * alone, f"{beside / alone:.2f} times as long"
 
 
@@ -189,7 +189,7 @@ async def test_watcher_that_was_disconnected_for_not_reading_resumes() -> None:
         slow_watchers(it.where, 50) as watchers,
     ):
         await churn.commit(60)
-        # The quick one's is the call that is left.
+        # Wait until the quick watcher's call is the only one.
         while sum(len(calls._calls) for calls in it.server._connections.values()) > 1:
             it.server._changed = trio.Event()
             await it.server._changed.wait()

@@ -64,7 +64,7 @@ async def test_wrong_content_length_ends_only_its_own_stream(kind: str, forwarde
             raw.h2.send_data(1, rpc.framed(b"\x0a\x01b"), end_stream=True)
             await raw.flush()
             await it.echo.until_waiting(2)
-            # h2 is to take the answer, though it hasn't sent the request.
+            # h2 did not send the request, so it is made to expect the answer here.
             raw.h2.send_headers(3, HEADERS)
             raw.h2.data_to_send()
             await _send(raw, 3, *WRONG[kind])

@@ -89,7 +89,7 @@ def generated(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """Return grpcio's generated code for the schema."""
     folder = tmp_path_factory.mktemp("stubs")
     source = "headway/resource/v1/resource.proto"
-    # Under a package name of its own: `headway` is ours.
+    # The generated code needs another package name, because `headway` is the package under test.
     (folder / "protos/wire_test").mkdir(parents=True)
     (folder / "protos/wire_test/resource.proto").write_text((SCHEMA / source).read_text())
     subprocess.run(
@@ -180,7 +180,7 @@ async def test_grpcio_sees_errors_deadlines_and_cancellation(generated: Any) -> 
                 seen.append(caught.value.code())
             return seen
 
-    def cancelled(where: str, begun: trio.Event, ended: trio.Event) -> None:
+    def canceled(where: str, begun: trio.Event, ended: trio.Event) -> None:
         with grpc.insecure_channel(where) as channel:
             future = channel.unary_unary(WAIT).future(b"", timeout=20)
             trio.from_thread.run(begun.wait)
@@ -198,7 +198,7 @@ async def test_grpcio_sees_errors_deadlines_and_cancellation(generated: Any) -> 
         await it.echo.until_waiting(0)
         begun, ended = trio.Event(), trio.Event()
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(in_thread, lambda: cancelled(it.where, begun, ended))
+            nursery.start_soon(in_thread, lambda: canceled(it.where, begun, ended))
             await it.echo.until_waiting(1)
             begun.set()
             await it.echo.until_waiting(0)

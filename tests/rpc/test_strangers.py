@@ -1,4 +1,4 @@
-"""Strangers' connections cost little, and honest clients are served meanwhile."""
+"""Connections of strangers cost little, and do not keep honest clients from being served."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.rpc.rpc_kit import ECHO, FAIL, Text, certificates, served
 from tests.rpc.serving_kit import serving
 
 KIB, MIB = 1 << 10, 1 << 20
-# The beginning of a TLS record that holds the beginning of a ClientHello.
+# The first bytes of a TLS record that contains the first bytes of a ClientHello.
 SIX_BYTES = b"\x16\x03\x01\x02\x00\x01"
 SETTINGS = PREFACE + SettingsFrame(0).serialize()
 
@@ -47,7 +47,7 @@ def strangers(where: str, count: int, data: bytes, hosts: int = 1) -> Iterator[l
             try:
                 connection.sendall(data)
             except OSError:
-                # It has been refused already.
+                # The server has already refused the connection.
                 continue
         yield held
     finally:
@@ -139,7 +139,7 @@ async def test_failing_calls_do_not_fill_the_log() -> None:
 
 
 def _endless_hello() -> bytes:
-    """Return a ClientHello of 100 kB, which is endless as long as at most 80 of them are sent."""
+    """Return the beginning of a ClientHello of 100 kB. It never ends, because only 80 kB of it are sent."""
     body = b"\x01" + (100_000).to_bytes(3, "big") + b"x" * 80_000
     pieces = (body[at : at + 16_000] for at in range(0, len(body), 16_000))
     return b"".join(b"\x16\x03\x01" + len(piece).to_bytes(2, "big") + piece for piece in pieces)
@@ -201,7 +201,7 @@ async def test_half_open_handshakes_cost_little(count: int, tmp_path: Path) -> N
         with strangers(server.where, count, SIX_BYTES):
             await _honest_call(server.where, tmp_path / "ca.pem")
             peak = server.resident
-            # 300 took 90 MiB before there was a limit.
+            # Without the limit, 300 of them took 90 MiB.
             assert peak < before + 30 * MIB, f"{peak >> 20} MiB, {before >> 20} before"
         _lines(server.lines, time.monotonic() - since)
 
@@ -217,7 +217,7 @@ async def test_memory_of_a_thousand_handshakes_is_released(tmp_path: Path) -> No
             await _honest_call(server.where, tmp_path / "ca.pem")
             peak = server.resident
             assert peak < 200 * MIB
-        while server.resident > before + (peak - before) // 3:  # noqa: ASYNC110  # no event tells it
+        while server.resident > before + (peak - before) // 3:  # noqa: ASYNC110  # memory use has no event
             await trio.sleep(0.1)
 
 

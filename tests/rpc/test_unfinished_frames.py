@@ -20,7 +20,7 @@ from tests.rpc.rpc_kit import served
 
 KIB = 1 << 10
 BEGIN = PREFACE + SettingsFrame(0).serialize()
-# Nothing in it is decoded before its end.
+# Nothing in a header block is decoded before its end.
 BLOCK = raw_frame(14 * KIB, 1, 0, 1, b"x" * (14 * KIB))
 UNFINISHED = {
     "frame": BLOCK[:-1],

@@ -15,7 +15,7 @@ async def test_wait_for_a_lease_is_added_to_the_call_timeout() -> None:
         held = await it.backend.acquire_lease("staff/reports", "web-1", 100.0, "")
 
         async def leave() -> None:
-            # The timeout has passed by then. The request's own wait has not.
+            # The timeout of the call has passed, but the wait of the request has not.
             await trio.sleep(0.15)
             await it.backend.release_lease("staff/reports", "web-1", held.held.lease.term)
 

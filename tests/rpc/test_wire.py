@@ -89,7 +89,7 @@ def bodies(items: list[StreamItem]) -> list[bytes]:
 
 @given(streams)
 def test_handwritten_encoder_equals_betterproto2(items: list[StreamItem]) -> None:
-    """The bytes are those of the schema's message."""
+    """The bytes are equal to the bytes of the schema's message."""
     assert bodies(items) == [bytes(event) for event in events(items)]
 
 
@@ -169,15 +169,15 @@ def test_resource_is_encoded_once_while_the_cache_has_room() -> None:
 def test_scan_larger_than_the_cache_evicts_nothing() -> None:
     """The same scan is repeated in the same order. An entry evicted for it would be encoded anew each time."""
     encodings = ResourceEncodings(size=4000)
-    told = pb.Resource(version="told")
-    first = encodings.of(told)
+    kept = pb.Resource(version="kept")
+    first = encodings.of(kept)
     stored = [pb.Resource(version=f"{number:0100}") for number in range(40)]
     for _ in range(3):
         before = encodings.encoded
         assert [decode(pb.Resource, encodings.of_scanned(each)) for each in stored] == stored
         assert encodings.held <= 2 * 4000 + 600
     assert encodings.encoded - before < 30
-    assert encodings.of(told) is first
+    assert encodings.of(kept) is first
 
 
 def test_scan_that_is_not_repeated_makes_room_for_the_next() -> None:

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 
 _HANDSHAKE, _DATA = 0x16, 0x17
-# Asks the server for new keys of its own, too.
+# This value also asks the server for new keys.
 _KEY_UPDATE = b"\x18\0\0\1\1"
 
 
@@ -21,7 +21,7 @@ class TlsPeer:
 
     def __init__(self) -> None:
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-        # The one way in which Python's ssl tells the keys.
+        # Python's ssl reveals its keys only in a log file.
         descriptor, self._log = tempfile.mkstemp()
         os.close(descriptor)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
