@@ -124,7 +124,7 @@ class Odd:
 
 @asynccontextmanager
 async def forwarded(hops: int = 1, **options: Any) -> AsyncIterator[tuple[Served, str]]:
-    """A server and the address of a forwarder before it. With more hops, more forwarders stand in a chain."""
+    """A server and the address of a forwarder before it. With more hops, the forwarders form a chain."""
     async with AsyncExitStack() as stack:
         it = await stack.enter_async_context(served(**options))
         where = it.where

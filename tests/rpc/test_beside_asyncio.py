@@ -48,7 +48,7 @@ async def as_guest(main: Callable[[], Awaitable[object]]) -> Any:
 
 
 def test_listening_engine_runs_inside_an_asyncio_program() -> None:
-    """The engine serves writes and watches over the network and reconciles, while asyncio's tasks and sockets go on."""
+    """The engine serves writes and watches over the network and reconciles. Tasks and sockets of asyncio continue."""
     app, team, seen = an_app()
 
     async def on_trio() -> list[str]:
@@ -114,27 +114,27 @@ def test_asyncio_loops_of_the_program_are_unchanged() -> None:
 
 async def _engine() -> None:
     async with headway.open_engine("memory:", an_app()[0]):
-        raise AssertionError("it was opened")
+        raise AssertionError("it was opened without Trio")
 
 
 async def _client() -> None:
     async with headway.connect("127.0.0.1:1", an_app()[0]):
-        raise AssertionError("it was opened")
+        raise AssertionError("it was opened without Trio")
 
 
 async def _workers() -> None:
     async with headway.open_workers("127.0.0.1:1", an_app()[0]):
-        raise AssertionError("it was opened")
+        raise AssertionError("it was opened without Trio")
 
 
 async def _channel() -> None:
     async with rpc.open_channel("127.0.0.1:1"):
-        raise AssertionError("it was opened")
+        raise AssertionError("it was opened without Trio")
 
 
 async def _pages() -> None:
     async with open_pages("127.0.0.1:0", list, Metrics()):
-        raise AssertionError("it was opened")
+        raise AssertionError("it was opened without Trio")
 
 
 async def _read() -> None:
@@ -147,7 +147,7 @@ async def _hold() -> None:
         raise AssertionError("it was taken")
 
 
-async def _settled() -> None:
+async def _wait_idle() -> None:
     await Engine(None, None, ()).wait_idle()  # type: ignore[arg-type]  # the error needs neither
 
 
@@ -161,7 +161,7 @@ async def _settled() -> None:
         (_pages, "headway.observe.open_pages"),
         (_read, "a client of Headway"),
         (_hold, "headway.hold_lease"),
-        (_settled, "wait_idle"),
+        (_wait_idle, "wait_idle"),
     ],
 )
 def test_asyncio_run_fails_with_a_hint_to_use_trio_run(opening: Callable[[], Any], what: str) -> None:

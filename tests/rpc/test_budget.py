@@ -1,4 +1,4 @@
-"""Partly received requests: how much of them a server keeps, which it gives up, and that the others go on."""
+"""Partly received requests: how much of them a server keeps, and which ones it gives up so that the others continue."""
 
 from __future__ import annotations
 

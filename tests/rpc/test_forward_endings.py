@@ -68,7 +68,7 @@ def _everything(after: Any = None) -> pb.WatchListRequest:
 
 
 async def test_end_of_upstream_streams_reaches_the_client(tmp_path: Path) -> None:
-    """If the upstream stops, the client is asked to come again. Its next call succeeds through the same forwarder."""
+    """If the upstream stops, the client is asked to try again. Its next call succeeds through the same forwarder."""
     async with served() as it, trio.open_nursery() as nursery:
         upstream = Restarting(it, str(tmp_path / "up"))
         await upstream.start(nursery)
@@ -123,7 +123,7 @@ async def test_calls_of_a_lost_client_end_at_the_upstream() -> None:
 
 
 async def test_client_that_does_not_read_slows_only_its_own_stream() -> None:
-    """The waiting bytes are bounded, and other calls of the same client go on."""
+    """The waiting bytes are bounded, and other calls of the same client continue."""
     async with forwarded() as (it, where), rpc.open_channel(where, decoders=TEXTS) as channel:
         async with channel.stream(FLOOD, Text()) as items:
             await anext(items)

@@ -50,13 +50,13 @@ class Curl:
                 [*self._begin, *data, self._where, *words], capture_stdout=True, capture_stderr=True, check=False
             )
 
-    async def said(self, *words: str, given: Any = None) -> str:
+    async def output(self, *words: str, given: Any = None) -> str:
         done = await self(*words, given=given)
         assert not done.returncode, done.stderr
         return done.stdout.decode()
 
     async def answer(self, *words: str, given: Any = None) -> Any:
-        return json.loads(await self.said(*words, given=given))
+        return json.loads(await self.output(*words, given=given))
 
 
 @asynccontextmanager
@@ -86,11 +86,11 @@ async def test_grpcurl_finds_and_describes_every_service() -> None:
     """Health and reflection are among them. Health is also called."""
     async with serving() as where:
         curl = Curl(where)
-        services = (await curl.said("list")).split()
+        services = (await curl.output("list")).split()
         standard = {"grpc.health.v1.Health", "grpc.reflection.v1.ServerReflection"}
         assert {*RESOURCES, *standard, "grpc.reflection.v1alpha.ServerReflection"} <= set(services)
         # grpcurl refuses to describe a service whose files are incomplete.
-        described = await curl.said("describe")
+        described = await curl.output("describe")
         assert all(f"{service} is a service" in described for service in services)
         for service in ("", *services):
             reply = await curl.answer("grpc.health.v1.Health/Check", given={"service": service})
@@ -111,7 +111,7 @@ async def test_payload_is_described_only_to_callers_with_rights_to_its_type() ->
         bearer, stranger = Curl(where, text), Curl(where)
         written = await bearer.answer(f"{RESOURCES[0]}/Write", given={"resource": {"id": TEAM_ID, "data": DATA}})
         assert written["resource"]["data"] == DATA
-        assert "repeated string members = 1" in await bearer.said("describe", "staff.v1.Team")
+        assert "repeated string members = 1" in await bearer.output("describe", "staff.v1.Team")
         answers: set[str] = set()
         for curl, name in ((bearer, "Vault"), (stranger, "Vault"), (stranger, "Team"), (stranger, "Nothing")):
             done = await curl("describe", f"staff.v1.{name}")

@@ -1,4 +1,4 @@
-"""Any request in valid HTTP/2 is answered or refused briefly, and nothing of it is left."""
+"""Any request in valid HTTP/2 is answered, or refused with a short message, and leaves nothing behind."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ async def _hold(
 
 
 async def test_silent_connections_do_not_disturb_other_clients() -> None:
-    """The bystander is served while they are open. After they are closed, nothing of theirs is left."""
+    """The bystander is served while they are open. After they are closed, they leave nothing behind."""
     async with attacked() as target, trio.open_nursery() as nursery:
         held = trio.Event()
         for kind, data in SILENT.items():

@@ -67,14 +67,14 @@ async def two_servers(lagging: Freeze, well: Freeze) -> AsyncIterator[tuple[Serv
 async def test_follower_moves_from_a_lagging_server_to_another() -> None:
     """It becomes complete again. Calls stay at their server."""
     lagging, well = Freeze(), Freeze()
-    heard: list[object] = []
+    reported: list[object] = []
     async with (
         two_servers(lagging, well) as (it, where),
         rpc.open_channel(where, decoders=DECODERS) as channel,
         trio.open_nursery() as nursery,
     ):
-        informer = Informer(THING, heard.append)
-        follower = Follower(channel, informer, heard.append, lambda _: _linearizable(channel), LAG_LIMIT)
+        informer = Informer(THING, reported.append)
+        follower = Follower(channel, informer, reported.append, lambda _: _linearizable(channel), LAG_LIMIT)
         nursery.start_soon(follower.run)
         client = Client(rpc.InProcessChannel(it.services), app.registry)
         written = await client.write(THING.new("a", Text(text="1")))
@@ -89,7 +89,7 @@ async def test_follower_moves_from_a_lagging_server_to_another() -> None:
         with trio.fail_after(20):
             await informer.wait_complete(int(written.version))
         assert (lagging.opened, well.opened) == (2, 1)
-        assert sum(isinstance(event, StreamLagging) for event in heard) == 1
+        assert sum(isinstance(event, StreamLagging) for event in reported) == 1
         nursery.cancel_scope.cancel()
 
 
@@ -164,9 +164,9 @@ async def test_lag_hint_passes_through_wrapping_channels(
     script = ScriptedChannel()
     channel = rpc.CopyingChannel(script.over(inner), lambda item: item)
     client = Client(inner, app.registry)
-    heard: list[object] = []
-    informer = Informer(THING, heard.append)
-    follower = Follower(channel, informer, heard.append, lambda _: _linearizable(inner), LAG_LIMIT)
+    reported: list[object] = []
+    informer = Informer(THING, reported.append)
+    follower = Follower(channel, informer, reported.append, lambda _: _linearizable(inner), LAG_LIMIT)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(follower.run)
         await informer.wait_complete(0)
@@ -181,4 +181,4 @@ async def test_lag_hint_passes_through_wrapping_channels(
         await trio.sleep(LAG_LIMIT + 1)
         nursery.cancel_scope.cancel()
     assert inner.left_by[1] is Lagging
-    assert any(isinstance(event, StreamLagging) and event.revision == 1 for event in heard)
+    assert any(isinstance(event, StreamLagging) and event.revision == 1 for event in reported)

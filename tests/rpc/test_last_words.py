@@ -129,7 +129,7 @@ async def test_every_grpcio_stream_receives_its_final_status(secure: bool, tmp_p
     token = trio.lowlevel.current_trio_token()
 
     def watch(where: str) -> list[tuple[Any, str]]:
-        heard: set[int] = set()
+        received: set[int] = set()
 
         def one(number: int) -> tuple[Any, str]:
             # Otherwise the channels would share a connection.
@@ -141,8 +141,8 @@ async def test_every_grpcio_stream_receives_its_final_status(secure: bool, tmp_p
             with opened as channel:
                 try:
                     for _ in channel.unary_stream((COUNT, FLOOD)[number % 2])(b"\x0a\x010", timeout=20):
-                        heard.add(number)
-                        if len(heard) == 16:
+                        received.add(number)
+                        if len(received) == 16:
                             trio.from_thread.run_sync(begun.set, trio_token=token)
                 except grpc.RpcError as error:
                     return error.code(), error.details()

@@ -24,7 +24,7 @@ SMALL = Limits(message_size=1000)
 LARGE = "x" * 2000
 
 
-class Heard(PlainWrites):
+class CountingWrites(PlainWrites):
     """The writes of a controller, and a count of reported unknown outcomes."""
 
     def __init__(self) -> None:
@@ -49,10 +49,10 @@ class Passing:
 
 
 @asynccontextmanager
-async def client_of(it: Served, **options: Any) -> AsyncIterator[tuple[Client, Heard, rpc.RemoteChannel]]:
-    heard = Heard()
+async def client_of(it: Served, **options: Any) -> AsyncIterator[tuple[Client, CountingWrites, rpc.RemoteChannel]]:
+    writes = CountingWrites()
     async with rpc.open_channel(it.where, **options) as channel:
-        yield Client(channel, app.registry, heard), heard, channel
+        yield Client(channel, app.registry, writes), writes, channel
 
 
 @pytest.mark.parametrize("announced", [True, False])
@@ -61,13 +61,13 @@ async def test_oversized_write_certainly_has_no_effect(announced: bool, monkeypa
     if not announced:
         monkeypatch.setattr(CountingH2, "message_limit", None)
     passing = Passing()
-    async with served(limits=SMALL, interceptors=[passing]) as it, client_of(it) as (client, heard, _):
+    async with served(limits=SMALL, interceptors=[passing]) as it, client_of(it) as (client, writes, _):
         with pytest.raises(TooLarge, match=r"\d{4} bytes.*1000") as caught:
             await client.write(THING.new("a", Text(text=LARGE)))
         assert caught.value.size > 2000
         assert caught.value.limit == 1000
         assert isinstance(caught.value, headway.errors.CallerError)
-        assert heard.unknowns == 0
+        assert writes.unknowns == 0
         assert len(passing.paths) == (0 if announced else 1)
         assert await client.list(THING) == []
         assert (await client.write(THING.new("a", Text(text="x" * 500)))).version
@@ -89,20 +89,20 @@ def _exhausted() -> None:
 
 async def test_resource_exhausted_after_the_commit_is_unknown() -> None:
     """The same status comes from behind the handler: the write has happened."""
-    async with served(interceptors=[Passing(_exhausted)]) as it, client_of(it) as (client, heard, _):
+    async with served(interceptors=[Passing(_exhausted)]) as it, client_of(it) as (client, writes, _):
         with pytest.raises(OutcomeUnknown, match="RESOURCE_EXHAUSTED"):
             await client.write(THING.new("a", Text()))
-        assert heard.unknowns == 1
+        assert writes.unknowns == 1
         assert len(await client.list(THING)) == 1
 
 
 async def test_write_with_an_oversized_reply_is_unknown() -> None:
     """Its write has happened, too."""
     limits = dataclasses.replace(CHANNEL_LIMITS, message_size=100)
-    async with served() as it, client_of(it, limits=limits) as (client, heard, _):
+    async with served() as it, client_of(it, limits=limits) as (client, writes, _):
         with pytest.raises(OutcomeUnknown, match="RESOURCE_EXHAUSTED"):
             await client.write(THING.new("a", Text(text=LARGE)))
-        assert heard.unknowns == 1
+        assert writes.unknowns == 1
 
 
 @pytest.mark.parametrize("path", ["/test.Echo/Nothing", META, ECHO])
@@ -122,7 +122,7 @@ async def test_only_calls_that_failed_before_their_handler_count_as_not_begun(pa
 
 async def test_write_to_a_stopping_server_is_unavailable() -> None:
     """The server states that it has not begun with the call."""
-    heard = Heard()
+    writes = CountingWrites()
     async with trio.open_nursery() as nursery:
         stop, stopping = trio.Event(), trio.Event()
 
@@ -134,7 +134,7 @@ async def test_write_to_a_stopping_server_is_unavailable() -> None:
 
         it = await nursery.start(serve)
         async with rpc.open_channel(it.where) as channel, trio.open_nursery() as calls:
-            client = Client(channel, app.registry, heard)
+            client = Client(channel, app.registry, writes)
             # This call keeps the server, and so the connection, open during the grace period.
             calls.start_soon(channel.unary, WAIT, Text(), Text)
             await it.echo.until_waiting(1)
@@ -145,7 +145,7 @@ async def test_write_to_a_stopping_server_is_unavailable() -> None:
                 await client.write(THING.new("a", Text()))
             it.echo.release.set()
         await stopping.wait()
-    assert heard.unknowns == 0
+    assert writes.unknowns == 0
 
 
 def test_not_begun_error_survives_copying() -> None:

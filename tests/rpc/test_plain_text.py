@@ -59,7 +59,7 @@ async def test_token_for_another_host_is_refused_without_tls(opened: Any, endpoi
     """It is refused before any connection. The error names the host and both remedies."""
     with pytest.raises(InvalidArgument, match=r"(2\.1|example\.org|evil\.org):.*tls=.*insecure=True"):
         async with opened(endpoints, token="hw_secret"):
-            pytest.fail("it was opened")
+            pytest.fail("the connection was opened")
 
 
 @pytest.mark.parametrize("opened", [_client, _workers])
@@ -91,7 +91,7 @@ async def test_channel_sends_no_token_in_plain_text(metadata: dict[str, str]) ->
             await channel.unary(META, Text(), Text, metadata=metadata)
         with pytest.raises(InvalidArgument, match="insecure=True"):
             async with channel.stream(COUNT, Text(text="1"), metadata=metadata):
-                pytest.fail("it was opened")
+                pytest.fail("the connection was opened")
         assert (await channel.unary(META, Text(), Text, metadata={"x-other": "a"})).text == "None"
 
 
@@ -165,7 +165,7 @@ async def test_password_for_etcd_on_another_host_is_refused_without_tls() -> Non
         where = over_the_network(endpoint)
         with pytest.raises(StoreUnusable, match=r"over plain TCP.*tls=1.*insecure=1") as refused:
             async with EtcdBackend(f"etcd://ada:secret@{where}/staff"):
-                pytest.fail("it was opened")
+                pytest.fail("the connection was opened")
         assert "secret" not in str(refused.value)
         assert not etcd.calls
         async with EtcdBackend(f"etcd://ada:secret@{where}/staff?insecure=1") as store:

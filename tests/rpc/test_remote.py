@@ -359,7 +359,7 @@ async def test_change_is_encoded_once_for_all_watchers() -> None:
         local = Client(rpc.InProcessChannel(it.services), app.registry)
         for number in range(10):
             await local.write(THING.new(f"thing-{number}", Text(text="1")))
-        heard: list[int] = []
+        received: list[int] = []
         live = 0
         everybody = trio.Event()
 
@@ -373,7 +373,7 @@ async def test_change_is_encoded_once_for_all_watchers() -> None:
                     everybody.set()
                 while not isinstance(item := await anext(items), Changes):
                     pass
-                heard.append(item.changes[0].revision)
+                received.append(item.changes[0].revision)
 
         async with trio.open_nursery() as nursery:
             for _ in range(100):
@@ -381,7 +381,7 @@ async def test_change_is_encoded_once_for_all_watchers() -> None:
             await everybody.wait()
             assert it.encodings.encoded == 10
             written = await local.write(THING.new("late", Text(text="1")))
-        assert heard == [int(written.version)] * 100
+        assert received == [int(written.version)] * 100
         assert it.encodings.encoded == 11
 
 

@@ -50,48 +50,48 @@ def pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pair:
 
 async def test_renewed_certificate_is_served_to_the_next_client(pair: Pair) -> None:
     """Clients that are connected stay connected."""
-    heard: list[object] = []
+    reported: list[object] = []
     tls = rpc.server_tls(pair.certificate, pair.key)
     async with (
-        served(tls=tls, notify=heard.append) as it,
+        served(tls=tls, notify=reported.append) as it,
         rpc.open_channel(it.where, tls=rpc.client_tls(pair.ca)) as old,
     ):
         await old.unary(ECHO, Text(), Text)
-        assert heard == []
+        assert reported == []
         pair.renew()
         await _call(it.where, pair)
         await old.unary(ECHO, Text(), Text)
         assert it.server.connections >= 1
         await _call(it.where, pair)
-    assert heard == [CertificateRenewed(str(pair.certificate))]
+    assert reported == [CertificateRenewed(str(pair.certificate))]
 
 
 async def test_certificate_without_its_key_is_ignored_until_the_key_arrives(pair: Pair) -> None:
     """It is reported once. The pair is served when the key has been written."""
-    heard: list[object] = []
-    async with served(tls=rpc.server_tls(pair.certificate, pair.key), notify=heard.append) as it:
+    reported: list[object] = []
+    async with served(tls=rpc.server_tls(pair.certificate, pair.key), notify=reported.append) as it:
         authority = pair.ca.read_bytes()
         pair.renew(key=False)
         renewed = pair.ca.read_bytes()
         for _ in range(3):
             pair.ca.write_bytes(authority)
             await _call(it.where, pair)
-        [refused] = heard
+        [refused] = reported
         assert isinstance(refused, CertificateRefused)
         assert "mismatch" in str(refused.error).lower()
         pair.write(certificate=False)
         pair.ca.write_bytes(renewed)
         await _call(it.where, pair)
-    assert heard[1:] == [CertificateRenewed(str(pair.certificate))]
+    assert reported[1:] == [CertificateRenewed(str(pair.certificate))]
 
 
 async def test_missing_certificate_file_keeps_the_old_certificate(pair: Pair) -> None:
-    heard: list[object] = []
-    async with served(tls=rpc.server_tls(pair.certificate, pair.key), notify=heard.append) as it:
+    reported: list[object] = []
+    async with served(tls=rpc.server_tls(pair.certificate, pair.key), notify=reported.append) as it:
         pair.key.unlink()
         await _call(it.where, pair)
         await _call(it.where, pair)
-        assert [type(event) for event in heard] == [CertificateRefused]
+        assert [type(event) for event in reported] == [CertificateRefused]
 
 
 async def test_renewed_client_authorities_apply_to_the_next_client(pair: Pair, tmp_path: Path) -> None:

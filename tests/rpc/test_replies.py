@@ -89,7 +89,7 @@ class Unread:
 
 
 async def test_waiting_replies_of_a_connection_are_bounded() -> None:
-    """The largest reply is given up, and small ones go on. After the connection has closed, nothing is held."""
+    """The largest reply is given up, and small ones continue. After the connection has closed, nothing is held."""
     limits = Limits(replies_size=300 * KIB, server_replies_size=1000 * KIB)
     async with rpc.open_server(Services(Replies()), ["127.0.0.1:0"], limits=limits) as server:
         async with tcp(server.addresses[0]) as stream:

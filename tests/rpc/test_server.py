@@ -115,7 +115,7 @@ async def test_call_without_a_deadline_has_the_deadline_of_the_channel() -> None
 
 
 async def test_stop_finishes_calls_and_ends_streams() -> None:
-    """Calls within the grace are answered. A stream ends with a status that asks the client to come again."""
+    """Calls within the grace are answered. A stream ends with a status that asks the client to try again."""
     ended: list[Any] = []
     replies: list[str] = []
 

@@ -66,7 +66,7 @@ class SlowWatcher(Raw):
                 if isinstance(event, DataReceived):
                     self.h2.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
                     for item in self._decode(self._parser.feed(event.data)):
-                        self._hear(item)
+                        self._receive(item)
                 elif isinstance(event, TrailersReceived):
                     self.status = dict(event.headers)[b"grpc-status"]
             await self.flush()
@@ -76,7 +76,7 @@ class SlowWatcher(Raw):
             assert data
             self.events += self.h2.receive_data(data)
 
-    def _hear(self, item: StreamItem) -> None:
+    def _receive(self, item: StreamItem) -> None:
         if isinstance(item, EndOfSnapshot | Bookmark):
             self.position = item.position
         elif isinstance(item, Changes):

@@ -52,10 +52,10 @@ async def test_wrong_content_length_ends_only_its_own_stream(kind: str, forwarde
         rpc.open_channel(forwarder.addresses[0]) as neighbor,
         trio.open_nursery() as nursery,
     ):
-        heard: list[str] = []
+        received: list[str] = []
 
         async def wait() -> None:
-            heard.append((await neighbor.unary(WAIT, Text(text="late"), Text)).text)
+            received.append((await neighbor.unary(WAIT, Text(text="late"), Text)).text)
 
         with trio.fail_after(20):
             nursery.start_soon(wait)
@@ -73,7 +73,7 @@ async def test_wrong_content_length_ends_only_its_own_stream(kind: str, forwarde
             it.echo.release.set()
             assert await raw.until(lambda event: isinstance(event, TrailersReceived) and event.stream_id == 1)
         nursery.cancel_scope.deadline = trio.current_time() + 20
-    assert heard == ["late"]
+    assert received == ["late"]
 
 
 @pytest.mark.parametrize("lengths", [[SIZE], [SIZE, SIZE]])

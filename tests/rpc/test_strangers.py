@@ -74,10 +74,10 @@ def _contexts(folder: Path, over_tls: bool) -> tuple[ssl.SSLContext | None, ssl.
 async def test_oldest_of_too_many_handshakes_is_closed(over_tls: bool, tmp_path: Path) -> None:
     """A client of the same address is served, and the closed connection is reported."""
     server_tls, client_tls = _contexts(tmp_path, over_tls)
-    heard: list[object] = []
+    reported: list[object] = []
     limits = Limits(peer_handshakes=5)
     async with (
-        served(tls=server_tls, limits=limits, notify=heard.append) as it,
+        served(tls=server_tls, limits=limits, notify=reported.append) as it,
         AsyncExitStack() as stack,
         rpc.open_channel(it.where, tls=client_tls) as channel,
     ):
@@ -88,7 +88,7 @@ async def test_oldest_of_too_many_handshakes_is_closed(over_tls: bool, tmp_path:
         with trio.fail_after(20):
             await until_closed(first)
             assert (await channel.unary(ECHO, Text(text="a"), Text)).text == "a"
-    (refused, *_) = heard
+    (refused, *_) = reported
     assert isinstance(refused, ConnectionRefused)
     assert refused.why == "5 connections of this peer are in their handshake"
 
@@ -106,26 +106,26 @@ async def test_unfinished_handshake_times_out(over_tls: bool, tmp_path: Path) ->
 
 async def test_client_reconnects_after_its_idle_connection_was_closed() -> None:
     """The server closed the longest idle connection for another one. The client opens one at its next call."""
-    heard: list[object] = []
-    async with served(limits=Limits(peer_connections=3), notify=heard.append) as it, AsyncExitStack() as stack:
+    reported: list[object] = []
+    async with served(limits=Limits(peer_connections=3), notify=reported.append) as it, AsyncExitStack() as stack:
         channels = [await stack.enter_async_context(rpc.open_channel(it.where)) for _ in range(4)]
         for channel in [*channels, channels[0]]:
             assert (await channel.unary(ECHO, Text(text="a"), Text)).text == "a"
         assert len(it.server._admission) == 3
-    [refused] = heard
+    [refused] = reported
     assert isinstance(refused, ConnectionRefused)
     assert refused.why == "this peer has 3 connections open, the limit of one peer"
 
 
 async def test_failing_calls_do_not_fill_the_log() -> None:
     """A method that raises is reported once a second, and every failure is counted."""
-    heard: list[HandlerFailed] = []
+    reported: list[HandlerFailed] = []
     counted = trio.Event()
 
     def notify(event: object) -> None:
         assert isinstance(event, HandlerFailed)
-        heard.append(event)
-        if sum(1 + each.suppressed for each in heard) == 50:
+        reported.append(event)
+        if sum(1 + each.suppressed for each in reported) == 50:
             counted.set()
 
     since = time.monotonic()
@@ -134,8 +134,8 @@ async def test_failing_calls_do_not_fill_the_log() -> None:
             with pytest.raises(GRPCError):
                 await channel.unary(FAIL, Text(text="unknown"), Text)
         await counted.wait()
-    assert (heard[0].path, str(heard[0].error)) == (FAIL, "a secret of the server")
-    assert len(heard) <= time.monotonic() - since + 1
+    assert (reported[0].path, str(reported[0].error)) == (FAIL, "a secret of the server")
+    assert len(reported) <= time.monotonic() - since + 1
 
 
 def _endless_hello() -> bytes:
@@ -153,8 +153,8 @@ def _frames_before_settings() -> bytes:
 @pytest.mark.parametrize("over_tls", [False, True])
 async def test_handshake_of_more_than_64_kib_is_closed(over_tls: bool, tmp_path: Path) -> None:
     server_tls, _ = _contexts(tmp_path, over_tls)
-    heard: list[object] = []
-    async with served(tls=server_tls, limits=Limits(handshake_timeout=60), notify=heard.append) as it:
+    reported: list[object] = []
+    async with served(tls=server_tls, limits=Limits(handshake_timeout=60), notify=reported.append) as it:
         data = _endless_hello() if over_tls else _frames_before_settings()
         async with tcp(it.where) as stream:
             with trio.fail_after(20):
@@ -167,7 +167,7 @@ async def test_handshake_of_more_than_64_kib_is_closed(over_tls: bool, tmp_path:
         while it.server.connections:
             await trio.testing.wait_all_tasks_blocked()
     if not over_tls:
-        assert [event.why for event in heard if isinstance(event, ConnectionEnded)] == [
+        assert [event.why for event in reported if isinstance(event, ConnectionEnded)] == [
             "the handshake is larger than 65536 bytes"
         ]
 

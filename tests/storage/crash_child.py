@@ -102,7 +102,7 @@ async def hold_leases(backend: Backend, life: int) -> None:
         raised = await backend.raise_fence("keeper", "", term, index + 1)
         say("fence", raised.fence.term, raised.fence.number, raised.position.revision)
         await backend.record_checkpoint(raised.fence, raised.position.revision - 1)
-        say("settled", raised.position.revision - 1)
+        say("checkpoint", raised.position.revision - 1)
 
 
 async def live(path: str, life: int) -> None:

@@ -1,4 +1,4 @@
-"""Cuts of tables stay as they were while writes go on, and are cheap to open, to keep and to close."""
+"""Cuts of tables do not change during writes, and are cheap to open, keep and close."""
 
 from __future__ import annotations
 

@@ -284,13 +284,13 @@ async def test_closing_the_store_wakes_all_waiters_with_an_error() -> None:
             reader = await primed(store)
             await store.acquire_lease("c", "a", 60)
 
-            async def hear() -> None:
+            async def receive() -> None:
                 await refused(StoreUnusable, _forever(reader.next), "a watch of a closed store")
 
             async def wait() -> None:
                 await refused(StoreUnusable, store.wait_lease_ended("c", 1), "waiting in a closed store")
 
-            nursery.start_soon(hear)
+            nursery.start_soon(receive)
             nursery.start_soon(wait)
             await trio.testing.wait_all_tasks_blocked()
             assert store._session is not None

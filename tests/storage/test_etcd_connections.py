@@ -18,7 +18,7 @@ from tests.storage.etcd_kit import followed, primed, until
 
 
 async def test_another_member_serves_after_one_has_failed() -> None:
-    """The watch, reads and writes go on there. Nothing is repeated and nothing is lost."""
+    """The watch, reads and writes continue there. Nothing is repeated or lost."""
     async with serving_etcd() as (fake, lasting), trio.open_nursery() as nursery:
         ended = trio.CancelScope()
 
@@ -62,7 +62,7 @@ async def test_connection_uses_tls(tmp_path: Path) -> None:
 
 
 async def test_expired_user_token_is_replaced() -> None:
-    """Simple tokens last for minutes: calls and the watch go on with the next one."""
+    """Simple tokens last for minutes: calls and the watch continue with the next one."""
     fake = FakeEtcd()
     fake.token = "first"
     async with serving_etcd(fake) as (_, endpoint):

@@ -51,16 +51,16 @@ async def test_watch_gives_the_incarnation_of_each_change() -> None:
         rig.fake.muted = None
         rig.fake.cancel_watches("etcdserver: no leader")
         await names(rig.store)
-        last, incarnation, heard = rig.store.position, "", 0
-        while heard < last.revision:
+        last, incarnation, received = rig.store.position, "", 0
+        while received < last.revision:
             item = await reader.next()
             if isinstance(item, Changes):
-                heard = item.changes[-1].revision
-                resumed = await reading(rig.store, after=last._replace(session=incarnation, revision=heard))
+                received = item.changes[-1].revision
+                resumed = await reading(rig.store, after=last._replace(session=incarnation, revision=received))
                 await resumed.until(last.revision)
             else:
                 assert isinstance(item, Bookmark)
-                heard, incarnation = item.position.revision, item.position.session
+                received, incarnation = item.position.revision, item.position.session
     assert incarnation == last.session
 
 

@@ -159,7 +159,7 @@ async def _fake() -> AsyncIterator[tuple[FakeEtcd, Past]]:
         yield fake, await _with_a_past(f"etcd://{endpoint}{PREFIX}")
 
 
-@pytest.mark.parametrize("trouble", ["a lost commit", "a cancelled watch", "a silent watch", "a compaction in between"])
+@pytest.mark.parametrize("trouble", ["a lost commit", "a canceled watch", "a silent watch", "a compaction in between"])
 async def test_opening_without_readable_history_still_serves(trouble: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The store holds the current state, and an earlier position gets an error."""
     monkeypatch.setattr(_follow, "_READING_HISTORY", 0.5)
@@ -171,7 +171,7 @@ async def test_opening_without_readable_history_still_serves(trouble: str, monke
             match trouble:
                 case "a lost commit":
                     return [] if any(event.kv and b"kept" in event.kv.key for event in response.events) else [response]
-                case "a cancelled watch":
+                case "a canceled watch":
                     return [WatchResponse(header=response.header, canceled=True, compact_revision=5)]
                 case _:
                     return []
@@ -219,7 +219,7 @@ async def test_opening_reads_recent_history_within_its_time_limit(monkeypatch: p
 
 
 async def test_commit_split_at_the_end_of_the_history_is_received_once() -> None:
-    """The watch for the history ends amid a commit. The next watch delivers that commit from its start."""
+    """The watch for the history ends within a commit. The next watch delivers that commit from its start."""
     async with _fake() as (fake, past):
 
         def half_a_commit_more(response: WatchResponse) -> list[WatchResponse]:

@@ -29,7 +29,7 @@ def raced_by_a_commit(rig: Rig, read: Callable[..., Awaitable[Any]], raced: list
 async def test_commit_acknowledged_before_the_comparison_is_not_another_history(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A broken watch goes on with the commit, and the store does not report a rollback."""
+    """After a break, the watch continues with the commit, and the store does not report a rollback."""
     async with rigged() as rig:
         raced: list[int] = []
         monkeypatch.setattr(_follow, "read_standing", raced_by_a_commit(rig, read_standing, raced))
@@ -44,7 +44,7 @@ async def test_commit_acknowledged_before_the_comparison_is_not_another_history(
 async def test_commit_acknowledged_before_a_snapshot_without_it_is_not_another_history(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The store never stands below a revision that its writer has received."""
+    """The store's position is never below a revision that its writer has received."""
     async with rigged() as rig:
         raced: list[int] = []
         await put(rig.store, thing("before"))

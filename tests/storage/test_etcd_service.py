@@ -73,8 +73,8 @@ async def test_revision_and_term_of_another_engine_are_accepted() -> None:
         rig.fake.on_range = lagging(rig.fake)
         await there.record_checkpoint(fence, reached)
         await there.raise_fence(term=fence.term, number=1)
-        settled = await there.raise_fence()
-        assert settled.settled_revision == reached
+        raised = await there.raise_fence()
+        assert raised.settled_revision == reached
         said = "is above the store's, "
-        await refused(there.record_checkpoint(settled.fence, here.revision + 10_000), Status.INVALID_ARGUMENT, said)
+        await refused(there.record_checkpoint(raised.fence, here.revision + 10_000), Status.INVALID_ARGUMENT, said)
         assert here.unexpected == there.unexpected == []

@@ -62,7 +62,7 @@ def test_cursor_takes_each_later_change_once() -> None:
 
 
 def test_cursor_above_the_head_does_not_repeat_its_snapshot() -> None:
-    """A snapshot may stand at a commit that is appended later: the cursor skips that commit."""
+    """A snapshot may have the position of a commit that is appended later. The cursor skips that commit."""
     log = _filled(2)
     cursor = log.cursor(A, 4)
     assert log.head <= cursor.revision
@@ -86,7 +86,7 @@ def test_cursor_above_the_head_survives_trimming_of_its_snapshot() -> None:
 
 
 def test_limit_never_splits_a_commit() -> None:
-    """`take` goes on to the end of a commit, and the cursor stands there."""
+    """`take` continues to the end of a commit, and leaves the cursor there."""
     log = CommitLog()
     log.append(1, [(A, RESOURCE, False)] * 5, 1.0)
     log.append(2, [(A, RESOURCE, False)] * 5, 1.0)
@@ -129,7 +129,7 @@ def test_cursor_of_an_idle_kind_never_expires() -> None:
 
 
 def test_trimmed_history_raises_for_old_and_new_cursors() -> None:
-    """A cursor that stands too far back, or a new one at its position, raises HistoryCompacted."""
+    """A cursor that is too far back, or a new one at its position, raises HistoryCompacted."""
     log = _filled(3, max_changes=3)
     old = log.cursor(A, 0)
     for revision in range(4, 4000):

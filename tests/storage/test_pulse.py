@@ -1,4 +1,4 @@
-"""The pulse that wakes a store's watchers: every beat wakes all waiters, whichever of them are canceled."""
+"""The pulse that wakes a store's watchers: every beat wakes all waiters, even if some of them are canceled."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ async def test_beat_wakes_each_waiter_once() -> None:
         nursery.cancel_scope.cancel()
 
 
-@pytest.mark.parametrize("cancelled_first", [True, False])
-async def test_beat_and_cancellation_may_coincide(cancelled_first: bool) -> None:
+@pytest.mark.parametrize("canceled_first", [True, False])
+async def test_beat_and_cancellation_may_coincide(canceled_first: bool) -> None:
     """The waiter gets the first of them, and the other one has no effect."""
     pulse, scope, outcomes = Pulse(), trio.CancelScope(), list[str]()
 
@@ -49,9 +49,9 @@ async def test_beat_and_cancellation_may_coincide(cancelled_first: bool) -> None
     async with trio.open_nursery() as nursery:
         nursery.start_soon(waiter)
         await trio.testing.wait_all_tasks_blocked()
-        for act in (scope.cancel, pulse.beat) if cancelled_first else (pulse.beat, scope.cancel):
+        for act in (scope.cancel, pulse.beat) if canceled_first else (pulse.beat, scope.cancel):
             act()
-    assert outcomes == (["over"] if cancelled_first else ["woken", "over"])
+    assert outcomes == (["over"] if canceled_first else ["woken", "over"])
 
 
 async def test_canceled_waiter_is_not_woken_by_its_former_pulse() -> None:

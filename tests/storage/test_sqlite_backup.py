@@ -60,7 +60,7 @@ async def test_backup_during_writes_is_consistent(tmp_path: Path) -> None:
 
 
 async def test_another_process_can_back_up_an_open_store(tmp_path: Path) -> None:
-    """The server's lock keeps other servers out, but no backup. The server goes on undisturbed."""
+    """The server's lock keeps out other servers, but not backups. The server is undisturbed."""
     async with open_sqlite(tmp_path / "a.db") as backend:
         at = await put(backend, thing("a"))
         command = [sys.executable, "-W", "error", "-c", BACKED_UP, f"sqlite:{tmp_path}/a.db", str(tmp_path / "b")]

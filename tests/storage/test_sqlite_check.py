@@ -89,10 +89,10 @@ DAMAGE: dict[str, tuple[str, str]] = {
     "no head": ("DELETE FROM meta WHERE key = 'head'", "meta: its table meta has no head"),
     "no floor of terms": ("DELETE FROM meta WHERE key = 'term_floor'", "meta: its table meta has no term_floor"),
     "a fence below its lease": (FENCE.format("term = 0", "held"), "lease c#held: web-1 holds it in term 1"),
-    "no fence of a lease": ("DELETE FROM fences WHERE member = 'held'", "lease c#held: web-1 holds it in term 1"),
+    "a lease without a fence": ("DELETE FROM fences WHERE member = 'held'", "lease c#held: web-1 holds it in term 1"),
     "a fence below zero": (FENCE.format("number = -1", "m"), r"fence c#m: it is at \(1, -1\)"),
     "a checkpoint above the head": (FENCE.format("settled = 99", "m"), "fence c#m: its checkpoint is 99, above 9"),
-    "an incarnation never left": (
+    "incarnations that have not ended": (
         "UPDATE incarnations SET last_revision = NULL",
         "incarnation .*: it begins at 9, but an earlier one has not ended",
     ),

@@ -34,7 +34,7 @@ AT_MOST = 200
 Ack = list[str]
 
 
-class Mother:
+class ForkServer:
     """The process whose forks are the lives."""
 
     def __init__(self, process: trio.Process) -> None:
@@ -71,7 +71,7 @@ class Mother:
 
 
 @asynccontextmanager
-async def mother(path: Path) -> AsyncIterator[Mother]:
+async def fork_server(path: Path) -> AsyncIterator[ForkServer]:
     """Run the parent process within the block."""
     command = [sys.executable, "-m", "tests.storage.crash_child", str(path)]
     environment = os.environ | {"PYTHONPATH": f"{ROOT}:{ROOT / 'engine'}"}
@@ -88,7 +88,7 @@ async def mother(path: Path) -> AsyncIterator[Mother]:
 
     async with trio.open_nursery() as nursery:
         process: trio.Process = await nursery.start(run)
-        yield Mother(process)
+        yield ForkServer(process)
         assert process.stdin is not None
         await process.stdin.aclose()
 
@@ -102,7 +102,7 @@ class Known:
         self.pair = ""
         self.fence = (0, 0)
         self.term = 0
-        self.settled = 0
+        self.checkpoint = 0
         self.position: Position | None = None
         self.first: Position | None = None
         self.acknowledged = 0
@@ -184,15 +184,15 @@ class Known:
                 self.fence = max(self.fence, (self.term, 0))
             elif said == "fence":
                 self.fence = max(self.fence, (int(words[0]), int(words[1])))
-            elif said == "settled":
-                self.settled = max(self.settled, int(words[0]))
+            elif said == "checkpoint":
+                self.checkpoint = max(self.checkpoint, int(words[0]))
         with opened_plainly(path) as plain:
             rows = plain.execute("SELECT term, number, settled FROM fences WHERE controller = 'keeper'").fetchall()
         if rows:
-            ((term, number, settled),) = rows
+            ((term, number, checkpoint),) = rows
             assert (term, number) >= self.fence, "a fence was lowered"
-            assert settled >= self.settled, "a checkpoint was lowered"
-            self.fence, self.settled, self.term = (term, number), settled, max(self.term, term - 1)
+            assert checkpoint >= self.checkpoint, "a checkpoint was lowered"
+            self.fence, self.checkpoint, self.term = (term, number), checkpoint, max(self.term, term - 1)
         else:
             assert self.fence == (0, 0)
 
@@ -221,9 +221,9 @@ async def test_acknowledged_writes_survive_kill_9_at_random_moments(tmp_path: Pa
     rng = random.Random(seed)
     print(f"HEADWAY_CRASH_SEED={seed}")
     known = Known()
-    async with mother(path) as makes:
+    async with fork_server(path) as forks:
         for life in range(lives):
-            acks = await makes.life(life, rng)
+            acks = await forks.life(life, rng)
             if life % 4 == 0 and path.exists():
                 # This checks the file as the crash left it. In other lives the store itself opens it first.
                 assert await check_store(f"sqlite:{path}") == []

@@ -82,7 +82,7 @@ async def _fill(backend: Backend) -> tuple[int, WriteRejected]:
 
 
 async def test_full_disk_rejects_writes_until_there_is_space(small_disk: Path) -> None:
-    """A commit without space is rejected. Watches and reads go on, and later writes succeed without intervention."""
+    """A commit without space is rejected. Watches and reads continue, and later writes succeed without intervention."""
     path = small_disk / "a.db"
     ballast = small_disk / "ballast"
     ballast.write_bytes(bytes(1_000_000))

@@ -25,7 +25,7 @@ from tests.storage.sqlite_kit import (
 
 
 async def test_full_disk_rejects_the_whole_batch(tmp_path: Path) -> None:
-    """Each writer of the batch gets the error. With space again, the store goes on."""
+    """Each writer of the batch gets the error. Once there is space again, the store continues."""
     refusals: list[str] = []
 
     async def write(name: str) -> None:
@@ -87,7 +87,7 @@ def _until_failure(reader: Reader) -> Callable[[], object]:
 
 
 async def test_full_disk_at_the_commit_is_a_rejection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """SQLITE_FULL at COMMIT means that the commit's mark was not written, so nothing was. The store goes on."""
+    """SQLITE_FULL at COMMIT means that the commit's mark was not written, so nothing was. The store continues."""
     async with open_sqlite(tmp_path / "a.db") as backend:
         with monkeypatch.context() as patch:
             fail_commits(patch, sqlite3.SQLITE_FULL)

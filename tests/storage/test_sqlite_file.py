@@ -113,7 +113,7 @@ async def test_second_process_is_refused_with_the_holder_in_the_error(tmp_path: 
 
 
 async def test_second_opening_in_one_process_is_refused(tmp_path: Path) -> None:
-    """Another path to the same file is refused, too, and the first opening goes on undisturbed."""
+    """Another path to the same file is refused, too. The first opening is undisturbed."""
     path = tmp_path / "a.db"
     (tmp_path / "link.db").symlink_to(path)
     async with open_sqlite(path) as backend:
@@ -169,16 +169,19 @@ FOREIGN: dict[str, tuple[Callable[[Path], object], str]] = {
     "zeros": (lambda path: path.write_bytes(bytes(8192)), "it is not an SQLite file"),
     "a header cut off": (lambda path: path.write_bytes(b"SQLite format 3\0" + bytes(30)), "it ends within its header"),
     "a magic cut off": (lambda path: path.write_bytes(b"SQLite"), "it ends within its header"),
-    "another program's": (_sqlite_file, r"SQLite file of another program \(application_id 0x0, not 0x48645779\)"),
-    "another's by its id": (
+    "a file of another program": (
+        _sqlite_file,
+        r"SQLite file of another program \(application_id 0x0, not 0x48645779\)",
+    ),
+    "a file with the id of another program": (
         lambda path: _sqlite_file(path, "PRAGMA application_id = 7"),
         r"another program \(application_id 0x7,",
     ),
-    "another's with a log": (
+    "a file of another program with a log": (
         lambda path: _sqlite_file(path, "PRAGMA journal_mode = WAL", "INSERT INTO theirs VALUES (1)"),
         "another program",
     ),
-    "a newer one": (
+    "a file of a newer version": (
         lambda path: _sqlite_file(path, f"PRAGMA application_id = {0x48645779}", "PRAGMA user_version = 12"),
         "has format 12; this program knows formats up to 2: use a newer Headway",
     ),

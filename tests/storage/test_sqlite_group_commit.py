@@ -85,7 +85,7 @@ async def test_rejected_write_fails_alone_in_its_batch(tmp_path: Path, commit_ga
 async def test_canceled_commit_returns_its_position(tmp_path: Path, commit_gate: Gate) -> None:
     """This holds for the leader and for a waiting writer. The next checkpoint raises Cancelled."""
     returned: dict[str, Position] = {}
-    cancelled: list[str] = []
+    canceled: list[str] = []
 
     async def write(name: str, scope: trio.CancelScope) -> None:
         with scope:
@@ -93,7 +93,7 @@ async def test_canceled_commit_returns_its_position(tmp_path: Path, commit_gate:
             try:
                 await trio.lowlevel.checkpoint()
             except trio.Cancelled:
-                cancelled.append(name)
+                canceled.append(name)
                 raise
 
     scopes = [trio.CancelScope() for _ in range(3)]
@@ -108,13 +108,13 @@ async def test_canceled_commit_returns_its_position(tmp_path: Path, commit_gate:
             await trio.testing.wait_all_tasks_blocked()
             assert returned == {}, "a commit returned before its outcome was known"
             commit_gate.open()
-        assert sorted(returned) == sorted(cancelled) == ["a", "b", "c"]
+        assert sorted(returned) == sorted(canceled) == ["a", "b", "c"]
         assert await names(backend) == ["a", "b", "c"]
 
 
 @pytest.mark.parametrize("behind", [False, True])
 def test_interrupted_writer_does_not_block_others(tmp_path: Path, commit_gate: Gate, behind: bool) -> None:
-    """KeyboardInterrupt ignores shields: a writer interrupted while it waits is dropped, and the others go on."""
+    """KeyboardInterrupt ignores shields: a writer interrupted while it waits is dropped, and the others continue."""
     stored: list[list[str]] = []
 
     @trio.lowlevel.enable_ki_protection
@@ -147,7 +147,7 @@ def test_interrupted_writer_does_not_block_others(tmp_path: Path, commit_gate: G
 
 
 def test_interrupted_leader_rejects_its_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It was interrupted before its transaction began: its batch gets an error, and the store goes on."""
+    """It was interrupted before its transaction began: its batch gets an error, and the store continues."""
     refused: list[str] = []
     stored: list[list[str]] = []
 

@@ -48,7 +48,7 @@ def test_invalid_bounds_are_refused(named: dict[str, object], message: str) -> N
     ],
 )
 def test_unknown_url_options_are_refused(options: str, message: str) -> None:
-    """The error has the known options and the url."""
+    """The error lists the known options and has the url."""
     with pytest.raises(InvalidArgument, match=message):
         open_store(f"sqlite:a.db?{options}")
 

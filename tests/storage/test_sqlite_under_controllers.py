@@ -26,7 +26,7 @@ def _file(rig: Rig) -> str:
 
 
 async def test_controllers_start_over_on_a_restored_store(rig: Rig, tmp_path: Path) -> None:
-    """Their runs end with an error that says why. The next runs see the backup and nothing of what followed it."""
+    """Their runs end with an error that says why. The next runs see the backup and no later changes."""
     async with rig.working():
         async with rig.serving() as engine:
             await engine.client.write(rig.pool.new("kept"))

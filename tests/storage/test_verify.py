@@ -73,7 +73,7 @@ class TwoOfOneUid(KeptMemory):
         return entry
 
 
-class ReadsSomethingElse(KeptMemory):
+class ReadsOtherMetadata(KeptMemory):
     def read_nowait(self, kind: Kind, key: Key) -> tuple[pb.Resource | None, Position]:
         found, at = super().read_nowait(kind, key)
         if key == PLACE and found is not None:
@@ -88,30 +88,30 @@ class ListsBackwards(KeptMemory):
         return found[::-1], at
 
 
-class ListsAnothersKind(KeptMemory):
+class ListsAnotherKind(KeptMemory):
     async def list(self, kind: Kind, *given: object, **more: object) -> Found:  # noqa: ARG002  # the fault
         found, at = await super().list(KIND, *given, **more)  # type: ignore[arg-type]
         return found, at
 
 
-class OwnsLess(KeptMemory):
+class ListsTooFewOwned(KeptMemory):
     async def list_by_owner(self, owner_uid: str) -> Found:
         found, at = await super().list_by_owner(owner_uid)
         return found[:1], at
 
 
-class OwnsMore(KeptMemory):
+class ListsTooManyOwned(KeptMemory):
     async def list_by_owner(self, owner_uid: str) -> Found:
         return list(self.tables[KIND].values()) if self.owned.get(owner_uid) else [], self.position
 
 
-class StandsTooLow(KeptMemory):
+class HasALowPosition(KeptMemory):
     @property
     def position(self) -> Position:
         return self._at(min(self._log.head, 4))
 
 
-class WatchesLess(KeptMemory):
+class OmitsResourcesInWatches(KeptMemory):
     async def watch(self, kind: Kind, *given: object) -> object:  # type: ignore[override]
         tables, self.tables = self.tables, {**self.tables, KIND: {}}
         made = await super().watch(kind, *given)  # type: ignore[arg-type]
@@ -127,12 +127,12 @@ class LosesHistory(KeptMemory):
         return Changes(kept) if kept else None
 
 
-class SaysThatAllIsDeleted(KeptMemory):
+class ReportsAllAsDeleted(KeptMemory):
     def spoil(self, item: StreamItem) -> StreamItem | None:
         return Changes([each._replace(deleted=True) for each in item.changes]) if isinstance(item, Changes) else item
 
 
-class SaysNothing(KeptMemory):
+class DeliversNothing(KeptMemory):
     def spoil(self, item: StreamItem) -> StreamItem | None:  # noqa: ARG002  # the fault
         return None
 
@@ -142,7 +142,7 @@ class ListsEmptyKinds(KeptMemory):
         return [*await super().kinds(), ("a", "None")]
 
 
-class KnowsBetter(KeptMemory):
+class FindsItsOwnDamage(KeptMemory):
     async def check_itself(self) -> Sequence[str]:
         await trio.lowlevel.checkpoint()
         return ["its third page is torn"]
@@ -152,25 +152,28 @@ class KnowsBetter(KeptMemory):
     ("broken", "problem"),
     [
         (TwoOfOneUid, "and conformance.Other default/default/other have the same uid one"),
-        (ReadsSomethingElse, "conformance.Thing default/default/a is 3 in a list but 3 when read by its key"),
+        (ReadsOtherMetadata, "conformance.Thing default/default/a is 3 in a list but 3 when read by its key"),
         (
             ListsBackwards,
             "conformance.Thing default/default/a is listed after conformance.Thing default/default/owner",
         ),
-        (ListsAnothersKind, "conformance.Other default/default/a is listed under another kind"),
-        (OwnsLess, "is owned by uid"),
-        (OwnsMore, "but not owned by it"),
-        (StandsTooLow, "conformance.Other default/default/other has version '6'; the store is at revision 4"),
-        (WatchesLess, "conformance.Thing default/default/a is 3 in a list at revision 6 but missing in a watch"),
+        (ListsAnotherKind, "conformance.Other default/default/a is listed under another kind"),
+        (ListsTooFewOwned, "is owned by uid"),
+        (ListsTooManyOwned, "but not owned by it"),
+        (HasALowPosition, "conformance.Other default/default/other has version '6'; the store is at revision 4"),
+        (
+            OmitsResourcesInWatches,
+            "conformance.Thing default/default/a is 3 in a list at revision 6 but missing in a watch",
+        ),
         (
             LosesHistory,
             "conformance.Thing default/default/a has version 3, but history from 0 on has no such commit",
         ),
-        (SaysThatAllIsDeleted, "default/default/a is stored, but history has it deleted at revision 3"),
-        (SaysNothing, "a watch of conformance.Other has not ended its snapshot within 30 s"),
+        (ReportsAllAsDeleted, "default/default/a is stored, but history has it deleted at revision 3"),
+        (DeliversNothing, "a watch of conformance.Other has not ended its snapshot within 30 s"),
         (ListsEmptyKinds, "the list of kinds is not in order, or repeats a kind: ['conformance.Other', 'conf"),
         (ListsEmptyKinds, "a.None is in the list of kinds but has no resources"),
-        (KnowsBetter, "its third page is torn"),
+        (FindsItsOwnDamage, "its third page is torn"),
     ],
 )
 async def test_inconsistent_store_is_detected(
