@@ -20,7 +20,7 @@ from tests.helpers.resources import STORE, bookmark, end
 from tests.helpers.scripted_channel import Line, Pause, ScriptedChannel
 
 SECONDS = 0.5
-Heard = list[tuple[float, StreamItem]]
+Received = list[tuple[float, StreamItem]]
 
 
 @pytest.fixture
@@ -34,9 +34,9 @@ def paced(plain: Calls) -> Calls:
     return Calls(plain.backend, registry(), channel=PacedChannel(plain.channel, SECONDS))
 
 
-async def hear(items: AsyncIterator[StreamItem], heard: Heard) -> None:
+async def receive(items: AsyncIterator[StreamItem], received: Received) -> None:
     async for item in items:
-        heard.append((round(trio.current_time(), 3), item))
+        received.append((round(trio.current_time(), 3), item))
 
 
 def texts(item: StreamItem) -> list[str]:
@@ -45,7 +45,7 @@ def texts(item: StreamItem) -> list[str]:
 
 
 async def test_calls_are_not_delayed(plain: Calls, paced: Calls, autojump_clock: trio.testing.MockClock) -> None:
-    """Only streams are paced. What the inner channel reports about writes still holds."""
+    """Only streams are paced. The inner channel's guarantees about writes still hold."""
     for number in range(5):
         await paced.write(a_note("one", str(number)))
     await refused(paced.read(an_id("none")), Status.NOT_FOUND, "Note none not found")
@@ -57,16 +57,16 @@ async def test_changes_within_an_interval_are_delivered_together(
     plain: Calls, paced: Calls, autojump_clock: trio.testing.MockClock
 ) -> None:
     """Each change is delivered, in order and unmerged. The first one after an idle interval is not delayed."""
-    heard: Heard = []
+    received: Received = []
     async with paced.watch(a_type()) as items, trio.open_nursery() as nursery:
-        nursery.start_soon(hear, items, heard)
+        nursery.start_soon(receive, items, received)
         await trio.sleep(10)
         for number in range(12):
             await plain.write(a_note("one", str(number)))
             await trio.sleep(0.12)
         await trio.sleep(5)
         nursery.cancel_scope.cancel()
-    assert [(when, texts(item)) for when, item in heard[1:]] == [
+    assert [(when, texts(item)) for when, item in received[1:]] == [
         (10, ["0"]),
         (10.5, ["1", "2", "3", "4"]),
         (11, ["5", "6", "7", "8"]),
@@ -79,17 +79,17 @@ async def test_bookmark_paces_a_stream_like_a_change(
     plain: Calls, paced: Calls, autojump_clock: trio.testing.MockClock
 ) -> None:
     """The channel exists for bookmarks: many commits of other kinds cost the stream one bookmark."""
-    heard: Heard = []
+    received: Received = []
     async with paced.watch(a_type()) as items, trio.open_nursery() as nursery:
-        nursery.start_soon(hear, items, heard)
+        nursery.start_soon(receive, items, received)
         await trio.sleep(1)
         for _ in range(100):
             await plain.write(a_note(type=PLANET))
             await trio.sleep(0.01)
         await trio.sleep(5)
         nursery.cancel_scope.cancel()
-    told = [(when, item.position.revision) for when, item in heard if isinstance(item, Bookmark)]
-    assert (told[0], told[-1][1], len(told)) == ((1, 1), 100, 3)
+    bookmarks = [(when, item.position.revision) for when, item in received if isinstance(item, Bookmark)]
+    assert (bookmarks[0], bookmarks[-1][1], len(bookmarks)) == ((1, 1), 100, 3)
     assert autojump_clock.current_time() > 6
 
 
@@ -130,7 +130,7 @@ async def test_each_stream_has_its_own_pace(plain: Calls, paced: Calls, autojump
 async def test_canceled_reader_loses_nothing(
     plain: Calls, paced: Calls, autojump_clock: trio.testing.MockClock
 ) -> None:
-    """The delay comes before the read, so the item is still there, and the stream goes on."""
+    """The delay comes before the read, so the item is still available, and the stream continues."""
     async with paced.watch(a_type()) as items:
         await anext(items)
         await plain.write(a_note("one", "a"))

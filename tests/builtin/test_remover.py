@@ -49,7 +49,7 @@ async def test_marked_resource_is_removed_after_its_last_finalizer(
 
 
 async def test_resource_with_a_finalizer_or_without_a_mark_stays(autojump_clock: MockClock) -> None:
-    """One finalizer of two is enough. A resource without finalizers stays until it is deleted."""
+    """A resource stays while it has one finalizer left of two, or if it has none but is not deleted."""
     async with engine_on(autojump_clock, MemoryBackend()) as engine:
         marked = await held(engine.client)
         marked.finalizers = ["b"]
@@ -141,7 +141,7 @@ async def test_removal_resumes_after_a_crash_between_any_two_steps(autojump_cloc
 
 
 async def test_removal_of_an_unregistered_type_waits_for_a_program_that_knows_it(autojump_clock: MockClock) -> None:
-    """The pending removal stays in the store meanwhile."""
+    """The pending removal stays in the store until then."""
     store = MemoryBackend()
     calls = Calls(store, registry())
     async with engine_on(autojump_clock, store, CHILD) as engine:

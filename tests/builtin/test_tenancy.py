@@ -88,7 +88,7 @@ async def test_namespace_of_another_version_is_a_namespace(autojump_clock: trio.
         await client.write(CONSULS.new("up", partition="far"))
         await client.write(NOTE.new("one", partition="far", namespace="up"))
         await client.delete(headway.PARTITION.id("far"))
-        # The partition is reconciled every second.
+        # Three seconds are enough, because the partition is reconciled every second.
         await trio.sleep(3)
         assert await client.list(CONSULS) == []
         assert await left(client) == []
@@ -115,7 +115,7 @@ async def test_deletion_shows_its_progress_while_finalizers_block_it(
 ) -> None:
     """A condition lists the remaining resources and finalizers.
 
-    The deletion goes on within a second of the last one.
+    The deletion continues within a second of the last one.
     """
     async with an_engine(autojump_clock) as engine:
         client = engine.client

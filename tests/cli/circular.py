@@ -17,14 +17,14 @@ THIRD = app.type("ring", "v1", "Third", Side)
 
 @app.controller(manages=THIRD, watches=[headway.watch(RIGHT, headway.mappers.same_name())], writes=[LEFT])
 async def lefts(_: headway.Runtime, __: headway.Request[Side]) -> None:
-    """Only declared."""
+    """Do nothing: only the declaration is read."""
 
 
 @app.controller(manages=THIRD, watches=[headway.watch(LEFT, headway.mappers.same_name())], writes=[RIGHT])
 async def rights(_: headway.Runtime, __: headway.Request[Side]) -> None:
-    """Only declared."""
+    """Do nothing: only the declaration is read."""
 
 
 @app.timer(LEFT, every=60, writes=[])
 async def clock(_: headway.Runtime, __: headway.Resource[Side]) -> None:
-    """Only declared."""
+    """Do nothing: only the declaration is read."""

@@ -7,7 +7,7 @@ from headway.storage import MemoryBackend, SqliteBackend
 from headway.testing import Capability, StoreUnderTest
 
 
-class Lowers(MemoryBackend):
+class LowersFences(MemoryBackend):
     """A store that forgets a fence when it should refuse to lower it."""
 
     async def raise_fence(self, controller: str, member: str, term: int, number: int) -> Any:
@@ -25,5 +25,5 @@ def open_memory(_: Path, *, max_changes: int = 100_000) -> MemoryBackend:
 
 
 memory = StoreUnderTest(open_memory, lacks=frozenset({Capability.DURABILITY, Capability.KEPT_HISTORY}))
-lowers = StoreUnderTest(lambda _, max_changes=100_000: Lowers(max_changes=max_changes))
+lowers = StoreUnderTest(lambda _, max_changes=100_000: LowersFences(max_changes=max_changes))
 NOTHING = 7

@@ -17,7 +17,7 @@ def run(*arguments: str) -> tuple[int, str]:
 
 
 def test_graph_is_printed_as_text() -> None:
-    """The text has the controllers, the types without a controller, and a line if there are no cycles."""
+    """The text has the controllers, the types without a controller, and a line about cycles."""
     code, text = run("tests.cli.served:apps")
     assert code == 0
     assert text == (
@@ -66,7 +66,7 @@ def test_graph_is_wrapped_to_the_width_of_a_terminal(monkeypatch: pytest.MonkeyP
             name=f"one-that-also-has-a-long-name-{number}",
         )
         async def look(_: headway.Runtime, __: headway.Request[Side]) -> None:
-            """Only declared."""
+            """Do nothing: only the declaration is read."""
 
     monkeypatch.setattr("tests.cli.circular.app", app)
     code, text = run("tests.cli.circular:app")

@@ -137,7 +137,7 @@ async def test_store_in_etcd_is_migrated_while_a_server_has_it_open(terminal: Te
 async def test_server_migrates_its_sqlite_store_while_it_serves(
     terminal: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It rewrites one page at a time. Writes and watches go on, and only payloads and versions change."""
+    """It rewrites one page at a time. Writes and watches continue, and only payloads and versions change."""
     monkeypatch.setattr(_migrate, "PAGE", 2)
     await filled(failing=False)
     async with SqliteBackend("staff.db") as store:

@@ -43,7 +43,7 @@ def generated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Return a folder with the code that grpcio generates for both."""
     folder = tmp_path_factory.mktemp("peers")
     for name, source in SOURCES.items():
-        # In packages of their own: `headway` is ours.
+        # Both need other package names, because `headway` is the package under test.
         (folder / "protos" / name).parent.mkdir(parents=True)
         (folder / "protos" / name).write_text(source.read_text())
     made = [f"-I{folder}/protos", f"--python_out={folder}", f"--grpc_python_out={folder}"]
@@ -142,18 +142,18 @@ def test_watch_delivers_a_snapshot_its_end_and_then_changes(start: Started, pack
         it = peer(channel, package)
         for name in ("one", "two"):
             it.write(it.resource(ACCOUNT, name, Account(login=name)))
-        heard: list[tuple[str, str]] = []
+        received: list[tuple[str, str]] = []
         for event in it.watch(ACCOUNT):
             kind = event.WhichOneof("event")
             if kind == "end_of_snapshot":
-                assert sorted(heard) == [("upsert", "one"), ("upsert", "two")]
+                assert sorted(received) == [("upsert", "one"), ("upsert", "two")]
                 it.stub.Delete(it.pb2.DeleteRequest(id=it.id(ACCOUNT, "one")), timeout=SECONDS)
             # A client that doesn't know bookmarks sees an empty event.
             elif kind in ("upsert", "delete"):
-                heard.append((kind, getattr(event, kind).resource.id.name))
+                received.append((kind, getattr(event, kind).resource.id.name))
                 if kind == "delete":
                     break
-        assert heard[-1] == ("delete", "one")
+        assert received[-1] == ("delete", "one")
 
         it.write(it.resource(TEAM, "core", Team()))
         for event in it.watch(TEAM):
@@ -192,7 +192,7 @@ def test_errors_deadlines_and_cancellation_have_grpc_codes(start: Started, packa
 
 
 def test_large_snapshot_is_complete(start: Started, package: str) -> None:
-    """One List and one watch deliver many times the windows of the stream and the connection."""
+    """A List and a watch each deliver many times the windows of the stream and the connection."""
     count, size = 300, 10_000
     with grpc.insecure_channel(address_of(start(*SERVE))) as channel:
         it = peer(channel, package)

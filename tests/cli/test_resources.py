@@ -111,7 +111,7 @@ async def test_get_prints_a_table_yaml_or_json(headway: Terminal) -> None:
 
 
 async def test_list_shows_all_resources_of_a_type(headway: Terminal) -> None:
-    """By default it lists all namespaces. An empty list is reported on stderr."""
+    """All namespaces are listed by default. An empty list is reported on stderr."""
     await headway("apply", "-f", "-", stdin=BOTH)
 
     listed = (await headway("list", "staff.account")).stdout.splitlines()
@@ -215,9 +215,9 @@ async def test_types_and_status_print_json_and_yaml(headway: Terminal) -> None:
         in_yaml = await headway(*arguments, "-o", "yaml")
         assert json.loads(in_json.stdout) == yaml.safe_load(in_yaml.stdout)
     [condition] = json.loads(in_json.stdout)
-    told = {"by": "teams", "condition": "Staffed", "state": "TRUE", "seen": "current", "reason": "", "message": ""}
+    expected = {"by": "teams", "condition": "Staffed", "state": "TRUE", "seen": "current", "reason": "", "message": ""}
     assert datetime.datetime.fromisoformat(condition.pop("written")).tzinfo is not None
-    assert condition == told
+    assert condition == expected
 
 
 def test_help_lists_each_command_with_its_own_first_sentence() -> None:

@@ -117,9 +117,9 @@ async def test_diff_shows_before_a_deployment_whether_a_store_rejects_the_progra
                 ["staff.v1.Team", "namespace", "Team", "3", "lead", "Person"],
                 ["staff.v1.Team", "namespace", "Person", "1", "login", "string"],
             ]
-    told = await terminal("schema", "diff", wrong, "--store", "sqlite:staff.db", "-o", "json")
-    assert told.returncode == 7
-    said = json.loads(told.stdout)
+    done = await terminal("schema", "diff", wrong, "--store", "sqlite:staff.db", "-o", "json")
+    assert done.returncode == 7
+    said = json.loads(done.stdout)
     assert said["recorded"] == []
     assert said["problems"][0] == {
         "type": "staff.v1.Team",
@@ -143,8 +143,8 @@ async def test_diff_names_stored_versions_that_the_program_lacks(terminal: Termi
     async with headway.open_engine("sqlite:staff.db", app, later) as engine:
         await engine.client.write(v1.new("old"))
         await engine.client.write(v2.new("core"))
-    told = await terminal("schema", "diff", first, "--store", "sqlite:staff.db")
-    assert (told.returncode, told.stdout) == (
+    done = await terminal("schema", "diff", first, "--store", "sqlite:staff.db")
+    assert (done.returncode, done.stdout) == (
         0,
         "staff.v2.Team is stored, but the program does not know it: its writes of the kind would replace it\n",
     )

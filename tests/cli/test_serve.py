@@ -8,7 +8,7 @@ import trio
 
 from tests.cli.conftest import CORE, Started, address_of, interrupt
 from tests.cli.terminal import Terminal, address
-from tests.cli.test_serve_forward import said
+from tests.cli.test_serve_forward import run_command
 
 
 def test_serve_ends_cleanly_when_interrupted(start: Started) -> None:
@@ -42,7 +42,7 @@ async def test_serve_offers_metrics_and_health(terminal: Terminal) -> None:
     assert said.startswith("metrics and health at http://127.0.0.1:")
     async with httpx.AsyncClient(base_url=said.split()[4].removesuffix("/metrics,")) as http:
         with trio.fail_after(20):
-            # Each answer takes a turn of the loop, in which the controllers get on.
+            # Each request takes a turn of the loop, so the controllers make progress.
             while (await http.get("/readyz")).status_code != 200:
                 pass
         assert "headway_controller_ready" in (await http.get("/metrics")).text
@@ -58,16 +58,16 @@ PUBLIC = ("--metrics", "0.0.0.0:0")
 def test_public_metrics_require_their_own_option() -> None:
     """--insecure does not replace it."""
     for options in ((), ("--insecure",)):
-        code, out, errors = said(*SERVE, *PUBLIC, *options)
+        code, out, errors = run_command(*SERVE, *PUBLIC, *options)
         assert (code, out) == (2, "")
         assert "--metrics 0.0.0.0:0: others can reach this address" in errors
         assert "--public-metrics" in errors
-    code, _, errors = said(*SERVE, "--public-metrics")
+    code, _, errors = run_command(*SERVE, "--public-metrics")
     assert (code, "--public-metrics goes with --metrics" in errors) == (2, True)
 
 
 def test_public_metrics_do_not_allow_a_public_address_for_the_server() -> None:
-    code, _, errors = said(*SERVE, "--listen", "0.0.0.0:0", *PUBLIC, "--public-metrics")
+    code, _, errors = run_command(*SERVE, "--listen", "0.0.0.0:0", *PUBLIC, "--public-metrics")
     assert (code, "--listen 0.0.0.0:0: others can reach this address" in errors) == (2, True)
 
 

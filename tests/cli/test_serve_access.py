@@ -12,7 +12,7 @@ import pytest
 
 from headway.access import load_access, new_token
 from tests.cli.conftest import CORE, Started, address_of, interrupt
-from tests.cli.test_serve_forward import said
+from tests.cli.test_serve_forward import run_command
 from tests.helpers.secret_files import write_secret
 
 NO_TOKEN = "you have no token; give one with --token-file, HEADWAY_TOKEN or --token"
@@ -38,7 +38,7 @@ def file(tmp_path: Path) -> Path:
 
 def made(file: Path, *policies: str) -> str:
     """Create a token in the file and return its text."""
-    code, out, errors = said("token", "new", *policies, "--into", str(file), "--description", "a test's")
+    code, out, errors = run_command("token", "new", *policies, "--into", str(file), "--description", "a test's")
     assert code == 0, errors
     return out.strip()
 
@@ -56,26 +56,30 @@ def test_commands_may_do_what_the_policies_of_their_token_allow(start: Started, 
     core = str(tmp_path / "core.yaml")
     at = ("--server", server)
 
-    assert said(*at, "--token-file", str(tmp_path / "token"), "apply", "-f", core) == (0, "Team core created\n", "")
-    assert said(*at, "get", "team", "core", env={"HEADWAY_TOKEN": reader})[0] == 0
-    code, out, _ = said(*at, "--token", reader, "types", env={"HEADWAY_TOKEN_FILE": str(tmp_path / "token")})
+    assert run_command(*at, "--token-file", str(tmp_path / "token"), "apply", "-f", core) == (
+        0,
+        "Team core created\n",
+        "",
+    )
+    assert run_command(*at, "get", "team", "core", env={"HEADWAY_TOKEN": reader})[0] == 0
+    code, out, _ = run_command(*at, "--token", reader, "types", env={"HEADWAY_TOKEN_FILE": str(tmp_path / "token")})
     assert (code, re.findall(r"^staff\.v1\.\w+", out, re.MULTILINE)) == (0, ["staff.v1.Team"])
 
-    code, _, errors = said(*at, "--token", reader, "delete", "team", "core")
+    code, _, errors = run_command(*at, "--token", reader, "delete", "team", "core")
     assert code == 1
     assert errors.startswith(
         "Error: permission denied: you may not delete Team core: none of your rules covers all of it; ask for"
     )
-    assert said(*at, "--token", reader, "list", "account")[0] == 2
-    code, _, errors = said(*at, "types")
+    assert run_command(*at, "--token", reader, "list", "account")[0] == 2
+    code, _, errors = run_command(*at, "types")
     assert (code, errors) == (1, f"Error: {server} shows you no types: {NO_TOKEN}\n")
-    code, _, errors = said(*at, "--token", new_token([])[0], "types")
+    code, _, errors = run_command(*at, "--token", new_token([])[0], "types")
     assert code == 1
     assert errors.startswith(f"Error: {server} rejected this token: the token is not valid here")
 
     code, out, errors = interrupt(process)
     assert code == 0
-    # At least one of each kind was logged, by its caller's name.
+    # At least one event of each kind was logged with the caller's name.
     for event in ("AuthenticationFailed", "CallDenied"):
         assert re.search(rf"{event} .*caller=", out), out
     assert reader.split("_")[1] in out
@@ -97,21 +101,21 @@ def test_sighup_reloads_the_access_file(start: Started, file: Path) -> None:
     problems = [process.stderr.readline(), process.stderr.readline()]
     assert "nonsense" in problems[0]
     assert problems[1] == f"{file}: not reloaded; the previous content stays in effect\n"
-    assert said("--server", server, "--token", first, "types")[0] == 0
+    assert run_command("--server", server, "--token", first, "types")[0] == 0
 
     file.write_text(POLICIES)
     second = made(file, "readers")
     process.send_signal(signal.SIGHUP)
     assert process.stderr.readline() == f"{file}: reloaded\n"
-    assert said("--server", server, "--token", second, "types")[0] == 0
-    assert said("--server", server, "--token", first, "types")[0] == 1
+    assert run_command("--server", server, "--token", second, "types")[0] == 0
+    assert run_command("--server", server, "--token", first, "types")[0] == 1
     _, errors = watch.communicate(timeout=30)
     assert (watch.returncode, "the token is not valid here" in errors) == (1, True)
 
     file.write_text(POLICIES.replace("readers", "anonymous").replace("[view]", "[read]"))
     process.send_signal(signal.SIGHUP)
     assert process.stderr.readline() == f"{file}: reloaded\n"
-    code, _, errors = said("--server", server, "list", "team")
+    code, _, errors = run_command("--server", server, "list", "team")
     assert code == 1
     assert errors.startswith(
         "Error: permission denied: you may not list staff.v1.Team there: none of your rules covers all of it"
@@ -124,17 +128,17 @@ def test_invalid_access_file_is_refused(file: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.chdir(file.parent)
     serve = ("serve", "tests.cli.served:app", "--listen", "127.0.0.1:0", "--access", "access.yaml")
     file.write_text(POLICIES.replace("[view]", "[viw]"))
-    code, _, errors = said(*serve)
+    code, _, errors = run_command(*serve)
     assert (code, errors.splitlines()[0].startswith("access.yaml:4:")) == (4, True)
     file.write_text(POLICIES)
     file.chmod(0o644)
-    code, _, errors = said(*serve)
+    code, _, errors = run_command(*serve)
     assert (code, "chmod 600 access.yaml" in errors) == (4, True)
 
 
 def test_new_token_is_printed_only_to_stdout(file: Path) -> None:
     """Its entry goes to stderr or into the file, and does not reveal the token."""
-    code, out, errors = said("token", "new", "readers", "--expires-in", "90d")
+    code, out, errors = run_command("token", "new", "readers", "--expires-in", "90d")
     assert code == 0
     assert re.fullmatch(r"hw_[0-9a-f]{16}_[0-9a-f]{64}\n", out)
     assert 'policies: ["readers"]' in errors
@@ -169,12 +173,12 @@ def test_file_keeps_its_owner_when_root_adds_a_token(file: Path) -> None:
 
 def test_token_that_cannot_be_created_leaves_the_file_unchanged(file: Path) -> None:
     """The error says why."""
-    code, _, errors = said("token", "new", "reader", "--into", str(file))
+    code, _, errors = run_command("token", "new", "reader", "--into", str(file))
     assert (code, errors) == (1, f"Error: {file}: policies: policy 'reader' not found; did you mean 'readers'?\n")
-    assert said("token", "new", "readers", "--expires-in", "soon")[0] == 2
-    assert said("token", "new", "No Name")[0] == 2
+    assert run_command("token", "new", "readers", "--expires-in", "soon")[0] == 2
+    assert run_command("token", "new", "No Name")[0] == 2
     file.write_text(f"tokens: []\n{POLICIES}")
-    code, _, errors = said("token", "new", "readers", "--into", str(file))
+    code, _, errors = run_command("token", "new", "readers", "--into", str(file))
     assert code == 1
     assert "add the entry by hand" in errors
     assert file.read_text() == f"tokens: []\n{POLICIES}"
@@ -184,7 +188,7 @@ def test_token_that_cannot_be_created_leaves_the_file_unchanged(file: Path) -> N
 def test_token_for_another_host_is_wrong_usage_without_tls(server: str) -> None:
     """This holds for an option, the environment and a file. The token is not in the error."""
     for options, env in ((["--token", "hw_a"], {}), ([], {"HEADWAY_TOKEN": "hw_a"})):
-        code, _, errors = said("--server", server, *options, "types", env=env)
+        code, _, errors = run_command("--server", server, *options, "types", env=env)
         assert (code, "hw_a" in errors) == (2, False)
         assert "--server 192.0.2.1:1: a token sent to another host over plain TCP" in errors
         assert "--tls, or --insecure" in errors
@@ -195,9 +199,9 @@ def test_insecure_sends_a_token_to_another_host(start: Started, file: Path) -> N
     reader = made(file, "readers")
     _, server = serving(start, file, "127.0.0.1:0")
     there = server.replace("127.0.0.1", "0.0.0.0")
-    assert said("--server", there, "--token", reader, "types")[0] == 2
-    assert said("--server", there, "--token", reader, "--insecure", "types")[0] == 0
-    assert said("--server", there, "--token", reader, "types", env={"HEADWAY_INSECURE": "1"})[0] == 0
+    assert run_command("--server", there, "--token", reader, "types")[0] == 2
+    assert run_command("--server", there, "--token", reader, "--insecure", "types")[0] == 0
+    assert run_command("--server", there, "--token", reader, "types", env={"HEADWAY_INSECURE": "1"})[0] == 0
 
 
 @pytest.mark.parametrize(
@@ -225,7 +229,7 @@ def test_invalid_token_is_wrong_usage(
     for name, text, mode in (("empty", "\n", 0o600), ("two", "hw_one\nhw_two\n", 0o600), ("shared", "hw_one\n", 0o644)):
         write_secret(tmp_path / name, text, mode)
 
-    code, _, errors = said("--server", "127.0.0.1:1", *options, "types", env=environment)
+    code, _, errors = run_command("--server", "127.0.0.1:1", *options, "types", env=environment)
     assert code == 2
     assert problem in errors
     assert "hw_" not in errors

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("nothing_frozen")
 async def test_collections_are_off_during_priming_unless_an_option_says_otherwise(
     terminal: Terminal, monkeypatch: pytest.MonkeyPatch, options: list[str], wanted: bool
 ) -> None:
-    """When the server ends, collections are on again, and no object is excluded from them."""
+    """At the end of the server, collections are on again, and no object is excluded from them."""
     assert gc.isenabled()
     app = headway.App("collected")
     note = app.type("tests", "v1", "Collected", Note)
@@ -44,4 +44,4 @@ async def test_collections_are_off_during_priming_unless_an_option_says_otherwis
     await serving.wait()
     assert collecting == [not wanted]
     assert gc.isenabled()
-    assert any(each is sys.modules for each in gc.get_objects()), "nothing is frozen"
+    assert any(each is sys.modules for each in gc.get_objects()), "the server's objects are still frozen"

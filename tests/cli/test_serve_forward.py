@@ -11,7 +11,7 @@ from headway.cli import main
 from tests.cli.conftest import CORE, Started, address_of, interrupt
 
 
-def said(*arguments: str, env: dict[str, str] | None = None) -> tuple[int, str, str]:
+def run_command(*arguments: str, env: dict[str, str] | None = None) -> tuple[int, str, str]:
     """Run a command in this process, and return its exit code and output."""
     done = CliRunner().invoke(main, [*arguments], env=env, catch_exceptions=False)
     return done.exit_code, done.stdout, done.stderr
@@ -24,10 +24,10 @@ def test_forwarder_serves_what_its_upstream_serves(start: Started, tmp_path: Pat
     through = ("--server", address_of(forwarder))
     (tmp_path / "core.yaml").write_text(CORE)
 
-    assert said(*through, "apply", "-f", str(tmp_path / "core.yaml")) == (0, "Team core created\n", "")
-    assert said(*through, "wait", "team", "core", "--for", "Staffed")[0] == 0
-    assert said("--server", server, "get", "team", "core", "-o", "yaml")[0] == 0
-    assert said(*through, "get", "team", "nobody")[0] == 3
+    assert run_command(*through, "apply", "-f", str(tmp_path / "core.yaml")) == (0, "Team core created\n", "")
+    assert run_command(*through, "wait", "team", "core", "--for", "Staffed")[0] == 0
+    assert run_command("--server", server, "get", "team", "core", "-o", "yaml")[0] == 0
+    assert run_command(*through, "get", "team", "nobody")[0] == 3
     assert interrupt(forwarder) == (0, "", "")
 
 
@@ -35,7 +35,7 @@ def test_unreachable_upstream_is_named(start: Started) -> None:
     """The command ends with 5, as without a forwarder."""
     forwarder = start("serve", "--forward", "127.0.0.1:1", "--listen", "127.0.0.1:0")
 
-    code, _, errors = said("--server", address_of(forwarder), "types")
+    code, _, errors = run_command("--server", address_of(forwarder), "types")
     assert code == 5
     assert "no server can be reached (127.0.0.1:1: " in errors
 
@@ -45,7 +45,7 @@ def test_forwarder_warns_that_it_rejects_tokens_without_tls(start: Started, inse
     """With --forward-insecure it passes them on."""
     options = ["--forward-insecure"] if insecure else []
     forwarder = start("serve", "--forward", "0.0.0.0:1", "--listen", "127.0.0.1:0", *options)
-    _, _, errors = said("--server", address_of(forwarder), "--token", "hw_a", "types")
+    _, _, errors = run_command("--server", address_of(forwarder), "--token", "hw_a", "types")
     assert ("over plain TCP" in errors) is not insecure
     _, _, warned = interrupt(forwarder)
     assert ("Warning: --forward 0.0.0.0:1: calls with a token are rejected" in warned) is not insecure
@@ -75,7 +75,7 @@ def test_contradicting_options_are_wrong_usage(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").write_text("nothing")
 
-    code, _, errors = said("serve", *arguments)
+    code, _, errors = run_command("serve", *arguments)
     assert code == 2
     assert problem in errors.replace("\n", " ")
     # The error doesn't recommend options that a forwarder lacks.

@@ -38,7 +38,7 @@ def test_reconcile_that_blocks_the_shutdown_is_reported_with_its_line(start: Sta
     lines = Path(spinning.__file__).read_text().splitlines()
     spins = range(lines.index("        while True:") + 1, len(lines) + 1)
     assert any(f'{spinning.__file__}", line {line}, in things' in errors for line in spins), errors
-    assert errors.count("has not ended within") == 1, "what only waits for its turn is to blame for nothing"
+    assert errors.count("has not ended within") == 1, "a task that only waits for its turn was blamed"
 
 
 async def _write(where: str, app: headway.App, resource: headway.Resource[Any]) -> None:
@@ -93,7 +93,7 @@ def test_server_works_and_ends_while_its_log_is_not_read(lost: list[subprocess.P
     command = [*HEADWAY, "serve", "tests.cli.served:app", "--listen", where, "--verbose", "--hard-exit", "30"]
     process = subprocess.Popen(command, stdout=writer, stderr=writer, env=os.environ | {"PYTHONPATH": str(ROOT)})
     lost.append(process)
-    # Opened anew, so that only this end of it does not block.
+    # The pipe is opened again, so that only this end of it does not block.
     filling = os.open(f"/proc/self/fd/{writer}", os.O_WRONLY | os.O_NONBLOCK)
     os.close(writer)
     with open(reader, "rb", buffering=0) as log, open(filling, "wb", buffering=0) as full:

@@ -114,7 +114,7 @@ async def test_etcd_that_does_not_answer_ends_with_5(terminal: Terminal) -> None
 
 
 async def test_store_is_checked_while_an_engine_has_it_open(terminal: Terminal, start: Started) -> None:
-    """Another process checks the file and changes nothing. The engine goes on."""
+    """Another process checks the file and changes nothing. The engine continues."""
     async with open_engine("sqlite:staff.db", *apps) as engine:
         for number in range(20):
             await engine.client.apply(ACCOUNT.new(f"account-{number}", Account(login="a")))
@@ -291,7 +291,7 @@ async def test_reference_that_opens_no_store_is_wrong_usage(reference: str, prob
     assert problem in done.stderr
 
 
-async def test_only_without_a_matching_check_is_wrong_usage(stores: str, terminal: Terminal) -> None:
+async def test_only_option_without_a_matching_check_is_wrong_usage(stores: str, terminal: Terminal) -> None:
     """Otherwise a misspelled word would check nothing and succeed."""
     done = await terminal("store", "conformance", f"{stores}:memory", "--only", "unicorns")
 

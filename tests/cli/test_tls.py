@@ -8,7 +8,7 @@ import trustme
 
 from tests.cli.conftest import Started, address_of
 from tests.cli.terminal import Terminal, address
-from tests.cli.test_serve_forward import said as ended
+from tests.cli.test_serve_forward import run_command
 from tests.helpers.secret_files import write_secret
 
 
@@ -102,4 +102,4 @@ def test_sighup_reloads_the_certificate(start: Started, tmp_path: Path) -> None:
     lines = [process.stderr.readline(), process.stderr.readline()]
     assert "PEM" in lines[0]
     assert lines[1] == "server.pem: not reloaded; the previous content stays in effect\n"
-    assert ended("--server", server, "--tls-authority", str(tmp_path / "renewed.pem"), "types")[0] == 0
+    assert run_command("--server", server, "--tls-authority", str(tmp_path / "renewed.pem"), "types")[0] == 0

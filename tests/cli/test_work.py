@@ -74,7 +74,7 @@ async def test_work_refuses_an_invalid_app(terminal: Terminal) -> None:
     )
 
 
-async def test_version_is_that_of_the_package(terminal: Terminal) -> None:
+async def test_version_option_prints_the_version_of_the_package(terminal: Terminal) -> None:
     """No server is needed."""
     said = await terminal("--version")
     assert (said.returncode, said.stdout.split()[0]) == (0, "headway")

@@ -18,7 +18,7 @@ unconverted = headway.App("unconverted")
 
 @headway.message(name="tests.v1.Swapped")
 class Swapped:
-    """The payload of v1 with the numbers of its fields swapped: data that is stored would be misread."""
+    """The payload of v1 with the numbers of its fields swapped, so that stored data would be misread."""
 
     color: str = field(1)
     names: list[str] = field(2)

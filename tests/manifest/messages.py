@@ -129,7 +129,7 @@ for declared in (APP, NODE, JOB, LATER_JOB, CHOICE, EVERY):
 
 SIGNED = {"int32": 32, "sint32": 32, "sfixed32": 32, "int64": 64, "sint64": 64, "sfixed64": 64}
 UNSIGNED = {"uint32": 32, "fixed32": 32, "uint64": 64, "fixed64": 64}
-# Text that a careless writer of YAML would leave without quotes.
+# Texts that need quotes in YAML.
 TREACHEROUS = [
     "",
     "yes",
@@ -215,7 +215,7 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = numbers() | {
     "choice": st.none() | choice, "choices": few(choice),
 }  # fmt: skip
 
-# Few fields of the many at once, so that a failing example is small.
+# Few fields at once, so that a failing example is small.
 every = st.lists(st.sampled_from(sorted(FIELDS)), max_size=12, unique=True).flatmap(
     lambda names: st.fixed_dictionaries({name: FIELDS[name] for name in names}).map(lambda values: Every(**values))
 )

@@ -131,7 +131,7 @@ def test_hcl_reads_every_kind_of_value(written: str) -> None:
     assert getattr(data_of(written), name) == value
 
 
-# In data of an Every, on line 4 from column 1.
+# Each text is in the data of an Every, on line 4 from column 1.
 WRONG = {
     "replcas = 3": "4:1: data.replcas: Every has no field 'replcas'; known: ",
     "MaybeTxt = 3": "4:1: data.MaybeTxt: Every has no field 'MaybeTxt'; did you mean 'MaybeText'?",
@@ -201,7 +201,7 @@ SYNTAX = {
 
 @pytest.mark.parametrize("fields", WRONG)
 def test_hcl_value_errors_have_a_place_and_a_valid_form(fields: str) -> None:
-    """The errors are those of YAML, in the names and quotes of HCL."""
+    """The errors are the same as in YAML, with the names and quotes of HCL."""
     problem = problems_of(f'type = "Every"\nname = "a"\ndata {{\n{fields}\n}}')[0]
     assert problem.startswith(f"f:{WRONG[fields]}"), problem
 
@@ -277,7 +277,7 @@ def test_heredoc_may_have_a_long_line() -> None:
     line = "f" * 200_000
     began = time.process_time()
     assert data_of(f"text = <<EOT\n{line}\nEOT").text == f"{line}\n"
-    # Minutes, were its end looked for from each character.
+    # This would take minutes if the search for the end started at each character.
     assert time.process_time() - began < 5
 
 

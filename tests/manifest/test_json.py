@@ -20,7 +20,7 @@ def problems_of(text: str) -> list[str]:
 
 @pytest.mark.parametrize("between", ["", "\n", " \t\r\n"])
 def test_json_documents_are_a_sequence_or_a_list(between: str) -> None:
-    """One document per line, a stream without lines, lists, and empty text."""
+    """Cases: a document per line, a stream without lines, lists, and empty text."""
     node = '{"type": "Node", "name": "a"}'
     both = [APP.new("web", App(replicas=3)), NODE.new("a")]
     assert load(f"{WEB}{between}{node}{between}", REGISTRY, format="JSON") == both
@@ -96,7 +96,7 @@ SYNTAX = {
 
 @pytest.mark.parametrize("value", VALUES)
 def test_json_value_errors_have_a_place_and_a_valid_form(value: str) -> None:
-    """The errors are those of YAML, in the words and quotes of JSON."""
+    """The errors are the same as in YAML, with the words and quotes of JSON."""
     [problem] = problems_of(f'{{"type": "App", "name": "web", "data":\n{value}}}')
     place, _, message = problem.partition(": ")
     line, column = map(int, place.removeprefix("f:").split(":"))
@@ -131,7 +131,7 @@ def test_infinite_numbers_are_text_in_json(value: float) -> None:
     assert repr(read.data.double) == repr(read.data.single) == repr(value)
 
 
-def test_json_is_that_of_protobuf() -> None:
+def test_json_has_the_form_of_protobuf_json() -> None:
     """Names are in camel case, and long numbers are text."""
     payload = Every(int64=1 << 60, int32=5, by_flag={True: Policy.NEVER}, maybe_text="", by_int={7: 1.0})
     written = {"int64": str(1 << 60), "int32": 5, "byFlag": {"true": "NEVER"}, "maybeText": "", "byInt": {"7": 1.0}}
@@ -143,7 +143,7 @@ def test_one_long_line_of_json_loads_as_fast_as_many_lines() -> None:
     text = json.dumps({"type": "App", "name": "web", "data": {"command": ["x"] * 100_000}}, separators=(",", ":"))
     began = time.process_time()
     [web] = load(text, REGISTRY, format="JSON")
-    # Half a minute, were the line gone through for every value.
+    # This would take half a minute if each value needed a scan of the line.
     assert time.process_time() - began < 10
     assert len(web.data.command) == 100_000
     assert problems_of(text.replace('"web"', "[]")) == ["f:1:22: name: expected text, got a list"]

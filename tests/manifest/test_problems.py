@@ -23,7 +23,7 @@ def only_problem_of(text: str) -> str:
     return problem
 
 
-# In data of an App, on line 3 from column 8.
+# Each text is the data of an App, on line 3 from column 8.
 VALUES = {
     "{replcas: 3}": "3:8: data.replcas: App has no field 'replcas'; did you mean 'replicas'?",
     "{limits: {cpus: 3}}": "3:17: data.limits.cpus: Limits has no field 'cpus'; did you mean 'cpu'?",
@@ -93,7 +93,7 @@ VALUES = {
     "": "3:6: data: expected a map of App's fields, got nothing; write {} for an empty one",
 }
 
-# Whole texts.
+# Each text is a whole document.
 DOCUMENTS = {
     "name: a": "1:1: type is required",
     "type: App": "1:1: name is required",
@@ -151,7 +151,7 @@ DOCUMENTS = {
 
 @pytest.mark.parametrize("value", VALUES)
 def test_value_errors_have_a_place_and_a_valid_form(value: str) -> None:
-    """Line and column are those of the value, or of the key if the key is wrong."""
+    """The error has the line and column of the value, or of the key if the key is wrong."""
     assert only_problem_of(f"type: App\nname: web\ndata: {value}") == f"f:{VALUES[value]}"
 
 
@@ -188,7 +188,7 @@ def test_number_too_large_for_a_float_is_out_of_range(field: str, value: str) ->
 
 
 def test_all_problems_are_reported_at_once_and_in_order() -> None:
-    """Problems of one document don't hide another's, and a broken document doesn't hide those before it."""
+    """Problems of one document don't hide problems of another, and a broken document doesn't hide those before it."""
     text = "type: App\nnmae: a\ndata: {replicas: x}\n---\ntype: App\nname: B\n---\na: [1"
     assert [problem.split(": ")[0] for problem in problems_of(text)] == ["f:1:1", "f:2:1", "f:3:18", "f:6:7", "f:8:6"]
 

@@ -133,7 +133,7 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "part_of": pairs(text, part), "moment_of": pairs(text, moment), "zigzag_of": pairs(text, signed(64)),
 }  # fmt: skip
 
-# Few fields of the many at once, so that a failing example is small.
+# Few fields at once, so that a failing example is small.
 every = st.lists(st.sampled_from(sorted(FIELDS)), max_size=12, unique=True).flatmap(
     lambda names: st.fixed_dictionaries({name: FIELDS[name] for name in names}).map(lambda values: Every(**values))
 )
@@ -178,7 +178,7 @@ def test_encoding_equals_betterproto2(original: Any) -> None:
 
 @given(messages)
 def test_codec_and_betterproto2_read_each_others_bytes(original: Any) -> None:
-    """A message is equal after a round trip, whichever wrote and whichever read it."""
+    """A message is equal after a round trip through both, in either order."""
     cls = type(original)
     assert equal(decode(cls, bytes(original)), original)
     assert equal(its_own(cls, encode(original)), original)

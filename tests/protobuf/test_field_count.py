@@ -49,8 +49,8 @@ def test_fields_are_counted_within_the_bound(tree: Tree, count: int) -> None:
 
 
 @pytest.mark.parametrize("field", [b"\x98\x06\x01", b"\x99\x06" + b"x" * 8, b"\x9d\x06" + b"x" * 4, b"\x9a\x06\x00"])
-def test_unknown_fields_count(field: bytes) -> None:
-    """They count by themselves and in a group."""
+def test_unknown_fields_are_counted(field: bytes) -> None:
+    """They are counted alone and in a group."""
     for data in (field * 11, b"\xa3\x06" + field * 10 + b"\xa4\x06"):
         check_field_count(Tree, data, 12)
         with pytest.raises(PayloadError):

@@ -32,7 +32,7 @@ def pool_of(registry: Registry, known: DescribedFiles | None = None) -> Descript
     added: set[str] = set()
     while len(added) < len(described):
         ready = [each for each in described if each.name not in added and not (names & {*each.dependency}) - added]
-        assert ready, "the files import each other in a circle"
+        assert ready, "the files import each other in a cycle"
         for each in ready:
             pool.Add(each)
             added.add(each.name)
@@ -127,7 +127,7 @@ def test_cyclic_packages_are_described_as_far_as_imports_allow() -> None:
 
 
 def test_known_files_are_imported_and_oneofs_are_kept() -> None:
-    """Cases: a payload with a reference, and a generated one of which the server has no description."""
+    """Cases: a payload with a reference, and a generated one that the server cannot describe."""
 
     @message(name="test.Link")
     class Link:
@@ -147,7 +147,7 @@ def test_known_files_are_imported_and_oneofs_are_kept() -> None:
 
 
 def test_classes_with_the_same_name_are_one_message() -> None:
-    """A type URL can't tell them apart either."""
+    """A type URL can't distinguish them either."""
     first: type[Any] = message(name="test.Same")(type("Same", (), {"__annotations__": {"a": str}, "a": field(1)}))
     second: type[Any] = message(name="test.Same")(type("Same", (), {"__annotations__": {"b": int}, "b": field(2)}))
     pool = pool_of(registry(First=first, Second=second))

@@ -41,7 +41,7 @@ class Person:
 
 @message(name="acme.v1.Team")
 class Team(Limited):
-    """Who works together."""
+    """A team and its members."""
 
     VERSION: ClassVar[int] = 3
     members: list[str] = field(1)
@@ -89,7 +89,7 @@ def test_declared_class_is_a_betterproto2_message() -> None:
     team = a_team()
     assert isinstance(team, betterproto2.Message)
     assert Team.__name__ == "Team"
-    assert Team.__doc__ == "Who works together."
+    assert Team.__doc__ == "A team and its members."
     assert Team.__module__ == __name__
     generated = cast("Any", Team)
     assert generated.parse(bytes(team)) == team
@@ -251,7 +251,7 @@ def test_unresolved_forward_reference_is_named() -> None:
 
     @message
     class Hopeful:
-        other: NeverDeclared | None = field(1)  # type: ignore[name-defined]  # noqa: F821 - what is tested
+        other: NeverDeclared | None = field(1)  # type: ignore[name-defined]  # noqa: F821 - the missing name is the test
 
     with pytest.raises(DeclarationError, match=r"Hopeful\.other: NeverDeclared not found"):
         encode(Hopeful())

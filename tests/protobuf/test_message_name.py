@@ -53,7 +53,7 @@ def test_class_of_two_types_needs_a_name() -> None:
 
 
 def test_nested_message_is_named_after_its_parent() -> None:
-    """Two classes with the same name are told apart. A class with an explicit name keeps it."""
+    """Two classes with the same name get different names. A class with an explicit name keeps it."""
 
     def declared() -> type[Any]:
         @message
@@ -79,7 +79,7 @@ def test_nested_message_is_named_after_its_parent() -> None:
 
 
 def test_generated_messages_keep_their_names() -> None:
-    """The names are those of their .proto files."""
+    """Their names are the names in their .proto files."""
     for cls, name in [
         (pb.Fence, "headway.resource.v1.Fence"),
         (pb.Tombstone, "headway.resource.v1.Tombstone"),

@@ -167,7 +167,7 @@ def test_field_number_with_another_name_must_be_declared_a_rename() -> None:
 
 
 def test_merged_schema_keeps_all_numbers() -> None:
-    """The store knows reserved numbers and former names, whatever later programs declare."""
+    """The store knows reserved numbers and earlier names, whatever later programs declare."""
 
     @message
     class First:
@@ -210,7 +210,7 @@ def test_merged_schema_keeps_all_numbers() -> None:
         "staff.v1.Team.size (field 2): expected no field, since 'color' of this number was removed; "
         "use a new number, such as field(5)"
     )
-    # A field that the store knows in one place of a class, it knows in all.
+    # A store that knows a field in one place of a class knows it in every place.
     assert [each.split(" ")[0] for each in said[1:]] == ["staff.v1.Team.deputies.email"]
     assert compare_schemas(second, schema(Back)) == []
     assert merge_schemas(second, schema(Back)).messages[0].reserved == []
@@ -307,7 +307,7 @@ def test_contradictory_declared_changes_are_refused(options: dict[str, Any], sai
 
 
 def test_generated_class_can_declare_its_changes() -> None:
-    """The class is unchanged, and its name is that of its .proto file."""
+    """The class is unchanged, and its name is the one in its .proto file."""
 
     class Generated(pb.Fence):
         """A class for this test alone: a declaration for a class affects all of its uses."""

@@ -17,7 +17,7 @@ def test_keys_are_dequeued_in_order_of_their_first_add() -> None:
 
 
 def test_dequeued_key_carries_reasons_time_and_attempt() -> None:
-    """The reasons are in order of their adds, and the time is that of the first."""
+    """The reasons are in order of their adds, and the time is the time of the first add."""
     queue = make()
     queue.add("a", "first", 1.0)
     queue.add("a", "second", 2.0)
@@ -71,7 +71,7 @@ def test_delayed_add_is_ready_exactly_when_due() -> None:
 
 
 def test_delayed_keys_are_dequeued_in_order_of_due_time() -> None:
-    """The order in which they were added doesn't matter."""
+    """The order of their adds doesn't matter."""
     queue = make()
     queue.add_after("late", "x", 3.0, 0.0)
     queue.add_after("early", "x", 1.0, 0.0)
@@ -91,7 +91,7 @@ def test_earliest_of_several_delays_counts(dues: tuple[float, float]) -> None:
 
 
 def test_direct_add_cancels_a_delay() -> None:
-    """The key is ready at once, and its former due time has no effect."""
+    """The key is ready at once, and its canceled due time has no effect."""
     queue = make()
     queue.add_after("a", "later", 10.0, 0.0)
     queue.add("a", "now", 1.0)

@@ -26,7 +26,7 @@ def test_consecutive_failures_double_the_delay_up_to_the_maximum() -> None:
 
 
 def test_retry_carries_the_reasons_of_the_failed_run() -> None:
-    """The failure is added to the reasons for which the key was enqueued."""
+    """The failure is added to the reasons of the key."""
     queue = make()
     queue.add("a", "change", 0.0)
     dequeue(queue, 0.0)
@@ -78,7 +78,7 @@ def test_change_ends_a_back_off_but_keeps_the_failure_count() -> None:
     ],
     ids=["succeeded", "dropped", "requeue_after"],
 )
-def test_every_report_but_failure_resets_the_failure_count(report: Callable[[Queue], None]) -> None:
+def test_every_report_except_a_failure_resets_the_failure_count(report: Callable[[Queue], None]) -> None:
     """After it, the key's next failure backs off as a first one does."""
     queue = make()
     queue.add("a", "change", 0.0)

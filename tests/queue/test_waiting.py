@@ -46,7 +46,7 @@ async def test_each_key_wakes_exactly_one_worker(
 
 
 async def test_keys_added_together_are_all_in_hand_together(queue: WaitingQueue[str, str]) -> None:
-    """As many workers run at once as there are keys, though all adds came in one step."""
+    """The number of running workers equals the number of keys, though all adds came in one step."""
     in_hand: list[str] = []
 
     async def work() -> None:
@@ -130,7 +130,7 @@ async def test_waiting_for_a_due_time_does_not_poll(
         queue.add_after("a", "later", 3600.0)
         await let_pass(autojump_clock, 3600.5)
         assert workers.dequeued == [("a", 3600.0)]
-        # One is made the timekeeper, takes at the due time, and looks once more.
+        # One worker becomes the timekeeper, dequeues the key when it is due, and looks once more.
         assert machine.looks == 3
         queue.close()
 

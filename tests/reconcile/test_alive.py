@@ -151,7 +151,7 @@ async def test_resource_read_from_the_store_may_be_ahead_of_the_cache(autojump_c
 
     @staff.app.controller(manages=staff.team, name="lives")
     async def lives(_: headway.Runtime, __: headway.Request[Team]) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     async with one_shot(staff.app, "lives") as shot:
         (team,) = await shot.given(staff.team.new("core", Team()))

@@ -19,7 +19,7 @@ TRUE, FALSE, UNKNOWN = ConditionState.TRUE, ConditionState.FALSE, ConditionState
 Body = Callable[[headway.Conditions[Team], headway.Resource[Team]], None]
 
 
-class Said(Staff):
+class ConditionsRig(Staff):
     """A controller whose whole reconcile is ``body``, within its conditions."""
 
     def __init__(self, body: Body, failure: str | None = "Ready") -> None:
@@ -45,13 +45,13 @@ async def test_conditions_are_written_once_and_only_if_they_differ(autojump_cloc
         conditions.set("Ready", len(team.data.members) > 0, reason="Members")
         conditions.set("Odd", UNKNOWN, "who knows")
 
-    staff = Said(body)
+    staff = ConditionsRig(body)
     async with staff.open() as engine:
         await staff.write_team("core", "ada")
         await staff.settle()
         expected = [("Ready", TRUE, "Members", ""), ("Odd", UNKNOWN, "", "who knows")]
         assert await staff.stored() == expected
-        # Once for the team, and once for the status of it, which then says nothing new.
+        # The team is reconciled once when it is written, and once when its status is. The second run changes nothing.
         assert staff.runs == 2
         version = (await engine.client.read(staff.team, "core")).version
         await engine.client.write_status(await engine.client.read(staff.team, "core"), "x", [headway.Condition("Y")])
@@ -67,7 +67,7 @@ async def test_conditions_are_written_once_and_only_if_they_differ(autojump_cloc
 async def test_unchanged_conditions_make_no_call(autojump_clock: MockClock) -> None:  # noqa: ARG001
     """A condition for a newer generation counts as changed."""
     channel = ScriptedChannel()
-    staff = Said(lambda conditions, _: conditions.set("Ready", True))
+    staff = ConditionsRig(lambda conditions, _: conditions.set("Ready", True))
 
     def calls() -> int:
         return [call.method for call in channel.done].count("WriteStatus")
@@ -111,7 +111,7 @@ async def test_unmentioned_conditions_stay_and_unset_ones_are_removed(autojump_c
             conditions.unset("First")
             conditions.unset("Never")
 
-    staff = Said(body)
+    staff = ConditionsRig(body)
     async with staff.open():
         for members, expected in (("a", ["First", "Second"]), ("c", ["First", "Second"]), ("b", ["Second"])):
             await staff.write_team("core", members)
@@ -128,7 +128,7 @@ async def test_conditions_are_written_if_the_block_raises(autojump_clock: MockCl
             raise LookupError("nobody")
         conditions.set("Ready", True)
 
-    staff = Said(body)
+    staff = ConditionsRig(body)
     async with staff.open():
         await staff.write_team("core")
         await trio.sleep(0.5)
@@ -208,7 +208,7 @@ async def test_canceled_block_writes_no_conditions(autojump_clock: MockClock) ->
 
     @staff.app.controller(manages=staff.team, name="says")
     async def says(_: headway.Runtime, __: headway.Request[Team]) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     async with one_shot(staff.app, "says") as shot:
         (team,) = await shot.given(staff.team.new("core", Team()))

@@ -17,7 +17,7 @@ Body = Callable[[headway.Runtime, Staff, headway.Resource[Team]], Awaitable[obje
 
 
 async def tried(body: Body, **declared: Any) -> str:
-    """Return the error of ``body`` in a controller of teams that also watches accounts; empty if there was none."""
+    """Return the error of ``body`` in a controller of teams that also watches accounts, or "" if it raised none."""
     staff, refusals = Staff(), list[str]()
     declared = {field: [getattr(staff, name) for name in names] for field, names in declared.items()}
 

@@ -99,7 +99,7 @@ async def test_conflict_is_retried_and_other_finalizers_stay(
             team = await engine.client.read(staff.team, "core")
             assert team.finalizers == frozenset({"others"})
             assert staff.cleanups == 1
-            # Neither alive nor to be cleaned up: what changes now is nothing to us.
+            # The resource is marked, and its clean-up is over: later changes do not enter the block.
             await engine.client.write_status(team, "others", [headway.Condition("Slow", headway.ConditionState.TRUE)])
             await staff.settle()
             assert staff.cleanups == 1
@@ -109,7 +109,10 @@ async def test_conflict_is_retried_and_other_finalizers_stay(
 
 
 async def test_conflict_during_the_removal_does_not_repeat_the_clean_up(autojump_clock: MockClock) -> None:  # noqa: ARG001
-    """Another finalizer is removed meanwhile: ours is removed from the stored state, and so is the resource."""
+    """Another finalizer is removed during the clean-up.
+
+    Ours is then removed from the stored state, and so is the resource.
+    """
     staff = Staff()
     cleanups = 0
 

@@ -22,7 +22,7 @@ Body = Callable[[headway.Runtime, headway.Resource[Pool]], Awaitable[None]]
 
 
 async def _run(rig: Rig, body: Body, prepare: Callable[[headway.Engine], Awaitable[object]] | None = None) -> None:
-    """Reconcile pool a with ``body``, after ``prepare``. Errors are in the rig's reports."""
+    """Run ``prepare`` and then reconcile pool a with ``body``. Errors are in the rig's reports."""
 
     async def reconcile(rt: headway.Runtime, request: headway.Request) -> None:
         pool = rt.cache.get(rig.pools.pool, request.id)

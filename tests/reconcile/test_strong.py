@@ -24,9 +24,9 @@ class Note:
 
 
 class StaleReads:
-    """Meets `rpc.Channel`: while it is stale, Read and List are answered by what was answered to the same before.
+    """A channel that repeats its earlier answers to Read and List while it is stale.
 
-    As by a replica that has stopped moving, and that has never heard of min_revision.
+    It behaves like a replica that has stopped following and ignores min_revision.
     """
 
     def __init__(self) -> None:
@@ -58,7 +58,7 @@ class StaleReads:
         reply: Any = self._answers[asked]
         if not self.says_where:
             reply.position = None
-        return reply  # type: ignore[no-any-return]  # it was answered to the same
+        return reply  # type: ignore[no-any-return]  # the earlier reply to the same request
 
     def stream(
         self, path: str, request: object, *, metadata: Metadata | None = None
@@ -67,7 +67,7 @@ class StaleReads:
 
 
 class NotesApp:
-    """A controller that reads its key, and a type that it doesn't watch, in every way that there is."""
+    """A controller that reads its key, and a type that it doesn't watch, in every possible way."""
 
     def __init__(self) -> None:
         self.app = headway.App("notes")
@@ -101,8 +101,9 @@ class NotesApp:
 
 @pytest.mark.parametrize("says_where", [True, False])
 async def test_strong_read_is_never_behind_the_cache(says_where: bool, autojump_clock: MockClock) -> None:
-    """A lagging server gives no answer, whatever the type; once it has caught up, the retried key gets one. Plain reads
-    take stale answers all the time.
+    """A lagging server gives no answer for any type. Once it has caught up, the retried key gets one.
+
+    Plain reads accept stale answers at any time.
     """
     notes, reads = NotesApp(), StaleReads()
     async with headway.open_engine("memory:", notes.app, report=ignore, wrap_channel=reads.over) as engine:
@@ -125,7 +126,7 @@ async def test_strong_read_is_never_behind_the_cache(says_where: bool, autojump_
 
 
 async def test_strong_read_in_an_initialiser_is_not_behind_the_fence(autojump_clock: MockClock) -> None:
-    """The revision is that of the commit that raised the run's fence."""
+    """The read has at least the revision of the commit that raised the run's fence."""
     notes, reads = NotesApp(), StaleReads()
     async with headway.open_engine("memory:", notes.app, report=ignore, wrap_channel=reads.over) as engine:
         await engine.wait_idle()

@@ -11,7 +11,7 @@ from headway.protobuf import decode, encode
 from headway.resource import Registry, TypeName, describe, rebuild, types_pb
 from tests.manifest.messages import EVERY, REGISTRY, Every, every
 
-# What arrives is bytes.
+# The description is decoded from bytes, as it arrives from a server.
 REBUILT: Registry = rebuild(decode(types_pb.ListResponse, encode(describe(REGISTRY))))
 
 
@@ -29,7 +29,7 @@ def test_rebuilt_type_has_name_scope_and_url_of_the_original() -> None:
 @settings(suppress_health_check=[HealthCheck.too_slow])
 @given(every)
 def test_rebuilt_class_reads_every_payload_like_the_original(value: Every) -> None:
-    """The manifest, protobuf's JSON and the bytes are those of the original class."""
+    """The manifest, protobuf's JSON and the bytes are equal to the original class's."""
     ours = EVERY.new("a", value)
     theirs = REBUILT.resolve(EVERY.name).view(ours.message())
 
@@ -80,7 +80,7 @@ def test_invalid_description_is_refused() -> None:
 
 
 def requiring(*held: tuple[int, ...], shape: types_pb.Shape = types_pb.Shape.SINGLE) -> types_pb.ListResponse:
-    """Return messages m0, m1, … that require each other. Each is given the places of those that it requires."""
+    """Return messages m0, m1, … that require each other. Each gets the indexes of the messages that it requires."""
     messages = [
         types_pb.Message(
             full_name=f"a.m{place}",

@@ -196,7 +196,7 @@ def test_resources_are_compared_by_content() -> None:
         hash(one)
 
 
-def test_deletion_mark_is_that_of_the_store() -> None:
+def test_deletion_mark_comes_from_the_store_alone() -> None:
     """Metadata that was changed in a copy doesn't count."""
     resource = NOTE.view(stored_message())
     resource.metadata[DELETION_TIMESTAMP] = "2024-02-02T10:00:00Z"

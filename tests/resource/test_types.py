@@ -87,7 +87,7 @@ def test_id_has_the_units_of_its_scope(
     ],
 )
 def test_invalid_id_is_refused_at_its_creation(type: ResourceType[Any], arguments: dict[str, Any], said: str) -> None:
-    """The rules and messages are those of the service."""
+    """The rules and messages are the same as in the service."""
     with pytest.raises(InvalidArgument) as caught:
         type.id(**arguments)
     assert said in str(caught.value)

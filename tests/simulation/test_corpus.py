@@ -68,7 +68,7 @@ def test_paused_process_with_an_expired_lease_undoes_no_work_of_its_successor(ri
 
 
 @pytest.mark.parametrize("plan", ["crash_after(4)", "crash_after(5)", "restart_behind(5, 7)"])
-def test_lock_is_taken_once(plan: str) -> None:
+def test_lock_left_by_a_killed_process_is_reused(plan: str) -> None:
     CASES["lock_left_behind"].explore(right=True, plan=plan)
 
 

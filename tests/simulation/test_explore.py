@@ -56,7 +56,7 @@ def test_run_is_repeatable() -> None:
 def test_run_equals_the_faultless_run_up_to_its_fault() -> None:
     plain, struck = _lines("none"), _lines("crash_before(3)")
     at = next(index for index, line in enumerate(struck) if "crash_before(3)" in line)
-    # The line of the step itself has its outcome.
+    # The step's own line is excluded, because it has the outcome of the step.
     assert struck[: at - 1] == plain[: at - 1]
 
 
@@ -72,7 +72,7 @@ def test_run_equals_the_faultless_run_up_to_its_fault() -> None:
         ("cut_off(1, 40.0)", "step 1: write Account ada: UNAVAILABLE: the process is cut off"),
     ],
 )
-def test_step_meets_its_fault(plan: str, became: str) -> None:
+def test_fault_affects_its_step(plan: str, became: str) -> None:
     assert [line for line in _lines(plan) if became in line]
 
 
@@ -92,7 +92,7 @@ def test_late_commit_is_stored_if_it_is_not_yet_resolved() -> None:
         ("restart_behind(4, 7)", "the end of a snapshot at 7"),
     ],
 )
-def test_stream_meets_its_fault(plan: str, received: str) -> None:
+def test_fault_affects_its_stream(plan: str, received: str) -> None:
     lines = _lines(plan)
     at = next(index for index, line in enumerate(lines) if line.startswith("**"))
     assert [line for line in lines[at:] if received in line], lines[at:]
@@ -179,7 +179,7 @@ def test_process_killed_between_two_calls_runs_no_cleanup(apart: int) -> None:
     assert cleaned
 
 
-def test_refutation_is_a_story_with_the_line_that_repeats_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refutation_has_a_story_and_the_line_that_repeats_it(monkeypatch: pytest.MonkeyPatch) -> None:
     case = CASES["created_then_recorded"]
     with pytest.raises(simulation.Refuted) as caught:
         case.explore(right=False)
@@ -271,7 +271,7 @@ def test_plans_that_ran_out_of_time_are_reported() -> None:
     assert not explored.runs
 
 
-def test_deletion_delayed_by_a_fault_is_no_extra_creation() -> None:
+def test_creation_caused_by_a_delayed_deletion_is_not_extra() -> None:
     """Without faults Ada's account takes longer than her team exists.
 
     If the deletion is not delivered, the account is created. The same happens without a fault if the deletion
@@ -356,7 +356,7 @@ def test_custom_invariant_is_checked() -> None:
     assert str(caught.value).startswith("nobody_is_called_ada: ada is there")
 
 
-def test_either_of_two_ends_is_accepted() -> None:
+def test_either_of_two_end_states_is_accepted() -> None:
     async def other(world: simulation.World) -> None:
         await world.client.apply(world.type("Team").new("core", Team(members=["grace", "katherine"])))
         await world.wait_idle()

@@ -57,7 +57,7 @@ def test_paused_process_continues_while_another_leads() -> None:
     result = run_under("pause(1, 40.0)", processes=2, scenario=one_team)
     late, other = result.trace.steps[:2]
     assert late.by.process != other.by.process
-    # A renewal of its lease is held back, too.
+    # The pause also delays the renewal of its lease, which expires.
     assert (late.by.term, 15 <= other.at < 16) == (1, True)
     assert "the fence of staff/accounts is at" in late.outcome
     delivered = [
@@ -102,7 +102,7 @@ def test_streams_resume_from_a_restarted_server() -> None:
     assert opened == [False, False, True, True]
 
 
-def test_link_of_a_dead_process_is_not_repaired() -> None:
+def test_mending_the_link_of_a_dead_process_has_no_effect() -> None:
     up: list[bool] = []
 
     def look(world: simulation.World) -> None:

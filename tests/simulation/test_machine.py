@@ -104,7 +104,7 @@ def test_custom_invariant_is_checked() -> None:
         made.teardown()
     lines = str(caught.value).splitlines()
     assert lines[0] == "grace_is_there: there is no grace"
-    # The story follows.
+    # The story follows the finding.
     assert [line for line in lines if "step 1: write Account ada: done" in line]
 
 
@@ -121,7 +121,7 @@ def test_periodic_writes_are_found() -> None:
     made = machine(counts, quiet=None)
     write(made)
     made.run_until_blocked()
-    # Without a quiet period it still writes after a restart.
+    # Without a quiet period, the program still writes after a restart.
     assert found(made).startswith("again: 1 writes after a restart")
 
 
@@ -233,7 +233,7 @@ def test_contract_is_checked_at_the_end() -> None:
 
 
 @pytest.mark.parametrize("fault", faults.STEP_FAULTS[:-2])
-def test_next_call_meets_its_fault(fault: type[faults.StepFault]) -> None:
+def test_fault_affects_the_next_call(fault: type[faults.StepFault]) -> None:
     made = machine(right)
     made.harm_the_next_call(fault)
     write(made, "ada")
@@ -242,7 +242,7 @@ def test_next_call_meets_its_fault(fault: type[faults.StepFault]) -> None:
     made.teardown()
 
 
-def test_stream_meets_its_fault() -> None:
+def test_fault_affects_its_stream() -> None:
     made = machine(right)
     write(made, "ada")
     made.run_until_blocked()
@@ -272,6 +272,6 @@ def test_pending_faults_are_removed_at_the_end() -> None:
     made.crash(Drawn(0), 30)
     made.teardown()
     assert made.world.struck == []
-    # There was a call, and enough checkpoints, because a restarted process reads.
+    # There was a call, and there were enough checkpoints, because a restarted process reads.
     assert len(made.world.trace.steps) > 1
     assert made.world.processes[0].checkpoints > 60

@@ -197,7 +197,7 @@ def test_common_content_is_compared_if_faultless_runs_differ() -> None:
     one = _result({ADA: "key='k1', ready"}, outside={"db": (3, "k1")})
     other = _result({ADA: "key='k2', ready"}, outside={"db": (3, "k2")})
     assert _found(_result({ADA: "key='k3', ready"}, outside={"db": (3, "k3")}), one, other) == []
-    # A text of another form may be a value that is new in each run.
+    # A text of another form may also be a value that is new in each run.
     assert _found(_result({ADA: "key='k-3', ready"}, outside={"db": (3, "k3")}), one, other) == []
     assert _found(_result({ADA: "key='k3', broken"}, outside={"db": (5, "k3")}), one, other) == [
         "end state: Account ada is key='k3', broken; without faults: key='k1', ready",

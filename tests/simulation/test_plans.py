@@ -77,7 +77,7 @@ def _planned(trace: Trace) -> set[faults.Fault]:
 def test_effective_write_meets_every_fault_of_a_step() -> None:
     planned = _planned(_trace((True, 2)))
     assert {type(each) for each in planned if isinstance(each, faults.StepFault)} == set(faults.STEP_FAULTS) - {
-        # No change was undone, so there is no past state to show.
+        # Nothing was undone, so no past state can be shown.
         faults.RestartBehind
     }
     assert all(each.step == 1 for each in planned if isinstance(each, faults.StepFault))

@@ -64,7 +64,8 @@ def upgrade(before: str, after: str) -> Callable[[simulation.Process], headway.A
 
     def make(process: simulation.Process) -> headway.App:
         lives[process] = life = lives.get(process, 0) + 1
-        # The world makes the first program only for its types, so that its client has the new program's.
+        # The world makes the first program only to learn its types. It gets the new program, so its client has the new
+        # types.
         first = process.name == "p1" and life == 1
         old = life == (2 if process.name == "p1" else 1)
         return program(before if old and not first else after)

@@ -1,4 +1,4 @@
-"""One run: every oracle finds a run that is wrong without faults."""
+"""A single run: every oracle finds a run that is wrong without faults."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_endless_run_without_passing_time_is_found(monkeypatch: pytest.MonkeyPat
 def test_long_run_by_the_wall_clock_is_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
     """The machine may be slow, or a debugger may have stopped it.
 
-    A run whose virtual time passes may go on at any length.
+    A run may take any real time while its virtual time passes.
     """
 
     async def goes_on(*__: object) -> None:
@@ -129,7 +129,7 @@ def test_contract_is_checked() -> None:
         world.trace.add(Reconciled(0.0, older, "done"))
         world.trace.add(began(2))
         world.trace.add(began(2))
-        # In place of any work: a write here does not count as one after a restart.
+        # They are inserted before all other commits, so they do not count as writes after a restart.
         for term in (2, 1):
             world.trace.commits.insert(0, Committed(0.0, 9, TEAM, CORE, None, None, "others", 3 - term))
         owner = pb.Id(uid="gone", name="gone", type=pb.Type(group="staff", group_version="v1", kind="Team"))

@@ -312,7 +312,7 @@ async def test_path_may_contain_any_characters(tmp_path: Path) -> None:
 # --- Killed --------------------------------------------------------------------
 
 
-# The numbers of acknowledged writes after which the lives are killed: early, late, and in between.
+# Each life is killed after this number of acknowledged writes: early, late, and in between.
 KILLED_AFTER = (30, 220, 90)
 
 
