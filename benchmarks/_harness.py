@@ -37,7 +37,7 @@ class Row:
     """The result of a scenario: our cost and the other side's, in microseconds or bytes per unit of work.
 
     Attributes:
-        bound: The highest ratio that is allowed, or None if there is no bound.
+        bound: The highest allowed ratio, or None if the scenario has no bound.
     """
 
     name: str
@@ -70,7 +70,7 @@ class Scenario:
     """A benchmark.
 
     Attributes:
-        measure: A function of a size and a number of rounds. The scenario's file says what the size counts.
+        measure: A function of a size and a number of rounds. The scenario's docstring says what is counted.
         size: The size to which the bound applies.
         quick: The size in a quick run, with the same bound; 0 leaves the scenario out of quick runs.
     """

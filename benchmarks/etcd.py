@@ -5,7 +5,7 @@ member. The time includes everything that `write` includes, the read of the stor
 it), the transactions (concurrent writes share them), and the watch, which delivers every change to the mirror at the
 same time.
 
-Against: the same keys and bytes, put by 64 writers, each of which waits for its own write before it begins the next.
+Against: the same keys and bytes, put by 64 writers. Each writer waits for its own write before it begins the next.
 Waiting writes share a transaction, which requires that their keys do not exist. Two transactions are in flight to the
 same member, over a channel of the same kind with the same limits and codec. A program that batches its writes by hand
 does the same.
