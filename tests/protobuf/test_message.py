@@ -251,7 +251,7 @@ def test_unresolved_forward_reference_is_named() -> None:
 
     @message
     class Hopeful:
-        other: NeverDeclared | None = field(1)  # type: ignore[name-defined]  # noqa: F821 - the missing name is the test
+        other: NeverDeclared | None = field(1)  # type: ignore[name-defined]  # noqa: F821 - on purpose
 
     with pytest.raises(DeclarationError, match=r"Hopeful\.other: NeverDeclared not found"):
         encode(Hopeful())

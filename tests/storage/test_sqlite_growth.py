@@ -113,7 +113,7 @@ async def test_file_does_not_grow_with_churn(tmp_path: Path, monkeypatch: pytest
             with opened_plainly(path) as plain:
                 (pages,) = plain.execute("PRAGMA page_count").fetchone()
                 sizes.append(pages)
-            assert Path(f"{path}-wal").stat().st_size < 6 * 2**20  # noqa: ASYNC240  # only its size is read
+            assert Path(f"{path}-wal").stat().st_size < 6 * 2**20  # noqa: ASYNC240  # its size alone
     assert max(sizes) < 1.3 * sizes[1], sizes
     assert sizes[-1] * 4096 < 1_500_000, "the file is too large for 80 resources and about 500 changes of 700 bytes"
 
@@ -150,7 +150,7 @@ async def test_write_ahead_log_does_not_grow_under_constant_reads(
             for index in range(150):
                 await put(backend, thing("first", "x" * 50_000, uid="u"), str(backend.position.revision))
                 if index % 10 == 0:
-                    longest = max(longest, Path(f"{path}-wal").stat().st_size)  # noqa: ASYNC240  # only its size is read
+                    longest = max(longest, Path(f"{path}-wal").stat().st_size)  # noqa: ASYNC240  # its size alone
         finally:
             stop.set()
     assert longest < 3 * 2**20, "the log was not restarted while 15 MB were written"
