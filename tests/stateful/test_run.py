@@ -25,7 +25,7 @@ bare_faults = st.sampled_from([Fault.FAILED, Fault.LOST, Fault.LATE])
 
 
 class RunMachine(LiveRun, RuleBasedStateMachine):
-    """Hypothesis writes, deletes, drops streams, serves old snapshots and loses replies. The witness checks each reconcile."""
+    """Hypothesis writes, deletes, drops streams, serves old snapshots and loses replies. A witness checks all reads."""
 
     engine: headway.Engine
 
