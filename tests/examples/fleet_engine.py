@@ -6,9 +6,9 @@ An engine with the fleet's controllers, which kills itself at a named step.
     python -m tests.examples.fleet_engine FOLDER --adopt              run no scenario: reconcile the stored fleet, print
                                                                       its state, and continue (--crash-at: then end)
 
-The steps are counted and not listed. Each call that changes the store has two: before the request is sent, and when it is
-acknowledged but its caller does not know yet. Each call that changes a process has two or more. The name of a step has
-a counter, such as `Write Instance sent:3`, so that it is the same in every run, however the controllers interleave. A
+The steps are counted and not listed. Each call that changes the store has two: before the request is sent, and after it
+is acknowledged but before its caller knows. Each call that changes a process has two or more. The name of a step has a
+counter, such as `Write Instance sent:3`, so that it is the same in every run, however the controllers interleave. A
 plain number counts all steps.
 """
 

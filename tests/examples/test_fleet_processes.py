@@ -17,7 +17,7 @@ from examples.fleet.processes import (
     stop,
     wait_exit,
 )
-from tests.examples.fleet_kit import DYING_ENGINE, PATIENCE, SLEEP, Fleet, ended, kill, line_of, this_process
+from tests.examples.fleet_kit import DYING_ENGINE, PATIENCE, SLEEP, Fleet, wait_ended, kill, line_of, this_process
 
 # --- Ends -----------------------------------------------------------------
 
@@ -122,7 +122,7 @@ async def test_launcher_without_a_lock_starts_nothing_after_its_engine_has_ended
     engine.wait()
     assert await find(fleet.folder) == {}
     os.kill(launcher_pid, signal.SIGCONT)
-    await ended(launcher_pid)
+    await wait_ended(launcher_pid)
     assert not started.exists()
 
 
@@ -144,8 +144,8 @@ async def test_stop_kills_a_process_that_ignores_sigterm_with_its_children(fleet
     child = int(await fleet.read_fifo())
     with trio.fail_after(PATIENCE):
         await stop(process, grace=0.1)
-    await ended(process.pid)
-    await ended(child)
+    await wait_ended(process.pid)
+    await wait_ended(child)
     assert await find(fleet.folder) == {}
 
 
@@ -156,7 +156,7 @@ async def test_stop_kills_the_rest_of_the_process_group(fleet: Fleet) -> None:
     )
     child = int(await fleet.read_fifo())
     await stop(process, grace=PATIENCE)
-    await ended(child)
+    await wait_ended(child)
 
 
 async def test_remnant_is_reported_and_can_be_stopped(fleet: Fleet) -> None:
@@ -172,7 +172,7 @@ async def test_remnant_is_reported_and_can_be_stopped(fleet: Fleet) -> None:
         await fleet.spawn()
     with trio.fail_after(PATIENCE / 2):  # SIGTERM is enough: nothing has to be killed
         await stop(remnant, grace=PATIENCE)
-    await ended(child)
+    await wait_ended(child)
     assert await find(fleet.folder) == {}
 
 

@@ -1,9 +1,9 @@
-"""An etcd inside the test process: one member that gives answers that a real one cannot be made to give.
+"""An etcd inside the test process: a single member with answers that cannot be provoked from a real etcd.
 
 It keeps every revision, runs transactions, watches and leases as etcd does, and serves them by gRPC with the same
 messages. A test can change `on_watch` (the responses of a watch), `on_range`, `on_txn` and `after_txn` (the answer or
 error, before or after the operation), and call `compact`, `cancel_watches`, and `saved` and `restore`, which put an
-older state back. Leases expire when a test calls `end_lease`.
+older state back. A lease expires only when a test calls `end_lease`.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def _as_it_is(response: WatchResponse) -> Iterable[WatchResponse]:
 
 
 class FakeEtcd:
-    """One member.
+    """A fake etcd of one member.
 
     Attributes:
         calls: the paths that were called, in order.
@@ -105,7 +105,7 @@ class FakeEtcd:
         self.state.history = [each for each in self.state.history if each[0] > revision]
 
     def say(self, response: WatchResponse) -> None:
-        """Send this response on every watch."""
+        """Send a response on every watch."""
         for channel in list(self._watchers):
             self._tell(channel, response)
 
@@ -363,7 +363,7 @@ def _compared(compare: Compare, kv: KeyValue) -> bool:
 async def serving_etcd(
     fake: FakeEtcd | None = None, tls: ssl.SSLContext | None = None
 ) -> AsyncIterator[tuple[FakeEtcd, str]]:
-    """Serve a fake for the length of the block; yield it and its endpoint."""
+    """Serve a fake etcd while the block runs. Yield the fake and its endpoint."""
     fake = fake or FakeEtcd()
     async with open_server(Services(fake), ["127.0.0.1:0"], tls=tls, grace=0.0) as server:
         yield fake, server.addresses[0]

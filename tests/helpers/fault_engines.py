@@ -18,7 +18,7 @@ PATIENCE = 60.0
 
 
 class EngineProcess:
-    """A process that runs `fault_program`, over all its lives. Each life has a file of facts.
+    """A process that runs `fault_program` and can be restarted. Each life has its own file of facts.
 
     Attributes:
         life: the number of lives so far.
@@ -66,7 +66,7 @@ class EngineProcess:
         self._heard = trio.Event()
 
     async def says(self, text: str) -> str:
-        """Return the rest of the next line with this prefix.
+        """Wait for the next line with this prefix, and return the rest of it.
 
         Raises RuntimeError with the end of its log if the process ends or time is up.
         """
@@ -79,7 +79,7 @@ class EngineProcess:
                 if "ended" in self._said:
                     break
                 await self._heard.wait()
-        raise RuntimeError(f"{self.name} has not said {text!r} but {self._said}; {self.log.read_text()[-3000:]}")
+        raise RuntimeError(f"{self.name} has not printed {text!r} but {self._said}; {self.log.read_text()[-3000:]}")
 
     async def tell(self, text: str) -> None:
         """Send it a command."""
@@ -93,13 +93,13 @@ class EngineProcess:
         os.kill(self._process.pid, number)
 
     async def kill(self) -> None:
-        """Kill it, as `kill -9` does."""
+        """Kill it with SIGKILL."""
         assert self._process is not None
         self._process.kill()
         await self._process.wait()
 
     async def end(self) -> None:
-        """End it in order."""
+        """End it regularly, and wait for its exit."""
         await self.tell("end")
         await self.says("ended")
 

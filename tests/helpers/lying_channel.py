@@ -23,11 +23,11 @@ class Lie:
         return request
 
     def tell(self, item: StreamItem) -> list[StreamItem]:
-        """Return the items that replace an item; an empty list drops it."""
+        """Return the items to deliver in place of an item. An empty list drops it."""
         return [item] if not isinstance(item, Changes) else _told(self.changes(item.changes))
 
     def changes(self, changes: list[Change]) -> list[Change]:
-        """Return the changes that replace these."""
+        """Return the changes to deliver in place of these."""
         return changes
 
 
@@ -55,7 +55,7 @@ class SaysItAgainLater(Lie):
 
 
 class SaysTheNewestFirst(Lie):
-    """Of the commits that it has at once."""
+    """Reverses the order of the commits in an item."""
 
     def changes(self, changes: list[Change]) -> list[Change]:
         return sorted(changes, key=lambda change: -change.revision)
@@ -112,7 +112,7 @@ class SaysThatItResumesElsewhere(Lie):
 
 
 class EndsItsSnapshotEarly(Lie):
-    """After its first chunk."""
+    """Drops every chunk of the snapshot after the first."""
 
     def __init__(self) -> None:
         self._chunks = 0
@@ -125,7 +125,7 @@ class EndsItsSnapshotEarly(Lie):
 
 
 class SaysAnOlderSnapshot(Lie):
-    """It is that of one commit before the one that it says."""
+    """Ends its snapshot at a revision one above that of its content."""
 
     def __init__(self) -> None:
         self._begun = False

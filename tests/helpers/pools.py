@@ -50,10 +50,10 @@ class PoolsApp:
     """One controller with a managed type, two watched types, an index and a source.
 
     Attributes:
-        around: makes a context manager that is entered around each reconcile.
-        looked: is called with the arguments of each mapper call.
+        around: returns a context manager that is entered around each reconcile.
+        on_mapping: is called with the arguments of each mapper call.
         pause: seconds that each reconcile sleeps before it reads anything.
-        rest: seconds that each reconcile sleeps after it has done everything.
+        final_pause: seconds that each reconcile sleeps after its last write.
         at_start: the pools that the source enqueues when it begins.
         linger: seconds that each reconcile takes to end when it is canceled.
     """
@@ -107,7 +107,7 @@ class PoolsApp:
         self._failing.set()
 
     def poke(self, name: str) -> None:
-        """Enqueue a pool although nothing has changed."""
+        """Enqueue a pool without a change."""
         self._enqueue(self.pool.id(name))
 
     async def _source(self, _: headway.Runtime, enqueue: Callable[[headway.ResourceId], None]) -> None:

@@ -31,7 +31,7 @@ def down(times: int) -> list[list[Line]]:
 
 
 class Following:
-    """A follower with its scripted channel and a record of its actions."""
+    """A follower, its scripted channel, and a record of its events."""
 
     def __init__(
         self, *scripts: list[Line], store: Position | Exception | None = None, lost: Position | None = None
@@ -40,7 +40,7 @@ class Following:
         self.channel = ScriptedChannel(scripts)
         self.informer = Informer(TEAM, self.heard.append)
         self._store = at(1000) if store is None else store
-        # What the store has not stood at, though it is said that it has.
+        # A position that the store reports as lost.
         self._lost = lost
         self.linearizable_reads = 0
         self.answer_after_first_opening: Position | None = None
@@ -74,12 +74,12 @@ class Following:
 
     @property
     def resumed(self) -> list[int | None]:
-        """The revision after which each stream was to resume."""
+        """For each stream, the revision to resume after."""
         return [None if each.resume_after is None else each.resume_after.revision for each in self.channel.openings]
 
     @property
     def known(self) -> list[int | None]:
-        """The revision of the position that each stream's server had to know, if it was a separate one."""
+        """For each stream, the revision of its `known` position, if the request had one."""
         return [None if each.known is None else each.known.revision for each in self.channel.openings]
 
     @property

@@ -1,4 +1,4 @@
-"""The store and the transport of a contract test, all under virtual time.
+"""The combinations of store and transport in which the contract tests run, under virtual time.
 
 Virtual time jumps when every task is blocked. That is sound only while no work is in progress outside Trio:
 
@@ -46,7 +46,7 @@ SETTINGS = [
 """Parameters for a fixture of a `Setting`. The default run covers each store and each transport once."""
 
 OVER_THE_NETWORK = [each for each in SETTINGS if each.values[0][1]]  # type: ignore[index]  # as they were made above
-"""Parameters for tests of behavior that only a network has."""
+"""Parameters for tests of behavior that exists only over a network."""
 
 Interceptor = Callable[[str, Any, Callable[[Any], Awaitable[None]]], Awaitable[None]]
 
@@ -83,7 +83,7 @@ class HeldClock:
 
 
 class Setting:
-    """One combination of store and transport, for the test that asks for it."""
+    """A combination of store and transport."""
 
     def __init__(self, store: str, network: bool, path: Path, held: HeldClock) -> None:
         self.durable = store == "sqlite"

@@ -38,7 +38,7 @@ class Staff:
             yield self.engine
 
     def heard(self, kind: type[E]) -> list[E]:
-        """Return the events of a kind so far."""
+        """Return the events of a type so far."""
         return [event for event in self.events if isinstance(event, kind)]
 
     def errors(self) -> list[str]:

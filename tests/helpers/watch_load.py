@@ -1,4 +1,4 @@
-"""Concurrent writers and watchers of one store, by a schedule made from a seed, and the history of what they saw.
+"""Concurrent writers and watchers of one store, with a schedule made from a seed, and the history of their reads.
 
 Watchers of several types, tenancies and prefixes start, leave in the middle of a snapshot or of a commit, resume after
 a position that was delivered to them, read slowly, and lose their connection. Several writers write the same names; one
@@ -64,7 +64,7 @@ def load_registry() -> Registry:
 
 
 class _Resumable(NamedTuple):
-    """A watch and a position after which it can resume."""
+    """A watch, and a position to resume it after."""
 
     type: ResourceType[Any]
     spec: tuple[str, str, str]
@@ -83,7 +83,7 @@ class WatchLoad:
             lies.
 
     Attributes:
-        history: what all of them have seen.
+        history: the facts recorded by all writers and watchers.
         did: the number of times that each event of interest has happened.
     """
 
@@ -237,10 +237,10 @@ class WatchLoad:
 
 
 class _Watcher:
-    """Opens one watch after the other.
+    """A watcher, which opens one watch after the other.
 
     Attributes:
-        resumable: the positions after which it can resume.
+        resumable: the positions to resume after.
         done: true when the last commit has been delivered to it.
     """
 
@@ -292,7 +292,7 @@ class _Watcher:
                 reached = reached._replace(at=item.position)
                 load.did["resumed"] += isinstance(item, Bookmark) and item.resumed
             elif isinstance(item, Changes) and not item.changes[-1].more:
-                # Not the revision of the last change: a watch that delivers in a wrong order has to end, too.
+                # The revision of the last change would not do: a watch that delivers in the wrong order must end, too.
                 revision = max(each.revision for each in item.changes)
                 reached = reached._replace(at=reached.at._replace(revision=revision))
             if not isinstance(item, SnapshotChunk):

@@ -1,4 +1,4 @@
-"""An engine that serves a store at one address, repeatedly, and controllers that connect to it."""
+"""An engine that serves a store and can be restarted at its address, and controllers that connect to it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Rig:
         self.pool = self.app.type("pools", "v1", "Pool", Pool)
         self.reported: list[object] = []
         self._changed = trio.Event()
-        # What each reconcile has seen: the whole cache, by name.
+        # The whole cache at each reconcile: versions by name.
         self.seen: list[dict[str, str]] = []
         self.terms: list[int] = []
 
