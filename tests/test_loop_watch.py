@@ -128,7 +128,7 @@ async def _blocked(staff: Staff, limit: float | None = 0.2) -> list[events.LoopB
         with trio.fail_after(60):
             await engine.wait_idle()
     assert _watchdogs() == []
-    return staff.heard(events.LoopBlocked)
+    return staff.events_of(events.LoopBlocked)
 
 
 def _hold(staff: Staff) -> Callable[[], object]:
@@ -207,7 +207,7 @@ async def test_block_that_ends_while_its_stack_is_read_is_reported(
         with trio.fail_after(60):
             await engine.wait_idle()
     assert told.wait(50)
-    blocked = [each for each in staff.heard(events.LoopBlocked) if "worker" in each.task]
+    blocked = [each for each in staff.events_of(events.LoopBlocked) if "worker" in each.task]
     assert (blocked[0].controller, blocked[0].key) == ("teams", ("default", "default", "core"))
 
 

@@ -58,12 +58,12 @@ class Fleet:
             for engine in self.engines:
                 await engine.start(nursery)
             for engine in self.engines:
-                await engine.says("ready")
+                await engine.wait_line("ready")
             await during(nursery)
             for engine in self.engines:
-                await engine.tell("stop-writing")
+                await engine.send("stop-writing")
             for engine in self.engines:
-                await engine.says("stopped")
+                await engine.wait_line("stopped")
             await self._settled()
             assert await _copied(client, job, copy, stamp)
             # The last write: when its change has been received, all earlier changes have been, too.
@@ -86,8 +86,8 @@ class Fleet:
             nonlocal former
             shares = []
             for engine in self.engines:
-                await engine.tell("wait-idle")
-                shares.append(json.loads(await engine.says("idle")))
+                await engine.send("wait-idle")
+                shares.append(json.loads(await engine.wait_line("idle")))
             shards = sorted(shard for share in shares for shard in share["shards"])
             whole = [share["copier"] for share in shares].count(True) == 1 and shards == list(range(SHARDS))
             same, former = shares == former, shares

@@ -17,7 +17,7 @@ from examples.fleet.processes import (
     stop,
     wait_exit,
 )
-from tests.examples.fleet_kit import DYING_ENGINE, PATIENCE, SLEEP, Fleet, wait_ended, kill, line_of, this_process
+from tests.examples.fleet_kit import DYING_ENGINE, PATIENCE, SLEEP, Fleet, kill, line_of, this_process, wait_ended
 
 # --- Ends -----------------------------------------------------------------
 

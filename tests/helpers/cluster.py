@@ -93,7 +93,7 @@ class Member:
         self.scope.cancel()
         await self.ended.wait()
 
-    def heard(self, kind: type[Any]) -> list[Any]:
+    def events_of(self, kind: type[Any]) -> list[Any]:
         return [event for event in self.events if isinstance(event, kind)]
 
 

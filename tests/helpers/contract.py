@@ -38,7 +38,7 @@ class Witness:
 
     def __init__(self, pools: PoolsApp, channel: ScriptedChannel, store: Record) -> None:
         self.pools, self.channel, self.store = pools, channel, store
-        pools.around, pools.looked = self.reconciling, self.mapping
+        pools.around, pools.on_mapping = self.reconciling, self.mapping
         self.events: list[object] = []
         self.reconciles: list[Seen] = []
         self.broken: list[str] = []
@@ -64,7 +64,7 @@ class Witness:
                 self._stored = self.store.commits[-1].revision
             self.began = self.began or self.started
 
-    def heard(self, kind: type[Any]) -> list[Any]:
+    def events_of(self, kind: type[Any]) -> list[Any]:
         """Return the events of a type so far."""
         return [event for event in self.events if isinstance(event, kind)]
 

@@ -137,7 +137,7 @@ class FaultPlan:
         await engine.kill()
         await trio.sleep(self._random.uniform(0.0, TTL))
         await engine.start(self._nursery)
-        await engine.says("ready")
+        await engine.wait_line("ready")
 
     async def _stop_engine(self) -> None:
         engine = self._random.choice(self._engines)

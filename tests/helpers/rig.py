@@ -92,16 +92,16 @@ class Rig:
         """Return the controller's summaries, as stored."""
         return {each.name: each.data.members for each in await self.engine.client.list(self.pools.summary)}
 
-    async def settle(self, seconds: float = 300.0) -> None:
+    async def wait_idle(self, seconds: float = 300.0) -> None:
         with trio.fail_after(seconds):
             await self.engine.wait_idle()
 
-    async def quiet(self) -> None:
+    async def run_until_blocked(self) -> None:
         """Let every task run until it waits for time or an event."""
         if self.setting is None:
             await wait_all_tasks_blocked()
         else:
-            await self.setting.held.wait_quiet()
+            await self.setting.held.wait_blocked()
 
     async def restart(self) -> None:
         """End the run by an error of its source, and let the next run proceed as far as it can."""

@@ -57,7 +57,7 @@ class HeldClock:
     def __init__(self, clock: MockClock) -> None:
         self._clock = clock
         self._working = 0
-        self._went_on = trio.Event()
+        self._resumed = trio.Event()
         self._run_sync = trio.to_thread.run_sync
 
     async def run_sync(self, *arguments: Any, **options: Any) -> Any:
@@ -70,16 +70,16 @@ class HeldClock:
             self._working -= 1
             if not self._working:
                 self._clock.autojump_threshold = 0
-            self._went_on.set()
-            self._went_on = trio.Event()
+            self._resumed.set()
+            self._resumed = trio.Event()
 
-    async def wait_quiet(self) -> None:
+    async def wait_blocked(self) -> None:
         """Wait until all tasks are blocked and no thread works for one of them."""
         while True:
             await wait_all_tasks_blocked()
             if not self._working:
                 return
-            await self._went_on.wait()
+            await self._resumed.wait()
 
 
 class Setting:

@@ -186,9 +186,7 @@ class TypeStoreChecker:
         """Check the invariants that hold at any time."""
         type_store = self.type_store
         assert type_store.frontier == self.frontier
-        assert type_store.ahead() == self.ahead, (
-            "the remembered replies are not those above the frontier"
-        )
+        assert type_store.ahead() == self.ahead, "the remembered replies are not those above the frontier"
         assert type_store.entries == self.replayed, "the reported changes do not add up to the entries"
         for key, resource in type_store.entries.items():
             assert _version(resource) >= self.floors.get(key, 0), f"{key} was rolled back"

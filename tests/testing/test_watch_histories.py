@@ -147,20 +147,20 @@ LATER = {"reliable", "bookmarkable", "gapless", "resumable"}
 
 LIES: dict[type[Lie], tuple[set[str], set[str]]] = {
     lies.SkipsACommit: (LATER, set()),
-    lies.SaysItTwice: ({"unique"}, set()),
-    lies.SaysItAgainLater: ({"unique"}, set()),
-    lies.SaysTheNewestFirst: ({"ordered"}, {"resumable"}),
-    lies.SaysACommitInPieces: ({"atomic"}, set()),
-    lies.LosesAPartOfACommit: ({"atomic"}, set()),
+    lies.RepeatsACommit: ({"unique"}, set()),
+    lies.RepeatsTheCommitBefore: ({"unique"}, set()),
+    lies.ReversesCommits: ({"ordered"}, {"resumable"}),
+    lies.SplitsACommit: ({"atomic"}, set()),
+    lies.DropsPartOfACommit: ({"atomic"}, set()),
     lies.ResumesOneTooLate: ({"resumable"}, LATER),
     lies.ResumesOneTooEarly: ({"resumable"}, set()),
-    lies.SaysThatItResumesElsewhere: ({"resumable"}, {"bookmarkable", "ordered"}),
+    lies.ResumesElsewhere: ({"resumable"}, {"bookmarkable", "ordered"}),
     lies.EndsItsSnapshotEarly: ({"snapshot", "durable"}, set()),
-    lies.SaysAnOlderSnapshot: ({"snapshot", "durable"}, {"ordered"}),
+    lies.MisdatesItsSnapshot: ({"snapshot", "durable"}, {"ordered"}),
     lies.LeavesAGapAfterItsSnapshot: ({"gapless"}, LATER),
     lies.BookmarksTooFar: ({"bookmarkable"}, set()),
-    lies.SaysSomethingElse: ({"agreed"}, set()),
-    lies.IsOfAnotherStore: ({"one store"}, set()),
+    lies.ChangesPayloads: ({"agreed"}, set()),
+    lies.ComesFromAnotherStore: ({"one store"}, set()),
 }
 """For each lie, the rules of which it breaks at least one, and other rules that it may break."""
 
