@@ -24,7 +24,7 @@ from tests.helpers.rig import Rig
 
 
 def _tasks() -> set[trio.lowlevel.Task]:
-    """Every task that the test's own task has, directly or not."""
+    """Return all tasks below the test's own task."""
     found: set[trio.lowlevel.Task] = set()
     waiting = list(trio.lowlevel.current_task().child_nurseries)
     while waiting:
@@ -51,7 +51,7 @@ async def test_no_task_outlives_the_block(autojump_clock: MockClock) -> None:
 
 
 class Mine(Exception):
-    """The caller's own."""
+    """An error of the caller."""
 
 
 async def test_error_of_the_block_leaves_unwrapped(autojump_clock: MockClock) -> None:
@@ -287,9 +287,9 @@ PROGRAM = """
 
 @pytest.mark.parametrize("store", ["memory:", "sqlite:things.db"])
 def test_interrupt_ends_the_program_soon_and_quietly(store: str, tmp_path: Path) -> None:
-    """Ctrl-C comes out of `trio.run` as KeyboardInterrupt, and nothing is printed but by main.
+    """Ctrl-C leaves `trio.run` as KeyboardInterrupt, and only main prints anything.
 
-    That ending waits for no time to pass is held by `tests/test_shutdown.py`. Here a busy machine says how long it is.
+    `tests/test_shutdown.py` tests that the end does not wait for time to pass. Here, it depends on the machine.
     """
     program = tmp_path / "program.py"
     program.write_text(textwrap.dedent(PROGRAM.format(store=store)))

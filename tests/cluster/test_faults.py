@@ -36,7 +36,7 @@ class Fleet:
         self.engines = [EngineProcess(f"web-{n}", store, folder, seed * 1000 + n * 100) for n in range(1, ENGINES + 1)]
 
     async def run(self, during: Callable[[trio.Nursery], Awaitable[None]]) -> None:
-        """Start all engines, do something meanwhile, wait until all are idle, and end them.
+        """Start all engines, call ``during`` while they run, wait until all are idle, and end them.
 
         The facts are read even after a failure.
         """
@@ -64,36 +64,36 @@ class Fleet:
                 await engine.send("stop-writing")
             for engine in self.engines:
                 await engine.wait_line("stopped")
-            await self._settled()
+            await self._wait_idle()
             assert await _copied(client, job, copy, stamp)
-            # The last write: when its change has been received, all earlier changes have been, too.
+            # The last write: when its change has arrived, all earlier changes have arrived, too.
             last = await client.apply(job.new("last", Job(text="last")))
             await until(lambda: _copied(client, job, copy, stamp), 60)
-            await self._settled()
+            await self._wait_idle()
             await witness.reached(int(last.version))
             for engine in self.engines:
                 await engine.end()
             nursery.cancel_scope.cancel()
 
-    async def _settled(self) -> None:
-        """Wait until engines hold all work of each controller, and no engine owes any.
+    async def _wait_idle(self) -> None:
+        """Wait until the engines run all shards of each controller, and are idle.
 
-        After the end of a lease, no engine holds a part of the work; that part must not count as done.
+        After a lease ends, its shard runs in no engine for a while. That must not count as idle.
         """
-        former: list[Any] = []
+        before: list[Any] = []
 
-        async def so() -> bool:
-            nonlocal former
+        async def idle() -> bool:
+            nonlocal before
             shares = []
             for engine in self.engines:
                 await engine.send("wait-idle")
                 shares.append(json.loads(await engine.wait_line("idle")))
             shards = sorted(shard for share in shares for shard in share["shards"])
             whole = [share["copier"] for share in shares].count(True) == 1 and shards == list(range(SHARDS))
-            same, former = shares == former, shares
+            same, before = shares == before, shares
             return whole and same
 
-        await until(so, 60)
+        await until(idle, 60)
 
     def answers(self) -> Counter[str]:
         """Count the writes by their outcome."""
@@ -106,7 +106,7 @@ async def _copied(client: headway.Client, job: Any, *made: Any) -> bool:
     return all(each == wanted for each in found)
 
 
-def said(violations: Sequence[Violation]) -> str:
+def sentences(violations: Sequence[Violation]) -> str:
     return "\n".join(f"{rule}: {sentence}" for rule, sentence in violations[:20])
 
 
@@ -137,8 +137,8 @@ async def test_engines_keep_every_rule_on_a_cluster_with_faults(
                 print(f"\n{binary}, seed {SEED}, {took:.0f} s: {dict(cluster.faults)}")
                 print(f"writes {dict(answers)}, {len(fleet.history.facts)} facts, {len(violations)} violations")
                 if violations or not ended_well:
-                    print(f"in this order: {'; '.join(plan[0].log if plan else ())}\n{said(violations)}")
+                    print(f"in this order: {'; '.join(plan[0].log if plan else ())}\n{sentences(violations)}")
     assert not violations
-    # A run without writes, or without faults, would prove nothing.
+    # A run without writes or faults would prove nothing.
     assert answers["acknowledged"] > 2 * SECONDS
     assert len(plan[0].log) > SECONDS / 15

@@ -1,4 +1,4 @@
-"""Headway made wrong on purpose, a line at a time: each mutant must be killed by the tests named beside it."""
+"""Deliberate one-line bugs in Headway, each with the tests that must find it."""
 
 from __future__ import annotations
 

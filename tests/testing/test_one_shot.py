@@ -33,7 +33,7 @@ async def test_reconcile_is_called_once_and_reports_its_writes(autojump_clock: M
         assert [each.name for each in await shot.client.list(staff.account)] == ["ada", "grace"]
 
         again = await shot.reconcile("core")
-        assert [each.what for each in again.written] == ["status"]  # which changes nothing
+        assert [each.what for each in again.written] == ["status"]  # this write changes nothing
         await shot.given(staff.team.new("core", Team(members=["grace"])))
         third = await shot.reconcile(team.id)
         assert [(each.what, each.id.name) for each in third.written] == [("delete", "ada"), ("status", "core")]
@@ -41,7 +41,7 @@ async def test_reconcile_is_called_once_and_reports_its_writes(autojump_clock: M
 
 
 async def test_requests_caused_by_a_change_are_reported(autojump_clock: MockClock) -> None:  # noqa: ARG001
-    """They are reported with the reason. Resources from before the test are no changes."""
+    """They are reported with the reason. Resources that existed before the test cause no requests."""
     staff = Staff()
     async with one_shot(staff.app, "accounts") as shot:
         [core] = await shot.given(staff.team.new("core", Team()))
@@ -110,12 +110,12 @@ async def test_reconcile_of_a_shard_has_its_fence(autojump_clock: MockClock) -> 
         assert len(fences) > 1
         [written] = (await shot.reconcile("t1")).written
         assert written.request.fence.term == terms[-1] > 0
-        # Each shard has a runtime of its own, with its term.
+        # Each shard has its own runtime and term.
         assert shot.runtime not in runtimes
 
 
 async def test_writes_of_a_directly_called_reconcile_are_its_own(autojump_clock: MockClock) -> None:  # noqa: ARG001
-    """As in production, they are no changes that the controller must reconcile."""
+    """As in production, the controller does not reconcile its own writes."""
     app = headway.App("own")
     team = app.type("own", "v1", "Team", Team)
 
@@ -162,7 +162,7 @@ async def test_reconcile_waits_for_stored_changes(autojump_clock: MockClock) -> 
         assert len(await shot.client.list(staff.account)) == 1
 
 
-async def test_existing_resource_is_no_change(tmp_path: Path) -> None:
+async def test_existing_resource_causes_no_request(tmp_path: Path) -> None:
     """It causes no request. The test runs in real time: a virtual clock does not wait for the file's threads."""
     staff, store = Staff(), f"sqlite:{tmp_path / 'staff.db'}"
     async with one_shot(staff.app, "accounts", store=store) as shot:

@@ -50,7 +50,7 @@ async def test_unknown_controller_is_named() -> None:
 
 
 async def test_invalid_result_is_named(autojump_clock: MockClock) -> None:  # noqa: ARG001
-    """The error is that of production."""
+    """The error is the same as in production."""
     app = headway.App("odd")
     team = app.type("odd", "v1", "Team", Team)
 
@@ -80,7 +80,7 @@ async def test_request_must_be_of_the_managed_type(autojump_clock: MockClock) ->
 
 
 async def test_exception_of_an_initializer_is_raised(autojump_clock: MockClock) -> None:
-    """It is raised at once, and not after as many runs as time permits."""
+    """It is raised at once, and the run is not repeated."""
     app = headway.App("begun")
 
     async def initialiser(_: headway.Runtime) -> None:

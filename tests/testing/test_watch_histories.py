@@ -1,4 +1,4 @@
-"""Every store's watches keep every rule of a history, in the process and over TCP, under writers and watchers at once.
+"""The watches of every store keep every rule of a history, in process and over TCP, under concurrent use.
 
 A failure names its seed; ``HEADWAY_HISTORY_SEED`` runs that schedule again.
 """
@@ -87,7 +87,7 @@ async def keeps_every_rule_in_the_process(stores: list[Backend]) -> None:
     load = WatchLoad(SEED, stores[0], in_the_process(stores))
     await run(load)
     load.check()
-    # The load did what it is for.
+    # The load has caused each event of interest.
     assert min(load.did[each] for each in ("left", "left in its snapshot", "resumed", "OUT_OF_RANGE")) > 0, load.did
 
 
@@ -201,7 +201,7 @@ async def test_watch_that_lies_is_found(
     assert found <= rules | others
 
 
-async def test_store_that_delivers_a_commit_to_no_watcher_is_found(
+async def test_commit_that_no_watcher_receives_is_found(
     autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
 ) -> None:
     """The answers to its writers reveal it."""
@@ -211,7 +211,7 @@ async def test_store_that_delivers_a_commit_to_no_watcher_is_found(
 async def test_load_in_memory_is_repeatable(
     autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
 ) -> None:
-    """So a violation found with a seed is found again."""
+    """A violation that was found with a seed can be found again."""
     ran = []
     for _ in range(2):
         with _deterministic(7):
