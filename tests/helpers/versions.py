@@ -121,7 +121,7 @@ def crew(*members: tuple[str, str], color: str = "", room: str = "") -> Crew:
     return Crew(members=[Member(name=name, role=role) for name, role in members], color=color, room=room)
 
 
-def payload_of(resource: pb.Resource | None, type: ResourceType[Any]) -> Any:
+def data_of(resource: pb.Resource | None, type: ResourceType[Any]) -> Any:
     """Return the payload of a resource. Fail if the resource is not of this type."""
     assert resource is not None
     assert resource.id is not None

@@ -21,7 +21,7 @@ from headway.service import migrate
 from headway.storage import MemoryBackend, Within, version_of
 from tests.helpers.calls import Calls
 from tests.helpers.declared import a_type, an_id
-from tests.helpers.versions import V1, V2, Crew, a_team, crew, payload_of, roster, versions, without_converters
+from tests.helpers.versions import V1, V2, Crew, a_team, crew, data_of, roster, versions, without_converters
 
 FORMER, FIRST, SECOND = range(3)
 PROGRAMS: dict[int, Callable[[], Registry]] = {
@@ -64,13 +64,13 @@ class Watcher:
                 item = await anext(items)
                 resumed = True
                 if isinstance(item, SnapshotChunk):
-                    self.held |= {name(each): payload_of(each, self.type) for each in item.resources}
+                    self.held |= {name(each): data_of(each, self.type) for each in item.resources}
                 elif isinstance(item, Changes):
                     for change in item.changes:
                         if change.deleted:
                             del self.held[name(change.resource)]
                         else:
-                            self.held[name(change.resource)] = payload_of(change.resource, self.type)
+                            self.held[name(change.resource)] = data_of(change.resource, self.type)
                     if self.position is not None:
                         self.position = self.position._replace(revision=item.changes[-1].revision)
                 else:
@@ -185,7 +185,7 @@ class UpgradeMachine(RuleBasedStateMachine):
         judge = Calls(self.store, PROGRAMS[SECOND]())
         for team, data in self.teams.items():
             found = self.run(partial(judge.read, an_id(team, V2)))
-            assert payload_of(found.resource, V2) == data
+            assert data_of(found.resource, V2) == data
         assert self.stored().keys() == self.teams.keys()
 
 
