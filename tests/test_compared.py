@@ -1,4 +1,4 @@
-"""Clients and workers whose types do not fit with those of their server."""
+"""Clients and workers whose types do not fit those of their server fail with an error that says so."""
 
 from __future__ import annotations
 

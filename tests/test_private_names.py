@@ -29,7 +29,7 @@ def test_existing_names_pass() -> None:
 
 
 def test_missing_name_is_refused_with_the_versions_that_work() -> None:
-    """The versions are those of pyproject.toml."""
+    """The versions come from pyproject.toml."""
     message = refused("grpclib", "grpclib.protocol:Connection.forget.it")
     assert message.startswith(f"grpclib {version('grpclib')} does not work with Headway: ")
     assert "grpclib.protocol.Connection.forget.it not found; " in message

@@ -26,7 +26,7 @@ from tests.helpers.etcd_server import need_etcd
     ],
 )
 def test_scenario_returns_both_costs_and_their_ratio(scenario: Scenario) -> None:
-    """Each row has the cost of Headway, that of its opponent, and their ratio, and can be printed."""
+    """Each row has the costs of Headway and of its opponent, and their ratio, and can be printed."""
     if scenario.name.startswith("etcd"):
         need_etcd()
     # The size of `import` is the number of interpreters started for each side. A few are enough for a row.

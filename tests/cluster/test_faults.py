@@ -18,7 +18,7 @@ from tests.helpers.etcd_cluster import open_cluster, until
 from tests.helpers.etcd_server import need_etcd_for_faults
 from tests.helpers.fault_engines import EngineProcess
 from tests.helpers.fault_plan import FaultPlan
-from tests.helpers.fault_program import SHARDS, Job, Witness, owes, recorded, types_of
+from tests.helpers.fault_program import SHARDS, Job, Watcher, owes, recorded, types_of
 
 SECONDS = float(os.environ.get("HEADWAY_FAULT_SECONDS", "60"))
 SEED = int(os.environ.get("HEADWAY_FAULT_SEED", "1"))
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.cluster
 
 
 class Fleet:
-    """Engine processes on one store, and a witness in this process that watches throughout."""
+    """Engine processes on one store, and a watcher in this process."""
 
     def __init__(self, store: str, folder: Path, seed: int) -> None:
         self.history = History()
@@ -53,8 +53,8 @@ class Fleet:
             recorded(self.store, app, "witness", self.history.add) as (_, client),
             trio.open_nursery() as nursery,
         ):
-            witness = Witness(client, nursery, (job, copy, stamp))
-            await witness.reached(1)
+            watcher = Watcher(client, nursery, (job, copy, stamp))
+            await watcher.reached(1)
             for engine in self.engines:
                 await engine.start(nursery)
             for engine in self.engines:
@@ -70,7 +70,7 @@ class Fleet:
             last = await client.apply(job.new("last", Job(text="last")))
             await until(lambda: _copied(client, job, copy, stamp), 60)
             await self._wait_idle()
-            await witness.reached(int(last.version))
+            await watcher.reached(int(last.version))
             for engine in self.engines:
                 await engine.end()
             nursery.cancel_scope.cancel()

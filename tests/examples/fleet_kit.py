@@ -78,7 +78,7 @@ class Fleet:
         # Opened for reading and writing, so that neither side waits for the other.
         self._fifo_reader = os.open(self.fifo, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         self._pythons: list[subprocess.Popen[bytes]] = []
-        self._children_of_others = children_of_this_process()
+        self._earlier_children = children_of_this_process()
 
     async def spawn(self, uid: str = "one", command: tuple[str, ...] = SLEEP, port: int = 0) -> Process:
         return await spawn(self.folder, uid, command, ENVIRONMENT, port)
@@ -104,7 +104,7 @@ class Fleet:
 
     def has_children(self) -> bool:
         """Return True if this process has a child from this test that is not reaped."""
-        return bool(children_of_this_process() - self._children_of_others)
+        return bool(children_of_this_process() - self._earlier_children)
 
     async def close(self) -> None:
         with trio.CancelScope(shield=True):

@@ -23,7 +23,7 @@ from tests.examples.fleet_kit import PATIENCE, STUCK, Fleet, line_of, record_of,
 
 
 async def test_find_without_a_folder_finds_nothing(tmp_path: Path) -> None:
-    """Before the first spawn there is no folder."""
+    """The first spawn creates the folder."""
     assert await find(tmp_path / "none") == {}
 
 

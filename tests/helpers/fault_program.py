@@ -142,7 +142,7 @@ class Writer:
             await self._client.apply(self._job.new(name, Job(text=f"{self._who} {number}")))
 
 
-class Witness:
+class Watcher:
     """A watcher of all types. Each of its watches resumes where the one before ended."""
 
     def __init__(
@@ -230,7 +230,7 @@ async def main(store: str, process: str, who: str, path: str, seed: int) -> None
         ) as engine,
         trio.open_nursery() as nursery,
     ):
-        witness = Witness(client, nursery, types)
+        watcher = Watcher(client, nursery, types)
         writers = [Writer(client, types[0], f"{who}.{number}", seed + number) for number in range(WRITERS)]
         for writer in writers:
             nursery.start_soon(writer.work)
@@ -247,7 +247,7 @@ async def main(store: str, process: str, who: str, path: str, seed: int) -> None
                     await engine.wait_idle()
                     print("idle", json.dumps(share_of(engine)), flush=True)
                 elif word.isdigit():
-                    await witness.reached(int(word))
+                    await watcher.reached(int(word))
                     print("reached", word, flush=True)
                 else:
                     nursery.cancel_scope.cancel()

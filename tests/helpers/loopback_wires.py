@@ -45,7 +45,7 @@ class Wires:
         await trio.serve_tcp(handle, port, host="127.0.0.1", task_status=task_status)
 
     async def _connection(self, port: int, name: str, target: int, stream: trio.SocketStream) -> None:
-        wire = frozenset((name, self._who(stream.socket.getpeername()[1], port)))
+        wire = frozenset((name, self._peer_of(stream.socket.getpeername()[1], port)))
         try:
             async with stream, await trio.open_tcp_stream("127.0.0.1", target) as inner, trio.open_nursery() as nursery:
                 nursery.start_soon(self._pump, wire, stream, inner)
@@ -62,7 +62,7 @@ class Wires:
             await sink.send_all(piece)
         await sink.send_eof()
 
-    def _who(self, port: int, to: int) -> str:
+    def _peer_of(self, port: int, to: int) -> str:
         """Return the name of the process that connects from a port. No other process has that socket."""
         socket = f"socket:[{_inode(port, to)}]"
         for name, process in self._processes().items():

@@ -125,7 +125,7 @@ class EndsItsSnapshotEarly(Lie):
 
 
 class MisdatesItsSnapshot(Lie):
-    """Ends its snapshot at a revision one above that of its content."""
+    """Ends its snapshot at a revision one above its content."""
 
     def __init__(self) -> None:
         self._begun = False

@@ -47,7 +47,7 @@ class SourceFailed(Exception):
 
 
 class PoolsApp:
-    """One controller with a managed type, two watched types, an index and a source.
+    """An app of one controller with a managed type, two watched types, an index and a source.
 
     Attributes:
         around: returns a context manager that is entered around each reconcile.

@@ -148,10 +148,10 @@ class TypeStoreChecker:
         """Check the type store's answer to an item."""
         self.sound = False
         before = self.frontier
-        told = item.changes[-1].revision if isinstance(item, Changes) else 0
+        delivered = item.changes[-1].revision if isinstance(item, Changes) else 0
         if isinstance(item, Bookmark | EndOfSnapshot):
-            told = item.position.revision
-        assert self.type_store.frontier == max(before, told), "the frontier is not the highest delivered revision"
+            delivered = item.position.revision
+        assert self.type_store.frontier == max(before, delivered), "the frontier is not the highest delivered revision"
         held_before = dict(self.replayed)
         self._move_frontier()
         snapshot_applied = isinstance(item, EndOfSnapshot) and (not was_primed or item.position.revision >= before)
@@ -165,7 +165,7 @@ class TypeStoreChecker:
             self.hidden.clear()
         self.check()
         if isinstance(item, Changes):
-            self._check_told(item, before)
+            self._check_delivered(item, before)
         elif snapshot_applied and isinstance(item, EndOfSnapshot):
             self._check_bridged(held_before, item.position.revision)
         self.sound = True
@@ -232,7 +232,7 @@ class TypeStoreChecker:
     def _raise_floor(self, key: Key, revision: int) -> None:
         self.floors[key] = max(self.floors.get(key, 0), revision)
 
-    def _check_told(self, item: Changes, before: int) -> None:
+    def _check_delivered(self, item: Changes, before: int) -> None:
         """Check C6: the changes of an item are mapped by their true old and new state, with the change in the cache."""
         for revision, resource, _, _ in item.changes:
             key = resource_key(resource)

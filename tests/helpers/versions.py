@@ -1,4 +1,4 @@
-"""One kind in three versions, with converters between them, and functions that write and read it."""
+"""A kind in three versions, with converters between them, and functions that write and read it."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ class _Resumable(NamedTuple):
 
 
 class WatchLoad:
-    """One run of the load.
+    """A run of the load.
 
     Args:
         seed: the seed of every choice. The seeds of `random` and of Trio's scheduler are set elsewhere.
@@ -104,7 +104,7 @@ class WatchLoad:
         self.history = History()
         self.did: Counter[str] = Counter()
         # The changes made by the commits of several types.
-        self._together: set[tuple[Kind, Key, int]] = set()
+        self._joint_changes: set[tuple[Kind, Key, int]] = set()
         self._end_at = 0
         self._ending = trio.Event()
         # One process runs everything, so a counter orders all calls.
@@ -143,7 +143,7 @@ class WatchLoad:
         try:
             self.history.check()
             assert not self.did["DATA_LOSS"], "a watch was refused because its position is of another store"
-            missed = self._together - delivered_changes(self.history.facts)
+            missed = self._joint_changes - delivered_changes(self.history.facts)
             assert not missed, f"no watch has delivered {sorted(missed)[:5]}"
         except AssertionError as error:
             raise AssertionError(f"with seed {self._seed}: {error}") from None
@@ -202,7 +202,7 @@ class WatchLoad:
             at = await self._store.commit(operations)
             for operation in operations:
                 place = (operation.kind, operation.key)
-                self._together.add((*place, at.revision))
+                self._joint_changes.add((*place, at.revision))
                 there.pop(place, None)
                 stored, _ = await self._store.read(*place)
                 if stored is not None:

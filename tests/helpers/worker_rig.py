@@ -37,15 +37,15 @@ class Rig:
         async def look(rt: headway.Runtime, _: headway.Request) -> None:
             self.seen.append({each.name: each.version for each in rt.cache.list(self.pool)})
             self.terms.append(rt.term)
-            self._beat()
+            self._wake()
 
-    def _beat(self) -> None:
+    def _wake(self) -> None:
         self._changed.set()
         self._changed = trio.Event()
 
     def _report(self, event: object) -> None:
         self.reported.append(event)
-        self._beat()
+        self._wake()
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[headway.Engine]:

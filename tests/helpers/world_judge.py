@@ -254,9 +254,11 @@ class WorldJudge:
             self._must(
                 "C11", stored == wanted, f"{named(*place)} is at {stored}, where the last commit made it {wanted}"
             )
-        told = [(each.kind, each.key, each.revision) for each in self.world.trace.steps if each.outcome == "done"]
-        told += [(*place, revision) for place, revision in self.acknowledged.items()]
-        for kind, key, revision in told:
+        acknowledged = [
+            (each.kind, each.key, each.revision) for each in self.world.trace.steps if each.outcome == "done"
+        ]
+        acknowledged += [(*place, revision) for place, revision in self.acknowledged.items()]
+        for kind, key, revision in acknowledged:
             if revision and kind[1]:
                 what = f"{named(kind, key)} was acknowledged at {revision}, and no commit made it so"
                 self._must("C11", (kind, key, revision) in commits, what)

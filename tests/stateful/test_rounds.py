@@ -14,7 +14,7 @@ WELL = "120 steps run without a violation in 6 worlds (C1 5 looks)\n40 steps run
 def test_rounds_are_run_until_the_time_is_up(
     seconds: str, rounds: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A round takes ten seconds here. The first one runs even if there is no time."""
+    """A round takes ten seconds here. The first one always runs."""
     ran: list[tuple[int, str]] = []
 
     def run_round(seed: int, file: str) -> tuple[int, str]:

@@ -51,7 +51,7 @@ class Server:
         self.snapshot: list[pb.Resource] | None = None
         if resumed_at is None:
             self.snapshot = list(store.state(type, replica).values())
-        # Everything up to `told` has been sent, and the first `partly` changes of the next commit.
+        # The revision up to which everything was sent, and the number of changes sent of the next commit.
         self.told = replica if resumed_at is None else resumed_at
         self.partly = 0
 

@@ -265,7 +265,7 @@ def test_every_rule_has_a_history_that_breaks_it() -> None:
     [pytest.param(rule, facts, id=f"{rule} {number}") for rule, all in BAD.items() for number, facts in enumerate(all)],
 )
 def test_history_that_breaks_a_rule_is_found(rule: str, facts: list[Fact]) -> None:
-    """That rule is named, and no unrelated one."""
+    """The report names that rule, and no unrelated one."""
     found = {each.rule for each in History(facts).violations(owes() if rule == "reconciled" else None)}
     assert rule in found
     assert found - {rule} <= ALSO.get(rule, set())

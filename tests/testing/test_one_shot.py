@@ -115,7 +115,7 @@ async def test_reconcile_of_a_shard_has_its_fence(autojump_clock: MockClock) -> 
 
 
 async def test_writes_of_a_directly_called_reconcile_are_its_own(autojump_clock: MockClock) -> None:  # noqa: ARG001
-    """As in production, the controller does not reconcile its own writes."""
+    """They cause no reconcile, as in production."""
     app = headway.App("own")
     team = app.type("own", "v1", "Team", Team)
 

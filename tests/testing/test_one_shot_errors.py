@@ -144,7 +144,7 @@ async def test_invalid_result_of_a_mapper_is_raised(autojump_clock: MockClock) -
 
 
 async def test_unhandled_error_is_logged(autojump_clock: MockClock) -> None:  # noqa: ARG001
-    """As in production, `on_start` has failed and the run continues."""
+    """`on_start` has failed and the run continues, as in production."""
     app = headway.App("logged")
 
     async def on_start(_: headway.Runtime) -> None:
