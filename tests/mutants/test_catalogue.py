@@ -11,7 +11,7 @@ from tests.mutants.__main__ import ROOT, Run, Verdict, first_failed, in_order_of
 from tests.mutants.catalogue import MUTANTS, Mutant
 
 LOST = next(each for each in MUTANTS if each.name == "a lost lease ends nothing")
-STALE = next(each for each in MUTANTS if each.name == "a store takes a stale term")
+STALE = next(each for each in MUTANTS if each.name == "a store accepts a stale term")
 
 
 def test_there_are_enough_and_each_has_its_name() -> None:
