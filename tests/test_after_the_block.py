@@ -90,7 +90,7 @@ async def test_calls_of_a_client_fail_after_the_block_of_its_connection() -> Non
 
 
 async def test_wait_idle_fails_after_the_block_of_its_engine() -> None:
-    """Otherwise the call would wait for runs that never begin."""
+    """Without the error, the call would wait for runs that never begin."""
     staff = Staff()
 
     @staff.app.controller(manages=staff.team)

@@ -50,7 +50,7 @@ def test_kinds_do_not_suppress_each_other() -> None:
 
 
 async def test_suppressed_rest_of_a_burst_is_reported_after_the_interval(mock_clock: MockClock) -> None:
-    """It is reported once, with the fields of the last event. An idle kind sets no timer."""
+    """The rest is reported once, with the fields of the last event. An idle kind sets no timer."""
     events: list[object] = []
     bounded = BoundedReport(events.append)
     async with trio.open_nursery() as nursery:

@@ -114,7 +114,7 @@ async def test_collection_is_off_during_the_first_pass_and_primed_objects_are_fr
 
 
 async def test_garbage_of_the_first_pass_is_not_frozen(autojump_clock: MockClock) -> None:
-    """Otherwise cycles that reconciles leave behind would stay for ever."""
+    """Frozen cycles that reconciles leave behind would stay for ever."""
     it = Pass()
     left: list[object] = []
 

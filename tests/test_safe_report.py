@@ -151,7 +151,7 @@ async def _cancelled() -> trio.Cancelled:
 
 @pytest.mark.parametrize("verbose", [False, True])
 def test_safe_report_of_failures_only_receives_no_successes(verbose: bool) -> None:
-    """Otherwise each successful reconcile would cost an event."""
+    """An event for each successful reconcile would be wasted."""
     assert events.receives_successes(safe_report(log_report(verbose=verbose))) is verbose
     assert events.receives_successes(safe_report(functools.partial(print, end=""))) is True
     assert safe_report(events.ignore) is events.ignore

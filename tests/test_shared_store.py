@@ -136,7 +136,7 @@ async def test_engine_without_a_name_gets_a_unique_one(store: Backend, autojump_
 
 
 async def test_engine_with_its_own_store_needs_no_name() -> None:
-    """It is named server, and Headway's own controllers take no leases. An invalid name is still refused."""
+    """The engine is named server, and Headway's own controllers take no leases. An invalid name is still refused."""
     heard: list[object] = []
     async with headway.open_engine("memory:", app_of("server")[0], report=heard.append) as engine:
         with trio.fail_after(30):

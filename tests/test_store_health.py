@@ -90,7 +90,7 @@ async def watched(store: Any, service: str = "headway.resource.v1.ResourceServic
 
 
 async def test_store_that_must_be_reopened_is_neither_serving_nor_healthy(tmp_path: Path) -> None:
-    """Its file was removed, which a restart may repair."""
+    """The file of the store was removed, which a restart may repair."""
     async with watched(f"sqlite:{tmp_path}/a.db") as it:
         (tmp_path / "a.db").rename(tmp_path / "elsewhere.db")
         with pytest.raises(Unavailable, match="moved or removed"):

@@ -177,7 +177,7 @@ async def test_group_of_the_block_leaves_workers_unchanged() -> None:
 
 
 async def test_workers_without_controllers_report_an_unreachable_server() -> None:
-    """They retry, as controllers would, and keep running once an engine answers."""
+    """The workers retry, as controllers would, and keep running once an engine answers."""
     delayed: list[events.CallDelayed] = []
     reported = trio.Event()
 
@@ -206,7 +206,7 @@ async def test_workers_of_a_server_without_leases_end_with_not_headway() -> None
 
 
 async def test_tls_on_one_side_only_is_named_in_the_error(tmp_path: Path) -> None:
-    """Neither side understands the other's first bytes."""
+    """Without TLS on both sides, neither understands the other's first bytes."""
     made = certificates(tmp_path)
     with trio.fail_after(PATIENCE):
         async with (

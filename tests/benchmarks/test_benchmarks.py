@@ -76,7 +76,7 @@ def test_broken_bound_exits_with_1(monkeypatch: pytest.MonkeyPatch, capsys: pyte
 
 
 def test_quick_run_fails_only_if_five_pairs_break_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It ends at the first pair within the bound, uses its own size, and returns the best pair."""
+    """A quick run ends at the first pair within the bound, uses its own size, and returns the best pair."""
     ratios = {"first": [1.4], "last": [9.0, 8.0, 7.0, 6.0, 1.5], "never": [3.0, 1.6, 2.0, 9.0, 4.0], "long": [9.0]}
     scenarios = replace_scenarios(monkeypatch, **ratios)
     scenarios["long"] = replace(scenarios["long"], quick=0)

@@ -122,7 +122,7 @@ async def test_leadership_can_be_moved(cluster: EtcdCluster) -> None:
 
 
 async def test_member_with_an_old_data_directory_catches_up(cluster: EtcdCluster) -> None:
-    """It has everything acknowledged since its copy was made, before it reports that it serves."""
+    """The member reports that it serves only after it has everything that was acknowledged since its copy was made."""
     member = await cluster.follower()
     await put(cluster, member, "a", "in the copy")
     await cluster.kill(member)

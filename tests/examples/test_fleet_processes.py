@@ -55,7 +55,7 @@ async def test_wait_ends_if_the_pid_belongs_to_another_process(fleet: Fleet) -> 
 
 
 async def test_find_reaps_processes_without_a_waiter(fleet: Fleet) -> None:
-    """Otherwise such a process would stay a zombie as long as the engine runs."""
+    """A process that is not reaped would stay a zombie as long as the engine runs."""
     process = await fleet.spawn()
     with trio.move_on_after(0):
         await wait_exit(process)

@@ -39,7 +39,7 @@ async def test_find_returns_what_spawn_returned(fleet: Fleet) -> None:
 
 
 async def test_process_has_its_own_session_and_no_descriptor_of_the_engine(fleet: Fleet) -> None:
-    """Its descriptors are /dev/null, its log and its lock."""
+    """The only descriptors are /dev/null, the log and the lock."""
     ours = os.open("/", os.O_RDONLY)
     os.set_inheritable(ours, True)
     # Before its first output, it may still have its libraries open.
@@ -81,7 +81,7 @@ async def test_output_of_all_runs_is_appended_to_the_log(fleet: Fleet) -> None:
 
 
 async def test_command_gets_only_the_given_environment(fleet: Fleet) -> None:
-    """Neither the engine's environment nor a variable of the launcher's Python or shell is passed on."""
+    """No variable of the engine, or of the launcher's Python or shell, is passed on."""
     given = {"NAME": "Zoë", "EMPTY": "", "PYTHONHOME": "/nowhere"}
     await wait_exit(await spawn(fleet.folder, "one", ["env"], given, 0))
     assert {f"{name}={value}" for name, value in given.items()} == set(last_lines(fleet.folder, "one"))

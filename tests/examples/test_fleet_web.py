@@ -15,7 +15,7 @@ from tests.examples.fleet_kit import PATIENCE, Fleet
 
 
 async def test_web_program_serves_http_and_ends_on_sigterm(fleet: Fleet) -> None:
-    """It answers / and /healthz on its port, and is healthy only once it serves."""
+    """The program answers / and /healthz on its port, and is healthy only once it serves."""
     port = pick_port(str(fleet.folder), set())  # a name of this run of the tests only
     assert not await healthy(HOST, port, timeout=1)
     environment = {"PORT": str(port), "NAME": "ada", "GREETING": "Good day"}

@@ -36,7 +36,7 @@ class EngineProcess:
 
     @property
     def log(self) -> Path:
-        """Its standard error, over all its lives."""
+        """The file with its standard error, over all its lives."""
         return self._folder / f"{self.name}.log"
 
     async def start(self, nursery: trio.Nursery) -> None:

@@ -61,7 +61,7 @@ class LeaseMachine(LiveRun, RuleBasedStateMachine):
         self.ended: set[int] = set()
         # The terms that the server knows to be in use.
         self.used: set[int] = set()
-        # By term: the number to which its fence was raised.
+        # By term: the number of its highest raised fence.
         self.raised: dict[int, int] = {}
         # The highest term that each holder has received.
         self.heard = dict.fromkeys(HOLDERS, 0)

@@ -270,7 +270,7 @@ CONDITION: ResourceType[Condition] = app.type("tests", "v1", "Condition", Condit
 
 @pytest.mark.parametrize("type", [EVERYTHING, CONDITION])
 def test_payloads_have_every_field_and_can_be_stored(type: ResourceType[Any]) -> None:
-    """This holds for declared and generated messages. Each field is set in some payloads."""
+    """Each field is set in some payloads, of declared and of generated messages."""
     seen: set[str] = set()
     names = [*type.payload.__dataclass_fields__]
 

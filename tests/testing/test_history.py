@@ -256,7 +256,7 @@ def test_good_history_breaks_no_rule() -> None:
 
 
 def test_every_rule_has_a_history_that_breaks_it() -> None:
-    """This shows that each rule works."""
+    """A rule without such a history might never fail."""
     assert set(BAD) == set(HISTORY_RULES)
 
 
@@ -274,7 +274,7 @@ def test_history_that_breaks_a_rule_is_found(rule: str, facts: list[Fact]) -> No
 
 
 def test_watch_is_judged_by_its_own_filter() -> None:
-    """It need not deliver resources with other tenancies or names."""
+    """A watch need not deliver resources with other tenancies or names."""
     facts = [*WITNESS, WatchOpened("part", JOB, ("*", "*", "c"), None), SnapshotEnded("part", "store", 1)]
     History([*facts, changes("part", up(6, "c")), bookmark("part", 9)]).check()
     assert rules([*facts, bookmark("part", 9)]) == {"bookmarkable"}

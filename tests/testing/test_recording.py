@@ -101,7 +101,7 @@ async def watching(client: headway.Client, type: headway.ResourceType[Any]) -> A
 
 
 async def test_program_in_one_process_has_a_good_history(tmp_path: Path) -> None:
-    """It runs on SQLite, with everything that its controllers do."""
+    """The program runs on SQLite. The history has everything that its controllers do."""
     history = History()
     program = Program(history)
     channel = RecordingChannel("controllers", history.add, clock=trio.current_time)
@@ -198,7 +198,7 @@ async def test_fault_in_a_stream_is_found_in_its_record(scripted: Scripted, faul
 async def test_write_without_a_reply_is_unknown_and_a_refused_one_is_refused(
     scripted: Scripted, fault: Fault, error: type[Exception], outcome: str
 ) -> None:
-    """Neither is acknowledged."""
+    """Neither of these writes counts as acknowledged."""
     scripted.script.writes(fault)
     with pytest.raises(error):
         await scripted.client.write(scripted.program.job.new("a", Job(text="one")))
@@ -207,7 +207,7 @@ async def test_write_without_a_reply_is_unknown_and_a_refused_one_is_refused(
 
 
 async def test_write_that_is_stored_although_refused_is_found(scripted: Scripted) -> None:
-    """It is recognized by its content, which no other writer has written."""
+    """The write is recognized by its content, which no other writer has written."""
     async with watching(scripted.client, scripted.program.job) as reached:
         scripted.script.writes(Fault.CONFLICT)
         with pytest.raises(headway.Conflict):

@@ -190,7 +190,7 @@ async def test_watch_that_lies_is_found(
     lie: type[Lie],
     autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
 ) -> None:
-    """It breaks its rule, and no unrelated one. In some schedules a lie has no effect."""
+    """The lie breaks its own rule, and no unrelated one. In some schedules a lie has no effect."""
     rules, others = LIES[lie]
     found: set[str] = set()
     for seed in range(1, 6):
