@@ -1,4 +1,7 @@
-"""Hypothesis profiles (the default is bounded for `make test`, `round` is for `make prove`), marks, the real etcd."""
+"""The Hypothesis profiles, markers, the fixture of a real etcd, and additions to the summary.
+
+`make test` uses the profile `default`, which is small, and `make prove` uses `round`.
+"""
 
 import gc
 import os
@@ -11,9 +14,9 @@ from hypothesis import HealthCheck, settings
 from headway import _reports
 from tests.helpers.etcd_server import NO_ETCD, EtcdServer, need_etcd, single_member
 
-# The same examples in each run: a run fails for what has been changed, and not by chance.
+# Every run has the same examples, so that it fails because of a change and not by chance.
 settings.register_profile("default", max_examples=20, stateful_step_count=30, deadline=None, derandomize=True)
-# Others in each run of `make wide`, by its seed.
+# Each run of `make wide` has other examples, by its seed.
 settings.register_profile("wide", max_examples=60, stateful_step_count=30, deadline=None)
 settings.register_profile(
     "round",
@@ -33,7 +36,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
 def _interruptible() -> None:
-    """Undo what a shell or a CI runner leaves behind: a program that is started with SIGINT ignored stays so."""
+    """Restore signals that a shell or a CI runner has blocked or ignored, because child processes inherit that."""
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, numbers)
     for number in numbers:
@@ -54,30 +57,30 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("deep")
         marked = {name for mark in item.iter_markers("usefixtures") for name in mark.args}
         if marked & {"autojump_clock", "mock_clock"}:
-            # pytest-trio takes its clock from the arguments: the test would really wait.
+            # pytest-trio takes the clock only from the arguments, so the test would wait in real time.
             raise pytest.UsageError(f"{item.nodeid} must take its clock as an argument: the mark has no effect")
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_finish() -> None:
-    """Spare the garbage collector the modules of all tests, which took a sixth of the processor time of a run."""
+    """Freeze the modules of all tests. Collecting them took a sixth of the processor time of a run."""
     gc.collect()
     gc.freeze()
 
 
 @pytest.fixture(scope="module")
 def nothing_frozen() -> Iterator[None]:
-    """Let the collector look through everything again, for the tests of what is frozen."""
+    """Unfreeze everything during the tests of frozen objects."""
     gc.unfreeze()
     yield
-    # Garbage must not be frozen: nobody would hear of what it left open.
+    # Garbage must not be frozen, because its warnings about open resources would be lost.
     gc.collect()
     gc.freeze()
 
 
 @pytest.fixture(autouse=True)
 def failed_reports(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[BaseException]]:
-    """What reports of a test have raised, which no engine passes on. A test that wants it so clears the list."""
+    """The exceptions of reports, which engines suppress. They fail the test unless it clears the list."""
     failed: list[BaseException] = []
     tell = _reports.tell_failure
 
@@ -93,7 +96,7 @@ def failed_reports(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[BaseExcepti
 
 @pytest.fixture(scope="session")
 def etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdServer]:
-    """A real etcd of one member, one for each process of the tests: take a `new_prefix()` of it."""
+    """A real etcd with one member, shared by all tests of a process. Each test uses its own `new_prefix()`."""
     # The storage conformance suite has commits of thousands of operations.
     options = ["--max-txn-ops=10000"]
     with single_member(need_etcd(), tmp_path_factory.mktemp("etcd"), options) as server:
@@ -101,7 +104,7 @@ def etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdServer]:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """A test that had no etcd was not run, and that is said where nobody overlooks it; and how far the world went."""
+    """Print the number of steps of the world, and a section about tests that were skipped for want of an etcd."""
     for report in (each for reports in terminalreporter.stats.values() for each in reports):
         steps = dict(getattr(report, "user_properties", ())).get("steps without a violation")
         if steps and report.when == "teardown":

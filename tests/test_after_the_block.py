@@ -90,7 +90,7 @@ async def test_calls_of_a_client_fail_after_the_block_of_its_connection() -> Non
 
 
 async def test_wait_idle_fails_after_the_block_of_its_engine() -> None:
-    """Otherwise the call would wait for runs that never begin."""
+    """Without the error, the call would wait for runs that never begin."""
     staff = Staff()
 
     @staff.app.controller(manages=staff.team)
@@ -112,7 +112,7 @@ async def test_wait_idle_of_another_task_fails_when_the_block_ends(
     autojump_clock: trio.testing.MockClock,  # noqa: ARG001  # the test runs by it
 ) -> None:
     """A task in a nursery around the engine raises Closed."""
-    staff, told = Staff(), list[BaseException]()
+    staff, raised = Staff(), list[BaseException]()
 
     @staff.app.controller(manages=staff.team)
     async def teams(_: headway.Runtime, __: headway.Request) -> None:
@@ -122,11 +122,11 @@ async def test_wait_idle_of_another_task_fails_when_the_block_ends(
         try:
             await engine.wait_idle()
         except Closed as error:
-            told.append(error)
+            raised.append(error)
 
     with trio.fail_after(100):
         async with trio.open_nursery() as nursery, staff.open() as engine:
             await staff.write_team("core")
             nursery.start_soon(wait, engine)
             await trio.sleep(5)
-    assert len(told) == 1
+    assert len(raised) == 1

@@ -17,7 +17,7 @@ class Refused(Record):
     suppressed: int = 0
 
 
-class Heard:
+class Recorder:
     """A report that records its events, with a clock that the test moves."""
 
     def __init__(self) -> None:
@@ -28,11 +28,11 @@ class Heard:
 
 def test_one_event_per_kind_and_second_is_reported_with_the_suppressed_count() -> None:
     """The first event passes immediately; the next one has the number of suppressed events."""
-    heard = Heard()
+    recorder = Recorder()
     for tenth in range(31):
-        heard.now = 100.0 + tenth / 10
-        heard.bounded(ConnectionEnded, peer="a", why=str(tenth))
-    assert heard.events == [
+        recorder.now = 100.0 + tenth / 10
+        recorder.bounded(ConnectionEnded, peer="a", why=str(tenth))
+    assert recorder.events == [
         ConnectionEnded("a", "0", 0),
         ConnectionEnded("a", "10", 9),
         ConnectionEnded("a", "20", 9),
@@ -42,15 +42,15 @@ def test_one_event_per_kind_and_second_is_reported_with_the_suppressed_count() -
 
 def test_kinds_do_not_suppress_each_other() -> None:
     """A flood of one kind hides no event of another kind."""
-    heard = Heard()
+    recorder = Recorder()
     for _ in range(5):
-        heard.bounded(ConnectionEnded, peer="a", why="b")
-        heard.bounded(Refused, why="c")
-    assert heard.events == [ConnectionEnded("a", "b"), Refused("c")]
+        recorder.bounded(ConnectionEnded, peer="a", why="b")
+        recorder.bounded(Refused, why="c")
+    assert recorder.events == [ConnectionEnded("a", "b"), Refused("c")]
 
 
 async def test_suppressed_rest_of_a_burst_is_reported_after_the_interval(mock_clock: MockClock) -> None:
-    """It is reported once, with the fields of the last event. An idle kind sets no timer."""
+    """The rest is reported once, with the fields of the last event. An idle kind sets no timer."""
     events: list[object] = []
     bounded = BoundedReport(events.append)
     async with trio.open_nursery() as nursery:

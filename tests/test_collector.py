@@ -1,4 +1,4 @@
-"""The garbage collector beside an engine: off until the first pass is over, then without the primed objects."""
+"""The garbage collector is off until an engine's first pass is over. Then it skips the primed objects."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ COUNT = 20
 
 
 class Pass:
-    """An app whose one controller notes whether collection is on whenever user code of it runs."""
+    """An app whose user code records whether collection is on."""
 
     def __init__(self) -> None:
         self.app = headway.App("collected")
@@ -53,25 +53,25 @@ class Pass:
                 for number in range(COUNT):
                     await engine.client.write(self.note.new(f"n{number}", Note(text="x")))
                 await engine.wait_idle()
-            for heard in (self.indexed, self.reconciled):
-                assert set(heard) == {True}, "unless it is asked for, collection is left alone"
-                heard.clear()
+            for states in (self.indexed, self.reconciled):
+                assert set(states) == {True}, "collection must stay on without the option"
+                states.clear()
             yield store
 
 
-def is_looked_through(wanted: object) -> bool:
-    """Return True if a full collection would look at the object."""
+def is_examined(wanted: object) -> bool:
+    """Return True if a full collection would examine the object."""
     return any(each is wanted for each in gc.get_objects())
 
 
 def is_frozen() -> bool:
-    """Return True if somebody has frozen what is in memory. Python 3.12 counts hundreds that nobody has."""
-    return not is_looked_through(sys.modules)
+    """Return True if the program has frozen its objects. Python 3.12 counts hundreds that it froze itself."""
+    return not is_examined(sys.modules)
 
 
 @pytest.fixture(autouse=True)
-def _as_it_was() -> Iterator[None]:
-    """What a failure leaves must not meet the tests after it."""
+def _restored_collector() -> Iterator[None]:
+    """Restore the collector after each test, because a failed test must not affect the next."""
     assert gc.isenabled()
     assert not is_frozen()
     try:
@@ -82,7 +82,7 @@ def _as_it_was() -> Iterator[None]:
 
 
 async def later(clock: MockClock, seconds: float) -> None:
-    """Wait, in no time."""
+    """Wait in virtual time."""
     await trio.sleep_until(clock.current_time() + seconds)
 
 
@@ -96,8 +96,8 @@ async def test_collection_is_off_during_the_first_pass_and_primed_objects_are_fr
         async with headway.open_engine(store, it.app, report=ignore, gc_freeze=True) as engine:
             await it.begun.wait()
             await later(autojump_clock, 1)
-            assert is_frozen(), "what is primed is frozen before the pass is over"
-            assert not is_looked_through(stored)
+            assert is_frozen(), "primed objects must be frozen before the pass is over"
+            assert not is_examined(stored)
             assert not gc.isenabled()
             it.go_on.set()
             await engine.wait_idle()
@@ -108,13 +108,13 @@ async def test_collection_is_off_during_the_first_pass_and_primed_objects_are_fr
             await engine.client.write(it.note.new("later", Note(text="y")))
             await engine.wait_idle()
             assert it.reconciled[COUNT:] == [True]
-            assert not is_looked_through(stored)
+            assert not is_examined(stored)
         assert not is_frozen()
-        assert is_looked_through(stored)
+        assert is_examined(stored)
 
 
 async def test_garbage_of_the_first_pass_is_not_frozen(autojump_clock: MockClock) -> None:
-    """Otherwise cycles that reconciles leave behind would stay for ever."""
+    """Frozen cycles that reconciles leave behind would stay for ever."""
     it = Pass()
     left: list[object] = []
 
@@ -236,17 +236,17 @@ async def test_objects_frozen_by_python_do_not_count_as_frozen_by_the_program(
 
 
 @pytest.mark.parametrize("failures_only", [False, True])
-async def test_report_of_failures_only_stays_so(autojump_clock: MockClock, failures_only: bool) -> None:
+async def test_report_of_failures_only_receives_no_successes(autojump_clock: MockClock, failures_only: bool) -> None:
     """A report that does not ask for successes is not called with them, with or without a frozen collector."""
     it = Pass()
-    heard: list[Reconciled] = []
+    events: list[Reconciled] = []
 
     def report(event: object) -> None:
         if isinstance(event, Reconciled):
-            heard.append(event)
+            events.append(event)
 
     report.failures_only = failures_only  # type: ignore[attr-defined]  # see `events.Report`
     async with it.filled() as store, headway.open_engine(store, it.app, report=report, gc_freeze=True) as engine:
         await engine.wait_idle()
         await later(autojump_clock, 1)
-    assert (heard == []) is failures_only
+    assert (events == []) is failures_only

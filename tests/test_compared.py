@@ -1,4 +1,4 @@
-"""Clients and workers whose types do not fit with those of their server."""
+"""Clients and workers whose types do not fit those of their server fail with an error that says so."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ async def test_token_without_rights_learns_no_types() -> None:
 
 
 class Lists:
-    """A types service that answers as it is told, and counts how often it is asked."""
+    """A types service that replays answers, and counts its calls."""
 
     def __init__(self, *answers: types_pb.ListResponse | GRPCError) -> None:
         self.answers = list(answers)
@@ -198,7 +198,7 @@ class Lists:
 
 
 async def test_concurrent_callers_share_one_comparison(nursery: trio.Nursery) -> None:
-    """If it fails, all of them fail without having begun, and the next call asks again."""
+    """If it fails, all of them fail before they are sent, and the next call compares again."""
     lists = Lists(GRPCError(Status.UNAVAILABLE, "away"), describe([TEAM]))
     channel = ComparedChannel(lists, [TEAM])
     client = headway.Client(channel, program(TEAM).registry)

@@ -1,4 +1,4 @@
-"""The programs in the documents run as they are, and print what the text says."""
+"""The programs in the documentation run unchanged, and print the documented output."""
 
 import os
 import re
@@ -64,13 +64,13 @@ class Account:
 
 
 def printed(page: str, folder: Path) -> tuple[str, str]:
-    """What the Python blocks of a page, one after the other, print when they run in a folder, and on stderr."""
+    """Run the Python blocks of a page as one program in a folder. Return its output on stdout and stderr."""
     blocks = re.findall(r"^```python\n(.*?)^```", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL)
     return run("\n".join(blocks), folder)
 
 
 def run(program: str, folder: Path, **environment: str) -> tuple[str, str]:
-    """What a program prints when it runs in a folder, and on stderr."""
+    """Run a program in a folder. Return its output on stdout and stderr."""
     (folder / "program.py").write_text(program)
     done = subprocess.run(
         [sys.executable, "-W", "error", "program.py"],
@@ -84,23 +84,23 @@ def run(program: str, folder: Path, **environment: str) -> tuple[str, str]:
     return _BLOCKED.sub("", done.stdout), done.stderr
 
 
-# A page that explores takes some seconds of a processor, which a busy machine gives it when it can.
+# A page that explores needs some seconds of processor time, which may take long on a busy machine.
 @pytest.mark.timeout(200)
 @pytest.mark.parametrize("page", PRINTS)
-def test_program_of_a_page_prints_what_the_page_says(page: str, tmp_path: Path) -> None:
+def test_program_of_a_page_prints_the_documented_output(page: str, tmp_path: Path) -> None:
     """The Python blocks of a page, in order, are one program."""
     assert printed(page, tmp_path) == (PRINTS[page], "")
 
 
-def test_story_in_the_guide_is_the_printed_one(tmp_path: Path) -> None:
+def test_story_in_the_guide_is_the_real_output(tmp_path: Path) -> None:
     """Every line is as pytest would show it."""
     text = (ROOT / "docs/guides/proving.md").read_text()
-    said = re.search(r"<!-- the story, as it is printed -->\n```text\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    shown = re.search(r"<!-- the story, as it is printed -->\n```text\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     blocks = re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     before = [block for block in blocks if text.index(block) < text.index("<!-- the story")]
     test = "tests/test_staff.py::test_accounts (call)"
-    assert said is not None
-    assert run("\n".join([*before, "print(story)"]), tmp_path, PYTEST_CURRENT_TEST=test) == (said[1], "")
+    assert shown is not None
+    assert run("\n".join([*before, "print(story)"]), tmp_path, PYTEST_CURRENT_TEST=test) == (shown[1], "")
 
 
 def test_scenario_of_the_readme_proves_its_program(tmp_path: Path) -> None:
@@ -108,9 +108,9 @@ def test_scenario_of_the_readme_proves_its_program(tmp_path: Path) -> None:
     text = (ROOT / "README.md").read_text()
     blocks = re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     program = "\n".join([*blocks, "test_accounts()"])
-    told, wrong = run(program, tmp_path, HEADWAY_PLAN="crash_after(1)")
-    assert "1 runs" in told
-    assert "crash_after  1 of 1" in told
+    output, wrong = run(program, tmp_path, HEADWAY_PLAN="crash_after(1)")
+    assert "1 runs" in output
+    assert "crash_after  1 of 1" in output
     assert wrong == ""
 
 
@@ -134,7 +134,7 @@ def test_defaults_of_a_controller_are_those_of_the_guide() -> None:
 
     @app.controller(manages=app.type("staff", "v1", "Account", Account))
     async def all_accounts(_: headway.Runtime, request: headway.Request) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     made = app.controllers["all-accounts"]
     assert (made.concurrency, made.deadline) == (1, 300)
@@ -151,7 +151,7 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*
 
 
 def links(page: Path) -> list[tuple[Path, str]]:
-    """Where the relative links of a page lead: the file, and the heading in it."""
+    """Return the targets of a page's relative links, as files and headings."""
     found = re.findall(r"\]\((?!\w+:)([^)#]*)#?([^)]*)\)", page.read_text())
     return [((page.parent / file).resolve() if file else page, heading) for file, heading in found]
 

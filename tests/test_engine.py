@@ -24,7 +24,7 @@ from tests.helpers.rig import Rig
 
 
 def _tasks() -> set[trio.lowlevel.Task]:
-    """Every task that the test's own task has, directly or not."""
+    """Return all tasks below the test's own task."""
     found: set[trio.lowlevel.Task] = set()
     waiting = list(trio.lowlevel.current_task().child_nurseries)
     while waiting:
@@ -51,7 +51,7 @@ async def test_no_task_outlives_the_block(autojump_clock: MockClock) -> None:
 
 
 class Mine(Exception):
-    """The caller's own."""
+    """An error of the caller."""
 
 
 async def test_error_of_the_block_leaves_unwrapped(autojump_clock: MockClock) -> None:
@@ -199,7 +199,7 @@ async def test_wait_idle_on_an_empty_store_waits_until_every_controller_runs(aut
             await rig.engine.wait_idle()
         assert scope.cancelled_caught
         rig.channel.release(rig.pools.summary)
-        await rig.settle(1)
+        await rig.wait_idle(1)
 
 
 async def test_wait_idle_includes_changes_that_are_not_yet_mapped(autojump_clock: MockClock) -> None:
@@ -207,13 +207,13 @@ async def test_wait_idle_includes_changes_that_are_not_yet_mapped(autojump_clock
     rig = Rig(autojump_clock)
     async with rig.open():
         await rig.write_pool("a")
-        await rig.settle()
+        await rig.wait_idle()
         for turns in range(30):
             await rig.write_pool("a", str(turns))
             written = rig.store.position.revision
             for _ in range(turns):
                 await trio.lowlevel.checkpoint()
-            await rig.settle()
+            await rig.wait_idle()
             assert rig.witness.reconciles[-1].frontiers[rig.pools.pool.name] >= written
 
 
@@ -223,7 +223,7 @@ async def test_wait_idle_includes_changes_that_reconciles_make(autojump_clock: M
     async with rig.open():
         await rig.write_pool("a")
         await rig.write_member("m", "a")
-        await rig.settle()
+        await rig.wait_idle()
         assert rig.witness.reconciles[-1].frontiers[rig.pools.summary.name] >= rig.store.commits[-1].revision
 
 
@@ -232,12 +232,12 @@ async def test_wait_idle_continues_over_failures_and_restarts(autojump_clock: Mo
     rig = Rig(autojump_clock)
     async with rig.open():
         await rig.write_pool("a")
-        await rig.settle()
+        await rig.wait_idle()
         rig.channel.writes(Fault.FAILED, Fault.CONFLICT, Fault.LOST)
         rig.channel.raises(Fault.FAILED)
         await rig.write_member("m", "a")
         await rig.restart()
-        await rig.settle()
+        await rig.wait_idle()
         assert await rig.summaries() == {"a": ["m"]}
 
 
@@ -251,8 +251,8 @@ async def test_wait_idle_does_not_wait_for_requested_requeues(autojump_clock: Mo
     rig.pools.replace(again)
     async with rig.open():
         await rig.write_pool("a")
-        await rig.settle(10)
-        assert len(rig.witness.heard(Reconciled)) >= 1
+        await rig.wait_idle(10)
+        assert len(rig.witness.events_of(Reconciled)) >= 1
 
 
 # --- Ctrl-C ---
@@ -287,9 +287,9 @@ PROGRAM = """
 
 @pytest.mark.parametrize("store", ["memory:", "sqlite:things.db"])
 def test_interrupt_ends_the_program_soon_and_quietly(store: str, tmp_path: Path) -> None:
-    """Ctrl-C comes out of `trio.run` as KeyboardInterrupt, and nothing is printed but by main.
+    """Ctrl-C leaves `trio.run` as KeyboardInterrupt, and only main prints anything.
 
-    That ending waits for no time to pass is held by `tests/test_shutdown.py`. Here a busy machine says how long it is.
+    `tests/test_shutdown.py` tests that the end does not wait for time to pass. Here, it depends on the machine.
     """
     program = tmp_path / "program.py"
     program.write_text(textwrap.dedent(PROGRAM.format(store=store)))

@@ -24,7 +24,7 @@ class Copy:
 
 
 class Engine:
-    """One of the engines, its app and what its controllers have seen."""
+    """An engine with its app, and a record of its reconciles."""
 
     def __init__(self, name: str, url: str) -> None:
         self.name, self.url = name, url

@@ -1,4 +1,4 @@
-"""The page that follows one write to its reconcile names the files whose code runs, and their number stays small."""
+"""The page that follows a write to its reconcile lists the files whose code runs, and their number stays small."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Team:
 
 
 def listed() -> tuple[list[str], list[str]]:
-    """Return the files that the page lists: those on the path, and those beside it."""
+    """Return the files that the page lists as on the path, and those that it lists as beside the path."""
     path, _, beside = PAGE.read_text().partition("## Beside the path")
     return [re.findall(r"`([\w/]+\.py)`", part.replace("`tests/", "")) for part in (path, beside)]  # type: ignore[return-value]  # two of them
 
@@ -72,7 +72,7 @@ def test_every_listed_file_exists() -> None:
     assert not missing
 
 
-def test_path_of_a_write_stays_short() -> None:
+def test_path_of_a_write_stays_within_its_bounds() -> None:
     """A reader can follow a write through this many files and lines. Lower the bounds when the path gets shorter."""
     path, _ = listed()
     assert len(path) <= MOST_FILES

@@ -62,15 +62,15 @@ REFUSED: list[tuple[Callable[[], Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("call", "said"), REFUSED)
-def test_invalid_argument_is_refused_with_the_right_name(call: Callable[[], Any], said: str) -> None:
+@pytest.mark.parametrize(("call", "message"), REFUSED)
+def test_invalid_argument_is_refused_with_the_right_name(call: Callable[[], Any], message: str) -> None:
     """The error is also a TypeError, as Python's own would be."""
-    with pytest.raises(DeclarationError, match=said) as caught:
+    with pytest.raises(DeclarationError, match=message) as caught:
         call()
     assert isinstance(caught.value, TypeError)
 
 
-# These are called in a running program, and take what a call takes.
+# These functions are called in a running program and do not declare anything.
 CALLS = {"graph", "hold_lease", "requeue_after", "requeue_now", "until", "until_condition", "until_gone"}
 MODULES = {"mappers": mappers, "predicates": predicates, "indexes": indexes, "sources": sources}
 NAMED = {**vars(headway), **{f"App.{name}": value for name, value in vars(headway.App).items()}}
@@ -87,7 +87,7 @@ DECLARING = {
 def test_every_declaring_function_names_a_misspelled_argument(name: str) -> None:
     """The error begins with the public name. A new function is included.
 
-    `field` and `App.controller` have their own sentences about the whole declaration.
+    `field` and `App.controller` have their own messages about the whole declaration.
     """
     named = re.escape(name.replace("App.", "app."))
     with pytest.raises(DeclarationError, match=rf"^{named}\(\): unknown option 'mispelled'"):

@@ -1,4 +1,4 @@
-"""The shape of the package: the order of its packages, what stays pure, how long a file may be."""
+"""The structure of the package: the order of imports, the pure modules, and the length of files."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ PURE = [
 ]
 
 ACYCLIC = ["access", "builtin", "cli", "manifest", "mapper", "observe", "queue", "service", "storage", "testing"]
-"""The rooms whose modules do not import each other in a circle. The others are to follow."""
+"""The rooms whose modules must not import each other in a circle. The other rooms will follow."""
 
 
 def name(path: Path) -> str:
@@ -70,7 +70,7 @@ def name(path: Path) -> str:
 
 
 def imported(path: Path) -> Iterator[str]:
-    """The modules that a file imports, wherever in it."""
+    """Return the modules that a file imports anywhere."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -83,7 +83,7 @@ def module_name(path: Path) -> str:
 
 
 def imported_modules(path: Path, known: set[str]) -> Iterator[str]:
-    """The known modules that a file imports, wherever in it, also for type checkers alone."""
+    """Return the known modules that a file imports anywhere, including imports for type checkers only."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name in known)
@@ -101,7 +101,7 @@ def roots(path: Path) -> set[str]:
 
 
 def test_imports_keep_to_the_order_of_the_rooms() -> None:
-    """Every contract that pyproject.toml has for import-linter is kept."""
+    """Every import-linter contract in pyproject.toml is kept."""
     command = [str(Path(sys.executable).with_name("lint-imports")), "--no-cache"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -109,23 +109,23 @@ def test_imports_keep_to_the_order_of_the_rooms() -> None:
 
 
 def test_asyncio_stays_in_rpc() -> None:
-    """No file outside the rpc package (and the generated code) knows another loop than Trio's."""
+    """No file outside of the rpc package and the generated code imports asyncio."""
     outside = [path for path in FILES if path.relative_to(PACKAGE).parts[0] != "rpc"]
     assert outside
     assert [name(path) for path in outside if roots(path) & {"asyncio", "trio_asyncio"}] == []
 
 
 @pytest.mark.parametrize("pattern", PURE)
-def test_a_pure_file_imports_no_trio(pattern: str) -> None:
-    """State machines and nouns neither wait nor ask for the time, so a test can drive them at full speed."""
+def test_pure_modules_import_no_trio(pattern: str) -> None:
+    """State machines and data types neither wait nor read a clock, so tests can drive them at full speed."""
     files = sorted(PACKAGE.glob(pattern))
-    assert files, f"{pattern} matches no file any more: say here what has become of it"
+    assert files, f"{pattern} matches no file: correct the pattern"
     assert [name(path) for path in files if roots(path) & {"trio", "asyncio", "time", "random", "threading"}] == []
 
 
 @pytest.mark.parametrize("room", ACYCLIC)
 def test_modules_of_a_room_import_each_other_in_no_circle(room: str) -> None:
-    """An import inside a function or only for type checkers counts, too: modules can be read one after the other."""
+    """Imports inside functions and for type checkers count, too, so that modules can be read one after the other."""
     paths = {module_name(path): path for path in sorted((PACKAGE / room).rglob("*.py"))}
     assert paths
     try:
@@ -133,19 +133,19 @@ def test_modules_of_a_room_import_each_other_in_no_circle(room: str) -> None:
     except CycleError as error:
         circle = " imports ".join(reversed(error.args[1]))
         raise AssertionError(
-            f"{circle}: put what both need into a module below both, or pass it as an argument"
+            f"{circle}: move the shared code into a module below both, or pass it as an argument"
         ) from None
 
 
 @pytest.mark.parametrize("path", FILES, ids=name)
-def test_a_file_is_short(path: Path) -> None:
-    """A file that has grown past the limit holds two things."""
+def test_no_file_exceeds_its_line_limit(path: Path) -> None:
+    """A file above the limit has more than one job."""
     lines = len(path.read_text().splitlines())
-    assert lines <= MOST_LINES, f"{name(path)} has {lines} lines: split it by what it is about"
+    assert lines <= MOST_LINES, f"{name(path)} has {lines} lines: split it by topic"
 
 
-def test_every_public_name_says_what_it_is() -> None:
-    """What `import headway` offers has a docstring of its own, but for messages, which their schema documents."""
+def test_every_public_name_has_a_docstring() -> None:
+    """Each public name of `headway` has its own docstring, except messages, which the schema documents."""
     public = {each: getattr(headway, each) for each in vars(headway) if not each.startswith("_")}
     ours = {each: value for each, value in public.items() if getattr(value, "__module__", "").startswith("headway.")}
     assert len(ours) > 30
@@ -157,8 +157,8 @@ def test_every_public_name_says_what_it_is() -> None:
     assert [each for each in silent if not ours[each].__module__.startswith("headway._gen")] == []
 
 
-def test_the_package_is_imported_without_what_many_programs_never_need() -> None:
-    """`import headway` loads no network, no database, no manifests and commands, nothing for tests or of `metrics`."""
+def test_import_loads_nothing_that_many_programs_never_use() -> None:
+    """`import headway` loads no code for the network, databases, manifests, commands, tests or metrics."""
     needless = {
         *("asyncio", "trio_asyncio", "grpclib.protocol", "grpclib.server", "grpclib.client", "h2", "hpack"),
         *("hyperframe", "multidict", "sqlite3", "yaml", "tree_sitter", "click", "structlog", "prometheus_client"),

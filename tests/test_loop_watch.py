@@ -21,98 +21,98 @@ from tests.helpers.staff import Staff
 TASK, OTHER = object(), object()
 
 
-class Looks:
-    """A watchdog's looks at a loop, by a clock that is told what to say.
+class SimulatedLoop:
+    """A watchdog of a simulated loop, with a clock that the test sets.
 
     Attributes:
-        told: for how long the loop had been blocked, at each report.
+        reported: the duration of the block at each report.
     """
 
     def __init__(self, limit: float = 1.0) -> None:
         self.judge = Judge(limit, 0.0, 0.0)
         self.now = self.used = self.beat = 0.0
-        self.told: list[float] = []
+        self.reported: list[float] = []
 
     def turn(self, seconds: float) -> None:
-        """The loop turns."""
+        """Let the loop run one turn."""
         end = self.now + seconds
         while self.now < end:
-            self._look(None, beats=True)
+            self._check(None, beats=True)
 
     def block(self, seconds: float, *tasks: object) -> None:
-        """The loop doesn't turn, and at each look another one of the tasks is found to be running."""
+        """Block the loop. At each check, the next of these tasks is running."""
         self.beat, end, number = self.now, self.now + seconds, 0
         while self.now < end:
-            self._look(tasks[number % len(tasks)])
+            self._check(tasks[number % len(tasks)])
             number += 1
 
     def stall(self, seconds: float, *, works: bool) -> None:
-        """No thread runs but one that, perhaps, works with the interpreter's lock."""
+        """Let no Python code run for a time. With ``works``, C code keeps the lock and uses the processor."""
         self.now += seconds
         self.used += seconds if works else 0.001
 
-    def _look(self, task: object, *, beats: bool = False) -> None:
+    def _check(self, task: object, *, beats: bool = False) -> None:
         self.now += self.judge.wait
         self.beat = self.now if beats else self.beat
         held = self.judge.look(self.now, self.used, self.beat, task)
         if held is not None:
-            self.told.append(round(held, 2))
+            self.reported.append(round(held, 2))
 
 
 def test_block_is_reported_again_each_time_its_duration_has_doubled() -> None:
     """A block that never ends makes one line a minute."""
-    looks = Looks()
-    looks.turn(5)
-    assert looks.told == []
-    looks.block(200, TASK)
-    assert looks.told == [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 124.0, 184.0]
+    loop = SimulatedLoop()
+    loop.turn(5)
+    assert loop.reported == []
+    loop.block(200, TASK)
+    assert loop.reported == [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 124.0, 184.0]
 
 
 def test_slow_loop_is_not_reported() -> None:
     """Many short tasks or an overloaded machine delay the loop, but no task blocks it."""
-    looks = Looks()
-    looks.block(10, TASK, OTHER)
-    looks.turn(1)
-    looks.block(10, None)
-    assert looks.told == []
+    loop = SimulatedLoop()
+    loop.block(10, TASK, OTHER)
+    loop.turn(1)
+    loop.block(10, None)
+    assert loop.reported == []
 
 
 @pytest.mark.parametrize("before", [0.0, 0.4])
 def test_suspended_process_is_not_reported(before: float) -> None:
     """After SIGSTOP or a suspended laptop, no thread ran and no processor was used. A later block is reported."""
-    looks = Looks()
-    looks.turn(5)
-    looks.block(before, TASK)
-    looks.stall(3600, works=False)
-    looks.block(0.5, TASK)
-    assert looks.told == []
-    looks.block(1, TASK)
-    assert len(looks.told) == 1
+    loop = SimulatedLoop()
+    loop.turn(5)
+    loop.block(before, TASK)
+    loop.stall(3600, works=False)
+    loop.block(0.5, TASK)
+    assert loop.reported == []
+    loop.block(1, TASK)
+    assert len(loop.reported) == 1
 
 
 def test_function_that_holds_the_interpreter_lock_is_reported() -> None:
-    """The watchdog could not run meanwhile, but the process has used the processor."""
-    looks = Looks()
-    looks.turn(5)
-    looks.beat = looks.now
-    looks.stall(30, works=True)
-    held = looks.judge.look(looks.now, looks.used, looks.beat, TASK)
+    """The watchdog could not run during that time, but the process has used the processor."""
+    loop = SimulatedLoop()
+    loop.turn(5)
+    loop.beat = loop.now
+    loop.stall(30, works=True)
+    held = loop.judge.look(loop.now, loop.used, loop.beat, TASK)
     assert held == pytest.approx(30, abs=1)
 
 
 def test_successive_blocks_are_reported_every_ten_seconds() -> None:
     """The report has the number of the blocks in between."""
-    looks = Looks()
+    loop = SimulatedLoop()
     suppressed = []
     for _ in range(20):
-        told = len(looks.told)
-        looks.block(0.9, TASK)
-        looks.turn(0.5)
-        if len(looks.told) > told:
-            suppressed.append(looks.judge.suppressed)
-            looks.judge.suppressed = 0
-    assert 3 <= len(looks.told) <= 6
-    assert sum(suppressed) + len(looks.told) + looks.judge.suppressed == 20
+        reported = len(loop.reported)
+        loop.block(0.9, TASK)
+        loop.turn(0.5)
+        if len(loop.reported) > reported:
+            suppressed.append(loop.judge.suppressed)
+            loop.judge.suppressed = 0
+    assert 3 <= len(loop.reported) <= 6
+    assert sum(suppressed) + len(loop.reported) + loop.judge.suppressed == 20
 
 
 def _watchdogs() -> list[threading.Thread]:
@@ -120,7 +120,7 @@ def _watchdogs() -> list[threading.Thread]:
 
 
 async def _blocked(staff: Staff, limit: float | None = 0.2) -> list[events.LoopBlocked]:
-    """Run the app with an account and a team until a block was reported; the threads are joined."""
+    """Run the app with an account and a team until a block was reported, and check that all threads are joined."""
     async with headway.open_engine("memory:", staff.app, report=staff.events.append, block_limit=limit) as engine:
         assert len(_watchdogs()) == 1
         await engine.client.apply(staff.account.new("ada", Account()))
@@ -128,25 +128,25 @@ async def _blocked(staff: Staff, limit: float | None = 0.2) -> list[events.LoopB
         with trio.fail_after(60):
             await engine.wait_idle()
     assert _watchdogs() == []
-    return staff.heard(events.LoopBlocked)
+    return staff.events_of(events.LoopBlocked)
 
 
 def _hold(staff: Staff) -> Callable[[], object]:
     """Return a function that holds the loop until that has been reported."""
     reported = threading.Event()
 
-    class Heard(list[object]):
+    class Events(list[object]):
         def append(self, event: object) -> None:
             super().append(event)
             if isinstance(event, events.LoopBlocked):
                 reported.set()
 
-    staff.events = Heard()
+    staff.events = Events()
     return lambda: reported.wait(50)
 
 
 def held_by_a_reconcile(hold: Any) -> None:
-    """A frame to look for."""
+    """Block in a function whose name appears in the stack."""
     hold()
 
 
@@ -181,7 +181,7 @@ async def test_block_that_ends_while_its_stack_is_read_is_reported(
 ) -> None:
     """C code that held the interpreter lock lets the loop continue as soon as the watchdog runs."""
     staff = Staff()
-    holding, ended, told = threading.Event(), threading.Event(), threading.Event()
+    holding, ended, reported = threading.Event(), threading.Event(), threading.Event()
 
     def stack_later(task: trio.lowlevel.Task, loop: int) -> Any:
         if "worker" in task.name:
@@ -200,14 +200,14 @@ async def test_block_that_ends_while_its_stack_is_read_is_reported(
         if isinstance(event, events.Reconciled) and event.controller == "teams":
             ended.set()
         if isinstance(event, events.LoopBlocked) and "worker" in event.task:
-            told.set()
+            reported.set()
 
     async with headway.open_engine("memory:", staff.app, report=report, block_limit=0.2) as engine:
         await engine.client.apply(staff.team.new("core", Team()))
         with trio.fail_after(60):
             await engine.wait_idle()
-    assert told.wait(50)
-    blocked = [each for each in staff.heard(events.LoopBlocked) if "worker" in each.task]
+    assert reported.wait(50)
+    blocked = [each for each in staff.events_of(events.LoopBlocked) if "worker" in each.task]
     assert (blocked[0].controller, blocked[0].key) == ("teams", ("default", "default", "core"))
 
 

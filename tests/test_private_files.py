@@ -71,7 +71,7 @@ def test_secret_behind_links_is_checked_by_its_file(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="only root gives files to other users")
 def test_secret_of_another_user_is_refused_even_by_root(tmp_path: Path) -> None:
-    """Its owner could replace it."""
+    """The owner of the file could replace the secret."""
     file = secret(tmp_path / "token", b"hw_a_b")
     os.chown(file, SOMEBODY, -1)
     with pytest.raises(PermissionError, match=f"belongs to user 1001, .*: chown 0 {file}"):

@@ -23,17 +23,17 @@ def refused(package: str, name: str, parameters: str | None = None) -> str:
 
 
 def test_existing_names_pass() -> None:
-    """A function is checked by its parameters or the first of them, anything else by its name."""
+    """A function is checked by its leading parameters, and anything else by its name."""
     names = {"grpclib.protocol:Connection.ack": "self stream_id ...", "grpclib.protocol:Connection": None}
     check_private_names(GRPCLIB, PrivateNames("grpclib", names))
 
 
 def test_missing_name_is_refused_with_the_versions_that_work() -> None:
-    """The versions are those of pyproject.toml."""
-    said = refused("grpclib", "grpclib.protocol:Connection.forget.it")
-    assert said.startswith(f"grpclib {version('grpclib')} does not work with Headway: ")
-    assert "grpclib.protocol.Connection.forget.it not found; " in said
-    assert said.endswith("; pip install 'grpclib<0.5,>=0.4.6' works, with Python 3.11, 3.12 and 3.13")
+    """The versions come from pyproject.toml."""
+    message = refused("grpclib", "grpclib.protocol:Connection.forget.it")
+    assert message.startswith(f"grpclib {version('grpclib')} does not work with Headway: ")
+    assert "grpclib.protocol.Connection.forget.it not found; " in message
+    assert message.endswith("; pip install 'grpclib<0.5,>=0.4.6' works, with Python 3.11, 3.12 and 3.13")
 
 
 @pytest.mark.parametrize("package", ["h2", "trio-asyncio", "hypercorn"])
@@ -44,23 +44,23 @@ def test_every_package_has_versions_that_work(package: str) -> None:
 
 def test_other_parameters_are_refused() -> None:
     """The package would not call our override correctly."""
-    said = refused("grpclib", "grpclib.protocol:Connection.ack", "self stream_id size padding")
-    assert "Connection.ack takes (self, stream_id, size), expected (self, stream_id, size, padding); " in said
+    message = refused("grpclib", "grpclib.protocol:Connection.ack", "self stream_id size padding")
+    assert "Connection.ack takes (self, stream_id, size), expected (self, stream_id, size, padding); " in message
 
 
 def test_python_without_a_name_is_refused_with_those_that_work() -> None:
     """The names of the standard library come with Python itself."""
-    said = refused(PYTHON, "asyncio.sslproto:SSLProtocol._gone")
-    assert said.startswith(f"Python {sys.version.split()[0]} does not work with Headway: asyncio.sslproto.")
-    assert said.endswith("; Python 3.11, 3.12 and 3.13 work")
+    message = refused(PYTHON, "asyncio.sslproto:SSLProtocol._gone")
+    assert message.startswith(f"Python {sys.version.split()[0]} does not work with Headway: asyncio.sslproto.")
+    assert message.endswith("; Python 3.11, 3.12 and 3.13 work")
 
 
 def test_module_that_cannot_be_imported_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """For example, trio-asyncio 0.16 on Python 3.14 lacks a class that it extends."""
     (tmp_path / "too_old.py").write_text("import asyncio\nclass Watcher(asyncio.GoneChildWatcher): ...\n")
     monkeypatch.syspath_prepend(tmp_path)
-    said = refused("trio-asyncio", "too_old:Watcher")
-    assert "too_old cannot be imported: module 'asyncio' has no attribute 'GoneChildWatcher'; " in said
+    message = refused("trio-asyncio", "too_old:Watcher")
+    assert "too_old cannot be imported: module 'asyncio' has no attribute 'GoneChildWatcher'; " in message
 
 
 def test_network_packages_are_checked_before_they_are_loaded() -> None:

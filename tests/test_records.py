@@ -24,7 +24,7 @@ class Other(Record):
 
 def test_fields_are_given_by_position_by_name_and_by_default() -> None:
     assert vars(Point(1)) == vars(Point(x=1)) == vars(Point(1, 7)) == vars(Point(y=7, x=1)) == {"x": 1, "y": 7}
-    assert list(vars(Point(y=2, x=1))) == ["x", "y"], "in the order of their declaration"
+    assert list(vars(Point(y=2, x=1))) == ["x", "y"], "fields must keep the order of their declaration"
 
 
 @pytest.mark.parametrize(("values", "named"), [((), {}), ((1, 2, 3), {}), ((1,), {"x": 1}), ((1,), {"z": 1})])

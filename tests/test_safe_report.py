@@ -26,7 +26,7 @@ class Broken:
     """A report that always raises.
 
     Attributes:
-        called: how often.
+        called: the number of calls.
     """
 
     def __init__(self, error: BaseException) -> None:
@@ -45,7 +45,7 @@ async def test_failing_report_does_not_affect_the_engine(
     autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    """No run ends, no engine ends, what failed is tried again; standard error says it once."""
+    """No run or engine ends, and failed reconciles are retried. Standard error gets the failure once."""
     staff, report, attempts = Staff(), Broken(error), list[int]()
     by_name = headway.indexes.by(staff.account, "name", lambda _: 1 // 0)
 
@@ -66,14 +66,14 @@ async def test_failing_report_does_not_affect_the_engine(
     assert report.called > 4
     assert failed_reports == [error]
     failed_reports.clear()
-    said = capfd.readouterr().err
-    assert said.count("Broken failed to report an event") == 1
-    assert type(error).__name__ in said
+    output = capfd.readouterr().err
+    assert output.count("Broken failed to report an event") == 1
+    assert type(error).__name__ in output
 
 
 @pytest.fixture
 def full_disk() -> Iterator[TextIO]:
-    # What it still holds can't be written when it is closed, either.
+    # Its buffer cannot be written when it is closed, either.
     with contextlib.suppress(OSError), open("/dev/full", "w") as full:
         yield full
 
@@ -83,7 +83,7 @@ async def test_unwritable_log_does_not_affect_the_engine(
     failed_reports: list[BaseException],
     autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
 ) -> None:
-    """As where the disk of standard output is full."""
+    """The log cannot be written if the disk of standard output is full."""
     staff, attempts = Staff(), list[int]()
 
     @staff.app.controller(manages=staff.team)
@@ -106,7 +106,7 @@ async def test_failing_report_does_not_affect_a_lease(
     failed_reports: list[BaseException],
     autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
 ) -> None:
-    """Waiting, taking and giving back."""
+    """The report fails while the lease is awaited, acquired and released."""
     async with headway.open_engine("memory:", headway.App("staff")) as engine:
         held = headway.hold_lease(engine.client.leases, "staff/x", holder="a", report=Broken(KeyError("x")))
         async with held as lease:
@@ -117,11 +117,11 @@ async def test_failing_report_does_not_affect_a_lease(
 
 def test_failing_report_does_not_affect_other_reports(failed_reports: list[BaseException]) -> None:
     """A full disk under the log must not stop the metrics."""
-    heard: list[object] = []
-    both = reports(Broken(OSError("full")), heard.append)
+    events: list[object] = []
+    both = reports(Broken(OSError("full")), events.append)
     both("one")
     both("two")
-    assert heard == ["one", "two"]
+    assert events == ["one", "two"]
     failed_reports.clear()
 
 
@@ -150,8 +150,8 @@ async def _cancelled() -> trio.Cancelled:
 
 
 @pytest.mark.parametrize("verbose", [False, True])
-def test_safe_report_keeps_the_choice_of_failures_only(verbose: bool) -> None:
-    """Otherwise each successful reconcile would cost an event."""
+def test_safe_report_of_failures_only_receives_no_successes(verbose: bool) -> None:
+    """An event for each successful reconcile would be wasted."""
     assert events.receives_successes(safe_report(log_report(verbose=verbose))) is verbose
     assert events.receives_successes(safe_report(functools.partial(print, end=""))) is True
     assert safe_report(events.ignore) is events.ignore

@@ -1,4 +1,4 @@
-"""Engines that have one store open at once divide the controllers among them, Headway's own included."""
+"""Engines that share one store divide the controllers among them, including Headway's own."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SINGLETONS = ("copier", "reaper", "namespaces", "partitions")
 
 
 class SharedMemory(MemoryBackend):
-    """A store in memory that says what one on a network says."""
+    """A store in memory that reports itself as shared, like a store on a network."""
 
     shared = True
 
@@ -44,7 +44,7 @@ def app_of(by: str) -> tuple[headway.App, headway.ResourceType[Job], headway.Res
 
 
 class Engine:
-    """One of the engines, and what it reported."""
+    """An engine on the shared store, and its reports."""
 
     def __init__(self, name: str | None) -> None:
         self.events: list[object] = []
@@ -81,8 +81,8 @@ class Engine:
         return [event for event in self.events if isinstance(event, events.RunEnded)]
 
 
-async def led(*engines: Engine) -> None:
-    """Wait until these engines run every controller of which there is one."""
+async def wait_led(*engines: Engine) -> None:
+    """Wait until these engines run every singleton controller."""
     with trio.fail_after(4 * TTL):
         while True:
             if set().union(*(engine.leads() for engine in engines)) == set(SINGLETONS):
@@ -96,7 +96,7 @@ async def test_singletons_run_in_one_engine_and_the_next_takes_over(store: Backe
     first, second = Engine("web-1"), Engine("web-2")
     async with trio.open_nursery() as nursery:
         await nursery.start(first.run, store)
-        await led(first)
+        await wait_led(first)
         await nursery.start(second.run, store)
         job, copy = second.job, second.copy
         for name in ("a", "b"):
@@ -104,14 +104,14 @@ async def test_singletons_run_in_one_engine_and_the_next_takes_over(store: Backe
         with trio.fail_after(TTL):
             await first.engine.wait_idle()
         assert {each.data.by for each in await second.engine.client.list(copy)} == {"web-1"}
-        # Long enough for anybody to have renewed, or lost, a lease.
+        # Long enough for any lease to be renewed or lost.
         await trio.sleep(3 * TTL)
         assert first.leads() == set(SINGLETONS)
         assert second.leads() == set()
         assert {second.engine.controllers[name].status().leader for name in SINGLETONS} == {"web-1"}
         assert first.runs_ended() == second.runs_ended() == []
         await first.end()
-        await led(second)
+        await wait_led(second)
         await second.engine.client.delete(job.id("a"))
         with trio.fail_after(TTL):
             await second.engine.wait_idle()
@@ -120,11 +120,11 @@ async def test_singletons_run_in_one_engine_and_the_next_takes_over(store: Backe
 
 
 async def test_engine_without_a_name_gets_a_unique_one(store: Backend, autojump_clock: MockClock) -> None:
-    """Otherwise two engines would take each other's leases for their own."""
+    """With equal names, each engine would treat the leases of the other as its own."""
     first, second = Engine(None), Engine(None)
     assert autojump_clock.autojump_threshold == 0
     async with first.opened(store), second.opened(store):
-        await led(first, second)
+        await wait_led(first, second)
         await trio.sleep(3 * TTL)
         assert sorted([*first.leads(), *second.leads()]) == sorted(SINGLETONS)
         names = [
@@ -136,7 +136,7 @@ async def test_engine_without_a_name_gets_a_unique_one(store: Backend, autojump_
 
 
 async def test_engine_with_its_own_store_needs_no_name() -> None:
-    """It is named server, and Headway's own controllers take no leases. An invalid name is still refused."""
+    """The engine is named server, and Headway's own controllers take no leases. An invalid name is still refused."""
     heard: list[object] = []
     async with headway.open_engine("memory:", app_of("server")[0], report=heard.append) as engine:
         with trio.fail_after(30):

@@ -96,7 +96,7 @@ def test_c10_hard_exit_ends_a_process_whose_reconcile_does_not_end(refusal: str)
     assert "ended by itself" not in ended.stdout
     assert "worker 0 of things has not ended within 0.6 s of the start of the shutdown" in ended.stderr
     assert f"in {refusal}" in ended.stderr
-    # What the log says before that, at the bound.
+    # The log has this event before that, at the bound.
     assert "ShutdownBlocked" in ended.stdout
 
 
@@ -121,33 +121,33 @@ def test_c10_hard_exit_ends_a_process_in_which_no_thread_can_run() -> None:
 
 @headway.message
 class Thing:
-    """Nothing in it matters."""
+    """A resource without relevant content."""
 
     name: str = field(1)
 
 
 class Stubborn:
-    """An app whose reconcile shields itself until it is let go."""
+    """An app whose reconcile shields itself until the test releases it."""
 
     def __init__(self) -> None:
         self.app = headway.App("stubborn")
         self.thing = self.app.type("test", "v1", "Thing", Thing)
         self.began = trio.Event()
-        self.let_go = trio.Event()
-        self.heard: list[ShutdownBlocked] = []
+        self.released = trio.Event()
+        self.reports: list[ShutdownBlocked] = []
 
         @self.app.controller(manages=self.thing)
         async def things(_: headway.Runtime, __: headway.Request) -> None:
             self.began.set()
             with trio.CancelScope(shield=True):
-                await self.let_go.wait()
+                await self.released.wait()
 
     def report_to(self, token: trio.lowlevel.TrioToken) -> headway.events.Report:
         def report(event: object) -> None:
             if isinstance(event, ShutdownBlocked):
-                self.heard.append(event)
-                if len(self.heard) == 2:
-                    token.run_sync_soon(self.let_go.set)
+                self.reports.append(event)
+                if len(self.reports) == 2:
+                    token.run_sync_soon(self.released.set)
 
         return report
 
@@ -160,20 +160,20 @@ async def test_c10_without_hard_exit_the_task_is_reported_repeatedly() -> None:
         async with headway.open_engine("memory:", stubborn.app, report=report, shutdown_bound=0.05) as engine:
             await engine.client.apply(stubborn.thing.new("one", Thing()))
             await stubborn.began.wait()
-    first, second = stubborn.heard
+    first, second = stubborn.reports
     assert first.task == second.task == "worker 0 of things"
     assert "in things\n" in first.stack
-    assert "let_go.wait()" in first.stack
+    assert "released.wait()" in first.stack
     assert (first.seconds, second.seconds) == (0.05, 0.1)
 
 
 async def test_c10_tasks_of_inner_nurseries_are_reported() -> None:
     """If no other task is left, the engine's own task is reported."""
-    let_go = trio.Event()
+    released = trio.Event()
 
     async def stubborn() -> None:
         with trio.CancelScope(shield=True):
-            await let_go.wait()
+            await released.wait()
 
     async with trio.open_nursery() as nursery:
         assert [name for name, _ in culprits(nursery, threading.get_ident())] == [trio.lowlevel.current_task().name]
@@ -182,29 +182,29 @@ async def test_c10_tasks_of_inner_nurseries_are_reported() -> None:
             await wait_all_tasks_blocked()
             ((name, stack),) = culprits(nursery, threading.get_ident())
             assert name == "a handler"
-            assert "let_go.wait()" in stack
-            let_go.set()
+            assert "released.wait()" in stack
+            released.set()
 
 
 async def test_c10_report_that_never_returns_does_not_delay_the_end() -> None:
     """The report may be waiting for the engine to end."""
     stubborn = Stubborn()
     token = trio.lowlevel.current_trio_token()
-    ended, heard = threading.Event(), threading.Event()
+    ended, reported = threading.Event(), threading.Event()
 
     def report(event: object) -> None:
         if isinstance(event, ShutdownBlocked):
-            token.run_sync_soon(stubborn.let_go.set)
+            token.run_sync_soon(stubborn.released.set)
             ended.wait(50)
-            heard.set()
+            reported.set()
 
     with trio.fail_after(30):
         async with headway.open_engine("memory:", stubborn.app, report=report, shutdown_bound=0.05) as engine:
             await engine.client.apply(stubborn.thing.new("one", Thing()))
             await stubborn.began.wait()
-    assert not heard.is_set()
+    assert not reported.is_set()
     ended.set()
-    assert heard.wait(30)
+    assert reported.wait(30)
 
 
 async def test_c10_shutdown_is_watched_after_errors_and_deadlines() -> None:
@@ -220,19 +220,19 @@ async def test_c10_shutdown_is_watched_after_errors_and_deadlines() -> None:
                     raise KeyError("mine")
                 deadline.deadline = trio.current_time()
                 await trio.sleep_forever()
-        assert [each.task for each in stubborn.heard] == ["worker 0 of things"] * 2
+        assert [each.task for each in stubborn.reports] == ["worker 0 of things"] * 2
 
 
 async def test_end_in_time_reports_nothing_and_leaves_no_thread() -> None:
     stubborn = Stubborn()
-    stubborn.let_go.set()
-    heard: list[object] = []
+    stubborn.released.set()
+    reports: list[object] = []
     async with headway.open_engine(
-        "memory:", stubborn.app, report=heard.append, shutdown_bound=5, hard_exit=20
+        "memory:", stubborn.app, report=reports.append, shutdown_bound=5, hard_exit=20
     ) as engine:
         await engine.client.apply(stubborn.thing.new("one", Thing()))
         await stubborn.began.wait()
-    assert not [each for each in heard if isinstance(each, ShutdownBlocked)]
+    assert not [each for each in reports if isinstance(each, ShutdownBlocked)]
     assert "headway shutdown" not in {thread.name for thread in threading.enumerate()}
 
 

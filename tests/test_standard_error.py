@@ -20,7 +20,7 @@ def pipe() -> Iterator[tuple[int, int]]:
 
 
 def fill(writer: int) -> None:
-    """Fill the pipe to the last byte, as another process that has it would."""
+    """Fill the pipe to the last byte, as another process with the same descriptor would."""
     other = os.open(f"/proc/self/fd/{writer}", os.O_WRONLY | os.O_NONBLOCK)
     try:
         for piece in (b"x" * 4096, b"x"):
@@ -37,7 +37,7 @@ def test_write_does_not_block_when_another_writer_takes_the_room(
     pipe: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Room:
-        """A poll after which the other writer comes first."""
+        """A poll after which the other writer fills the pipe first."""
 
         def register(self, *_: object) -> None: ...
 

@@ -43,46 +43,46 @@ TEAM = app.type("staff", "v1", "Team", Team)
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Look at stores more often than every two seconds."""
+    """Check stores more often than every two seconds."""
     monkeypatch.setattr(_store_health, "EVERY", 0.02)
 
 
 class Watched:
-    """What one watch of health has been told, and the two pages."""
+    """A watch of the health service, and the two health pages."""
 
-    def __init__(self, engine: headway.Engine, stream: Any, http: httpx.AsyncClient, heard: list[object]) -> None:
+    def __init__(self, engine: headway.Engine, stream: Any, http: httpx.AsyncClient, reports: list[object]) -> None:
         self.engine = engine
-        self.heard = heard
+        self.reports = reports
         self._stream = stream
         self._http = http
 
     async def status(self) -> int:
-        """The next one that is told."""
-        told: int = (await anext(self._stream)).status
-        return told
+        """Return the next status of the watch."""
+        status: int = (await anext(self._stream)).status
+        return status
 
     async def pages(self) -> tuple[int, int, str]:
-        """The codes of /healthz and /readyz, and the first line of that."""
+        """Return the status codes of /healthz and /readyz, and the first line of /readyz."""
         ready = await self._http.get("/readyz")
         return (await self._http.get("/healthz")).status_code, ready.status_code, ready.text.splitlines()[0]
 
     def reported(self) -> list[str]:
         wanted = events.StoreFailed, events.StoreRecovered
-        return [type(each).__name__ + " " + each.problem for each in self.heard if isinstance(each, wanted)]
+        return [type(each).__name__ + " " + each.problem for each in self.reports if isinstance(each, wanted)]
 
 
 @asynccontextmanager
 async def watched(store: Any, service: str = "headway.resource.v1.ResourceService") -> AsyncIterator[Watched]:
-    heard: list[object] = []
+    reports: list[object] = []
     with trio.fail_after(40):
         async with (
-            headway.open_engine(store, app, listen=["127.0.0.1:0"], insecure=True, report=heard.append) as engine,
+            headway.open_engine(store, app, listen=["127.0.0.1:0"], insecure=True, report=reports.append) as engine,
             open_pages("127.0.0.1:0", engine.status, store=lambda: engine.store_problem) as address,
             httpx.AsyncClient(base_url=f"http://{address}") as http,
             open_channel(engine.addresses, decoders=DECODERS) as channel,
             channel.stream(WATCH, HealthCheckRequest(service=service)) as stream,
         ):
-            it = Watched(engine, stream, http, heard)
+            it = Watched(engine, stream, http, reports)
             assert await it.status() == SERVING
             await engine.wait_idle()
             assert await it.pages() == (200, 200, "ok")
@@ -90,7 +90,7 @@ async def watched(store: Any, service: str = "headway.resource.v1.ResourceServic
 
 
 async def test_store_that_must_be_reopened_is_neither_serving_nor_healthy(tmp_path: Path) -> None:
-    """Its file was removed, which a restart may repair."""
+    """The file of the store was removed, which a restart may repair."""
     async with watched(f"sqlite:{tmp_path}/a.db") as it:
         (tmp_path / "a.db").rename(tmp_path / "elsewhere.db")
         with pytest.raises(Unavailable, match="moved or removed"):
@@ -116,7 +116,7 @@ async def test_moved_file_is_a_problem_before_the_next_write(tmp_path: Path) -> 
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Any:
-    """A file system of its own with 1 MB, where this process may mount one."""
+    """A separate file system of 1 MB. Skip the test if this process may not mount one."""
     folder = tmp_path / "disk"
     folder.mkdir()
     mounted = subprocess.run(
@@ -139,7 +139,7 @@ async def test_store_on_a_full_disk_serves_again_when_there_is_room(small_disk: 
         assert await it.status() == NOT_SERVING
         assert (await it.pages())[0] == 200
         ballast.unlink()
-        # A controller's own note may have found room in between.
+        # A checkpoint of a controller may have found room before.
         while await it.status() != SERVING:
             pass
         assert it.reported()[:2] == ["StoreFailed away", "StoreRecovered away"]
@@ -184,7 +184,7 @@ async def test_damaged_file_is_a_problem_until_it_can_be_read(tmp_path: Path) ->
             assert "malformed" in str(found[1])
         for place in {page, last}:
             _overwrite(path, place, content[place : place + 4096])
-        # A connection reads its pages anew when something was committed.
+        # A connection reads its pages again after a commit.
         await put(backend, thing("new"))
         assert await find_problem(backend) is None
 
@@ -196,7 +196,7 @@ def _overwrite(path: Path, place: int, data: bytes) -> None:
 
 
 class Away(MemoryBackend):
-    """A store on a network: it can be cut off, answer late, and be closed."""
+    """A store on a network, which a test can disconnect, delay or close."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -249,18 +249,18 @@ async def test_unreachable_store_is_not_serving_until_it_answers(
 
 async def test_health_watch_receives_the_end_of_the_server(tmp_path: Path) -> None:
     """The status arrives before the watch is ended."""
-    told: list[object] = []
+    statuses: list[object] = []
     where = f"unix:{tmp_path}/server"
 
     async def follow(channel: RemoteChannel, task_status: trio.TaskStatus[None]) -> None:
         try:
             async with channel.stream(WATCH, HealthCheckRequest()) as stream:
                 async for each in stream:
-                    told.append(each.status)
+                    statuses.append(each.status)
                     if each.status == SERVING:
                         task_status.started()
         except GRPCError as error:
-            told.append(error.status)
+            statuses.append(error.status)
 
     with trio.fail_after(20):
         async with (
@@ -269,7 +269,7 @@ async def test_health_watch_receives_the_end_of_the_server(tmp_path: Path) -> No
             headway.open_engine("memory:", app, listen=[where], insecure=True),
         ):
             await nursery.start(follow, channel)
-    assert told == [SERVING, NOT_SERVING, Status.UNAVAILABLE]
+    assert statuses == [SERVING, NOT_SERVING, Status.UNAVAILABLE]
 
 
 async def test_rolled_back_store_is_healthy_and_not_ready(autojump_clock: MockClock) -> None:  # noqa: ARG001  # the test runs by it

@@ -26,34 +26,34 @@ PATIENCE = 50.0
 
 
 class Program:
-    """A process that runs `place_program`, and what it has said."""
+    """A process that runs `place_program`, and its output so far."""
 
     def __init__(self, process: trio.Process) -> None:
         self.process = process
         self.lines: list[str] = []
-        self._heard = trio.Event()
+        self._changed = trio.Event()
 
     async def read(self) -> None:
-        """Take its lines, until its end."""
+        """Read its output until it ends."""
         rest = b""
         assert self.process.stdout is not None
         async for part in self.process.stdout:
             *lines, rest = (rest + part).split(b"\n")
             self.lines += [line.decode() for line in lines]
-            self._heard.set()
-            self._heard = trio.Event()
+            self._changed.set()
+            self._changed = trio.Event()
 
-    async def says(self, text: str) -> str:
-        """Wait until it has said a line that begins so, and return it."""
+    async def wait_line(self, text: str) -> str:
+        """Wait for a line with this prefix, and return it."""
         with trio.fail_after(PATIENCE):
             while not (found := [line for line in self.lines if line.startswith(text)]):
-                await self._heard.wait()
+                await self._changed.wait()
         return found[0]
 
 
 @asynccontextmanager
 async def program(engine: headway.Engine, name: str) -> AsyncIterator[Program]:
-    """Run it; it is killed at the end of the block."""
+    """Run the program. It is killed at the end of the block."""
     command = [sys.executable, "-m", "tests.helpers.place_program", engine.addresses[0], name]
     start = partial(trio.run_process, command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
     async with trio.open_nursery() as nursery:
@@ -66,7 +66,7 @@ async def program(engine: headway.Engine, name: str) -> AsyncIterator[Program]:
 
 
 def types_of(placed: headway.App) -> headway.App:
-    """An app with the types alone: what the server has to know."""
+    """Return an app with the types only, which is enough for the server."""
     app = headway.App("types")
     for type in placed.registry:
         if type.name not in app.registry:
@@ -76,14 +76,14 @@ def types_of(placed: headway.App) -> headway.App:
 
 @asynccontextmanager
 async def served() -> AsyncIterator[tuple[headway.Engine, Any, Any]]:
-    """An engine that listens and runs no controller of the app, and the types."""
+    """Run an engine that serves the types without their controllers. Yield it with the types."""
     placed, job, copy = app_of("")
     async with headway.open_engine("memory:", types_of(placed), listen=["127.0.0.1:0"], insecure=True) as engine:
         yield engine, job, copy
 
 
 async def copied(engine: headway.Engine, copy: Any, name: str) -> str:
-    """By whom a job was copied, once it was."""
+    """Wait until a job was copied, and return the process that copied it."""
     with trio.fail_after(PATIENCE):
         async with engine.client.watch(copy) as changes:
             async for change in changes:
@@ -96,28 +96,28 @@ async def copied(engine: headway.Engine, copy: Any, name: str) -> str:
 async def test_killed_and_suspended_leaders_are_replaced() -> None:
     """A leader that was suspended for longer than its ttl can no longer write."""
     async with served() as (engine, job, copy), program(engine, "web-1") as first:
-        await first.says("RunStarted")
+        await first.wait_line("RunStarted")
         async with program(engine, "web-2") as second:
-            await second.says("LeaseAwaited")
+            await second.wait_line("LeaseAwaited")
             await engine.client.apply(job.new("a", Job(text="1")))
             assert await copied(engine, copy, "a") == "web-1"
 
             first.process.send_signal(signal.SIGKILL)
-            await second.says("RunStarted")
+            await second.wait_line("RunStarted")
             await engine.client.apply(job.new("b", Job(text="1")))
             assert await copied(engine, copy, "b") == "web-2"
 
             async with program(engine, "web-3") as third:
-                await third.says("LeaseAwaited")
+                await third.wait_line("LeaseAwaited")
                 await engine.client.apply(job.new("c", Job(text="stubborn")))
-                await second.says("is at it")
+                await second.wait_line("is at it")
                 second.process.send_signal(signal.SIGSTOP)
-                await third.says("RunStarted")
-                # What the new leader makes of it, it makes first.
-                await third.says("wrote")
+                await third.wait_line("RunStarted")
+                # The new leader makes its copy first.
+                await third.wait_line("wrote")
                 second.process.send_signal(signal.SIGCONT)
-                assert await second.says("refused") == "refused Fenced"
-                assert await second.says("RunEnded") in ("RunEnded LeaseLost", "RunEnded Fenced")
+                assert await second.wait_line("refused") == "refused Fenced"
+                assert await second.wait_line("RunEnded") in ("RunEnded LeaseLost", "RunEnded Fenced")
                 assert "wrote" not in second.lines
                 assert (await engine.client.read(copy, "c")).data.by == "web-3"
 
@@ -197,7 +197,7 @@ def test_invalid_placement_is_refused(placement: Any) -> None:
 
         @app.controller(manages=job, placement=placement)
         async def never(_: headway.Runtime, __: headway.Request) -> None:
-            """Isn't reached."""
+            """Do nothing. This reconciler is never called."""
 
 
 @pytest.mark.parametrize("shards", [0, -1, 1025, 1.5, "16", True, None])

@@ -45,7 +45,7 @@ def app(controllers: int = 1) -> headway.App:
 
 @asynccontextmanager
 async def answering(handle: Callable[[trio.SocketStream], Awaitable[object]]) -> AsyncIterator[str]:
-    """A TCP server that does this with each connection."""
+    """Serve TCP with this handler, and yield the address."""
 
     async def connected(stream: trio.SocketStream) -> None:
         async with stream:
@@ -58,8 +58,8 @@ async def answering(handle: Callable[[trio.SocketStream], Awaitable[object]]) ->
         nursery.cancel_scope.cancel()
 
 
-def saying(answer: bytes) -> Served:
-    """A server that says this to whatever it is asked."""
+def answering_with(answer: bytes) -> Served:
+    """Serve an address that answers everything with these bytes."""
 
     async def handle(stream: trio.SocketStream) -> None:
         await stream.receive_some()
@@ -79,8 +79,8 @@ def echoing() -> Served:
 
 
 @asynccontextmanager
-async def another_grpc_server() -> AsyncIterator[str]:
-    """grpcio's, which offers none of our services."""
+async def foreign_grpc_server() -> AsyncIterator[str]:
+    """Run a server of grpcio's, which has none of our services."""
     with ThreadPoolExecutor(1) as pool:
         server = grpc.server(pool)
         port = server.add_insecure_port("127.0.0.1:0")
@@ -92,31 +92,36 @@ async def another_grpc_server() -> AsyncIterator[str]:
 
 
 @asynccontextmanager
-async def offering(*services: type[ResourceService | ConsulService], listen: str = "127.0.0.1:0") -> AsyncIterator[str]:
-    """A server of ours that has these services over a store, and no other."""
+async def serving_only(
+    *services: type[ResourceService | ConsulService], listen: str = "127.0.0.1:0"
+) -> AsyncIterator[str]:
+    """Run a Headway server that has only these services."""
     offered = rpc.Services(*(each(MemoryBackend(), registry()) for each in services), encoders=watch_encoders())
     async with rpc.open_server(offered, [listen]) as server:
         yield server.addresses[0]
 
 
 WRONG: dict[str, tuple[Callable[[], Served], str]] = {
-    "web server": (lambda: saying(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n"), "it answers in HTTP/1"),
+    "web server": (
+        lambda: answering_with(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n"),
+        "it answers in HTTP/1",
+    ),
     "echo": (echoing, "its answer is not HTTP/2 (b'PRI * HTTP/2.0"),
-    "TLS alert": (lambda: saying(b"\x15\x03\x03\x00\x02\x02\x46"), "it expects TLS: give tls="),
-    "another gRPC server": (another_grpc_server, "is not a Headway engine"),
-    "Consul's API alone": (lambda: offering(ConsulService), "is not a Headway engine"),
+    "TLS alert": (lambda: answering_with(b"\x15\x03\x03\x00\x02\x02\x46"), "it expects TLS: give tls="),
+    "another gRPC server": (foreign_grpc_server, "is not a Headway engine"),
+    "Consul's API alone": (lambda: serving_only(ConsulService), "is not a Headway engine"),
 }
 
 
 @pytest.mark.parametrize("name", WRONG)
 async def test_client_of_another_server_raises_not_headway(name: str) -> None:
     """Every kind of call fails at once, names the answer, and reports that a write has not happened."""
-    serve, said = WRONG[name]
+    serve, message = WRONG[name]
     with trio.fail_after(PATIENCE):
         async with serve() as where, headway.connect(where, app()) as client:
-            await _refused(client.get(NOTE, "one"), where, said)
-            await _refused(client.write(NOTE.new("one")), where, said)
-            await _refused(client.apply(NOTE.new("one")), where, said)
+            await _refused(client.get(NOTE, "one"), where, message)
+            await _refused(client.write(NOTE.new("one")), where, message)
+            await _refused(client.apply(NOTE.new("one")), where, message)
             with pytest.raises(NotHeadway, match="give the address of a Headway engine"):
                 async with client.watch(NOTE) as items:
                     await anext(aiter(items))
@@ -125,24 +130,24 @@ async def test_client_of_another_server_raises_not_headway(name: str) -> None:
                     raise AssertionError("a lease was held")
 
 
-async def _refused(call: Awaitable[object], where: str, said: str) -> None:
+async def _refused(call: Awaitable[object], where: str, message: str) -> None:
     with pytest.raises(NotHeadway) as caught:
         await call
     assert where in str(caught.value)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert "give the address of a Headway engine" in str(caught.value)
 
 
 @pytest.mark.parametrize("name", WRONG)
 async def test_workers_of_another_server_end_with_not_headway(name: str) -> None:
     """The block is canceled, and the error leaves it without a group."""
-    serve, said = WRONG[name]
+    serve, message = WRONG[name]
     with trio.fail_after(PATIENCE):
         async with serve() as where:
             with pytest.raises(NotHeadway) as caught:
                 async with headway.open_workers(where, app(), process="web-1", report=lambda _: None):
                     await trio.sleep_forever()
-            assert said in str(caught.value)
+            assert message in str(caught.value)
 
 
 @pytest.mark.parametrize("name", ["web server", "another gRPC server"])
@@ -150,15 +155,15 @@ async def test_workers_of_another_server_end_with_not_headway(name: str) -> None
 async def test_workers_end_with_one_error_for_any_number_of_controllers(
     name: str, made: Callable[[], headway.App]
 ) -> None:
-    """Without controllers the workers ask the server themselves; several controllers would each raise the error."""
-    serve, said = WRONG[name]
+    """Without controllers, the workers call the server themselves. Several controllers would each raise the error."""
+    serve, message = WRONG[name]
     with trio.fail_after(PATIENCE):
         async with serve() as where:
             with pytest.raises(NotHeadway) as caught:
                 async with headway.open_workers(where, made(), process="web-1", report=lambda _: None):
                     await trio.sleep_forever()
     assert where in str(caught.value)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 async def test_group_of_the_block_leaves_workers_unchanged() -> None:
@@ -172,21 +177,21 @@ async def test_group_of_the_block_leaves_workers_unchanged() -> None:
 
 
 async def test_workers_without_controllers_report_an_unreachable_server() -> None:
-    """They ask again, as controllers would, and keep running once an engine answers."""
+    """The workers retry, as controllers would, and keep running once an engine answers."""
     delayed: list[events.CallDelayed] = []
-    told = trio.Event()
+    reported = trio.Event()
 
     def report(event: object) -> None:
         if isinstance(event, events.CallDelayed):
             delayed.append(event)
-            told.set()
+            reported.set()
 
     with trio.fail_after(PATIENCE):
         with trio.socket.socket() as free:
             await free.bind(("127.0.0.1", 0))
             where = f"127.0.0.1:{free.getsockname()[1]}"
         async with headway.open_workers(where, types(), process="web-1", report=report):
-            await told.wait()
+            await reported.wait()
     assert isinstance(delayed[0].error, Unavailable)
     assert where in str(delayed[0].error)
 
@@ -194,14 +199,14 @@ async def test_workers_without_controllers_report_an_unreachable_server() -> Non
 async def test_workers_of_a_server_without_leases_end_with_not_headway() -> None:
     """Workers need leases."""
     with trio.fail_after(PATIENCE):
-        async with offering(ResourceService) as where:
+        async with serving_only(ResourceService) as where:
             with pytest.raises(NotHeadway, match="is not a Headway engine"):
                 async with headway.open_workers(where, app(), process="web-1", report=lambda _: None):
                     await trio.sleep_forever()
 
 
 async def test_tls_on_one_side_only_is_named_in_the_error(tmp_path: Path) -> None:
-    """Neither side understands the other's first bytes."""
+    """Without TLS on both sides, neither understands the other's first bytes."""
     made = certificates(tmp_path)
     with trio.fail_after(PATIENCE):
         async with (
@@ -255,7 +260,7 @@ async def test_server_that_may_be_starting_is_retried(answer: bytes | None) -> N
 
 
 class _Starting:
-    """What is at an address before its engine is."""
+    """A server that is at an address before its engine."""
 
     def __init__(self, answer: bytes | None, where: str) -> None:
         self.answer = answer
@@ -331,7 +336,7 @@ async def test_wrong_server_in_the_place_of_an_engine_is_retried() -> None:
 
 
 async def test_standby_worker_survives_a_wrong_server_in_the_place_of_its_engine() -> None:
-    """An engine has answered the worker before, though the worker has never run."""
+    """The worker has never run, but an engine has answered it before."""
     awaited, ended = trio.Event(), trio.Event()
 
     def report(event: object) -> None:
@@ -357,7 +362,7 @@ async def test_standby_worker_survives_a_wrong_server_in_the_place_of_its_engine
                     await awaited.wait()
                     serving.cancel()
                     await stopped.wait()
-                    async with offering(ConsulService, listen=where):
+                    async with serving_only(ConsulService, listen=where):
                         await ended.wait()
-                        # Enough for the error to end the block, if it did.
+                        # Long enough for a wrong error to end the block.
                         await trio.testing.wait_all_tasks_blocked()

@@ -1,4 +1,4 @@
-"""The benchmarks run, at a tiny size, and give rows that can be read."""
+"""The benchmarks run at a tiny size, and print readable rows."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from tests.helpers.etcd_server import need_etcd
 @pytest.mark.parametrize(
     "scenario",
     [
-        # `share` looks through all objects a few times, and `import` starts six interpreters.
+        # `share` visits all objects several times, and `import` starts six interpreters.
         pytest.param(each, id=each.name, marks=[pytest.mark.wide] if each.name in ("share", "import") else [])
         for each in SCENARIOS.values()
     ],
 )
-def test_a_scenario_gives_a_row_with_both_costs_and_their_ratio(scenario: Scenario) -> None:
-    """Each scenario's row has ours, against and the ratio, under the names of its unit, and can be printed."""
+def test_scenario_returns_both_costs_and_their_ratio(scenario: Scenario) -> None:
+    """Each row has the costs of Headway and of its opponent, and their ratio, and can be printed."""
     if scenario.name.startswith("etcd"):
         need_etcd()
-    # The size of `import` is a number of interpreters that are started, for each side: one is enough for a row.
+    # The size of `import` is the number of interpreters started for each side. A few are enough for a row.
     row = scenario.run(size=min(3, scenario.size), rounds=1)
     unit = "bytes" if scenario.name in ("memory", "etcd_memory", "share", "projection") else "us"
     assert {f"ours_{unit}", f"against_{unit}", "ratio"} == row.as_json().keys()
@@ -39,17 +39,17 @@ def test_a_scenario_gives_a_row_with_both_costs_and_their_ratio(scenario: Scenar
 
 
 def test_imports_are_measured_with_bytecode(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """An import is timed with what the one before it has written, also where the environment has Python write none."""
+    """An import is timed with the bytecode of the import before it, even if the environment disables bytecode."""
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
     importing.imported("headway.errors", str(tmp_path))
     assert list(tmp_path.rglob("headway/errors.*.pyc"))
 
 
-def test_results_are_of_one_whole_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """With the commit, the Python, the machine and its load; nothing of an earlier run is kept."""
+def test_results_are_written_by_a_complete_run_only(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The results have the commit, the Python, the machine and its load. Earlier results are removed."""
     written: list[Sequence[Row]] = []
     monkeypatch.setattr("benchmarks.__main__.write_results", lambda rows, _: written.append(rows))
-    scenarios = given(monkeypatch, one=[1.0], two=[1.2])
+    scenarios = replace_scenarios(monkeypatch, one=[1.0], two=[1.2])
     assert main(["one"]) == main(["one", "two=7"]) == main(["--quick"]) == 0
     assert not written
     assert main([]) == 0
@@ -66,45 +66,47 @@ def test_results_are_of_one_whole_run(monkeypatch: pytest.MonkeyPatch, tmp_path:
     assert found["run"]["load_before"] == [0.5, 0.25, 0.1]
 
 
-def test_a_broken_bound_is_the_exit_status(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """And is named at the end; another size than that of the bound is judged by nothing."""
-    given(monkeypatch, held=[1.5], broken=[1.6])
+def test_broken_bound_exits_with_1(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """The error names the scenario. A run of another size than the scenario's own has no bound."""
+    replace_scenarios(monkeypatch, held=[1.5], broken=[1.6])
     assert main(["held"]) == 0
     assert main(["held", "broken"]) == 1
     assert "broken: 1.600 is above its bound of 1.5" in capsys.readouterr().err
     assert main(["broken=5"]) == 0
 
 
-def test_a_quick_run_fails_only_where_each_of_five_pairs_breaks_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It measures no more than it needs, at a size of its own, and gives the best pair."""
+def test_quick_run_fails_only_if_five_pairs_break_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A quick run ends at the first pair within the bound, uses its own size, and returns the best pair."""
     ratios = {"first": [1.4], "last": [9.0, 8.0, 7.0, 6.0, 1.5], "never": [3.0, 1.6, 2.0, 9.0, 4.0], "long": [9.0]}
-    scenarios = given(monkeypatch, **ratios)
+    scenarios = replace_scenarios(monkeypatch, **ratios)
     scenarios["long"] = replace(scenarios["long"], quick=0)
     assert main(["--quick", "first", "last"]) == 0
     assert main(["--quick", "never"]) == 1
     assert scenarios["never"].best_pair().ratio == 1.6
     assert main(["--quick"]) == 1
     del scenarios["never"]
-    assert main(["--quick"]) == 0, "what is not in a quick run is left out"
+    assert main(["--quick"]) == 0, "a scenario without a quick size must be left out"
 
 
 @pytest.mark.parametrize("wrong", [["--quick", "noop"], ["--quick", "fanout=3"], ["--quick", "nonsense"]])
-def test_what_a_quick_run_does_not_measure_is_refused(wrong: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    """By name; a quick run has sizes of its own."""
+def test_quick_run_refuses_a_scenario_that_it_does_not_measure(
+    wrong: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The error names the scenario, or says that quick runs have their own sizes."""
     assert main(wrong) == 2
-    said = capsys.readouterr().err
-    assert wrong[1] in said or "--quick has sizes of its own" in said
+    output = capsys.readouterr().err
+    assert wrong[1] in output or "--quick has sizes of its own" in output
 
 
-def test_a_quick_run_measures_whatever_has_a_bound_and_needs_no_etcd() -> None:
-    """A row without a bound can't fail."""
+def test_quick_run_measures_scenarios_with_a_bound_and_without_etcd() -> None:
+    """A scenario without a bound cannot fail, so it is not measured."""
     quick = {name for name, each in SCENARIOS.items() if each.quick}
     assert quick == {name for name, each in SCENARIOS.items() if each.bound is not None and "etcd" not in name}
     assert all(each.quick <= each.size for each in SCENARIOS.values())
 
 
-def given(monkeypatch: pytest.MonkeyPatch, **ratios: Sequence[float]) -> dict[str, Scenario]:
-    """Scenarios with a bound of 1.5 that find these ratios, one after the other and from the beginning again."""
+def replace_scenarios(monkeypatch: pytest.MonkeyPatch, **ratios: Sequence[float]) -> dict[str, Scenario]:
+    """Replace the scenarios by some with a bound of 1.5, which return these ratios in turn, repeatedly."""
 
     def scenario(name: str) -> Scenario:
         found = itertools.cycle(ratios[name])
@@ -119,16 +121,16 @@ def given(monkeypatch: pytest.MonkeyPatch, **ratios: Sequence[float]) -> dict[st
     return scenarios
 
 
-def test_a_line_says_whether_the_bound_is_held() -> None:
-    """A row above its bound is marked, and one without a bound is not judged."""
+def test_line_shows_if_the_bound_is_held() -> None:
+    """A row above its bound is marked with NO. A row without a bound is not judged."""
     rows = [Row("over", 4.0, 2.0, "us", 1.5), Row("under", 2.0, 2.0, "us", 1.5), Row("free", 9.0, 1.0, "us", None)]
     assert [line(row).split()[-1] for row in rows] == ["NO", "yes", "-"]
 
 
-def test_a_row_is_printed_as_soon_as_it_is_measured(
+def test_row_is_printed_as_soon_as_it_is_measured(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The header before anything is measured, and each row before the next one is."""
+    """The header is printed before the first measurement, and each row before the next one."""
     printed: list[str] = []
 
     def scenario(name: str) -> Scenario:
@@ -143,17 +145,17 @@ def test_a_row_is_printed_as_soon_as_it_is_measured(
     assert printed == [f"{HEADER}\n", f"{line(Row('one', 4.0, 2.0, 'us', None))}\n"]
 
 
-def test_an_unknown_name_exits_with_2_and_names_the_known_ones(capsys: pytest.CaptureFixture[str]) -> None:
-    """A name that is no scenario measures nothing."""
+def test_unknown_name_exits_with_2_and_lists_the_known_names(capsys: pytest.CaptureFixture[str]) -> None:
+    """An unknown name prevents every measurement."""
     assert main(["prime", "nonsense"]) == 2
-    said = capsys.readouterr()
-    assert "nonsense" in said.err
-    assert all(name in said.err for name in SCENARIOS)
-    assert said.out == ""
+    output = capsys.readouterr()
+    assert "nonsense" in output.err
+    assert all(name in output.err for name in SCENARIOS)
+    assert output.out == ""
 
 
-def test_another_size_can_be_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
-    """It is printed, and the results, which are of the scenario's own size, stay as they are."""
+def test_size_can_be_changed(capsys: pytest.CaptureFixture[str]) -> None:
+    """The row is printed. The results file, which has the scenario's own size, is unchanged."""
     before = RESULTS.read_text()
     assert main(["noop=3"]) == 0
     assert "noop" in capsys.readouterr().out
@@ -161,7 +163,7 @@ def test_another_size_can_be_asked_for(capsys: pytest.CaptureFixture[str]) -> No
 
 
 @pytest.mark.parametrize("size", ["0", "many", "-1"])
-def test_a_size_that_is_none_is_refused(size: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """By what was given and what would be right."""
+def test_invalid_size_is_refused(size: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The error has the given size, and the right form."""
     assert main([f"flat={size}"]) == 2
     assert f"{size!r} is no size; write a whole number above 0" in capsys.readouterr().err

@@ -34,7 +34,7 @@ async def engine_on(
         yield engine
 
 
-async def settle(engine: headway.Engine) -> None:
+async def wait_idle(engine: headway.Engine) -> None:
     with trio.fail_after(300):
         await engine.wait_idle()
 
@@ -63,7 +63,7 @@ async def test_children_are_deleted_with_their_owner(autojump_clock: MockClock) 
         other = await family(engine.client, "other")
         others = await everything(engine.client)
         await engine.client.delete(await family(engine.client))
-        await settle(engine)
+        await wait_idle(engine)
         assert await everything(engine.client) == others
         assert await engine.client.get(NOTE, other.id) is not None
         assert autojump_clock.current_time() < 1
@@ -75,7 +75,7 @@ async def test_children_of_an_owner_with_the_longest_name_are_deleted(autojump_c
         boss = await engine.client.write(NOTE.new("n" * 63))
         await engine.client.write(CHILD.new("child", owner=boss))
         await engine.client.delete(boss)
-        await settle(engine)
+        await wait_idle(engine)
         assert await everything(engine.client) == []
 
 
@@ -87,14 +87,14 @@ async def test_children_of_a_living_owner_are_never_deleted(autojump_clock: Mock
         with pytest.raises(headway.Conflict):
             await engine.client.delete(boss, version="1234567")
         await engine.client.delete(boss)
-        await settle(engine)
+        await wait_idle(engine)
         assert await everything(engine.client) == ["boss", "child"]
         first = await engine.client.write(NOTE.new("first"))
         await engine.client.write(CHILD.new("of-first", owner=first))
         await engine.client.delete(first)
         second = await engine.client.write(NOTE.new("first"))
         await engine.client.write(CHILD.new("of-second", owner=second))
-        await settle(engine)
+        await wait_idle(engine)
         assert await everything(engine.client) == ["boss", "child", "first", "of-second"]
 
 
@@ -105,14 +105,14 @@ async def test_tombstone_waits_for_a_child_with_finalizers(autojump_clock: MockC
         await engine.client.write(CHILD.new("held", owner=boss, metadata={"finalizers": "a"}))
         await engine.client.write(CHILD.new("free", owner=boss))
         await engine.client.delete(boss)
-        await settle(engine)
+        await wait_idle(engine)
         held = await engine.client.read(CHILD, "held")
         assert held.is_deleting
         assert await everything(engine.client) == ["held", f"tombstone-{boss.uid.lower()}"]
         held.finalizers = []
         await engine.client.write(held)
         await trio.sleep(6)
-        await settle(engine)
+        await wait_idle(engine)
         assert await everything(engine.client) == []
 
 
@@ -141,7 +141,7 @@ async def test_child_that_cannot_be_deleted_does_not_block_others(autojump_clock
         failed = [each for each in heard if isinstance(each, Reconciled) and each.error is not None]
         assert "1 resources could not be deleted, the first Child stuck: " in str(failed[0].error)
         store.stuck = False
-        await settle(engine)
+        await wait_idle(engine)
         assert await everything(engine.client) == []
 
 
@@ -155,7 +155,7 @@ async def test_child_of_an_unregistered_type_does_not_block_others(autojump_cloc
     async with engine_on(autojump_clock, store, NOTE, REGION) as engine:
         boss.finalizers = []
         await engine.client.delete(await engine.client.write(boss))
-        await settle(engine)
+        await wait_idle(engine)
         assert await engine.client.list(REGION) == []
         assert len(await engine.client.list(TOMBSTONE)) == 1
     async with engine_on(autojump_clock, store, CHILD) as engine:
@@ -188,15 +188,15 @@ async def test_deletion_resumes_after_a_crash_between_any_two_steps(autojump_clo
     with store.crash:
         async with engine_on(autojump_clock, store) as engine:
             boss = await family(engine.client)
-            await settle(engine)
+            await wait_idle(engine)
             await engine.client.delete(boss)
             store.left = commits
-            await settle(engine)
+            await wait_idle(engine)
             await trio.sleep(60)
     assert store.crash.cancelled_caught
     store.left = None
     async with engine_on(autojump_clock, store) as engine:
-        await settle(engine)
+        await wait_idle(engine)
         assert await everything(engine.client) == []
 
 

@@ -12,7 +12,7 @@ from headway.protobuf import copy_message
 from headway.resource import DELETION_TIMESTAMP, TOMBSTONE
 from headway.service import migrate
 from headway.storage import MemoryBackend
-from tests.builtin.test_reaper import Crashing, engine_on, everything, settle
+from tests.builtin.test_reaper import Crashing, engine_on, everything, wait_idle
 from tests.helpers.calls import Calls
 from tests.helpers.declared import CHILD, HOOKED, NOTE, PLANET, REGION, Note, id_of, registry
 from tests.helpers.versions import V1, V3, a_team, roster, versions, without_converters
@@ -44,7 +44,7 @@ async def test_marked_resource_is_removed_after_its_last_finalizer(
         with trio.fail_after(5):
             await headway.until_gone(engine.client, type, "held")
         assert trio.current_time() - began >= 1
-        await settle(engine)
+        await wait_idle(engine)
         assert await engine.client.list(TOMBSTONE) == []
 
 
@@ -75,7 +75,7 @@ async def test_second_delete_succeeds(autojump_clock: MockClock) -> None:
             assert reply.resource is None
             assert await engine.client.get(NOTE, "held") is None
             assert await engine.client.list(TOMBSTONE) == []
-            await settle(engine)
+            await wait_idle(engine)
 
 
 async def test_another_incarnation_of_the_name_is_never_removed(autojump_clock: MockClock) -> None:
@@ -112,7 +112,7 @@ async def test_owner_is_removed_with_its_children(autojump_clock: MockClock) -> 
         boss.finalizers = []
         await engine.client.write(boss)
         await trio.sleep(5)
-        await settle(engine)
+        await wait_idle(engine)
         assert await everything(engine.client) == []
 
 
@@ -123,7 +123,7 @@ async def test_removal_resumes_after_a_crash_between_any_two_steps(autojump_cloc
     with store.crash:
         async with engine_on(autojump_clock, store) as engine:
             marked = await held(engine.client)
-            await settle(engine)
+            await wait_idle(engine)
             store.left = commits
             await release(engine.client, marked)
             await trio.sleep(60)
@@ -135,7 +135,7 @@ async def test_removal_resumes_after_a_crash_between_any_two_steps(autojump_cloc
         if left is not None:
             await release(engine.client, left)
         await trio.sleep(60)
-        await settle(engine)
+        await wait_idle(engine)
         assert await everything(engine.client) == []
         assert await engine.client.list(TOMBSTONE) == []
 

@@ -35,7 +35,7 @@ async def an_engine(clock: trio.testing.MockClock, *more: ResourceType[Any]) -> 
         yield engine
 
 
-async def settle(engine: headway.Engine) -> None:
+async def wait_idle(engine: headway.Engine) -> None:
     with trio.fail_after(300):
         await engine.wait_idle()
 
@@ -58,7 +58,7 @@ async def test_deleted_namespace_is_emptied_and_removed(autojump_clock: trio.tes
         await client.write(NOTE.new("one"))
         await client.write(REGION.new("one"))
         await client.delete(headway.NAMESPACE.id("up"))
-        await settle(engine)
+        await wait_idle(engine)
         assert await left(client) == [
             "Namespace stays",
             "Note one",
@@ -81,7 +81,7 @@ async def test_namespace_of_another_version_is_a_namespace(autojump_clock: trio.
         for name in ("up", "was-v1"):
             await client.write(NOTE.new("one", namespace=name))
             await client.delete(CONSULS.id(name))
-        await settle(engine)
+        await wait_idle(engine)
         assert await client.list(CONSULS) == []
         assert await left(client) == []
         await client.write(headway.PARTITION.new("far"))
@@ -105,7 +105,7 @@ async def test_ownership_does_not_keep_resources_in_a_deleted_namespace(autojump
         inside = await client.write(NOTE.new("owner", namespace="up"))
         await client.write(REGION.new("outside", owner=inside))
         await client.delete(headway.NAMESPACE.id("up"))
-        await settle(engine)
+        await wait_idle(engine)
         assert await left(client) == ["Planet alive"]
         assert await client.list(TOMBSTONE) == []
 
@@ -124,7 +124,7 @@ async def test_deletion_shows_its_progress_while_finalizers_block_it(
             held = {"finalizers": "backup"} if name != "c" else {}
             await client.write(NOTE.new(name, namespace="up", metadata=held))
         await client.delete(headway.NAMESPACE.id("up"))
-        await settle(engine)
+        await wait_idle(engine)
         assert await left(client) == ["Namespace up", "Note up/a", "Note up/b"]
         unit = await client.read(headway.NAMESPACE, "up")
         (condition,) = unit.status[EMPTIED_FINALIZER].conditions
@@ -148,13 +148,13 @@ async def test_namespace_waits_for_finalizers_of_other_programs(autojump_clock: 
         await client.write(headway.NAMESPACE.new("up", metadata={"finalizers": "mine"}))
         await client.write(NOTE.new("a", namespace="up"))
         await client.delete(headway.NAMESPACE.id("up"))
-        await settle(engine)
+        await wait_idle(engine)
         assert await left(client) == ["Namespace up"]
         unit: Resource[Any] = await client.read(headway.NAMESPACE, "up")
         assert unit.finalizers == {"mine"}
         unit.finalizers = []
         await client.write(unit)
-        await settle(engine)
+        await wait_idle(engine)
         assert await left(client) == []
 
 
@@ -169,7 +169,7 @@ async def test_deleted_partition_is_emptied_with_all_its_namespaces(autojump_clo
             await client.write(NOTE.new("b", partition=partition))
             await client.write(REGION.new("c", partition=partition))
         await client.delete(headway.PARTITION.id("far"))
-        await settle(engine)
+        await wait_idle(engine)
         await trio.sleep(3)
         assert await left(client) == [
             "Partition stays",
@@ -203,7 +203,7 @@ async def test_resource_created_during_the_deletion_is_rejected_or_deleted(
             while len(await client.list(NOTE)) < 10:
                 await trio.lowlevel.checkpoint()
             await client.delete(headway.NAMESPACE.id("up"))
-        await settle(engine)
+        await wait_idle(engine)
         await trio.sleep(3)
         assert len(refused) == 3
         assert await left(client) == []
@@ -242,12 +242,12 @@ async def test_resource_of_an_unregistered_type_keeps_its_namespace_or_partition
         await client.write(FORMER_REGION.new("e", partition="far"))
         await client.write(FORMER.new("f", partition="far"))
         await client.write(FORMER.new("elsewhere"))
-        await settle(engine)
+        await wait_idle(engine)
     async with headway.open_engine(kept, app, report=lambda _: None) as engine:
         client = engine.client
         await client.delete(headway.NAMESPACE.id("up"))
         await client.delete(headway.PARTITION.id("far"))
-        await settle(engine)
+        await wait_idle(engine)
         await trio.sleep(60)
         assert await left(client) == ["Partition far", "Namespace up"]
         unit = await client.read(headway.NAMESPACE, "up")
@@ -263,12 +263,12 @@ async def test_resource_of_an_unregistered_type_keeps_its_namespace_or_partition
             for each in (unit, far):
                 each.finalizers = []
                 await client.write(each)
-            await settle(engine)
+            await wait_idle(engine)
             assert await left(client) == []
             assert len(await client.list(NOTE)) == 0
             return
     async with headway.open_engine(kept, app, former, report=lambda _: None) as engine:
-        await settle(engine)
+        await wait_idle(engine)
         await trio.sleep(3)
         assert await left(engine.client) == []
         assert [each.name for type in FORMERS for each in await engine.client.list(type)] == ["elsewhere"]

@@ -57,7 +57,7 @@ def test_stream_openings_and_ends_are_reported() -> None:
     """The reports say where the stream resumes, why it ended and how many failures came before."""
     following = Following([end(10), DOWN], [bookmark(10, resumed=True)], [DOWN], [SILENCE])
     following.follow(20)
-    assert following.heard == [
+    assert following.events == [
         StreamOpened(TEAM.name, None),
         StreamEnded(TEAM.name, "UNAVAILABLE: down", 0),
         StreamOpened(TEAM.name, at(10)),
@@ -186,7 +186,7 @@ def test_stream_that_is_silent_while_the_store_advances_is_lagging(
     following.channel.knows_outcomes = in_the_process
     # What is said after the patrol has begun counts for the first half.
     following.follow(LAG_LIMIT * 1.5 + 5)
-    assert any(isinstance(event, StreamLagging) for event in following.heard) is left
+    assert any(isinstance(event, StreamLagging) for event in following.events) is left
 
 
 def test_snapshot_in_progress_does_not_count_as_lag() -> None:

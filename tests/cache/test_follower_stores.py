@@ -93,7 +93,7 @@ def test_unreachable_store_is_retried() -> None:
     following = Following([end(10)], [SILENCE], [bookmark(10, resumed=True), SILENCE], store=Unavailable("no leader"))
     following.follow()
     assert following.resumed == [None, 10, 10]
-    assert StreamEnded(TEAM.name, "no leader", 1) in following.heard
+    assert StreamEnded(TEAM.name, "no leader", 1) in following.events
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ from tests.cli.terminal import Terminal
 from tests.helpers.calls import Calls, take
 from tests.helpers.declared import a_status, a_type, an_id, uid_of
 from tests.helpers.fake_etcd import serving_etcd
-from tests.helpers.versions import ALONE, V1, V2, a_team, crew, roster, said, versions, without_converters
+from tests.helpers.versions import ALONE, V1, V2, a_team, crew, data_of, roster, versions, without_converters
 
 APP = "tests.cli.versioned:app"
 
@@ -125,7 +125,7 @@ async def test_store_in_etcd_is_migrated_while_a_server_has_it_open(terminal: Te
         assert isinstance(item, Changes)
         (change,) = item.changes
         assert not change.deleted
-        assert said(change.resource, V1).names == ["ada"]
+        assert data_of(change.resource, V1).names == ["ada"]
         stored, _ = await store.read(V1.kind, ("default", "default", "one"))
         assert stored is not None
         assert version_of(stored) == "v3"

@@ -1,4 +1,4 @@
-"""Simulated faults of a real cluster are real, as etcd's own revisions and leaders confirm."""
+"""The faults of the cluster helper have their real effect, as etcd's own revisions and leaders show."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ async def leads_no_more(cluster: EtcdCluster, member: EtcdMember) -> None:
 
 
 async def test_another_member_leads_after_the_leader_is_killed(cluster: EtcdCluster) -> None:
-    """All writes are there. The killed member comes back and catches up."""
+    """No write is lost. The killed member restarts and catches up."""
     leader = await cluster.leader()
     first = await put(cluster, leader, "a", "before")
     await cluster.kill(leader)
@@ -122,7 +122,7 @@ async def test_leadership_can_be_moved(cluster: EtcdCluster) -> None:
 
 
 async def test_member_with_an_old_data_directory_catches_up(cluster: EtcdCluster) -> None:
-    """It has everything acknowledged since its copy was made, before it reports that it serves."""
+    """The member reports that it serves only after it has everything that was acknowledged since its copy was made."""
     member = await cluster.follower()
     await put(cluster, member, "a", "in the copy")
     await cluster.kill(member)

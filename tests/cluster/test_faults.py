@@ -18,7 +18,7 @@ from tests.helpers.etcd_cluster import open_cluster, until
 from tests.helpers.etcd_server import need_etcd_for_faults
 from tests.helpers.fault_engines import EngineProcess
 from tests.helpers.fault_plan import FaultPlan
-from tests.helpers.fault_program import SHARDS, Job, Witness, owes, recorded, types_of
+from tests.helpers.fault_program import SHARDS, Job, Watcher, owes, recorded, types_of
 
 SECONDS = float(os.environ.get("HEADWAY_FAULT_SECONDS", "60"))
 SEED = int(os.environ.get("HEADWAY_FAULT_SEED", "1"))
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.cluster
 
 
 class Fleet:
-    """Engine processes on one store, and a witness in this process that watches throughout."""
+    """Engine processes on one store, and a watcher in this process."""
 
     def __init__(self, store: str, folder: Path, seed: int) -> None:
         self.history = History()
@@ -36,7 +36,7 @@ class Fleet:
         self.engines = [EngineProcess(f"web-{n}", store, folder, seed * 1000 + n * 100) for n in range(1, ENGINES + 1)]
 
     async def run(self, during: Callable[[trio.Nursery], Awaitable[None]]) -> None:
-        """Start all engines, do something meanwhile, wait until all are idle, and end them.
+        """Start all engines, call ``during`` while they run, wait until all are idle, and end them.
 
         The facts are read even after a failure.
         """
@@ -53,47 +53,47 @@ class Fleet:
             recorded(self.store, app, "witness", self.history.add) as (_, client),
             trio.open_nursery() as nursery,
         ):
-            witness = Witness(client, nursery, (job, copy, stamp))
-            await witness.reached(1)
+            watcher = Watcher(client, nursery, (job, copy, stamp))
+            await watcher.reached(1)
             for engine in self.engines:
                 await engine.start(nursery)
             for engine in self.engines:
-                await engine.says("ready")
+                await engine.wait_line("ready")
             await during(nursery)
             for engine in self.engines:
-                await engine.tell("stop-writing")
+                await engine.send("stop-writing")
             for engine in self.engines:
-                await engine.says("stopped")
-            await self._settled()
+                await engine.wait_line("stopped")
+            await self._wait_idle()
             assert await _copied(client, job, copy, stamp)
-            # The last write: when its change has been received, all earlier changes have been, too.
+            # The last write: when its change has arrived, all earlier changes have arrived, too.
             last = await client.apply(job.new("last", Job(text="last")))
             await until(lambda: _copied(client, job, copy, stamp), 60)
-            await self._settled()
-            await witness.reached(int(last.version))
+            await self._wait_idle()
+            await watcher.reached(int(last.version))
             for engine in self.engines:
                 await engine.end()
             nursery.cancel_scope.cancel()
 
-    async def _settled(self) -> None:
-        """Wait until engines hold all work of each controller, and no engine owes any.
+    async def _wait_idle(self) -> None:
+        """Wait until the engines run all shards of each controller, and are idle.
 
-        After the end of a lease, no engine holds a part of the work; that part must not count as done.
+        After a lease ends, its shard runs in no engine for a while. That must not count as idle.
         """
-        former: list[Any] = []
+        before: list[Any] = []
 
-        async def so() -> bool:
-            nonlocal former
+        async def idle() -> bool:
+            nonlocal before
             shares = []
             for engine in self.engines:
-                await engine.tell("wait-idle")
-                shares.append(json.loads(await engine.says("idle")))
+                await engine.send("wait-idle")
+                shares.append(json.loads(await engine.wait_line("idle")))
             shards = sorted(shard for share in shares for shard in share["shards"])
             whole = [share["copier"] for share in shares].count(True) == 1 and shards == list(range(SHARDS))
-            same, former = shares == former, shares
+            same, before = shares == before, shares
             return whole and same
 
-        await until(so, 60)
+        await until(idle, 60)
 
     def answers(self) -> Counter[str]:
         """Count the writes by their outcome."""
@@ -106,7 +106,7 @@ async def _copied(client: headway.Client, job: Any, *made: Any) -> bool:
     return all(each == wanted for each in found)
 
 
-def said(violations: Sequence[Violation]) -> str:
+def sentences(violations: Sequence[Violation]) -> str:
     return "\n".join(f"{rule}: {sentence}" for rule, sentence in violations[:20])
 
 
@@ -137,8 +137,8 @@ async def test_engines_keep_every_rule_on_a_cluster_with_faults(
                 print(f"\n{binary}, seed {SEED}, {took:.0f} s: {dict(cluster.faults)}")
                 print(f"writes {dict(answers)}, {len(fleet.history.facts)} facts, {len(violations)} violations")
                 if violations or not ended_well:
-                    print(f"in this order: {'; '.join(plan[0].log if plan else ())}\n{said(violations)}")
+                    print(f"in this order: {'; '.join(plan[0].log if plan else ())}\n{sentences(violations)}")
     assert not violations
-    # A run without writes, or without faults, would prove nothing.
+    # A run without writes or faults would prove nothing.
     assert answers["acknowledged"] > 2 * SECONDS
     assert len(plan[0].log) > SECONDS / 15

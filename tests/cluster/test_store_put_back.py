@@ -72,7 +72,7 @@ async def keep(cluster: EtcdCluster) -> dict[str, Path]:
 
 @pytest.mark.parametrize("passed", [False, True], ids=["below what was told", "above it again"])
 async def test_rolled_back_store_stops_runs_until_an_operator_accepts_it(cluster: EtcdCluster, passed: bool) -> None:
-    """No cache goes back by itself, even after new writes have raised the revisions above the former ones."""
+    """No cache is rolled back by itself, even after new writes have raised the revisions above the earlier ones."""
     program = Program()
     url = f"etcd://{','.join(cluster.endpoints)}/back"
     async with headway.open_engine(
@@ -83,10 +83,10 @@ async def test_rolled_back_store_stops_runs_until_an_operator_accepts_it(cluster
             await engine.client.apply(program.job.new(name, Job(text=text)))
 
         async def copied(wanted: dict[str, str]) -> None:
-            async def so() -> bool:
+            async def has_copies() -> bool:
                 return await program.copies(engine) == wanted
 
-            await until(so)
+            await until(has_copies)
 
         await write("kept", "old")
         await copied({"kept": "old"})
@@ -94,23 +94,23 @@ async def test_rolled_back_store_stops_runs_until_an_operator_accepts_it(cluster
         await write("kept", "new")
         await write("lost", "new")
         await copied({"kept": "new", "lost": "new"})
-        told = len(program.errors())
+        errors_before = len(program.errors())
         if passed:
             for member in cluster.members:
                 cluster.wires.cut(member, OUTSIDE)
         await put_back(cluster, kept)
         if passed:
-            # Another client, with a connection of its own, goes on writing to the restored state.
+            # Another client, with its own connection, continues to write to the restored state.
             direct = f"etcd://{','.join(member.endpoint for member in cluster.members.values())}/back"
             async with open_store(direct) as store:
                 for number in range(200):
                     await store.raise_fence("other", "", 0, number)
             cluster.wires.mend()
 
-        async def loud() -> bool:
-            return headway.errors.StoreRolledBack in program.errors()[told:]
+        async def reported() -> bool:
+            return headway.errors.StoreRolledBack in program.errors()[errors_before:]
 
-        await until(loud)
+        await until(reported)
         assert engine.accept_store()
         await copied({"kept": "old"})
         await write("kept", "newer")

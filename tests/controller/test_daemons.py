@@ -67,10 +67,10 @@ async def test_daemon_runs_as_long_as_its_resource_exists(autojump_clock: MockCl
         await trio.sleep(1)
         assert len(staff.lives) == 2
         await engine.client.delete(staff.team.id("b"))
-        await staff.settle()
+        await staff.wait_idle()
         assert staff.told()[2:] == ["b ends"]
         await engine.client.delete(staff.team.id("a"))
-        await staff.settle()
+        await staff.wait_idle()
         assert staff.told()[3:] == ["a ends"]
 
 
@@ -80,14 +80,14 @@ async def test_daemon_of_one_incarnation_ends_before_the_next_begins(autojump_cl
     staff.linger = 50.0
     async with staff.open() as engine:
         await staff.write_team("a")
-        await staff.settle()
+        await staff.wait_idle()
         await trio.sleep(1)
         await engine.client.delete(staff.team.id("a"))
         await staff.write_team("a", "again")
         await staff.write_team("b")
         await trio.sleep(10)
         assert staff.told() == ["a begins", "b begins"]
-        await staff.settle()
+        await staff.wait_idle()
         await trio.sleep(1)
         assert staff.told() == ["a begins", "b begins", "a ends", "a begins"]
         assert staff.lives[0][1] != staff.lives[3][1]
@@ -111,7 +111,7 @@ async def test_daemon_that_raises_is_restarted_with_back_off(autojump_clock: Moc
         rests = [round(b - a, 3) for a, b in itertools.pairwise(times)]
         assert rests == [0.5, 1, 2, 4]
         assert staff.told().count("good begins") == 1
-    ended = [(event.id.name, event.retry_after, str(event.error)) for event in staff.heard(events.DaemonEnded)]
+    ended = [(event.id.name, event.retry_after, str(event.error)) for event in staff.events_of(events.DaemonEnded)]
     assert ended.count(("good", None, "None")) == 1
     assert [each for each in ended if each[0] == "bad"] == [
         ("bad", 0.5, "life 1"),
@@ -128,7 +128,7 @@ async def test_daemons_end_with_their_run_and_start_with_the_next(autojump_clock
     staff.linger = 5.0
     async with staff.open() as engine:
         await staff.write_team("a")
-        await staff.settle()
+        await staff.wait_idle()
         await trio.sleep(1)
         run = engine.controllers["heart"].run
         assert run is not None
@@ -151,14 +151,14 @@ async def test_finalizer_keeps_the_resource_until_its_daemon_has_ended(autojump_
     staff.linger = 20.0
     async with staff.open() as engine:
         await staff.write_team("a")
-        await staff.settle()
+        await staff.wait_idle()
         await trio.sleep(1)
         assert (await engine.client.read(staff.team, "a")).finalizers == {"heart"}
         await engine.client.delete(staff.team.id("a"))
         await trio.sleep(10)
         assert await engine.client.get(staff.team, "a") is not None
         assert staff.told() == ["a begins"]
-        await staff.settle()
+        await staff.wait_idle()
         assert await engine.client.get(staff.team, "a") is None
         assert staff.told() == ["a begins", "a ends"]
 
@@ -180,7 +180,7 @@ async def test_writes_of_a_daemon_do_not_count_as_a_self_trigger(autojump_clock:
         await staff.write_team("a")
         await trio.sleep(100)
         assert (await engine.client.read(staff.team, "a")).metadata["count"] == "49"
-    assert not staff.heard(events.SelfTriggered)
+    assert not staff.events_of(events.SelfTriggered)
 
 
 # --- timers ------------------------------------------------------------------
@@ -271,7 +271,7 @@ async def test_timer_calls_a_new_incarnation_at_once_even_if_the_change_was_unse
 
     async with staff.open() as engine:
         await staff.write_team("a", "first")
-        await staff.settle()
+        await staff.wait_idle()
         await staff.write_team("busy", "busy")
         await trio.sleep(1)
         await engine.client.delete(staff.team.id("a"))

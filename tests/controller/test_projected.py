@@ -56,11 +56,11 @@ async def test_controller_of_a_projection_gets_projected_data(autojump_clock: Mo
         await staff.write_team("core", "ada", "bob")
         await trio.sleep(1)
         assert staff.errors() == []
-        await staff.settle()
+        await staff.wait_idle()
         await staff.write_team("core", "ada")
-        await staff.settle()
+        await staff.wait_idle()
         await staff.write_team("core", "grace")
-        await staff.settle()
+        await staff.wait_idle()
     assert staff.errors() == []
     assert seen == ["ada", "grace"]
     assert autojump_clock.current_time() < 60

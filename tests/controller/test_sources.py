@@ -45,7 +45,7 @@ async def test_value_sent_into_a_channel_reconciles_its_keys(autojump_clock: Moc
         )
     )
     async with staff.open():
-        await staff.settle()
+        await staff.wait_idle()
         for names in ("a b", "", "a"):
             await send.send(names)
         await trio.sleep(1)
@@ -61,22 +61,22 @@ async def test_end_of_a_channel_ends_its_source_without_an_error(autojump_clock:
         await send.aclose()
         await trio.sleep(1)
         await staff.write_team("b")
-        await staff.settle()
+        await staff.wait_idle()
     assert staff.seen == ["a", "b"]
-    assert not staff.heard(events.RunEnded)
+    assert not staff.events_of(events.RunEnded)
 
 
 async def test_next_run_continues_with_the_channel(autojump_clock: MockClock) -> None:  # noqa: ARG001
     send, receive = trio.open_memory_channel[str](10)
     staff = Sourced(lambda staff: headway.sources.from_channel(receive, staff.team.id))
     async with staff.open():
-        await staff.settle()
+        await staff.wait_idle()
         staff.end_run()
         await trio.sleep(0.1)
         await send.send("a")
         await trio.sleep(10)
     assert staff.seen == ["a"]
-    assert len(staff.heard(events.RunEnded)) == 1
+    assert len(staff.events_of(events.RunEnded)) == 1
 
 
 @pytest.mark.parametrize("wrong", [LookupError("odd"), "a name", 7])
@@ -98,9 +98,9 @@ async def test_failure_of_one_value_is_reported_and_the_others_are_handled(
             await send.send(name)
         await trio.sleep(1)
     assert staff.seen == ["a"]
-    (failed,) = staff.heard(events.SourceFailed)
+    (failed,) = staff.events_of(events.SourceFailed)
     assert (failed.controller, failed.value) == ("look", "bad")
-    assert not staff.heard(events.RunEnded)
+    assert not staff.events_of(events.RunEnded)
 
 
 async def test_each_run_creates_and_closes_an_iterator(autojump_clock: MockClock) -> None:  # noqa: ARG001
@@ -141,7 +141,7 @@ async def test_end_of_an_iterator_is_no_error_but_its_exception_ends_the_run(
     async with staff.open():
         await trio.sleep(10)
     assert staff.seen == ["1", "2"]
-    assert [repr(event.error) for event in staff.heard(events.RunEnded)] == ["LookupError('gone')"]
+    assert [repr(event.error) for event in staff.events_of(events.RunEnded)] == ["LookupError('gone')"]
 
 
 async def test_value_other_than_an_iterator_is_named_in_the_error(autojump_clock: MockClock) -> None:  # noqa: ARG001
@@ -149,7 +149,7 @@ async def test_value_other_than_an_iterator_is_named_in_the_error(autojump_clock
     staff = Sourced(lambda staff: headway.sources.from_iterator(given, staff.team.id))
     async with staff.open():
         await trio.sleep(0.1)
-    (ended, *_) = staff.heard(events.RunEnded)
+    (ended, *_) = staff.events_of(events.RunEnded)
     assert "from_iterator's function returned [1], not an async iterator" in str(ended.error)
 
 
@@ -159,7 +159,7 @@ async def test_every_reconciles_keys_periodically(autojump_clock: MockClock) -> 
     async with staff.open():
         await staff.write_team("a")
         await staff.write_team("b")
-        await staff.settle()
+        await staff.wait_idle()
         staff.seen.clear()
         await trio.sleep(79)
         assert staff.seen == []
@@ -197,7 +197,7 @@ async def test_exit_of_a_process_reconciles_its_key_once(autojump_clock: MockClo
             exits.watch(staff.team.id("a"), first)
         exits.watch(staff.team.id("b", uid="incarnation"), second)
         exits.watch(staff.team.id("c"), third)
-        await staff.settle()
+        await staff.wait_idle()
         exits.watch(staff.team.id("a"), first)
         await trio.sleep(1)
         assert staff.seen == []

@@ -1,15 +1,15 @@
 """
-An engine with the fleet's controllers that kills itself at a named step.
+An engine with the fleet's controllers, which kills itself at a named step.
 
-    python -m tests.examples.fleet_engine FOLDER                      every phase of the scenario; prints all steps
-    python -m tests.examples.fleet_engine FOLDER --crash-at STEP      the same, but `kill -9` of itself at that step
-    python -m tests.examples.fleet_engine FOLDER --adopt              no scenario: make it as the store says, print
-                                                                      that, and go on (with --crash-at: end)
+    python -m tests.examples.fleet_engine FOLDER                      run the scenario, and print all steps
+    python -m tests.examples.fleet_engine FOLDER --crash-at STEP      run the scenario, and `kill -9` itself at STEP
+    python -m tests.examples.fleet_engine FOLDER --adopt              run no scenario: reconcile the stored fleet, print
+                                                                      its state, and continue (--crash-at: then end)
 
-Nobody has listed the steps: each call that changes the store is two of them (about to be sent; acknowledged, but its
-caller doesn't know yet), and each that changes a process two or more. A step's name is what it does and the how-many-th
-of that name it is, `Write Instance sent:3`, so that it is the same in every run, however the controllers interleave.
-A plain number is the how-many-th of all.
+The steps are counted and not listed. Each call that changes the store has two: before the request is sent, and after it
+is acknowledged but before its caller knows. Each call that changes a process has two or more. The name of a step has a
+counter, such as `Write Instance sent:3`, so that it is the same in every run, however the controllers interleave. A
+plain number counts all steps.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from tests.examples.fleet_observer import MARK
 CONTROLLERS = (apps.apps, endpoints.endpoints)  # declared by their modules
 
 STARTS = "starts"
-"""The file in the folder that every process notes its start in."""
+"""The file in the folder in which every process notes its start."""
 PATIENCE = 40.0
 
 _RESOURCES, _LEASES = "/headway.resource.v1.ResourceService/", "/headway.lease.v1.LeaseService/"
@@ -51,7 +51,7 @@ _RESOURCES, _LEASES = "/headway.resource.v1.ResourceService/", "/headway.lease.v
 
 
 class Steps:
-    """What this run has come through, and where it ends."""
+    """The steps that this run has reached, and the step at which it ends."""
 
     def __init__(self, crash_at: str | None) -> None:
         self.reached: list[str] = []
@@ -59,7 +59,7 @@ class Steps:
         self._counts = Counter[str]()
 
     def reach(self, name: str) -> None:
-        """Come to the next step of this name; it may be the last."""
+        """Count the next step of this name. Kill this process if it is the requested step."""
         self._counts[name] += 1
         step = f"{name}:{self._counts[name]}"
         self.reached.append(step)
@@ -67,7 +67,7 @@ class Steps:
             os.kill(os.getpid(), signal.SIGKILL)
 
     def around_async(self, name: str, done: str, function: Callable[..., Awaitable[Any]]) -> Callable[..., Any]:
-        """The function with a step before it and one after it."""
+        """Return an async function with a step before it and a step after it."""
 
         @functools.wraps(function)
         async def stepped(*arguments: Any, **named: Any) -> Any:
@@ -79,7 +79,7 @@ class Steps:
         return stepped
 
     def after(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        """The function with a step after it."""
+        """Return a function with a step after it."""
 
         @functools.wraps(function)
         def stepped(*arguments: Any, **named: Any) -> Any:
@@ -90,7 +90,7 @@ class Steps:
         return stepped
 
     def around(self, name: str, done: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        """The same for a function that does not wait."""
+        """Return a function with a step before it and a step after it."""
         stepped = self.after(f"{name} {done}", function)
 
         @functools.wraps(function)
@@ -101,7 +101,7 @@ class Steps:
         return both
 
     def unary(self, unary: Callable[..., Awaitable[Any]]) -> Callable[..., Any]:
-        """A channel's unary call, with two steps if it changes the store."""
+        """Return a channel's unary call, with two steps if it changes the store."""
 
         @functools.wraps(unary)
         async def stepped(channel: InProcessChannel, path: str, request: Any, *rest: Any, **named: Any) -> Any:
@@ -117,7 +117,7 @@ class Steps:
 
 
 def _change(path: str, request: Any) -> str | None:
-    """What a call changes in the store; None: nothing."""
+    """Return the name of a change of the store, or None if the call changes nothing."""
     if path == f"{_LEASES}Raise":
         return "Raise"
     method = path.removeprefix(_RESOURCES)
@@ -132,7 +132,7 @@ def step_through(steps: Steps, stack: ExitStack) -> None:
     for owner, name, stepped in (
         (InProcessChannel, "unary", steps.unary(InProcessChannel.unary)),
         (processes, "spawn", steps.around_async("spawn", "returned", processes.spawn)),
-        # Inside of spawn: the launcher is there and may or may not have its lock; the command is being executed.
+        # These two steps are within spawn: the launcher runs, with or without its lock, or executes the command.
         (children, "_start_launcher", steps.after("spawn launcher started", children._start_launcher)),
         (children, "launch", steps.around_async("spawn launch", "returned", children.launch)),
         (processes, "stop", steps.around_async("stop", "returned", processes.stop)),
@@ -145,7 +145,7 @@ def step_through(steps: Steps, stack: ExitStack) -> None:
 
 
 async def scenario(client: headway.Client, folder: Path) -> AsyncIterator[str]:
-    """The phases: each is declared, its name is given out, and it goes on when the caller wants the next."""
+    """Declare one phase after the other. Yield the name of each phase."""
 
     def declared(name: str, replicas: int, *arguments: str) -> headway.Resource[App]:
         command = [sys.executable, "-I", "-S", str(Path(fleet_program.__file__)), str(folder / STARTS), *arguments]
@@ -166,12 +166,12 @@ async def scenario(client: headway.Client, folder: Path) -> AsyncIterator[str]:
 
 
 def _name(folder: Path, name: str) -> str:
-    # The ports follow from the names: other tests should have others.
+    # Ports are chosen by name, and other tests should have other ports.
     return f"{name}-{folder.name.replace('_', '-').lower()}"
 
 
 async def as_declared(client: headway.Client) -> bool:
-    """Whether the store has what its Apps say, all of it healthy, and nothing else."""
+    """Return True if the store has exactly the instances and endpoints that its Apps declare, all of them healthy."""
     names = {declared.name for declared in await client.list(APP)}
     instances = await client.list(INSTANCE)
     return (
@@ -182,7 +182,7 @@ async def as_declared(client: headway.Client) -> bool:
 
 
 async def wait_as_declared(engine: headway.Engine) -> None:
-    """Return when everything is as declared and nothing is left to do."""
+    """Wait until the engine is idle and everything is as declared."""
     with trio.fail_after(PATIENCE):
         while True:
             await engine.wait_idle()
@@ -192,7 +192,7 @@ async def wait_as_declared(engine: headway.Engine) -> None:
 
 
 async def state(client: headway.Client) -> dict[str, Any]:
-    """What the store says."""
+    """Return the state of the fleet in the store."""
     return {
         "instances": [
             {"uid": each.uid, "app": each.data.app, "port": each.data.port, "healthy": is_healthy(each)}
@@ -207,12 +207,12 @@ async def state(client: headway.Client) -> dict[str, Any]:
 
 
 def say(what: object) -> None:
-    """One line, at once."""
+    """Print one line of JSON, and flush it."""
     print(json.dumps(what), flush=True)
 
 
 def report(event: object) -> None:
-    """What went wrong, for whoever reads the output of a test that failed."""
+    """Print failures of reconciles and runs, for the output of a failed test."""
     if isinstance(event, Reconciled | RunEnded) and event.error is not None:
         print(event, file=sys.stderr, flush=True)
 

@@ -1,4 +1,4 @@
-"""What the tests of the fleet's processes share: a folder of instances, other engines, and locks held by hand."""
+"""Helpers for the tests of the fleet's processes: a folder of instances, other engines, and locks held by a test."""
 
 import os
 import select
@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 ENVIRONMENT = {"PATH": os.environ["PATH"]}
 SLEEP = ("sleep", "1000")
 PATIENCE = 40.0
-"""Seconds until a condition that should come true in milliseconds counts as one that never does."""
+"""The seconds after which a condition that should hold within milliseconds counts as never met."""
 
 ENGINE = """
 import sys, trio
@@ -52,7 +52,7 @@ from examples.fleet.processes import spawn
 start, posix_spawn = children._start_launcher, os.posix_spawn
 
 def stopped(_, arguments, *rest, **options):
-    # A launcher that were stopped from here might have taken its lock by then.
+    # Stopping the launcher from here would be too late: it might already have its lock.
     shell = ["sh", "-c", 'kill -STOP $$ && exec "$@"', "sh", *arguments]
     return posix_spawn("/bin/sh", shell, *rest, **options)
 
@@ -69,42 +69,42 @@ with mock.patch.object(children, "_start_launcher", start_and_die):
 
 
 class Fleet:
-    """A folder of instances, a fifo on which their commands can say a word, and engines of other processes."""
+    """A folder of instances, a fifo to which their commands can write, and engines in other processes."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder / "run"
         self.fifo = folder / "fifo"
         os.mkfifo(self.fifo)
-        # Opened for both, so that neither side waits for the other.
-        self._hear = os.open(self.fifo, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        # Opened for reading and writing, so that neither side waits for the other.
+        self._fifo_reader = os.open(self.fifo, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         self._pythons: list[subprocess.Popen[bytes]] = []
-        self._children_of_others = children_of_this_process()
+        self._earlier_children = children_of_this_process()
 
     async def spawn(self, uid: str = "one", command: tuple[str, ...] = SLEEP, port: int = 0) -> Process:
         return await spawn(self.folder, uid, command, ENVIRONMENT, port)
 
     async def spawn_script(self, text: str, uid: str = "one") -> Process:
-        """A shell that runs `text`; what it writes to $FIFO can be heard."""
+        """Spawn a shell that runs `text`. `read_fifo` returns what it writes to $FIFO."""
         return await spawn(self.folder, uid, ("sh", "-c", text), ENVIRONMENT | {"FIFO": str(self.fifo)}, 0)
 
-    async def hear(self) -> str:
+    async def read_fifo(self) -> str:
         with trio.fail_after(PATIENCE):
-            await trio.lowlevel.wait_readable(self._hear)
-        return os.read(self._hear, 4096).decode().strip()
+            await trio.lowlevel.wait_readable(self._fifo_reader)
+        return os.read(self._fifo_reader, 4096).decode().strip()
 
     def start_engine(self, uid: str, *command: str) -> subprocess.Popen[bytes]:
-        """Another engine, that spawns `uid` and then waits to be killed."""
+        """Start another engine, which spawns `uid` and then waits to be killed."""
         return self.start_python(ENGINE, str(self.folder), uid, *command)
 
     def start_python(self, text: str, *arguments: str) -> subprocess.Popen[bytes]:
-        """Another Python process; it is killed when the test is over."""
+        """Start another Python process. It is killed at the end of the test."""
         python = subprocess.Popen([sys.executable, "-c", text, *arguments], cwd=ROOT, stdout=subprocess.PIPE)
         self._pythons.append(python)
         return python
 
     def has_children(self) -> bool:
-        """Whether this process has a child from this test that is not reaped."""
-        return bool(children_of_this_process() - self._children_of_others)
+        """Return True if this process has a child from this test that is not reaped."""
+        return bool(children_of_this_process() - self._earlier_children)
 
     async def close(self) -> None:
         with trio.CancelScope(shield=True):
@@ -114,7 +114,7 @@ class Fleet:
             for process in (await find(self.folder)).values():
                 if process.pid != os.getpid():
                     await stop(process, grace=0)
-            os.close(self._hear)
+            os.close(self._fifo_reader)
             assert await find(self.folder) == {}
 
 
@@ -125,8 +125,8 @@ async def line_of(engine: subprocess.Popen[bytes]) -> list[str]:
     return engine.stdout.readline().decode().split()
 
 
-async def ended(pid: int) -> None:
-    """Wait until a process that was forked by one of ours has ended. One that is gone counts."""
+async def wait_ended(pid: int) -> None:
+    """Wait until a process that need not be our child has ended. Return at once if it does not exist."""
     try:
         descriptor = os.pidfd_open(pid)
     except ProcessLookupError:
@@ -139,7 +139,7 @@ async def ended(pid: int) -> None:
 
 
 def kill(process: Process) -> None:
-    """Kill -9, and wait until it has ended. Nothing is reaped, and no other task gets to run after it has."""
+    """Kill a process with SIGKILL, and block until it has ended. Do not reap it, and do not let other tasks run."""
     with locks.pinned(process) as pidfd:
         assert pidfd is not None
         signal.pidfd_send_signal(pidfd, signal.SIGKILL)
@@ -147,7 +147,7 @@ def kill(process: Process) -> None:
 
 
 def children_of_this_process() -> set[int]:
-    """The pids of this process's children, running or zombies."""
+    """Return the pids of this process's children, running or zombies."""
     lists = (path.read_text() for path in Path("/proc/self/task").glob("*/children"))
     return {int(pid) for text in lists for pid in text.split()}
 
@@ -163,7 +163,7 @@ def record_of(process: Process) -> bytes:
 
 
 def take_lock(fleet: Fleet, uid: str) -> int:
-    """Hold a lock in this process, as a launcher does that has not yet told who it is."""
+    """Hold a lock in this process, as a launcher does before it has written its record."""
     fleet.folder.mkdir(mode=0o700, exist_ok=True)
     lock = launcher.take(str(locks.lock_path(fleet.folder, uid)))
     assert lock is not None

@@ -1,7 +1,7 @@
 """
-What really runs, seen by somebody who knows neither the engine nor the fleet's locks: /proc, and who answers on a port.
+The processes that really run, found without the engine and the fleet's locks: by /proc, and by answers on ports.
 
-A process of a fleet is one whose environment has the mark of the fleet's folder.
+A process belongs to a fleet if its environment has the mark of the fleet's folder.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 MARK = "FLEET_TEST"
-"""The environment variable of every process, that names its folder."""
+"""The environment variable of every process that names its folder."""
 
 
 class Seen(NamedTuple):
@@ -25,15 +25,15 @@ class Seen(NamedTuple):
     pid: int
     start_time: str
     uid: str
-    """Of the Instance whose lock it has open."""
+    """The uid of the Instance whose lock it has open."""
 
 
 def living(folder: Path) -> list[Seen]:
-    """The processes of a fleet. A zombie has no environment, and is none."""
+    """Return the processes of a fleet. Zombies have no environment, so they do not count."""
     mark = f"{MARK}={folder}".encode()
     found = []
     for pid in [int(name) for name in os.listdir("/proc") if name.isdecimal()]:
-        with suppress(OSError):  # gone meanwhile, or another user's
+        with suppress(OSError):  # it has ended, or belongs to another user
             if mark in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
                 found.append(Seen(pid, _start_time(pid), _uid(pid)))
     return found
@@ -50,7 +50,7 @@ def _uid(pid: int) -> str:
 
 
 def kill(process: Seen) -> None:
-    """`kill -9`, and wait until it has ended."""
+    """Kill a process with SIGKILL, and wait until it has ended."""
     try:
         descriptor = os.pidfd_open(process.pid)
     except ProcessLookupError:
@@ -66,7 +66,7 @@ def kill(process: Seen) -> None:
 
 @contextmanager
 def all_killed(folder: Path) -> Iterator[None]:
-    """Nothing of the fleet lives after this block. Its engine must have ended in it."""
+    """Kill every process of the fleet at the end of the block. Its engine must end in the block."""
     try:
         yield
     finally:
@@ -76,7 +76,7 @@ def all_killed(folder: Path) -> Iterator[None]:
 
 
 def answering(address: str) -> int:
-    """The pid that answers at a `host:port`."""
+    """Return the pid that answers at a `host:port`."""
     host, _, port = address.partition(":")
     with socket.create_connection((host, int(port)), timeout=5) as connection:
         return int(connection.recv(100))

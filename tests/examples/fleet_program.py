@@ -1,7 +1,7 @@
 """
-The program that the fleet's own tests run: it notes its start, and tells its pid to whoever connects to its port.
+The program that the fleet's own tests run. It notes its start in a file, and sends its pid to every connection.
 
-Run by file path, with the file that the starts are noted in. Whose process it is, it knows by the lock it holds.
+It is run by its file path, with the path of that file as the argument. It reads its uid from the lock that it holds.
 """
 
 import os
@@ -11,7 +11,7 @@ from contextlib import suppress
 
 
 def uid() -> str:
-    """The uid in the name of the lock file that the launcher has left open."""
+    """Return the uid in the name of the lock file that the launcher has left open."""
     for name in os.listdir("/proc/self/fd"):
         with suppress(FileNotFoundError):  # the descriptor that lists them
             path = os.readlink(f"/proc/self/fd/{name}")
@@ -27,7 +27,7 @@ def main() -> None:
     with socket.create_server(("127.0.0.1", int(os.environ["PORT"]))) as server:
         while True:
             connection, _ = server.accept()
-            with connection, suppress(OSError):  # who only asks whether it is healthy may be gone
+            with connection, suppress(OSError):  # a health check closes its connection at once
                 connection.sendall(f"{os.getpid()}\n".encode())
 
 

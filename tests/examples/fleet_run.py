@@ -1,4 +1,4 @@
-"""`python -m examples.fleet` as a person runs it: a real process, its lines as they come, and Ctrl-C."""
+"""`python -m examples.fleet` as a user runs it: a real process, its output line by line, and Ctrl-C."""
 
 from __future__ import annotations
 
@@ -23,74 +23,74 @@ STARTS = "starts"
 
 
 class FleetRun:
-    """A running fleet, and every line that it has said so far, on stdout and stderr."""
+    """A running fleet, and the lines of its output so far, on stdout and stderr."""
 
     def __init__(self, process: trio.Process) -> None:
         self.process = process
         self.lines: list[str] = []
-        self._heard = trio.Condition()
+        self._changed = trio.Condition()
         self.ended = False
 
     async def line(self, *words: str, after: int = 0) -> int:
-        """Wait for a line with all of these words at or after a position; returns the position behind it."""
+        """Wait for a line with all of these words at or after a position. Return the position behind that line."""
         with trio.fail_after(PATIENCE):
-            async with self._heard:
+            async with self._changed:
                 while True:
                     for position in range(after, len(self.lines)):
                         if all(word in self.lines[position] for word in words):
                             return position + 1
-                    assert not self.ended, f"it has ended without a line of {words}: {self.lines}"
-                    await self._heard.wait()
+                    assert not self.ended, f"the process has ended without a line with {words}: {self.lines}"
+                    await self._changed.wait()
 
     async def end(self, number: signal.Signals | None = None) -> int:
-        """Send the signal, if any, and wait for the end: the exit code."""
+        """Send a signal, if one is given, and wait for the end. Return the exit code."""
         if number is not None:
             self.process.send_signal(number)
         with trio.fail_after(PATIENCE):
-            async with self._heard:
+            async with self._changed:
                 while not self.ended:
-                    await self._heard.wait()
+                    await self._changed.wait()
             return await self.process.wait()
 
     @property
     def text(self) -> str:
-        """All that it has said."""
+        """The complete output so far."""
         return "\n".join(self.lines)
 
     async def read(self) -> None:
-        """Take its lines, until its end."""
+        """Read the output until the end of the process."""
         rest = b""
         assert self.process.stdout is not None
         async for part in self.process.stdout:
             *lines, rest = (rest + part).split(b"\n")
-            async with self._heard:
+            async with self._changed:
                 self.lines += [line.decode() for line in lines]
-                self._heard.notify_all()
-        async with self._heard:
+                self._changed.notify_all()
+        async with self._changed:
             self.ended = True
-            self._heard.notify_all()
+            self._changed.notify_all()
 
 
 class Folder:
     """A fleet's folder and manifest."""
 
     def __init__(self, path: Path) -> None:
-        # Ports are chosen by name: no other run of the tests on this machine should have these.
+        # Ports are chosen by name, and other runs of the tests on this machine should have other ports.
         self.path = path / f"fleet-{os.getpid()}"
         self.path.mkdir()
         self.starts = self.path / STARTS
         self.manifest = path / "fleet.yaml"
 
     def name(self, app: str) -> str:
-        """What an app is called in the store."""
+        """Return the name of an app in the store."""
         return f"{app}-{os.getpid()}"
 
     def web(self) -> list[str]:
-        """The command of a program that is healthy, and tells its pid to whoever connects."""
+        """Return the command of a healthy program, which sends its pid to every connection."""
         return [sys.executable, "-I", "-S", str(Path(fleet_program.__file__)), str(self.starts)]
 
     def declare(self, replicas: int = 1, **commands: list[str]) -> None:
-        """Write the manifest: each app with its command."""
+        """Write a manifest that declares each app with its command."""
         documents = [
             {
                 "type": "fleet.v1.App",
@@ -103,7 +103,7 @@ class Folder:
 
     @asynccontextmanager
     async def run(self, *arguments: str) -> AsyncIterator[FleetRun]:
-        """Run the fleet; the engine is killed at the end of the block, unless it has ended."""
+        """Run the fleet. Kill its engine at the end of the block, unless it has ended."""
         options = ["--folder", str(self.path), "--manifest", str(self.manifest), *arguments]
         start = partial(
             trio.run_process,

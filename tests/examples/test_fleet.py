@@ -1,4 +1,4 @@
-"""The main job as a user sees it: `make run`, killed processes, bad commands, bad manifests, Ctrl-C."""
+"""The fleet example as a user sees it: killed processes, commands that fail, invalid manifests and Ctrl-C."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import headway
 from examples.fleet import apps, endpoints, instances
 from examples.fleet.declared import APP, ENDPOINTS, App, app
 from examples.fleet.instances import HEALTH_INTERVAL, Keeper
-from tests.examples.fleet_kit import ended
+from tests.examples.fleet_kit import wait_ended
 from tests.examples.fleet_observer import MARK, all_killed, answering, kill, living
 from tests.examples.fleet_run import PATIENCE, Folder
 
@@ -51,7 +51,7 @@ async def test_killed_process_is_replaced_and_its_address_unlisted(folder: Folde
         at = time.monotonic()
         gone = await run.line("endpoints", f": {by_pid[other.pid]}", after=both)
         assert address not in run.lines[gone - 1]
-        # On a busy machine a start of the whole fleet, a second's work, says how slow everything is.
+        # The start of the whole fleet, a second's work, shows how slow a busy machine is.
         assert time.monotonic() - at < max(HEALTH_INTERVAL + MARGIN, started)
         await run.line("endpoints", address, after=gone)
         assert time.monotonic() - at < max(BACK_WITHIN, 2 * started)
@@ -97,7 +97,7 @@ async def test_process_that_died_without_an_engine_is_restarted(folder: Folder) 
 
 
 async def test_process_without_an_instance_is_stopped(folder: Folder) -> None:
-    """The store was removed. The next run starts the fleet again, and stops the processes of the former run."""
+    """After the store was removed, the next run starts the fleet again, and stops the processes of the run before."""
     folder.declare(replicas=2, web=folder.web())
     async with folder.run() as run:
         await run.line("endpoints", folder.name("web"), ", ")
@@ -108,7 +108,7 @@ async def test_process_without_an_instance_is_stopped(folder: Folder) -> None:
     async with folder.run() as again:
         await again.line("endpoints", folder.name("web"), ", ")
         for process in former:
-            await ended(process.pid)
+            await wait_ended(process.pid)
         assert len(living(folder.path)) == 2
 
 
@@ -142,7 +142,7 @@ async def test_exit_of_a_process_is_noticed_at_once(
 
 @asynccontextmanager
 async def engine_of(folder: Folder) -> AsyncIterator[headway.Client]:
-    """An engine in this process, that ends without stopping its processes."""
+    """Open an engine in this process, which ends without stopping its processes."""
     with mock.patch.dict(app.controllers):
         Keeper(folder.path / "processes").declare()
         async with headway.open_engine(f"sqlite:{folder.path / 'fleet.db'}", app, report=lambda _: None) as engine:
@@ -150,7 +150,7 @@ async def engine_of(folder: Folder) -> AsyncIterator[headway.Client]:
 
 
 async def addresses_of(client: headway.Client, count: int) -> None:
-    """Wait until the one app has so many Endpoints."""
+    """Wait until the only app has this number of addresses."""
     with trio.fail_after(PATIENCE):
         async with client.watch(ENDPOINTS) as changes:
             async for change in changes:
@@ -164,24 +164,24 @@ async def addresses_of(client: headway.Client, count: int) -> None:
 async def test_app_that_crashes_at_once_backs_off_and_does_not_affect_others(folder: Folder) -> None:
     """The delays between its starts grow. The other app's process stays listed and is never replaced."""
     crashes = folder.path / "crashes"
-    # When the process was made, by the kernel's clock: when it came to run is for a busy machine to say.
+    # The time when the kernel created the process. On a busy machine it may run much later.
     made = f"cut -d ' ' -f 22 /proc/$$/stat >> {crashes}"
     folder.declare(web=folder.web(), crashing=["sh", "-c", f"{made}; exit 3"])
     async with folder.run() as run:
         healthy = await run.line("endpoints", folder.name("web"), "127.0.0.1")
-        # The crashing one may be alive for a moment too.
+        # The crashing process may be alive for a moment, too.
         pid = answering(run.lines[healthy - 1].rpartition(" ")[2])
         (web,) = (process for process in living(folder.path) if process.pid == pid)
         position = 0
-        for _start in range(4):  # each has a pid of its own, and so a line
+        for _start in range(4):  # each launch has its own pid, and so its own line
             position = await run.line("instance", folder.name("crashing"), "process ", after=position)
         with trio.fail_after(PATIENCE):
-            # The line is of the launch; the command says of itself when it began, a moment later.
+            # The line is printed at the launch. The command notes its own start a moment later.
             while len(crashes.read_text().split()) < 4:
                 await trio.lowlevel.checkpoint()
         ticks = os.sysconf("SC_CLK_TCK")
         _, second, third, fourth = (int(start) / ticks for start in crashes.read_text().split()[:4])
-        # One start again at once is granted; then each pause is twice the last.
+        # The first restart is immediate. After that, each pause is twice as long as the one before.
         assert third - second > 0.4
         assert fourth - third > 0.9
         assert web in living(folder.path)
@@ -189,7 +189,7 @@ async def test_app_that_crashes_at_once_backs_off_and_does_not_affect_others(fol
 
 
 async def test_missing_command_is_reported(folder: Folder) -> None:
-    """A line and the table name the command. The fleet differs from its declaration, so the exit code is 1."""
+    """The log and the table name the command. The fleet differs from its declaration, so the exit code is 1."""
     folder.declare(web=folder.web(), missing=["no-such-command"])
     async with folder.run("--for", "2") as run:
         await run.line("instance", folder.name("missing"), "no-such-command")
@@ -240,7 +240,7 @@ async def test_bounded_run_prints_its_progress_and_exits_with_0(folder: Folder) 
         assert living(folder.path) == []
 
 
-# --- What can't run -------------------------------------------------------
+# --- Refused starts -------------------------------------------------------
 
 
 async def test_unknown_field_in_the_manifest_is_reported(folder: Folder) -> None:

@@ -1,4 +1,4 @@
-"""An engine that is killed between any write, spawn and status loses no process and starts none twice."""
+"""An engine that is killed between any two writes or process changes loses no process and starts none twice."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ WIDE_SAMPLE = [
 
 
 async def run_engine(folder: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]:
-    """An engine in a process of its own, until it has ended."""
+    """Run an engine in a process of its own until it ends."""
     with trio.fail_after(PATIENCE):
         return await trio.run_process(command(folder, *arguments), cwd=ROOT, capture_stdout=True, check=False)
 
@@ -54,14 +54,14 @@ def command(folder: Path, *arguments: str) -> list[str]:
 
 
 async def crash(folder: Path, *arguments: str) -> bool:
-    """Whether an engine has killed itself. One that hasn't come to its step has left everything as declared."""
+    """Run an engine and return True if it killed itself. An engine that does not reach its step ends normally."""
     ended = await run_engine(folder, *arguments)
     assert ended.returncode == -signal.SIGKILL or (ended.returncode == 0 and ended.stdout)
     return ended.returncode != 0
 
 
 async def check_next_engine(folder: Path) -> None:
-    """Start an engine after a crash, and compare what it makes of it with what was there, and with what really runs."""
+    """Start an engine after a crash. Compare its state with the processes before it, and with those that really run."""
     before = living(folder)
     async with trio.open_nursery() as nursery:
         start = partial(trio.run_process, command(folder, "--adopt"), cwd=ROOT, stdout=subprocess.PIPE, check=False)
@@ -71,7 +71,7 @@ async def check_next_engine(folder: Path) -> None:
         with trio.fail_after(PATIENCE):
             while not said.endswith(b"\n"):
                 part = await engine.stdout.receive_some()
-                assert part, "the next engine has ended"
+                assert part, "the next engine has ended without printing its state"
                 said += part
         check(folder, before, json.loads(said))
         engine.kill()
@@ -85,15 +85,15 @@ def check(folder: Path, before: list[Seen], state: dict[str, Any]) -> None:
     assert sorted(process.uid for process in living(folder)) == sorted(instances)
     assert Counter(each["app"] for each in instances.values()) == Counter(state["replicas"])
 
-    # What ran before the crash, and is still wanted, was adopted: it is the same process.
+    # A process that ran before the crash and is still declared was adopted: it is the same process.
     for process in before:
         assert process.uid not in instances or running[process.uid] == process
-    # And none was ever started twice.
+    # No instance was ever started twice.
     starts = Counter(line.split()[0] for line in lines(folder / STARTS))
     assert set(starts.values()) <= {1}
     assert set(instances) <= set(starts)
 
-    # Endpoints list exactly the healthy ones, and each address answers with the process that it should.
+    # Endpoints list exactly the healthy instances, and the right process answers at each address.
     assert all(each["healthy"] for each in instances.values())
     for app, addresses in state["endpoints"].items():
         own = {
@@ -102,7 +102,7 @@ def check(folder: Path, before: list[Seen], state: dict[str, Any]) -> None:
         assert {address: answering(address) for address in addresses} == own
     assert set(state["endpoints"]) == set(state["replicas"])
 
-    # No file is left of an Instance that is gone.
+    # A deleted Instance leaves no file.
     assert {path.stem for path in (folder / "processes").glob("*")} == set(instances)
 
 
@@ -111,14 +111,14 @@ def lines(file: Path) -> list[str]:
 
 
 def fleet_folder(tmp_path: Path, name: object = "") -> Path:
-    """An empty folder, whose name no other run of the tests on this machine has: ports are chosen by it."""
+    """Create an empty folder. Ports are chosen by its name, which no other run on this machine has."""
     folder = tmp_path / f"fleet-{os.getpid()}{name}"
     folder.mkdir()
     return folder
 
 
 async def all_steps(folder: Path) -> list[str]:
-    """The steps of a run in which nothing goes wrong."""
+    """Return the steps of a run without a crash."""
     with all_killed(folder):
         ended = await run_engine(folder)
         steps: list[str] = json.loads(ended.stdout)
@@ -151,7 +151,7 @@ async def test_engine_killed_at_any_step_is_replaced_by_the_next(tmp_path: Path)
             try:
                 await crash(folder, "--crash-at", step)
                 await check_next_engine(folder)
-            except Exception as error:  # noqa: BLE001  # every step is tried, and all that fail are told
+            except Exception as error:  # noqa: BLE001  # every step is tried, and all failures are reported together
                 error.add_note(f"killed at {step}")
                 failed.append(error)
     if failed:

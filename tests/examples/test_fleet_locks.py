@@ -1,4 +1,4 @@
-"""Locks decide which processes live, whatever their records say."""
+"""A lock shows if an instance has a living process, whatever its record says."""
 
 import os
 import signal
@@ -23,7 +23,7 @@ from tests.examples.fleet_kit import PATIENCE, STUCK, Fleet, line_of, record_of,
 
 
 async def test_find_without_a_folder_finds_nothing(tmp_path: Path) -> None:
-    """Before the first spawn there is no folder."""
+    """The first spawn creates the folder."""
     assert await find(tmp_path / "none") == {}
 
 
@@ -102,7 +102,7 @@ async def test_shorter_record_replaces_a_longer_one_completely(fleet: Fleet) -> 
 
 
 async def test_stop_of_a_damaged_earlier_run_does_not_stop_the_next(fleet: Fleet) -> None:
-    """The earlier run is over. The next one starts meanwhile, and continues."""
+    """The stopped run has already ended. The next run has started, and continues."""
     fleet.folder.mkdir()
     starting = fleet.start_python(STUCK, str(locks.lock_path(fleet.folder, "one")))
     await line_of(starting)
@@ -129,7 +129,7 @@ async def test_process_with_a_damaged_record_is_a_remnant_and_can_be_stopped(
     assert not locks.is_alive(process)
     assert await find(fleet.folder) == {}
     reader.kill()
-    assert reader.wait() == -signal.SIGKILL  # the first signal that it got
+    assert reader.wait() == -signal.SIGKILL  # the first signal that it received
 
 
 async def test_forget_keeps_the_files_of_a_living_instance(fleet: Fleet) -> None:
@@ -142,7 +142,7 @@ async def test_forget_keeps_the_files_of_a_living_instance(fleet: Fleet) -> None
 
 
 async def test_held_lock_is_always_the_file_in_the_folder(fleet: Fleet) -> None:
-    """However often files are removed meanwhile, no process holds the lock of a file that others cannot find."""
+    """Even if files are removed all the time, no process holds the lock of a file that others cannot find."""
     path = locks.lock_path(fleet.folder, "one")
     os.close(take_lock(fleet, "one"))
 

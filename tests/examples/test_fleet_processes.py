@@ -1,4 +1,4 @@
-"""The fleet's processes end, are adopted and are stopped: real processes, real locks, a real kill -9."""
+"""The end, the adoption and the stop of the fleet's processes, with real processes and locks and a real kill -9."""
 
 import os
 import signal
@@ -17,7 +17,7 @@ from examples.fleet.processes import (
     stop,
     wait_exit,
 )
-from tests.examples.fleet_kit import DYING_ENGINE, PATIENCE, SLEEP, Fleet, ended, kill, line_of, this_process
+from tests.examples.fleet_kit import DYING_ENGINE, PATIENCE, SLEEP, Fleet, kill, line_of, this_process, wait_ended
 
 # --- Ends -----------------------------------------------------------------
 
@@ -55,7 +55,7 @@ async def test_wait_ends_if_the_pid_belongs_to_another_process(fleet: Fleet) -> 
 
 
 async def test_find_reaps_processes_without_a_waiter(fleet: Fleet) -> None:
-    """Otherwise such a process would stay a zombie as long as the engine runs."""
+    """A process that is not reaped would stay a zombie as long as the engine runs."""
     process = await fleet.spawn()
     with trio.move_on_after(0):
         await wait_exit(process)
@@ -103,7 +103,7 @@ async def test_engine_killed_during_a_spawn_loses_no_process(fleet: Fleet) -> No
     """The next spawn starts the process or reports the running one. There is exactly one."""
     engine = fleet.start_engine("one", *SLEEP)
     with trio.fail_after(PATIENCE):
-        while not fleet.folder.exists():  # made right before the launcher is started
+        while not fleet.folder.exists():  # created right before the launcher is started
             await trio.lowlevel.checkpoint()
     engine.kill()
     engine.wait()
@@ -122,7 +122,7 @@ async def test_launcher_without_a_lock_starts_nothing_after_its_engine_has_ended
     engine.wait()
     assert await find(fleet.folder) == {}
     os.kill(launcher_pid, signal.SIGCONT)
-    await ended(launcher_pid)
+    await wait_ended(launcher_pid)
     assert not started.exists()
 
 
@@ -132,20 +132,20 @@ async def test_launcher_without_a_lock_starts_nothing_after_its_engine_has_ended
 async def test_stop_sends_sigterm_first(fleet: Fleet) -> None:
     """A process that ends on SIGTERM is not killed."""
     process = await fleet.spawn_script("trap 'echo bye; exit' TERM; echo up > $FIFO; while :; do sleep 0.01; done")
-    await fleet.hear()
+    await fleet.read_fifo()
     await stop(process, grace=PATIENCE)
-    assert last_lines(fleet.folder, "one")[-1] == "bye"  # the shell may speak of its child, which got the signal too
+    assert last_lines(fleet.folder, "one")[-1] == "bye"  # the shell may report its child, which received the signal too
     assert not fleet.has_children()
 
 
 async def test_stop_kills_a_process_that_ignores_sigterm_with_its_children(fleet: Fleet) -> None:
     """Both end after the grace period."""
     process = await fleet.spawn_script("trap '' TERM; sleep 1000 & echo $! > $FIFO; wait")
-    child = int(await fleet.hear())
+    child = int(await fleet.read_fifo())
     with trio.fail_after(PATIENCE):
         await stop(process, grace=0.1)
-    await ended(process.pid)
-    await ended(child)
+    await wait_ended(process.pid)
+    await wait_ended(child)
     assert await find(fleet.folder) == {}
 
 
@@ -154,15 +154,15 @@ async def test_stop_kills_the_rest_of_the_process_group(fleet: Fleet) -> None:
     process = await fleet.spawn_script(
         "(trap '' TERM; exec sleep 20 3>&- 4>&- 5>&- 6>&-) & echo $! > $FIFO; exec sleep 1000"
     )
-    child = int(await fleet.hear())
+    child = int(await fleet.read_fifo())
     await stop(process, grace=PATIENCE)
-    await ended(child)
+    await wait_ended(child)
 
 
 async def test_remnant_is_reported_and_can_be_stopped(fleet: Fleet) -> None:
     """A child in another session holds the lock of a killed process. Nothing starts until it is stopped."""
     process = await fleet.spawn_script("setsid sleep 1000 & echo $! > $FIFO; exec sleep 1000")
-    child = int(await fleet.hear())
+    child = int(await fleet.read_fifo())
     kill(process)
     unreaped = locks.read(fleet.folder, "one")
     remnant = (await find(fleet.folder))["one"]
@@ -170,9 +170,9 @@ async def test_remnant_is_reported_and_can_be_stopped(fleet: Fleet) -> None:
     assert (State.REMNANT, process.pid) == (remnant.state, remnant.pid)
     with pytest.raises(AlreadyRuns, match="remnant"):
         await fleet.spawn()
-    with trio.fail_after(PATIENCE / 2):  # by SIGTERM: nothing has to be killed
+    with trio.fail_after(PATIENCE / 2):  # SIGTERM is enough: nothing has to be killed
         await stop(remnant, grace=PATIENCE)
-    await ended(child)
+    await wait_ended(child)
     assert await find(fleet.folder) == {}
 
 

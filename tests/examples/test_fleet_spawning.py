@@ -39,13 +39,13 @@ async def test_find_returns_what_spawn_returned(fleet: Fleet) -> None:
 
 
 async def test_process_has_its_own_session_and_no_descriptor_of_the_engine(fleet: Fleet) -> None:
-    """Its descriptors are /dev/null, its log and its lock."""
+    """The only descriptors are /dev/null, the log and the lock."""
     ours = os.open("/", os.O_RDONLY)
     os.set_inheritable(ours, True)
-    # Until it says something, it may be loading its libraries.
+    # Before its first output, it may still have its libraries open.
     process = await fleet.spawn_script("(echo running > $FIFO); sleep 1000; :")
     os.close(ours)
-    assert await fleet.hear() == "running"
+    assert await fleet.read_fifo() == "running"
     assert (process.pid, process.pid) == (os.getsid(process.pid), os.getpgid(process.pid))
     descriptors = f"/proc/{process.pid}/fd"
     files = {os.readlink(f"{descriptors}/{name}") for name in os.listdir(descriptors)}
@@ -81,7 +81,7 @@ async def test_output_of_all_runs_is_appended_to_the_log(fleet: Fleet) -> None:
 
 
 async def test_command_gets_only_the_given_environment(fleet: Fleet) -> None:
-    """Neither the engine's environment nor a variable of the launcher's Python or shell is passed on."""
+    """No variable of the engine, or of the launcher's Python or shell, is passed on."""
     given = {"NAME": "Zoë", "EMPTY": "", "PYTHONHOME": "/nowhere"}
     await wait_exit(await spawn(fleet.folder, "one", ["env"], given, 0))
     assert {f"{name}={value}" for name, value in given.items()} == set(last_lines(fleet.folder, "one"))
@@ -91,7 +91,7 @@ async def test_command_gets_default_signal_handlers(fleet: Fleet) -> None:
     """Python ignores SIGPIPE, and a shell ignores SIGQUIT for background jobs. Neither is inherited."""
     await wait_exit(await fleet.spawn(command=("grep", "-E", "Sig(Blk|Ign)", "/proc/self/status")))
     masks = [int(line.split()[1], 16) for line in last_lines(fleet.folder, "one")]
-    # The real-time signals are left out: the C library keeps two of them to itself, and ignores them in what it spawns.
+    # Real-time signals are left out: the C library reserves two of them, and ignores them in the processes it spawns.
     assert [mask & 0x7FFF_FFFF for mask in masks] == [0, 0]
 
 
@@ -166,7 +166,7 @@ async def test_refused_launcher_exits_with_75(fleet: Fleet) -> None:
 
 
 async def test_concurrent_find_does_not_prevent_a_spawn(fleet: Fleet) -> None:
-    """Another task only reads the locks meanwhile."""
+    """Another task reads the locks at the same time."""
     async with trio.open_nursery() as nursery:
 
         async def look() -> None:

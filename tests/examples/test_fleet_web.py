@@ -1,4 +1,4 @@
-"""The program that the fleet runs, and the ports it is given."""
+"""The program that the fleet runs, and the choice of its ports."""
 
 import os
 import signal
@@ -15,12 +15,12 @@ from tests.examples.fleet_kit import PATIENCE, Fleet
 
 
 async def test_web_program_serves_http_and_ends_on_sigterm(fleet: Fleet) -> None:
-    """It answers / and /healthz on its port, and is healthy only once it serves."""
-    port = pick_port(str(fleet.folder), set())  # of this run of the tests alone
+    """The program answers / and /healthz on its port, and is healthy only once it serves."""
+    port = pick_port(str(fleet.folder), set())  # a name of this run of the tests only
     assert not await healthy(HOST, port, timeout=1)
     environment = {"PORT": str(port), "NAME": "ada", "GREETING": "Good day"}
     process = await spawn(fleet.folder, "one", [sys.executable, web.__file__], environment, port)
-    await becomes_healthy(port)
+    await wait_healthy(port)
     assert (200, f"Good day from ada, process {process.pid}\n") == await get(port, "/")
     assert await get(port, "/healthz") == (200, "ok\n")
     assert (await get(port, "/other"))[0] == 404
@@ -29,12 +29,12 @@ async def test_web_program_serves_http_and_ends_on_sigterm(fleet: Fleet) -> None
         assert await wait_exit(process) == -signal.SIGTERM
 
 
-async def becomes_healthy(port: int) -> None:
+async def wait_healthy(port: int) -> None:
     with trio.fail_after(PATIENCE):
         while True:
             if await healthy(HOST, port, timeout=1):
                 return
-            await trio.sleep(0.01)  # a port tells nobody when it is bound
+            await trio.sleep(0.01)  # binding a port causes no event to wait for
 
 
 async def get(port: int, path: str) -> tuple[int, str]:

@@ -1,4 +1,4 @@
-"""The example of a proof refutes one program for the reason that it gives, and proves the other."""
+"""The proof example refutes one program for the stated reason, and proves the other."""
 
 import importlib.util
 import sys
@@ -16,7 +16,7 @@ def example() -> Any:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    # Where the annotations of its messages are looked up.
+    # The annotations of its messages are looked up in sys.modules.
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
     return module

@@ -1,4 +1,4 @@
-"""The example of files that follow two watched types."""
+"""The example whose files follow two watched types."""
 
 import subprocess
 import sys
@@ -10,7 +10,7 @@ EXAMPLE = ROOT / "examples" / "02_site.py"
 
 
 def test_files_of_a_site_follow_its_pages_and_its_theme(tmp_path: Path) -> None:
-    """Without a theme there are no files. A file is removed with its page, and the directory with the site."""
+    """A site without a theme has no files. A file is removed with its page, and the directory with the site."""
     ended = subprocess.run(
         [sys.executable, str(EXAMPLE), str(tmp_path)], capture_output=True, text=True, timeout=PATIENCE, check=True
     )

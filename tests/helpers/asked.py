@@ -1,4 +1,4 @@
-"""Calls of every verb of the service about one resource, each answer reduced to a word."""
+"""Calls of every verb of the service for one resource, with each answer reduced to a word."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def answer_here(cell: Cell) -> str:
 
 @dataclass
 class Asked:
-    """The arguments of a call; verbs that take a whole resource get its data, too."""
+    """The arguments of a call. Verbs that expect a whole resource also get its data."""
 
     name: str = "one"
     type: ResourceType[Any] = NOTE
@@ -77,7 +77,7 @@ class Asked:
 
     @property
     def prefix(self) -> str:
-        """A name prefix that matches the name: the name itself."""
+        """A name prefix that matches the name. It is the name itself."""
         return self.name
 
     def of(self, resource: pb.Resource) -> Asked:

@@ -1,4 +1,4 @@
-"""The service's verbs by raw messages, through a channel inside the process."""
+"""A caller of the service that sends raw messages, in process or over the network."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Calls:
         self.service = RESOURCES
 
     def as_consul(self) -> Calls:
-        """Return the same caller, which calls under the name of Consul's API."""
+        """Return the same caller, which uses the service name of Consul's API."""
         other = copy.copy(self)
         other.service = CONSUL_RESOURCES
         return other
@@ -117,7 +117,7 @@ class Calls:
     def watch(
         self, type: pb.Type | None, tenancy: pb.Tenancy | None = None, name_prefix: str = "", **rest: Any
     ) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
-        # As Headway's own clients ask.
+        # Headway's own clients send these fields.
         rest.setdefault("bookmarks", True)
         request = pb.WatchListRequest(type=type, tenancy=tenancy, name_prefix=name_prefix, **rest)
         return self.channel.stream(f"{self.service}WatchList", request)
@@ -159,7 +159,7 @@ PLACES = [
     pytest.param("memory", "in process", id="memory, in process", marks=pytest.mark.wide),
     pytest.param("sqlite", "network", id="sqlite, network", marks=pytest.mark.wide),
 ]
-"""Opens a store and a caller of a service over it. The default run uses each store and each transport once."""
+"""A function that opens a store and a caller of a service on it. The default run uses each store and transport once."""
 
 
 @asynccontextmanager

@@ -57,7 +57,7 @@ class Wire(wire.Wire):
         return wire.WireStream(self, self._inner.stream(path, request, metadata=metadata))
 
     def snapshots(self, since: float) -> list[str]:
-        """Return the types of which a snapshot was requested since then."""
+        """Return the types whose snapshots were requested since then."""
         return [
             request.type.kind
             for when, method, request in self.asked
@@ -84,7 +84,7 @@ class Member:
         return self.engine.status()[0]
 
     def kill(self) -> None:
-        """Cut the wire and end the member, as `kill -9` does: nothing that it sends reaches the server."""
+        """Cut the wire and end the member, as `kill -9` does. Nothing that it sends afterwards reaches the server."""
         self.wire.cut()
         self.scope.cancel()
 
@@ -93,7 +93,7 @@ class Member:
         self.scope.cancel()
         await self.ended.wait()
 
-    def heard(self, kind: type[Any]) -> list[Any]:
+    def events_of(self, kind: type[Any]) -> list[Any]:
         return [event for event in self.events if isinstance(event, kind)]
 
 

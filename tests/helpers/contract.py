@@ -33,12 +33,12 @@ class Seen(NamedTuple):
 class Witness:
     """Checks each call of the reconciler and the mappers of a `PoolsApp`. Raises AssertionError with the clause.
 
-    It also adds what it finds to ``broken``, because the engine retries after an exception of a reconciler.
+    It also adds each finding to ``broken``, because the engine retries after an exception of a reconciler.
     """
 
     def __init__(self, pools: PoolsApp, channel: ScriptedChannel, store: Record) -> None:
         self.pools, self.channel, self.store = pools, channel, store
-        pools.around, pools.looked = self.reconciling, self.mapping
+        pools.around, pools.on_mapping = self.reconciling, self.mapping
         self.events: list[object] = []
         self.reconciles: list[Seen] = []
         self.broken: list[str] = []
@@ -47,9 +47,9 @@ class Witness:
         # The last change that was stored when the first run began.
         self._stored = 0
         self._running: list[tuple[int, str]] = []
-        # The lowest version at which a key may be seen from now on.
+        # By type and key: the lowest version that a later read may return.
         self._lowest: dict[tuple[TypeName, Key], int] = {}
-        # Every version that was seen in the cache.
+        # Every version that the cache has shown.
         self._held: set[tuple[Kind, Key, int]] = set()
 
     def report(self, event: object) -> None:
@@ -64,8 +64,8 @@ class Witness:
                 self._stored = self.store.commits[-1].revision
             self.began = self.began or self.started
 
-    def heard(self, kind: type[Any]) -> list[Any]:
-        """Return the events of a kind so far."""
+    def events_of(self, kind: type[Any]) -> list[Any]:
+        """Return the events of a type so far."""
         return [event for event in self.events if isinstance(event, kind)]
 
     @property
@@ -74,14 +74,14 @@ class Witness:
         return len(self._running)
 
     def check(self) -> None:
-        """Raise AssertionError with what has been found so far."""
+        """Raise AssertionError with all findings so far."""
         assert not self.broken, "\n".join(self.broken)
 
     # --- in the user's functions ---
 
     @contextmanager
     def reconciling(self, rt: headway.Runtime, request: headway.Request) -> Iterator[None]:
-        """Check one reconcile, which is the block."""
+        """Check the reconcile that runs in the block."""
         name = request.id.name
         with self._named():
             self._one_at_a_time(rt.term, name)

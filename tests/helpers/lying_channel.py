@@ -22,16 +22,16 @@ class Lie:
         """Return the request that replaces the reader's."""
         return request
 
-    def tell(self, item: StreamItem) -> list[StreamItem]:
-        """Return the items that replace an item; an empty list drops it."""
-        return [item] if not isinstance(item, Changes) else _told(self.changes(item.changes))
+    def replace(self, item: StreamItem) -> list[StreamItem]:
+        """Return the items to deliver in place of an item. An empty list drops it."""
+        return [item] if not isinstance(item, Changes) else _item(self.changes(item.changes))
 
     def changes(self, changes: list[Change]) -> list[Change]:
-        """Return the changes that replace these."""
+        """Return the changes to deliver in place of these."""
         return changes
 
 
-def _told(changes: list[Change]) -> list[StreamItem]:
+def _item(changes: list[Change]) -> list[StreamItem]:
     return [Changes(changes)] if changes else []
 
 
@@ -40,12 +40,12 @@ class SkipsACommit(Lie):
         return [each for each in changes if each.revision % 5]
 
 
-class SaysItTwice(Lie):
+class RepeatsACommit(Lie):
     def changes(self, changes: list[Change]) -> list[Change]:
         return [*changes, *changes]
 
 
-class SaysItAgainLater(Lie):
+class RepeatsTheCommitBefore(Lie):
     def __init__(self) -> None:
         self._before: list[Change] = []
 
@@ -54,19 +54,19 @@ class SaysItAgainLater(Lie):
         return [*before, *changes]
 
 
-class SaysTheNewestFirst(Lie):
-    """Of the commits that it has at once."""
+class ReversesCommits(Lie):
+    """Reverses the order of the commits in an item."""
 
     def changes(self, changes: list[Change]) -> list[Change]:
         return sorted(changes, key=lambda change: -change.revision)
 
 
-class SaysACommitInPieces(Lie):
+class SplitsACommit(Lie):
     def changes(self, changes: list[Change]) -> list[Change]:
         return [each._replace(more=False) for each in changes]
 
 
-class LosesAPartOfACommit(Lie):
+class DropsPartOfACommit(Lie):
     def changes(self, changes: list[Change]) -> list[Change]:
         return [each for each in changes if not each.more]
 
@@ -75,13 +75,13 @@ class ResumesOneTooLate(Lie):
     def __init__(self) -> None:
         self._resumed = False
 
-    def tell(self, item: StreamItem) -> list[StreamItem]:
+    def replace(self, item: StreamItem) -> list[StreamItem]:
         if isinstance(item, Bookmark) and item.resumed:
             self._resumed = True
         elif isinstance(item, Changes) and self._resumed:
             self._resumed = False
             first = item.changes[0].revision
-            return _told([each for each in item.changes if each.revision != first])
+            return _item([each for each in item.changes if each.revision != first])
         return [item]
 
 
@@ -98,39 +98,39 @@ class ResumesOneTooEarly(Lie):
             type=request.type, tenancy=request.tenancy, name_prefix=request.name_prefix, resume_after=earlier
         )
 
-    def tell(self, item: StreamItem) -> list[StreamItem]:
+    def replace(self, item: StreamItem) -> list[StreamItem]:
         if isinstance(item, Bookmark) and item.resumed:
             return [Bookmark(item.position._replace(revision=self._after), resumed=True)]
         return [item]
 
 
-class SaysThatItResumesElsewhere(Lie):
-    def tell(self, item: StreamItem) -> list[StreamItem]:
+class ResumesElsewhere(Lie):
+    def replace(self, item: StreamItem) -> list[StreamItem]:
         if isinstance(item, Bookmark) and item.resumed:
             return [Bookmark(item.position._replace(revision=item.position.revision + 1), resumed=True)]
         return [item]
 
 
 class EndsItsSnapshotEarly(Lie):
-    """After its first chunk."""
+    """Drops every chunk of the snapshot after the first."""
 
     def __init__(self) -> None:
         self._chunks = 0
 
-    def tell(self, item: StreamItem) -> list[StreamItem]:
+    def replace(self, item: StreamItem) -> list[StreamItem]:
         if isinstance(item, SnapshotChunk):
             self._chunks += 1
             return [item] if self._chunks == 1 else []
         return [item]
 
 
-class SaysAnOlderSnapshot(Lie):
-    """It is that of one commit before the one that it says."""
+class MisdatesItsSnapshot(Lie):
+    """Ends its snapshot at a revision one above its content."""
 
     def __init__(self) -> None:
         self._begun = False
 
-    def tell(self, item: StreamItem) -> list[StreamItem]:
+    def replace(self, item: StreamItem) -> list[StreamItem]:
         if isinstance(item, EndOfSnapshot):
             return [EndOfSnapshot(item.position._replace(revision=item.position.revision + 1))]
         return [item]
@@ -140,24 +140,24 @@ class LeavesAGapAfterItsSnapshot(Lie):
     def __init__(self) -> None:
         self._gap = False
 
-    def tell(self, item: StreamItem) -> list[StreamItem]:
+    def replace(self, item: StreamItem) -> list[StreamItem]:
         if isinstance(item, EndOfSnapshot):
             self._gap = True
         elif isinstance(item, Changes) and self._gap:
             self._gap = False
             first = item.changes[0].revision
-            return _told([each for each in item.changes if each.revision != first])
+            return _item([each for each in item.changes if each.revision != first])
         return [item]
 
 
 class BookmarksTooFar(Lie):
-    def tell(self, item: StreamItem) -> list[StreamItem]:
+    def replace(self, item: StreamItem) -> list[StreamItem]:
         if isinstance(item, Bookmark) and not item.resumed:
             return [Bookmark(item.position._replace(revision=item.position.revision + 3))]
         return [item]
 
 
-class SaysSomethingElse(Lie):
+class ChangesPayloads(Lie):
     def changes(self, changes: list[Change]) -> list[Change]:
         return [each._replace(resource=_emptied(each.resource)) for each in changes]
 
@@ -168,8 +168,8 @@ def _emptied(resource: pb.Resource) -> pb.Resource:
     return emptied
 
 
-class IsOfAnotherStore(Lie):
-    def tell(self, item: StreamItem) -> list[StreamItem]:
+class ComesFromAnotherStore(Lie):
+    def replace(self, item: StreamItem) -> list[StreamItem]:
         if isinstance(item, EndOfSnapshot):
             return [EndOfSnapshot(item.position._replace(store_id="another"))]
         return [item]
@@ -204,7 +204,7 @@ class _LyingStream:
     def __init__(self, opened: AbstractAsyncContextManager[AsyncIterator[Any]], lie: Lie) -> None:
         self._opened = opened
         self._lie = lie
-        self._owed: list[StreamItem] = []
+        self._pending: list[StreamItem] = []
 
     async def __aenter__(self) -> AsyncIterator[Any]:
         self._items = await self._opened.__aenter__()
@@ -219,9 +219,9 @@ class _LyingStream:
         return self
 
     async def __anext__(self) -> Any:
-        while not self._owed:
-            self._owed = self._lie.tell(await self._items.__anext__())
-        return self._owed.pop(0)
+        while not self._pending:
+            self._pending = self._lie.replace(await self._items.__anext__())
+        return self._pending.pop(0)
 
 
 def _meets_the_protocol(inner: Channel) -> Channel:

@@ -1,4 +1,4 @@
-"""An app of teams and accounts whose controller a test calls by hand."""
+"""An app of teams and accounts whose controller a test calls directly."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The engine process of the placement tests: `python -m tests.helpers.place_program ENDPOINTS NAME`.
 
-It runs one controller, which copies each Job, and prints a line for each event that a test waits for.
+It runs a controller that copies each Job, and prints a line for each event that a test waits for.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def app_of(name: str) -> tuple[headway.App, headway.ResourceType[Job], headway.R
         if given.data.text != "stubborn":
             await rt.client.apply(wanted)
             return
-        # It goes on although its run has ended, and writes what it had in mind.
+        # This reconcile continues after its run has ended, and still tries to write.
         with trio.CancelScope(shield=True):
             print("is at it", flush=True)
             await trio.sleep(1)

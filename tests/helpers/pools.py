@@ -38,7 +38,7 @@ def _nothing_around(*_: object) -> AbstractContextManager[None]:
     return nullcontext()
 
 
-def _nobody_looks(*_: object) -> None:
+def _ignore_mapping(*_: object) -> None:
     pass
 
 
@@ -47,13 +47,13 @@ class SourceFailed(Exception):
 
 
 class PoolsApp:
-    """One controller with a managed type, two watched types, an index and a source.
+    """An app of one controller with a managed type, two watched types, an index and a source.
 
     Attributes:
-        around: makes a context manager that is entered around each reconcile.
-        looked: is called with the arguments of each mapper call.
+        around: returns a context manager that is entered around each reconcile.
+        on_mapping: is called with the arguments of each mapper call.
         pause: seconds that each reconcile sleeps before it reads anything.
-        rest: seconds that each reconcile sleeps after it has done everything.
+        final_pause: seconds that each reconcile sleeps after its last write.
         at_start: the pools that the source enqueues when it begins.
         linger: seconds that each reconcile takes to end when it is canceled.
     """
@@ -70,8 +70,8 @@ class PoolsApp:
         self.concurrency = concurrency
         self._deadline = deadline
         self.around: Around = _nothing_around
-        self.looked: Callable[[headway.Resource[Any], CacheReader], None] = _nobody_looks
-        self.pause = self.rest = self.linger = 0.0
+        self.on_mapping: Callable[[headway.Resource[Any], CacheReader], None] = _ignore_mapping
+        self.pause = self.final_pause = self.linger = 0.0
         self.at_start: list[str] = []
         self._enqueue: Callable[[headway.ResourceId], None]
         self._failing = trio.Event()
@@ -95,25 +95,25 @@ class PoolsApp:
         )(reconcile)
 
     def _map_member(self, member: headway.Resource[Member], cache: CacheReader) -> Concerned:
-        self.looked(member, cache)
+        self.on_mapping(member, cache)
         return [self.pool.id(member.data.pool)] if member.data.pool else []
 
     def _map_summary(self, summary: headway.Resource[Summary], cache: CacheReader) -> Concerned:
-        self.looked(summary, cache)
+        self.on_mapping(summary, cache)
         return headway.mappers.owner()(summary, cache)
 
     def fail_source(self) -> None:
         """Make the source raise, which ends the run."""
         self._failing.set()
 
-    def poke(self, name: str) -> None:
-        """Enqueue a pool although nothing has changed."""
+    def enqueue(self, name: str) -> None:
+        """Enqueue a pool without a change."""
         self._enqueue(self.pool.id(name))
 
     async def _source(self, _: headway.Runtime, enqueue: Callable[[headway.ResourceId], None]) -> None:
         self._enqueue = enqueue
         for name in self.at_start:
-            self.poke(name)
+            self.enqueue(name)
         await self._failing.wait()
         self._failing = trio.Event()
         raise SourceFailed
@@ -124,8 +124,8 @@ class PoolsApp:
                 if self.pause:
                     await trio.sleep(self.pause)
                 await self._converge(rt, request.id)
-                if self.rest:
-                    await trio.sleep(self.rest)
+                if self.final_pause:
+                    await trio.sleep(self.final_pause)
             except trio.Cancelled:
                 with trio.CancelScope(shield=True):
                     await trio.sleep(self.linger)

@@ -1,4 +1,4 @@
-"""An engine with a `PoolsApp`, a scripted channel, a store that records, and a witness of the contract."""
+"""An engine with a `PoolsApp`, a scripted channel, a store that records its commits, and a witness of the contract."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Rig:
         self.channel = ScriptedChannel()
         self.setting = setting
         self.store = store or (RecordingBackend() if setting is None else setting.store())
-        # Addresses that are tried before the rig's own server, over the network.
+        # Over the network: addresses to try before the rig's own server.
         self.first: list[str] = []
         self.lag_limit = 30.0
         # True once the store is open.
@@ -48,8 +48,8 @@ class Rig:
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[headway.Engine]:
-        """Run the engine. When the block ends normally, fail if the witness saw the contract broken."""
-        assert trio.lowlevel.current_clock() is self.clock, "time is real: the test must take the clock as an argument"
+        """Run the engine. If the block ends normally, fail if the witness has seen a violation of the contract."""
+        assert trio.lowlevel.current_clock() is self.clock, "the test must take its clock as an argument"
         async with (
             self._reached() as (store, through),
             headway.open_engine(
@@ -66,7 +66,7 @@ class Rig:
 
     @asynccontextmanager
     async def _reached(self) -> AsyncIterator[tuple[AbstractAsyncContextManager[Backend], Through]]:
-        """Yield the store for the engine, and the channel or address by which its controllers reach it."""
+        """Yield the store for the engine, and the channel or address that its controllers use."""
         if self.setting is None or not self.setting.network:
             yield self.store, self.channel.over
             return
@@ -92,18 +92,18 @@ class Rig:
         """Return the controller's summaries, as stored."""
         return {each.name: each.data.members for each in await self.engine.client.list(self.pools.summary)}
 
-    async def settle(self, seconds: float = 300.0) -> None:
+    async def wait_idle(self, seconds: float = 300.0) -> None:
         with trio.fail_after(seconds):
             await self.engine.wait_idle()
 
-    async def quiet(self) -> None:
-        """Let every task run until it waits for time or for an event."""
+    async def run_until_blocked(self) -> None:
+        """Let every task run until it waits for time or an event."""
         if self.setting is None:
             await wait_all_tasks_blocked()
         else:
-            await self.setting.held.wait_quiet()
+            await self.setting.held.wait_blocked()
 
     async def restart(self) -> None:
-        """End the run through its source, and let the next run begin as far as it can."""
+        """End the run by an error of its source, and let the next run proceed as far as it can."""
         self.pools.fail_source()
         await trio.sleep(2)

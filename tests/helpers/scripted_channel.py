@@ -1,4 +1,4 @@
-"""A channel whose streams replay scripts, at the times that a test has set."""
+"""A channel whose streams replay scripts with pauses."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Line = StreamItem | Exception | Pause
 
 
 class Opening(NamedTuple):
-    """The request of a stream: when, the position to resume after, and the milliseconds between bookmarks.
+    """The request of a stream: its time, the position to resume after, and the milliseconds between bookmarks.
 
     `known` is the position that the store must have reached, if it differs from the position to resume after.
     """
@@ -44,7 +44,7 @@ class ScriptedChannel:
 
     Attributes:
         openings: the streams that were opened.
-        left_by: the errors with which they were left, in order.
+        left_by: the errors with which the streams were left, in order.
         open: the number of streams that are open now.
     """
 
@@ -59,7 +59,7 @@ class ScriptedChannel:
     async def unary(
         self, path: str, request: object, reply_type: type[Reply], *, metadata: Metadata | None = None
     ) -> Reply:
-        raise NotImplementedError("a scripted channel has streams alone")
+        raise NotImplementedError("a scripted channel has only streams")
 
     def stream(
         self, path: str, request: object, *, metadata: Metadata | None = None

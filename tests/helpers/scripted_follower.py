@@ -31,23 +31,23 @@ def down(times: int) -> list[list[Line]]:
 
 
 class Following:
-    """A follower with its scripted channel and a record of its actions."""
+    """A follower, its scripted channel, and a record of its events."""
 
     def __init__(
         self, *scripts: list[Line], store: Position | Exception | None = None, lost: Position | None = None
     ) -> None:
-        self.heard: list[object] = []
+        self.events: list[object] = []
         self.channel = ScriptedChannel(scripts)
-        self.informer = Informer(TEAM, self.heard.append)
+        self.informer = Informer(TEAM, self.events.append)
         self._store = at(1000) if store is None else store
-        # What the store has not stood at, though it is said that it has.
+        # A position that the store reports as lost.
         self._lost = lost
         self.linearizable_reads = 0
         self.answer_after_first_opening: Position | None = None
 
     def follow(self, seconds: float = 1000.0) -> None:
         """Follow for ``seconds`` of virtual time, or until the follower raises."""
-        follower = Follower(self.channel, self.informer, self._hear, self._linearizable, LAG_LIMIT)
+        follower = Follower(self.channel, self.informer, self._record, self._linearizable, LAG_LIMIT)
 
         async def until_then() -> None:
             with trio.move_on_after(seconds):
@@ -58,8 +58,8 @@ class Following:
         finally:
             assert self.channel.open == 0
 
-    def _hear(self, event: object) -> None:
-        self.heard.append(event)
+    def _record(self, event: object) -> None:
+        self.events.append(event)
         if isinstance(event, StreamOpened) and self.answer_after_first_opening is not None:
             self.informer.reply(key("ada"), None, self.answer_after_first_opening)
 
@@ -74,12 +74,12 @@ class Following:
 
     @property
     def resumed(self) -> list[int | None]:
-        """The revision after which each stream was to resume."""
+        """For each stream, the revision to resume after."""
         return [None if each.resume_after is None else each.resume_after.revision for each in self.channel.openings]
 
     @property
     def known(self) -> list[int | None]:
-        """The revision of the position that each stream's server had to know, if it was a separate one."""
+        """For each stream, the revision of its `known` position, if the request had one."""
         return [None if each.known is None else each.known.revision for each in self.channel.openings]
 
     @property
@@ -88,4 +88,4 @@ class Following:
         return [after.time - before.time for before, after in pairwise(self.channel.openings)]
 
     def count(self, event: type) -> int:
-        return sum(isinstance(each, event) for each in self.heard)
+        return sum(isinstance(each, event) for each in self.events)

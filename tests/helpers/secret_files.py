@@ -1,4 +1,4 @@
-"""Key and token files as Headway requires them: accessible to their owner only, whatever the umask."""
+"""Key and token files that only their owner can access, as Headway requires, with any umask."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The store and the transport of a contract test, all under virtual time.
+"""The combinations of store and transport in which the contract tests run, under virtual time.
 
 Virtual time jumps when every task is blocked. That is sound only while no work is in progress outside Trio:
 
@@ -46,7 +46,7 @@ SETTINGS = [
 """Parameters for a fixture of a `Setting`. The default run covers each store and each transport once."""
 
 OVER_THE_NETWORK = [each for each in SETTINGS if each.values[0][1]]  # type: ignore[index]  # as they were made above
-"""Parameters for tests of behavior that only a network has."""
+"""Parameters for tests of behavior that exists only over a network."""
 
 Interceptor = Callable[[str, Any, Callable[[Any], Awaitable[None]]], Awaitable[None]]
 
@@ -57,7 +57,7 @@ class HeldClock:
     def __init__(self, clock: MockClock) -> None:
         self._clock = clock
         self._working = 0
-        self._went_on = trio.Event()
+        self._resumed = trio.Event()
         self._run_sync = trio.to_thread.run_sync
 
     async def run_sync(self, *arguments: Any, **options: Any) -> Any:
@@ -70,20 +70,20 @@ class HeldClock:
             self._working -= 1
             if not self._working:
                 self._clock.autojump_threshold = 0
-            self._went_on.set()
-            self._went_on = trio.Event()
+            self._resumed.set()
+            self._resumed = trio.Event()
 
-    async def wait_quiet(self) -> None:
+    async def wait_blocked(self) -> None:
         """Wait until all tasks are blocked and no thread works for one of them."""
         while True:
             await wait_all_tasks_blocked()
             if not self._working:
                 return
-            await self._went_on.wait()
+            await self._resumed.wait()
 
 
 class Setting:
-    """One combination of store and transport, for the test that asks for it."""
+    """A combination of store and transport."""
 
     def __init__(self, store: str, network: bool, path: Path, held: HeldClock) -> None:
         self.durable = store == "sqlite"

@@ -1,4 +1,4 @@
-"""A sharded controller's members in a `Cluster`: their sources and the shards that each of them holds."""
+"""Helpers for sharded controllers in a `Cluster`: the sources of its members, and the shards that each holds."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class SourceFailed(Exception):
 
 
 class Sources:
-    """One source per member, under the test's control."""
+    """The sources of all members, which a test can end."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.enqueue: dict[str, headway.sources.Enqueue] = {}
@@ -49,7 +49,7 @@ def shards_of(member: Member) -> tuple[int, ...]:
 
 
 async def has_all(cluster: Cluster, *members: Member) -> None:
-    """Wait until each of these has the shards that it should have among them."""
+    """Wait until the shards are divided among exactly these members."""
     names = [member.name for member in members]
     wanted = {name: tuple(each for each in range(SHARDS) if member_of(each, names) == name) for name in names}
     await cluster.until(lambda: {member.name: shards_of(member) for member in members} == wanted, TTL + 8)

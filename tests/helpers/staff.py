@@ -37,19 +37,19 @@ class Staff:
         ) as self.engine:
             yield self.engine
 
-    def heard(self, kind: type[E]) -> list[E]:
-        """Return the events of a kind so far."""
+    def events_of(self, kind: type[E]) -> list[E]:
+        """Return the events of a type so far."""
         return [event for event in self.events if isinstance(event, kind)]
 
     def errors(self) -> list[str]:
         """Return the errors that reconciles have raised so far."""
-        return [repr(event.error) for event in self.heard(events.Reconciled) if event.error is not None]
+        return [repr(event.error) for event in self.events_of(events.Reconciled) if event.error is not None]
 
     async def write_team(self, name: str, *members: str) -> headway.Resource[Team]:
         """Write a team with these members."""
         return await self.engine.client.apply(self.team.new(name, Team(members=list(members))))
 
-    async def settle(self, seconds: float = 300.0) -> None:
+    async def wait_idle(self, seconds: float = 300.0) -> None:
         """Wait until no controller owes work."""
         with trio.fail_after(seconds):
             await self.engine.wait_idle()

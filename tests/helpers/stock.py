@@ -1,4 +1,4 @@
-"""The resource service on unmodified grpclib, asyncio and betterproto2, without any code of Headway's."""
+"""A resource service and its client on unmodified grpclib, asyncio and betterproto2, without Headway's code."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SERVICE = "/headway.resource.v1.ResourceService"
 
 
 class StockClient(ServiceStub):
-    """The client that betterproto2 generates, with two of its methods."""
+    """The client that betterproto2 generates, with two methods."""
 
     async def read(self, message: pb.ReadRequest) -> pb.ReadResponse:
         return await self._unary_unary(f"{_SERVICE}/Read", message, pb.ReadResponse)
@@ -25,7 +25,7 @@ class StockClient(ServiceStub):
 
 
 class StockServer(ServiceBase):
-    """The server that betterproto2 generates, with WatchList alone."""
+    """The server that betterproto2 generates, with WatchList only."""
 
     def watch_list(self, message: pb.WatchListRequest) -> AsyncIterator[pb.WatchEvent]:
         raise NotImplementedError

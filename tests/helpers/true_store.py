@@ -1,4 +1,4 @@
-"""A plain model of a store and a plain checker of a type store: both recompute everything from a list of commits."""
+"""A simple model of a store, and a checker of a type store. Both recompute everything from a list of commits."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.helpers.resources import stored
 
 
 class TrueChange(NamedTuple):
-    """The effect of one commit on one key. A side that is None means that the key was, or is, absent."""
+    """The effect of one commit on one key. ``old`` or ``new`` is None where the key is absent."""
 
     type: ResourceType[Any]
     key: Key
@@ -32,7 +32,7 @@ class TrueChange(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """The answer to a write: the state of the key at the position."""
+    """The reply to a write: the state of the key at a position."""
 
     key: Key
     stored: pb.Resource | None
@@ -40,7 +40,7 @@ class Reply(NamedTuple):
 
 
 class TrueStore:
-    """All commits, in order."""
+    """A store as the list of all its commits."""
 
     def __init__(self, store_id: str) -> None:
         self.store_id = store_id
@@ -106,7 +106,7 @@ class TrueStore:
         return next(change for change in commit if change.type is type and change.key == key)
 
     def reply(self, type: ResourceType[Any], name: str) -> Reply:
-        """Return the answer that a write of this name would get now, whatever the verb."""
+        """Return the reply that any write of this name would get now."""
         key = ("default", "default", name)
         return Reply(key, self.state(type, self.head).get(key), self.position(self.head))
 
@@ -116,7 +116,7 @@ def _version(resource: pb.Resource | None) -> int:
 
 
 class Touch(NamedTuple):
-    """A record that a mapper of old and new states has mapped this state while it knew the key up to ``known``."""
+    """A state that was mapped, and the revision up to which the cache knew the key at that time."""
 
     key: Key
     version: int
@@ -129,7 +129,7 @@ class TypeStoreChecker:
 
     Attributes:
         sound: True if all checks so far have passed.
-        hidden: keys of which a server has withheld a change: until the next snapshot the cache cannot know them.
+        hidden: keys with a change that a server has withheld. The cache cannot know it before the next snapshot.
     """
 
     store: TrueStore
@@ -139,7 +139,7 @@ class TypeStoreChecker:
     sound: bool = True
     frontier: int = 0
     replayed: dict[Key, pb.Resource] = dataclass_field(default_factory=dict)
-    # The lowest revision that what is held under a key may have from now on.
+    # By key: the lowest version that the cache may hold later.
     floors: dict[Key, int] = dataclass_field(default_factory=dict)
     ahead: dict[Key, int] = dataclass_field(default_factory=dict)
     touches: set[Touch] = dataclass_field(default_factory=set)
@@ -148,15 +148,15 @@ class TypeStoreChecker:
         """Check the type store's answer to an item."""
         self.sound = False
         before = self.frontier
-        told = item.changes[-1].revision if isinstance(item, Changes) else 0
+        delivered = item.changes[-1].revision if isinstance(item, Changes) else 0
         if isinstance(item, Bookmark | EndOfSnapshot):
-            told = item.position.revision
-        assert self.type_store.frontier == max(before, told), "the frontier is not what the streams have told"
+            delivered = item.position.revision
+        assert self.type_store.frontier == max(before, delivered), "the frontier is not the highest delivered revision"
         held_before = dict(self.replayed)
         self._move_frontier()
         snapshot_applied = isinstance(item, EndOfSnapshot) and (not was_primed or item.position.revision >= before)
         if snapshot_applied and not was_primed and not applied:
-            # Priming: what is there is the backlog, which the run maps.
+            # The cache was primed: its entries are the backlog, which the run maps.
             self.replayed = dict(self.type_store.entries)
             for key, resource in self.replayed.items():
                 self._touch(key, resource)
@@ -165,7 +165,7 @@ class TypeStoreChecker:
             self.hidden.clear()
         self.check()
         if isinstance(item, Changes):
-            self._check_told(item, before)
+            self._check_delivered(item, before)
         elif snapshot_applied and isinstance(item, EndOfSnapshot):
             self._check_bridged(held_before, item.position.revision)
         self.sound = True
@@ -186,19 +186,17 @@ class TypeStoreChecker:
         """Check the invariants that hold at any time."""
         type_store = self.type_store
         assert type_store.frontier == self.frontier
-        assert type_store.ahead() == self.ahead, (
-            "what is remembered of replies is not what the frontier has still to reach"
-        )
-        assert type_store.entries == self.replayed, "what was reported doesn't add up to what is held"
+        assert type_store.ahead() == self.ahead, "the remembered replies are not those above the frontier"
+        assert type_store.entries == self.replayed, "the reported changes do not add up to the entries"
         for key, resource in type_store.entries.items():
-            assert _version(resource) >= self.floors.get(key, 0), f"{key} went back"
+            assert _version(resource) >= self.floors.get(key, 0), f"{key} was rolled back"
         states: dict[int, dict[Key, pb.Resource]] = {}
         for key in {*type_store.entries, *self.ahead, *self.store.state(self.type, self.frontier)} - self.hidden:
             known = self._known(key)
             if known not in states:
                 states[known] = self.store.state(self.type, known)
             truth = states[known].get(key) if type_store.primed or key in self.ahead else None
-            assert type_store.entries.get(key) is truth, f"{key} is not as it was at {known}"
+            assert type_store.entries.get(key) is truth, f"{key} is not in its state of revision {known}"
 
     def _move_frontier(self) -> None:
         assert self.type_store.frontier >= self.frontier, "the frontier fell"
@@ -207,15 +205,15 @@ class TypeStoreChecker:
 
     def _note(self, applied: list[Applied], overtaken: list[Applied]) -> None:
         for key, old, new, revision in applied:
-            assert old is not new, "what didn't change was reported as a change"
-            assert self.replayed.get(key) is old, "a change's old state is not what was held"
+            assert old is not new, "a change was reported for an unchanged key"
+            assert self.replayed.get(key) is old, "the old state of a change is not the entry before it"
             if new is None:
                 del self.replayed[key]
                 if not any(each.key == key and each.new is not None for each in applied):
                     self._raise_floor(key, revision)
             else:
                 assert old is None or (old.id and new.id and old.id.uid == new.id.uid), "two incarnations in one change"
-                assert _version(new) >= self.floors.get(key, 0), f"{key} went back on the way"
+                assert _version(new) >= self.floors.get(key, 0), f"{key} was rolled back by a reported change"
                 self.replayed[key] = new
                 self._raise_floor(key, _version(new))
             self._touch(key, old)
@@ -234,21 +232,21 @@ class TypeStoreChecker:
     def _raise_floor(self, key: Key, revision: int) -> None:
         self.floors[key] = max(self.floors.get(key, 0), revision)
 
-    def _check_told(self, item: Changes, before: int) -> None:
-        """Every change that was told is mapped by its true old and new state, by one who sees the change (C6)."""
+    def _check_delivered(self, item: Changes, before: int) -> None:
+        """Check C6: the changes of an item are mapped by their true old and new state, with the change in the cache."""
         for revision, resource, _, _ in item.changes:
             key = resource_key(resource)
             if key in self.hidden:
                 continue
             held = self.type_store.entries.get(key)
-            assert held is None or _version(held) >= revision, "a told change is not held"
+            assert held is None or _version(held) >= revision, "a delivered change is not in the cache"
             if revision > before:
                 change = self.store.true_change(self.type, key, revision)
                 self._check_touched(key, change.old, revision)
                 self._check_touched(key, change.new, revision)
 
     def _check_bridged(self, held_before: dict[Key, pb.Resource], revision: int) -> None:
-        """What a snapshot changed is mapped by what was held and by what it brought."""
+        """Check C6 for a snapshot: each changed key is mapped by its entry before and after it."""
         truth = self.store.state(self.type, revision)
         for key in {*held_before, *truth}:
             held, brought = held_before.get(key), truth.get(key)
@@ -262,4 +260,4 @@ class TypeStoreChecker:
             version = _version(resource)
             assert any(
                 touch.key == key and touch.version == version and touch.known >= revision for touch in self.touches
-            ), f"{key} at {version} was never mapped by one who knew revision {revision}"
+            ), f"{key} at {version} was never mapped with revision {revision} in the cache"

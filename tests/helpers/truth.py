@@ -13,7 +13,7 @@ from headway.storage.sqlite._requests import WriteRequest
 
 
 class Commit(NamedTuple):
-    """One change of one resource."""
+    """A change of a resource."""
 
     revision: int
     kind: Kind

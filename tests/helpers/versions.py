@@ -1,4 +1,4 @@
-"""One kind in three versions, with converters between them, and functions that write and read it."""
+"""A kind in three versions, with converters between them, and functions that write and read it."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def down_again(new: Band) -> Crew:
 
 
 def versions(storage: ResourceType[Any] | None = None, newest: ResourceType[Any] = V3) -> Registry:
-    """Return the types of the other tests, and the versions up to ``newest`` with their converters."""
+    """Return a registry with the types of other tests, and with the versions up to ``newest`` and their converters."""
     known = registry()
     for type in (V1, V2, V3, ALONE):
         known.register(type)
@@ -86,7 +86,7 @@ def versions(storage: ResourceType[Any] | None = None, newest: ResourceType[Any]
 
 
 def without_converters() -> Registry:
-    """Return the same types as a program without the converters declares them."""
+    """Return a registry with the same types, as a program without converters declares them."""
     known = registry()
     for type in (V1, V2, V3, ALONE):
         known.register(type)
@@ -121,8 +121,8 @@ def crew(*members: tuple[str, str], color: str = "", room: str = "") -> Crew:
     return Crew(members=[Member(name=name, role=role) for name, role in members], color=color, room=room)
 
 
-def said(resource: pb.Resource | None, type: ResourceType[Any]) -> Any:
-    """Return the payload of an answer. Fail if the answer is not of this type."""
+def data_of(resource: pb.Resource | None, type: ResourceType[Any]) -> Any:
+    """Return the payload of a resource. Fail if the resource is not of this type."""
     assert resource is not None
     assert resource.id is not None
     assert resource.id.type == type.message

@@ -1,4 +1,4 @@
-"""Concurrent writers and watchers of one store, by a schedule made from a seed, and the history of what they saw.
+"""Concurrent writers and watchers of one store, with a schedule made from a seed, and the history of their reads.
 
 Watchers of several types, tenancies and prefixes start, leave in the middle of a snapshot or of a commit, resume after
 a position that was delivered to them, read slowly, and lose their connection. Several writers write the same names; one
@@ -64,7 +64,7 @@ def load_registry() -> Registry:
 
 
 class _Resumable(NamedTuple):
-    """A watch and a position after which it can resume."""
+    """A watch, and a position to resume it after."""
 
     type: ResourceType[Any]
     spec: tuple[str, str, str]
@@ -72,7 +72,7 @@ class _Resumable(NamedTuple):
 
 
 class WatchLoad:
-    """One run of the load.
+    """A run of the load.
 
     Args:
         seed: the seed of every choice. The seeds of `random` and of Trio's scheduler are set elsewhere.
@@ -83,7 +83,7 @@ class WatchLoad:
             lies.
 
     Attributes:
-        history: what all of them have seen.
+        history: the facts recorded by all writers and watchers.
         did: the number of times that each event of interest has happened.
     """
 
@@ -104,7 +104,7 @@ class WatchLoad:
         self.history = History()
         self.did: Counter[str] = Counter()
         # The changes made by the commits of several types.
-        self._together: set[tuple[Kind, Key, int]] = set()
+        self._joint_changes: set[tuple[Kind, Key, int]] = set()
         self._end_at = 0
         self._ending = trio.Event()
         # One process runs everything, so a counter orders all calls.
@@ -143,7 +143,7 @@ class WatchLoad:
         try:
             self.history.check()
             assert not self.did["DATA_LOSS"], "a watch was refused because its position is of another store"
-            missed = self._together - delivered_changes(self.history.facts)
+            missed = self._joint_changes - delivered_changes(self.history.facts)
             assert not missed, f"no watch has delivered {sorted(missed)[:5]}"
         except AssertionError as error:
             raise AssertionError(f"with seed {self._seed}: {error}") from None
@@ -202,7 +202,7 @@ class WatchLoad:
             at = await self._store.commit(operations)
             for operation in operations:
                 place = (operation.kind, operation.key)
-                self._together.add((*place, at.revision))
+                self._joint_changes.add((*place, at.revision))
                 there.pop(place, None)
                 stored, _ = await self._store.read(*place)
                 if stored is not None:
@@ -237,10 +237,10 @@ class WatchLoad:
 
 
 class _Watcher:
-    """Opens one watch after the other.
+    """A watcher, which opens one watch after the other.
 
     Attributes:
-        resumable: the positions after which it can resume.
+        resumable: the positions to resume after.
         done: true when the last commit has been delivered to it.
     """
 
@@ -292,7 +292,7 @@ class _Watcher:
                 reached = reached._replace(at=item.position)
                 load.did["resumed"] += isinstance(item, Bookmark) and item.resumed
             elif isinstance(item, Changes) and not item.changes[-1].more:
-                # Not the revision of the last change: a watch that delivers in a wrong order has to end, too.
+                # The revision of the last change would not do: a watch that delivers in the wrong order must end, too.
                 revision = max(each.revision for each in item.changes)
                 reached = reached._replace(at=reached.at._replace(revision=revision))
             if not isinstance(item, SnapshotChunk):

@@ -1,4 +1,4 @@
-"""An engine that serves a store at one address, repeatedly, and controllers that connect to it."""
+"""An engine that serves a store and can be restarted at its address, and controllers that connect to it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Rig:
         self.pool = self.app.type("pools", "v1", "Pool", Pool)
         self.reported: list[object] = []
         self._changed = trio.Event()
-        # What each reconcile has seen: the whole cache, by name.
+        # The whole cache at each reconcile: versions by name.
         self.seen: list[dict[str, str]] = []
         self.terms: list[int] = []
 
@@ -37,15 +37,15 @@ class Rig:
         async def look(rt: headway.Runtime, _: headway.Request) -> None:
             self.seen.append({each.name: each.version for each in rt.cache.list(self.pool)})
             self.terms.append(rt.term)
-            self._beat()
+            self._wake()
 
-    def _beat(self) -> None:
+    def _wake(self) -> None:
         self._changed.set()
         self._changed = trio.Event()
 
     def _report(self, event: object) -> None:
         self.reported.append(event)
-        self._beat()
+        self._wake()
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[headway.Engine]:

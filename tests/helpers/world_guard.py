@@ -30,11 +30,11 @@ class Raised(NamedTuple):
 
 
 class StoreGuard:
-    """Wraps the writing methods of a world's store.
+    """A guard that wraps the writing methods of a world's store.
 
     Attributes:
         raised: the raised fences, in order.
-        starts: the revision of the commit by which a run has begun, by scope and term.
+        starts: by scope and term: the revision of the commit that began a run.
         contents: the contents stored by each commit, as they were then. A bug may change a stored object afterwards.
     """
 
@@ -45,7 +45,7 @@ class StoreGuard:
         self.starts: dict[tuple[Scope, int], int] = {}
         self.contents: dict[tuple[Kind, Key, int], str] = {}
         self._floors: dict[Scope, tuple[int, int]] = {}
-        # The ttl of each lease's term, and the time at which it expires unless it is renewed.
+        # By term: the ttl of its lease, and the time of its expiry unless it is renewed.
         self._ttls: dict[tuple[Scope, int], float] = {}
         self._leases: dict[tuple[Scope, int], float] = {}
         self._wrap(world.store)

@@ -43,10 +43,10 @@ class _Running(NamedTuple):
 
 
 class WorldJudge:
-    """The judge of one world.
+    """The judge of a world.
 
     Attributes:
-        broken: sentences about what is wrong, each with the clause that is broken.
+        broken: a message for each violation, with its clause.
         looked: the number of checks of each clause.
         acknowledged: the revision of the last write that was acknowledged to users, by kind and key.
     """
@@ -63,7 +63,7 @@ class WorldJudge:
         self._guard: StoreGuard
 
     def begin(self, world: simulation.World) -> None:
-        """Judge this world, in which nothing runs yet."""
+        """Begin to judge a world in which nothing runs yet."""
         self.world = world
         self._guard = StoreGuard(world, self._must)
 
@@ -114,7 +114,7 @@ class WorldJudge:
         assert reconcile is not None
         scope = f"{app}/{definition.name}", _member(definition, request.id.key)
         current = _Running(process.name, process.life, scope, request.id.key, rt.term, reconcile)
-        # One finding leads to countless others.
+        # The first violation causes countless others.
         if process.life and not self.broken:
             self._one_at_a_time(current, definition)
             for type in definition.types:
@@ -157,7 +157,7 @@ class WorldJudge:
         for key in {*held, *there}:
             version = int(held[key].version) if key in held else 0
             if version != there.get(key, 0):
-                # The reply to a write without effect has what another writer has stored.
+                # The reply to a write without effect has the resource that another writer stored.
                 answered = any(
                     each.write and (each.kind, each.key, each.outcome, each.revision) == (kind, key, "done", 0)
                     for each in self.world.trace.steps
@@ -254,9 +254,11 @@ class WorldJudge:
             self._must(
                 "C11", stored == wanted, f"{named(*place)} is at {stored}, where the last commit made it {wanted}"
             )
-        told = [(each.kind, each.key, each.revision) for each in self.world.trace.steps if each.outcome == "done"]
-        told += [(*place, revision) for place, revision in self.acknowledged.items()]
-        for kind, key, revision in told:
+        acknowledged = [
+            (each.kind, each.key, each.revision) for each in self.world.trace.steps if each.outcome == "done"
+        ]
+        acknowledged += [(*place, revision) for place, revision in self.acknowledged.items()]
+        for kind, key, revision in acknowledged:
             if revision and kind[1]:
                 what = f"{named(kind, key)} was acknowledged at {revision}, and no commit made it so"
                 self._must("C11", (kind, key, revision) in commits, what)
@@ -265,7 +267,7 @@ class WorldJudge:
     def every_last_change_was_seen(self, owes: Mapping[str, Mapping[Kind, Callable[[pb.Resource], list[Key]]]]) -> None:
         """Check C6 when the world is idle: some reconcile of each key succeeded with its last changes in its cache.
 
-        ``owes`` maps a state of a resource to the keys that it concerns, by controller and kind.
+        ``owes`` has a function for each controller and kind. It returns the keys to reconcile for a state.
         """
         trace = self.world.trace
         done = [each.began for each in trace.entries if isinstance(each, Reconciled) and each.result == "done"]

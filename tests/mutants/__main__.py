@@ -1,4 +1,4 @@
-"""`make mutants`: apply each change of the catalogue to a copy of the source, and see the tests kill it."""
+"""`make mutants`: apply each change of the catalogue to a copy of the source, and check that its tests fail."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from tests.mutants.catalogue import MUTANTS, Mutant
 
 ROOT = Path(__file__).parents[2]
 _LIMIT = 300.0
-"""Seconds for one mutant; one that hangs the tests is killed by that."""
+"""The seconds that tests may take with a mutant. A mutant with which they take longer counts as killed."""
 _FIRST_FAILED = re.compile(r"^(?:FAILED|ERROR) tests/(?:.*/)?(\S+\.py)(?:::([^\n]*?))?(?: - .*)?$", re.MULTILINE)
 
 
 class Run(NamedTuple):
-    """How pytest ended over some tests.
+    """The result of a run of pytest.
 
     Attributes:
-        status: its exit status; None: it had no end.
+        status: the exit status; None if the run did not end in time.
         failed: the first test that failed, as pytest names it.
     """
 
@@ -35,7 +35,7 @@ class Run(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """What became of a mutant. ``by``: the test that killed it; empty when it has survived."""
+    """The result of a mutant. ``by`` is the test that killed it, or empty if it survived."""
 
     mutant: Mutant
     by: str
@@ -43,7 +43,7 @@ class Verdict(NamedTuple):
 
 
 def mutated(mutant: Mutant, source: str) -> str:
-    """The source with the mutant in it. Raises ValueError when what it changes isn't there exactly once."""
+    """Return the source with the mutant. Raises ValueError unless the source has the changed text exactly once."""
     found = source.count(mutant.old)
     if found != 1:
         raise ValueError(f"{mutant.name}: {mutant.old!r} is {found} times in {mutant.file}, not once")
@@ -51,7 +51,7 @@ def mutated(mutant: Mutant, source: str) -> str:
 
 
 def run(tests: str, only: str, source: Path) -> Run:
-    """Run these tests with this source, up to the first that fails."""
+    """Run these tests with this source until the first failure."""
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-m", "not deep", f"tests/{tests}"]
     command += ["-k", only] if only else []
     began = time.monotonic()
@@ -59,7 +59,7 @@ def run(tests: str, only: str, source: Path) -> Run:
         ended = subprocess.run(
             command,
             cwd=ROOT,
-            # A mutant's bytecode would be taken for that of the next one, of the same size and second.
+            # Bytecode must not be written: it would be reused for the next mutant, with the same size and timestamp.
             env={**os.environ, "PYTHONPATH": str(source), "PYTHONDONTWRITEBYTECODE": "1"},
             timeout=_LIMIT,
             capture_output=True,
@@ -71,14 +71,14 @@ def run(tests: str, only: str, source: Path) -> Run:
     return Run(ended.returncode, first_failed(ended.stdout) or tests, time.monotonic() - began)
 
 
-def first_failed(said: str) -> str:
-    """The first test of pytest's summary that failed, without its folder; empty: none."""
-    found = _FIRST_FAILED.search(said)
+def first_failed(output: str) -> str:
+    """Return the first failure in pytest's summary without its folder, or an empty string."""
+    found = _FIRST_FAILED.search(output)
     return "" if found is None else "::".join(part for part in found.groups() if part)
 
 
 def kill(mutant: Mutant, source: Path) -> Verdict:
-    """Run the mutant's tests with it; it is in the copy only meanwhile."""
+    """Apply a mutant to the copy of the source, run its tests, and undo it."""
     file = source / "headway" / mutant.file
     before = file.read_text()
     file.write_text(mutated(mutant, before))
@@ -86,12 +86,12 @@ def kill(mutant: Mutant, source: Path) -> Verdict:
         ended = run(mutant.tests, mutant.only, source)
     finally:
         file.write_text(before)
-    # 1 is "tests failed", 2 "interrupted" as by an import that fails; everything else says nothing about it.
+    # 1 means that tests failed, and 2 that an import failed. Any other status proves nothing about the mutant.
     return Verdict(mutant, ended.failed if ended.status in (1, 2, None) else "", ended.seconds)
 
 
 def table(verdicts: list[Verdict]) -> str:
-    """The verdicts as a table of text, and the kill rate."""
+    """Return the verdicts as a text table, with the kill rate."""
     rows = [(each.mutant.name, each.by or "SURVIVED", f"{each.seconds:.1f}") for each in verdicts]
     rows = [("mutant", "killed by", "seconds"), *rows]
     first, second = (max(len(row[column]) for row in rows) for column in (0, 1))
@@ -102,10 +102,10 @@ def table(verdicts: list[Verdict]) -> str:
 
 
 def main(names: list[str]) -> int:
-    """Run those whose names have one of these words in them, or all; exit status 1 when one survives."""
+    """Run the mutants with one of these words in their names, or all. Return 1 if a mutant survives."""
     chosen = [mutant for mutant in MUTANTS if not names or any(name in mutant.name for name in names)]
     if not chosen:
-        print(f"no mutant's name has any of these words in it: {' '.join(names)}")
+        print(f"no mutant has any of these words in its name: {' '.join(names)}")
         return 2
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder)
@@ -118,17 +118,17 @@ def main(names: list[str]) -> int:
                 return 1
             costs[tests, only] = without.seconds
             print(f"{without.seconds:5.1f} s  tests/{tests}, which passes without a mutant", flush=True)
-        verdicts = [_told(kill(mutant, source)) for mutant in in_order_of_cost(chosen, costs)]
+        verdicts = [_printed(kill(mutant, source)) for mutant in in_order_of_cost(chosen, costs)]
     print(f"\n{table(verdicts)}")
     return 0 if all(each.by for each in verdicts) else 1
 
 
 def in_order_of_cost(mutants: list[Mutant], costs: Mapping[tuple[str, str], float]) -> list[Mutant]:
-    """Those first whose tests take least."""
+    """Return the mutants sorted by the time that their tests take, the fastest first."""
     return sorted(mutants, key=lambda mutant: costs[mutant.tests, mutant.only])
 
 
-def _told(verdict: Verdict) -> Verdict:
+def _printed(verdict: Verdict) -> Verdict:
     became = f"killed by {verdict.by}" if verdict.by else "SURVIVED"
     print(f"{verdict.seconds:5.1f} s  {verdict.mutant.name}: {became}", flush=True)
     return verdict

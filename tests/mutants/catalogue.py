@@ -1,4 +1,4 @@
-"""Headway made wrong on purpose, a line at a time: each mutant must be killed by the tests named beside it."""
+"""Deliberate one-line bugs in Headway, each with the tests that must find it."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ MUTANTS = (
         _CONTRACT,
     ),
     Mutant(
-        "a late reply is applied over what is newer",
+        "a late reply replaces a newer state",
         "cache/_type_store.py",
         "if revision <= self.frontier or revision <= self._ahead.get(key, 0):",
         "if False:",
@@ -71,35 +71,35 @@ MUTANTS = (
     ),
     # --- a run's start ---
     Mutant(
-        "a run doesn't wait for its starting revision",
+        "a run does not wait for its starting revision",
         "run/_priming.py",
         "await _wait_primed(informer, start.revision, self._stall_limit)",
         "await _wait_primed(informer, 0, self._stall_limit)",
         _RESTARTS,
     ),
     Mutant(
-        "the first reconciles don't see one cut",
+        "the first reconciles see the types at different revisions",
         "run/_priming.py",
         "await self.wait_complete(max(subscription.subscribed_at for subscription in self.subscriptions.values()))",
         "await trio.lowlevel.checkpoint()",
         _CONTRACT,
     ),
     Mutant(
-        "what the cache holds at the start is not queued",
+        "the entries of the cache at the start are not queued",
         "run/_ownership.py",
         'self.queue.add_all(managed.store.entries, Reason("started"), priority=BACKLOG)',
         "pass",
         _RESTARTS,
     ),
     Mutant(
-        "deletions while no run was there are not looked for",
+        "deletions between two runs are not found",
         "run/_ownership.py",
         "return await caches.deletions(raised.position, raised.checkpoint, until)",
         "return {}",
         _CHANGES,
     ),
     Mutant(
-        "keys that the former run owed are forgotten",
+        "keys that the previous run owed are forgotten",
         "run/_run.py",
         "for key in self._owed.keys:",
         "for key in ():",
@@ -121,7 +121,7 @@ MUTANTS = (
         _CHANGES,
     ),
     Mutant(
-        "what a run had not mapped is forgotten",
+        "changes that a run had not mapped are forgotten",
         "run/_mapping.py",
         "return self._items.drain()",
         "return []",
@@ -136,28 +136,28 @@ MUTANTS = (
     ),
     # --- own writes ---
     Mutant(
-        "an acknowledged write isn't shown at once",
+        "an acknowledged write is not shown at once",
         "run/_fence.py",
         "informer.reply(write.key, write.stored, write.position)",
         "pass",
         _WRITES,
     ),
     Mutant(
-        "a write of unknown outcome holds nothing back",
+        "a write with an unknown outcome holds no key back",
         "run/_fence.py",
         "self._queue.hold()",
         "pass",
         _WRITES,
     ),
     Mutant(
-        "the settling commit is not waited for",
+        "the resolving commit is not awaited",
         "run/_fence.py",
         "await self._caches.wait_complete(raised.position.revision)",
         "await trio.lowlevel.checkpoint()",
         _WRITES,
     ),
     Mutant(
-        "a cancelled write is taken for one that wasn't done",
+        "a canceled write counts as rejected",
         "client/_client.py",
         "if write and not (self._channel.knows_outcomes and isinstance(error, trio.Cancelled)):\n",
         "if write and not isinstance(error, trio.Cancelled):\n",
@@ -186,14 +186,14 @@ MUTANTS = (
         "run/test_self_triggers.py",
     ),
     Mutant(
-        "a key that its own status has woken is forgotten",
+        "a key that its own status has triggered is forgotten",
         "run/_worker.py",
         "self._queue.back_off(key, delay.seconds)",
         "self._queue.dropped(key) if delay.quiet else self._queue.back_off(key, delay.seconds)",
         "run/test_self_triggers.py",
     ),
     Mutant(
-        "a key that its own status has woken runs at once",
+        "a key that its own status has triggered runs at once",
         "run/_own_writes.py",
         "if attempt > 1 or any(write.what",
         "if True or any(write.what",
@@ -201,7 +201,7 @@ MUTANTS = (
     ),
     # --- shards ---
     Mutant(
-        "a sharded controller is settled while a shard has unmapped deletions",
+        "a sharded controller is idle while a shard has unmapped deletions",
         "run/_sharding.py",
         "if not self._assigned or any(mapping is None or mapping.unmapped for mapping in mappings):",
         "if not self._assigned or any(mapping is None for mapping in mappings):",
@@ -217,7 +217,7 @@ MUTANTS = (
         _FURTHER,
     ),
     Mutant(
-        "a store takes a stale term",
+        "a store accepts a stale term",
         "storage/_leases.py",
         "if borne < stored:",
         "if False:",
@@ -245,15 +245,15 @@ MUTANTS = (
         "self._why = error\n",
         "client/test_hold_lease.py",
     ),
-    # --- what is handed out ---
+    # --- data given to programs ---
     Mutant(
-        "metadata is handed out uncopied",
+        "metadata is returned without a copy",
         "resource/_resource.py",
         "self._metadata = dict(self._message.metadata)",
         "self._metadata = self._message.metadata",
         _FURTHER,
     ),
-    # --- durable ---
+    # --- durability ---
     Mutant(
         "SQLite answers before it has committed",
         "storage/sqlite/_writer.py",
@@ -271,7 +271,7 @@ MUTANTS = (
         "memory",
     ),
     Mutant(
-        "a commit is told in pieces",
+        "a commit is delivered in pieces",
         "storage/_log.py",
         "index < last) for index",
         "False) for index",
@@ -279,7 +279,7 @@ MUTANTS = (
         "in_memory_keep",
     ),
     Mutant(
-        "a filter that leaves a part of a commit says that more follows",
+        "a filtered part of a commit reports that more changes follow",
         "storage/_watch.py",
         "if more != change.more:",
         "if False:",
@@ -287,7 +287,7 @@ MUTANTS = (
         "in_memory_keep",
     ),
     Mutant(
-        "a watcher that is too far behind is not told of the gap",
+        "a watcher that is too far behind gets no error",
         "storage/_log.py",
         "            if cursor.revision < log.gone:\n",
         "            if False:\n",
@@ -295,7 +295,7 @@ MUTANTS = (
         "in_memory_keep",
     ),
     Mutant(
-        "a position whose history is gone is gone on after",
+        "a position with compacted history is accepted",
         "storage/_log.py",
         "        if after < self.floor:\n",
         "        if False:\n",

@@ -1,4 +1,4 @@
-"""Every mutant of the catalogue still fits the source, and `make mutants` says what became of each."""
+"""Every mutant of the catalogue still fits the source, and `make mutants` reports the result of each."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.mutants.__main__ import ROOT, Run, Verdict, first_failed, in_order_of
 from tests.mutants.catalogue import MUTANTS, Mutant
 
 LOST = next(each for each in MUTANTS if each.name == "a lost lease ends nothing")
-STALE = next(each for each in MUTANTS if each.name == "a store takes a stale term")
+STALE = next(each for each in MUTANTS if each.name == "a store accepts a stale term")
 
 
 def test_there_are_enough_and_each_has_its_name() -> None:
@@ -19,32 +19,32 @@ def test_there_are_enough_and_each_has_its_name() -> None:
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
-def test_a_mutant_fits(mutant: Mutant) -> None:
+def test_mutant_fits_the_source(mutant: Mutant) -> None:
     source = (ROOT / "engine" / "headway" / mutant.file).read_text()
     compile(mutated(mutant, source), mutant.file, "exec")
     assert (ROOT / "tests" / mutant.tests).exists()
 
 
 @pytest.mark.parametrize(
-    ("status", "exit_status", "said"),
+    ("status", "exit_status", "output"),
     [
         (1, 0, "1 of 1 mutants killed: 100%"),
         (2, 0, "1 of 1 mutants killed: 100%"),
         (None, 0, "1 of 1 mutants killed: 100%"),
         (0, 1, "0 of 1 mutants killed: 0%"),
-        # pytest was called wrongly, or found no tests: that says nothing about the mutant.
+        # pytest was called wrongly or found no tests, which proves nothing about the mutant.
         (4, 1, "0 of 1 mutants killed: 0%"),
         (5, 1, "0 of 1 mutants killed: 0%"),
     ],
 )
-def test_a_mutant_is_killed_by_tests_that_fail_alone(
+def test_mutant_is_killed_only_by_failing_tests(
     status: int | None,
     exit_status: int,
-    said: str,
+    output: str,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """And one that survives makes the program fail."""
+    """A mutant that survives makes the program fail."""
     sources: list[str] = []
 
     def run(tests: str, only: str, source: Path) -> Run:
@@ -55,12 +55,12 @@ def test_a_mutant_is_killed_by_tests_that_fail_alone(
     monkeypatch.setattr(program, "run", run)
     assert main(["lost lease"]) == exit_status
     out = capsys.readouterr().out
-    assert out.endswith(f"{said}\n")
+    assert out.endswith(f"{output}\n")
     assert ("SURVIVED" in out) == (exit_status == 1)
     assert sources[1] == mutated(LOST, sources[0])
 
 
-def test_tests_that_fail_by_themselves_kill_nothing(
+def test_tests_that_fail_without_a_mutant_are_an_error(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(program, "run", lambda *_: Run(1, "test_it.py::test_one", 1.0))
@@ -68,12 +68,12 @@ def test_tests_that_fail_by_themselves_kill_nothing(
     assert "fails without any mutant: test_it.py::test_one" in capsys.readouterr().out
 
 
-def test_words_that_no_mutant_has_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_name_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["nonsense"]) == 2
-    assert "no mutant's name has any of these words in it: nonsense" in capsys.readouterr().out
+    assert "no mutant has any of these words in its name: nonsense" in capsys.readouterr().out
 
 
-def test_the_table_says_what_killed_each_and_how_many() -> None:
+def test_table_shows_the_killing_test_and_the_kill_rate() -> None:
     lines = table([Verdict(LOST, "test_a.py::test_b", 1.25), Verdict(STALE, "", 10.0)]).splitlines()
     assert [line.split("  ")[0] for line in lines[:3]] == ["mutant", LOST.name, STALE.name]
     assert lines[1].split()[-2:] == ["test_a.py::test_b", "1.2"]
@@ -81,18 +81,18 @@ def test_the_table_says_what_killed_each_and_how_many() -> None:
     assert lines[-1] == "1 of 2 mutants killed: 50%"
 
 
-def test_those_whose_tests_take_least_come_first() -> None:
+def test_mutants_with_fast_tests_come_first() -> None:
     costs = {(LOST.tests, LOST.only): 9.0, (STALE.tests, STALE.only): 3.0}
     assert in_order_of_cost([LOST, STALE], costs) == [STALE, LOST]
 
 
 @pytest.mark.parametrize(
-    ("said", "failed"),
+    ("output", "failed"),
     [
         ("FAILED tests/a/test_b.py::test_c[x, y-z] - AssertionError: no\n1 failed", "test_b.py::test_c[x, y-z]"),
         ("ERROR tests/a/test_b.py - ImportError: no\n", "test_b.py"),
         ("..\n2 passed", ""),
     ],
 )
-def test_what_failed_is_read_from_what_pytest_says(said: str, failed: str) -> None:
-    assert first_failed(said) == failed
+def test_first_failure_is_read_from_the_output_of_pytest(output: str, failed: str) -> None:
+    assert first_failed(output) == failed

@@ -55,8 +55,8 @@ async def test_reconciles_are_counted_and_timed(autojump_clock: MockClock) -> No
     async with rig.open() as engine:
         rig.metrics.watch(engine.status)
         await rig.write_pool("a")
-        await rig.settle()
-        runs = float(len(rig.witness.heard(events.Reconciled)))
+        await rig.wait_idle()
+        runs = float(len(rig.witness.events_of(events.Reconciled)))
         ours = {"controller": "pools"}
         assert rig.value("headway_reconcile_total", outcome="done", **ours) == runs
         assert rig.value("controller_runtime_reconcile_total", result="success", **ours) == runs
@@ -106,7 +106,7 @@ async def test_no_sample_has_a_key_as_label(autojump_clock: MockClock) -> None:
         for start in (0, 20):
             for number in range(start, start + 20):
                 await rig.write_pool(f"p{number}")
-            await rig.settle()
+            await rig.wait_idle()
             page = rig.metrics.text().decode()
             samples = [
                 (sample.name, tuple(sorted(sample.labels.items())))
@@ -125,7 +125,7 @@ async def test_guide_lists_every_metric(autojump_clock: MockClock) -> None:
     rig = Measured(autojump_clock)
     async with rig.open() as engine:
         rig.metrics.watch(lambda: [replace(status, shards=()) for status in engine.status()])
-        await rig.settle()
+        await rig.wait_idle()
         ours, others = {}, set()
         for family in rig.metrics.collect():
             name = family.name + ("_total" if family.type == "counter" else "")
@@ -246,7 +246,7 @@ async def test_failures_are_counted_by_cause(autojump_clock: MockClock) -> None:
         rig.metrics.watch(engine.status)
         for name in ("slow", "turns", "never"):
             await rig.write_pool(name)
-        await rig.settle()
+        await rig.wait_idle()
         ours = {"controller": "pools"}
         assert rig.value("headway_reconcile_total", outcome="failed", **ours) == 2
         assert rig.value("headway_reconcile_timeouts_total", **ours) == 2
@@ -291,7 +291,7 @@ async def test_write_with_unknown_outcome_shows_the_keys_it_blocks(autojump_cloc
     async with rig.open() as engine:
         rig.metrics.watch(engine.status)
         await rig.write_pool("a")
-        await rig.settle()
+        await rig.wait_idle()
         ours = {"controller": "pools"}
         rig.channel.writes(Fault.LOST)
         rig.channel.raises(*[Fault.FAILED] * 5)
@@ -300,7 +300,7 @@ async def test_write_with_unknown_outcome_shows_the_keys_it_blocks(autojump_cloc
         assert rig.value("headway_held", **ours) == 1
         [status] = [each for each in engine.status() if each.name == "pools"]
         assert status.problem == "holds back every key: the outcome of a write is unknown and is being resolved"
-        await rig.settle()
+        await rig.wait_idle()
         assert rig.value("headway_held", **ours) == 0
         assert rig.value("headway_writes_unknown_total", **ours) == 1
         assert rig.value("headway_writes_settled_total", **ours) == 1
@@ -312,11 +312,11 @@ async def test_restart_is_counted_by_the_cause_that_ended_the_run(autojump_clock
     async with rig.open() as engine:
         rig.metrics.watch(engine.status)
         await rig.write_pool("a")
-        await rig.settle()
+        await rig.wait_idle()
         ours = {"controller": "pools"}
         before = rig.value("headway_controller_term", **ours)
         await rig.restart()
-        await rig.settle()
+        await rig.wait_idle()
         assert rig.value("headway_runs_ended_total", **ours) == 1
         assert rig.value("headway_controller_restarts_total", **ours) == 1
         assert rig.value("headway_runs_started_total", **ours) == 2

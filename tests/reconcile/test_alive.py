@@ -97,7 +97,7 @@ async def test_scope_of_a_deleted_resource_is_canceled_at_once(autojump_clock: M
 
     async with staff.open() as engine:
         await staff.write_team("core")
-        await staff.settle()
+        await staff.wait_idle()
         held = staff.team.new("held")
         held.finalizers = {"others"}
         await engine.client.write(held)
@@ -124,7 +124,7 @@ async def test_resource_read_ahead_of_the_cache_is_alive(autojump_clock: MockClo
 
     async with staff.open():
         await staff.write_team("core")
-        await staff.settle()
+        await staff.wait_idle()
     assert held == [True, False, True]
 
 
@@ -141,7 +141,7 @@ async def test_scope_of_an_uncached_type_is_refused(autojump_clock: MockClock) -
 
     async with staff.open():
         await staff.write_team("core")
-        await staff.settle()
+        await staff.wait_idle()
     assert "neither manages nor watches staff.v1.Account" in raised[0]
 
 

@@ -48,17 +48,17 @@ async def test_conditions_are_written_once_and_only_if_they_differ(autojump_cloc
     staff = ConditionsRig(body)
     async with staff.open() as engine:
         await staff.write_team("core", "ada")
-        await staff.settle()
+        await staff.wait_idle()
         expected = [("Ready", TRUE, "Members", ""), ("Odd", UNKNOWN, "", "who knows")]
         assert await staff.stored() == expected
         # The team is reconciled once when it is written, and once when its status is. The second run changes nothing.
         assert staff.runs == 2
         version = (await engine.client.read(staff.team, "core")).version
         await engine.client.write_status(await engine.client.read(staff.team, "core"), "x", [headway.Condition("Y")])
-        await staff.settle()
+        await staff.wait_idle()
         assert int((await engine.client.read(staff.team, "core")).version) == int(version) + 1
         await staff.write_team("core")
-        await staff.settle()
+        await staff.wait_idle()
         assert (await staff.stored())[0] == ("Ready", FALSE, "Members", "")
         observed = await engine.client.read(staff.team, "core")
         assert observed.status["say"].observed_generation == observed.generation
@@ -75,7 +75,7 @@ async def test_unchanged_conditions_make_no_call(autojump_clock: MockClock) -> N
     async with staff.open(wrap_channel=channel.over) as engine:
         for number, members in enumerate(("ada", "bob"), start=1):
             await staff.write_team("core", members)
-            await staff.settle()
+            await staff.wait_idle()
             assert (calls(), staff.runs) == (number, 2 * number)
             stored = await engine.client.read(staff.team, "core")
             assert stored.status["say"].observed_generation == stored.generation
@@ -96,7 +96,7 @@ async def test_apply_compares_with_the_cache(autojump_clock: MockClock) -> None:
             team = await staff.write_team("core", members)
             team.metadata["number"] = str(number)
             await engine.client.write(team)
-            await staff.settle()
+            await staff.wait_idle()
         assert (await engine.client.read(staff.account, "core")).data.login == "bob"
     methods = [call.method for call in channel.done]
     assert (methods.count("Write"), methods.count("Read")) == (2, 0)
@@ -115,7 +115,7 @@ async def test_unmentioned_conditions_stay_and_unset_ones_are_removed(autojump_c
     async with staff.open():
         for members, expected in (("a", ["First", "Second"]), ("c", ["First", "Second"]), ("b", ["Second"])):
             await staff.write_team("core", members)
-            await staff.settle()
+            await staff.wait_idle()
             assert [each[0] for each in await staff.stored()] == expected
 
 
@@ -136,7 +136,7 @@ async def test_conditions_are_written_if_the_block_raises(autojump_clock: MockCl
         assert set(staff.errors()) == {"LookupError('nobody')"}
         assert staff.runs == 2
         await staff.write_team("core", "ada")
-        await staff.settle()
+        await staff.wait_idle()
         assert await staff.stored() == [("Half", TRUE, "", ""), ("Ready", TRUE, "", "")]
 
 
@@ -153,7 +153,7 @@ async def test_conditions_of_a_deleted_resource_are_not_written(autojump_clock: 
 
     async with staff.open():
         await staff.write_team("core")
-        await staff.settle()
+        await staff.wait_idle()
     assert not staff.errors()
 
 
@@ -171,7 +171,7 @@ async def test_failed_write_of_conditions_is_a_note_on_the_error_of_the_block(au
     async with staff.open():
         await staff.write_team("core")
         await trio.sleep(0.001)
-    (error, *_) = [event.error for event in staff.heard(headway.events.Reconciled) if event.error]
+    (error, *_) = [event.error for event in staff.events_of(headway.events.Reconciled) if event.error]
     assert repr(error) == "LookupError('nobody')"
     assert "could not be written" in error.__notes__[0]
 

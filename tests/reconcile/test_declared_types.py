@@ -38,9 +38,9 @@ async def tried(body: Body, **declared: Any) -> str:
 
     async with staff.open():
         await staff.write_team("core")
-        await staff.settle()
+        await staff.wait_idle()
     assert not staff.errors()
-    assert not staff.heard(headway.events.WriteUnknown)
+    assert not staff.events_of(headway.events.WriteUnknown)
     return refusals[0]
 
 
@@ -129,7 +129,7 @@ async def test_read_of_an_undeclared_type_is_refused(
 
     async with staff.open():
         await staff.write_team("core")
-        await staff.settle()
+        await staff.wait_idle()
     assert list(refused) == ["Other"]
     assert (
         "doesn't declare that it reads staff.v1.Other: add the type, @app.controller(..., reads=[..., OTHER])"
@@ -157,5 +157,5 @@ async def test_watch_counts_as_a_read(autojump_clock: MockClock) -> None:  # noq
 
     async with staff.open():
         await staff.write_team("core")
-        await staff.settle()
+        await staff.wait_idle()
     assert len(refused) == 1

@@ -53,12 +53,12 @@ async def test_finalizer_is_added_before_the_work_and_removed_after_the_clean_up
     staff = Guarded()
     async with staff.open() as engine:
         await staff.write_team("core")
-        await staff.settle()
+        await staff.wait_idle()
         assert staff.stored_at_work == [frozenset({"guard"})] * len(staff.stored_at_work)
         assert staff.there == {"core"}
 
         await engine.client.delete(staff.team.id("core"))
-        await staff.settle()
+        await staff.wait_idle()
         assert (staff.there, staff.cleanups, await engine.client.get(staff.team, "core")) == (set(), 1, None)
     assert not staff.errors()
 
@@ -69,13 +69,13 @@ async def test_clean_up_that_raises_keeps_the_resource(autojump_clock: MockClock
     staff.fail = 3
     async with staff.open() as engine:
         await staff.write_team("core")
-        await staff.settle()
+        await staff.wait_idle()
         await engine.client.delete(staff.team.id("core"))
         with trio.move_on_after(0.001):
             while staff.cleanups < 1:
                 await trio.lowlevel.checkpoint()
         assert (await engine.client.read(staff.team, "core")).finalizers == {"guard"}
-        await staff.settle()
+        await staff.wait_idle()
         assert (staff.cleanups, await engine.client.get(staff.team, "core")) == (4, None)
 
 
@@ -89,19 +89,19 @@ async def test_conflict_is_retried_and_other_finalizers_stay(
     staff.interfere = not deleting
     async with staff.open() as engine:
         await staff.write_team("core")
-        await staff.settle()
+        await staff.wait_idle()
         if deleting:
             current = await engine.client.read(staff.team, "core")
             current.finalizers |= {"others"}
             await engine.client.write(current)
             await engine.client.delete(staff.team.id("core"))
-            await staff.settle()
+            await staff.wait_idle()
             team = await engine.client.read(staff.team, "core")
             assert team.finalizers == frozenset({"others"})
             assert staff.cleanups == 1
             # The resource is marked, and its clean-up is over: later changes do not enter the block.
             await engine.client.write_status(team, "others", [headway.Condition("Slow", headway.ConditionState.TRUE)])
-            await staff.settle()
+            await staff.wait_idle()
             assert staff.cleanups == 1
         else:
             assert (await engine.client.read(staff.team, "core")).finalizers == {"ours", "others"}
@@ -132,9 +132,9 @@ async def test_conflict_during_the_removal_does_not_repeat_the_clean_up(autojump
         team = staff.team.new("core")
         team.finalizers = {"others"}
         await engine.client.write(team)
-        await staff.settle()
+        await staff.wait_idle()
         await engine.client.delete(staff.team.id("core"))
-        await staff.settle()
+        await staff.wait_idle()
         assert await engine.client.get(staff.team, "core") is None
     assert cleanups == 1
     assert not staff.errors()
@@ -154,6 +154,6 @@ async def test_deleted_resource_is_not_guarded(autojump_clock: MockClock) -> Non
 
     async with staff.open():
         await staff.write_team("core")
-        await staff.settle()
+        await staff.wait_idle()
     assert entered == []
     assert staff.errors()

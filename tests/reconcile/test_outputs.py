@@ -40,7 +40,7 @@ async def _run(rig: Rig, body: Body, prepare: Callable[[headway.Engine], Awaitab
 
 
 def _errors(rig: Rig) -> list[type[BaseException]]:
-    return [type(event.error) for event in rig.witness.heard(Reconciled) if event.error is not None]
+    return [type(event.error) for event in rig.witness.events_of(Reconciled) if event.error is not None]
 
 
 async def _summary(engine: headway.Engine, rig: Rig, name: str, owner: str = "a") -> None:
@@ -250,7 +250,7 @@ async def test_outputs_default_to_the_tenancy_of_the_owner(autojump_clock: MockC
         await engine.client.write(headway.NAMESPACE.new("apart"))
         for members in (["apart", "default"], ["default"]):
             await engine.client.apply(staff.team.new("core", Team(members=members), namespace="apart"))
-            await staff.settle()
+            await staff.wait_idle()
             there = {(each.id.namespace, each.name) for each in await engine.client.list(staff.account)}
             assert there == {("apart", "beside"), *((namespace, "far") for namespace in members)}
         assert [each.id.key for each in await engine.client.list(node)] == [("", "", "node")]
@@ -299,11 +299,11 @@ async def test_outputs_with_defaults_from_a_mutate_hook_become_idle(autojump_clo
 
     async with staff.open() as engine:
         await staff.write_team("core", "ada")
-        await staff.settle()
+        await staff.wait_idle()
         first = await engine.client.read(badge, "ada")
         assert (first.data.login, first.metadata) == ("ada", {"made-by": "hook"})
         await staff.write_team("core", "ada", "grace")
-        await staff.settle()
+        await staff.wait_idle()
         assert (await engine.client.read(badge, "ada")).version == first.version
-    assert not staff.heard(events.SelfTriggered)
+    assert not staff.events_of(events.SelfTriggered)
     assert not staff.errors()

@@ -45,7 +45,7 @@ async def test_callbacks_run_around_the_reconciles_and_can_read_the_cache(
     staff = Called()
     async with staff.open():
         await staff.write_team("core")
-        await staff.settle()
+        await staff.wait_idle()
     assert staff.log == ["started with ['core']", "reconciled core", "stopped with ['core'] by None"]
 
 
@@ -90,10 +90,10 @@ async def test_callback_that_fails_is_reported_and_the_run_continues(
     staff = Called(on_start=failing, on_stop=failing)
     async with staff.open():
         await staff.write_team("core")
-        await staff.settle()
+        await staff.wait_idle()
         ending = trio.current_time()
     assert staff.log == ["reconciled core"]
     assert trio.current_time() - ending == pytest.approx(10 if slow else 0, abs=0.5)
-    failed = [(event.callback, type(event.error).__name__) for event in staff.heard(events.CallbackFailed)]
+    failed = [(event.callback, type(event.error).__name__) for event in staff.events_of(events.CallbackFailed)]
     error = "TooSlowError" if slow else "LookupError"
     assert failed == [("on_start", error), ("on_stop", error)]

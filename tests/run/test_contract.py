@@ -17,7 +17,7 @@ async def test_c1_nothing_runs_before_every_type_is_primed(autojump_clock: MockC
     """While one of the three types has no snapshot, no mapper and no reconciler is called."""
     rig = Rig(autojump_clock, setting=setting)
     looked: list[str] = []
-    rig.pools.looked = lambda resource, _: looked.append(resource.name)
+    rig.pools.on_mapping = lambda resource, _: looked.append(resource.name)
     rig.pools.at_start = ["a"]
     rig.channel.stall(rig.pools.summary)
     async with rig.open():
@@ -27,7 +27,7 @@ async def test_c1_nothing_runs_before_every_type_is_primed(autojump_clock: MockC
         assert (looked, rig.names) == ([], [])
 
         rig.channel.release(rig.pools.summary)
-        await rig.settle()
+        await rig.wait_idle()
         assert looked[0] == "m"
         assert await rig.summaries() == {"a": ["m"]}
 
@@ -46,10 +46,10 @@ async def test_c1_first_reconciles_see_every_type_at_the_same_revision(
         rig.channel.drop(rig.pools.member)
         rig.channel.release(rig.pools.member)
         await trio.sleep(10)
-        assert not rig.witness.heard(RunStarted)
+        assert not rig.witness.events_of(RunStarted)
 
         rig.channel.release(rig.pools.pool)
-        await rig.settle()
+        await rig.wait_idle()
         assert min(rig.witness.reconciles[0].frontiers.values()) >= cut
 
 
@@ -60,11 +60,11 @@ async def test_c2_older_snapshot_is_ignored(autojump_clock: MockClock, setting: 
         await rig.write_pool("a")
         await rig.write_member("stays", "a")
         await rig.write_member("goes", "a")
-        await rig.settle()
+        await rig.wait_idle()
         past = rig.store.position.revision
         await rig.engine.client.delete(rig.pools.member.id("goes"))
         await rig.write_member("stays", "")
-        await rig.settle()
+        await rig.wait_idle()
 
         rig.channel.refuse_resume(rig.pools.member)
         rig.channel.old_snapshot(rig.pools.member, past)
@@ -72,12 +72,12 @@ async def test_c2_older_snapshot_is_ignored(autojump_clock: MockClock, setting: 
         rig.channel.drop(rig.pools.member)
         await trio.sleep(1)
         before = len(rig.names)
-        rig.pools.poke("a")
+        rig.pools.enqueue("a")
         await trio.sleep(1)
         rig.witness.check()
         assert rig.names[before:] == ["a"]
         rig.channel.release(rig.pools.member)
-        await rig.settle()
+        await rig.wait_idle()
         assert await rig.summaries() == {}
 
 
@@ -89,7 +89,7 @@ async def test_c2_older_change_is_ignored(autojump_clock: MockClock, setting: Se
         past = rig.store.position.revision
         await rig.write_member("m", "a")
         await rig.write_member("m", "")
-        await rig.settle()
+        await rig.wait_idle()
 
         rig.channel.refuse_resume(rig.pools.member)
         rig.channel.old_snapshot(rig.pools.member, past)
@@ -98,7 +98,7 @@ async def test_c2_older_change_is_ignored(autojump_clock: MockClock, setting: Se
         await trio.sleep(1)
         rig.channel.let_pass(rig.pools.member)
         await trio.sleep(1)
-        rig.pools.poke("a")
+        rig.pools.enqueue("a")
         await trio.sleep(1)
         rig.witness.check()
 
@@ -108,7 +108,7 @@ async def test_c2_late_reply_is_ignored(autojump_clock: MockClock, setting: Sett
     rig = Rig(autojump_clock, setting=setting, concurrency=2)
     async with rig.open():
         await rig.write_pool("a")
-        await rig.settle()
+        await rig.wait_idle()
         rig.channel.writes(Fault.SLOW)
         await rig.write_member("m", "a")
         await trio.sleep(1)
@@ -116,7 +116,7 @@ async def test_c2_late_reply_is_ignored(autojump_clock: MockClock, setting: Sett
         await trio.sleep(1)
         rig.channel.hold(rig.pools.summary)
         rig.channel.answer_slow()
-        rig.pools.poke("b")
+        rig.pools.enqueue("b")
         await trio.sleep(1)
         rig.witness.check()
 
@@ -143,11 +143,11 @@ async def test_c2_change_below_an_own_write_is_mapped_but_not_applied(
         await engine.wait_idle()
         channel.hold(pools.member)
         await engine.client.apply(pools.member.new("m", Member(pool="between")))
-        pools.poke("mover")
+        pools.enqueue("mover")
         await trio.sleep(1)
         assert seen == [("first", "first"), ("mover", "first")]
         channel.let_pass(pools.member)
-        pools.poke("looker")
+        pools.enqueue("looker")
         await trio.sleep(1)
         assert seen[2] == ("looker", "last")
         channel.release(pools.member)
@@ -161,7 +161,7 @@ async def test_c4_change_waits_until_every_type_has_reached_it(autojump_clock: M
     rig = Rig(autojump_clock, setting=setting)
     async with rig.open():
         await rig.write_pool("a")
-        await rig.settle()
+        await rig.wait_idle()
         before = len(rig.names)
         rig.channel.hold(rig.pools.pool)
         await rig.write_member("m", "a")
@@ -169,7 +169,7 @@ async def test_c4_change_waits_until_every_type_has_reached_it(autojump_clock: M
         assert len(rig.names) == before
 
         rig.channel.release(rig.pools.pool)
-        await rig.settle()
+        await rig.wait_idle()
         assert await rig.summaries() == {"a": ["m"]}
 
 
@@ -190,9 +190,9 @@ async def test_c4_change_during_priming_waits_as_well(autojump_clock: MockClock,
         channel.release(pool)
         channel.hold(pool)
         await trio.sleep(1)
-        assert rig.witness.heard(RunStarted)
+        assert rig.witness.events_of(RunStarted)
         assert rig.names == []
 
         channel.release(pool)
-        await rig.settle()
+        await rig.wait_idle()
         assert await rig.summaries() == {"a": ["m"]}

@@ -30,15 +30,15 @@ async def test_c8_late_write_of_a_superseded_run_is_refused(autojump_clock: Mock
     rig = Rig(autojump_clock, setting=setting)
     async with rig.open():
         await rig.write_pool("a")
-        await rig.settle()
+        await rig.wait_idle()
         rig.channel.writes(Fault.LATE)
         await rig.write_member("m", "a")
-        await rig.settle()
+        await rig.wait_idle()
         for _ in range(2):
             await rig.restart()
-            await rig.settle()
+            await rig.wait_idle()
         await rig.write_member("m", "")
-        await rig.settle()
+        await rig.wait_idle()
         assert await rig.summaries() == {}
 
         [late] = await rig.channel.run_late()
@@ -86,7 +86,7 @@ async def test_c9_resources_that_a_reconciler_reads_or_writes_may_be_mutated(
     async with rig.open() as engine:
         for note in ("1", "2"):
             await engine.client.apply(pools.pool.new("a", Pool(note=note)))
-            await rig.settle()
+            await rig.wait_idle()
         check(await engine.client.get(pools.member, "m"))
         assert rounds >= 2
         assert not engine.controllers["pools"].status().not_done
@@ -113,7 +113,7 @@ async def test_c10_crash_restarts_one_controller_and_leaves_no_task(
     async def members(rt: headway.Runtime, _: headway.Request) -> None:
         other.append(rt.term)
 
-    rig.pools.rest = 100.0
+    rig.pools.final_pause = 100.0
     async with rig.open():
         await rig.write_pool("a")
         await trio.sleep(1)
@@ -123,8 +123,8 @@ async def test_c10_crash_restarts_one_controller_and_leaves_no_task(
         await rig.write_member("m", "")
         await trio.sleep(1)
         assert set(other) == {1}
-        assert [event.controller for event in rig.witness.heard(RunEnded)] == ["pools"]
-        assert sorted(event.controller for event in rig.witness.heard(RunStarted)) == ["other", "pools", "pools"]
+        assert [event.controller for event in rig.witness.events_of(RunEnded)] == ["pools"]
+        assert sorted(event.controller for event in rig.witness.events_of(RunStarted)) == ["other", "pools", "pools"]
         assert rig.witness.running == 1
         assert {"worker 0 of pools", "worker 0 of other"} <= {task.name for task in _tasks()}
     assert not _tasks()

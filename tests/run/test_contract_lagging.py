@@ -82,12 +82,12 @@ async def test_c3_lagging_server_is_left_for_another_after_a_wait(autojump_clock
                 assert status.starting_revision > replica.position.revision
                 assert rig.names == []
 
-                await rig.settle(LAG_LIMIT)
-                assert {each.type for each in rig.witness.heard(StreamLagging)} == {
+                await rig.wait_idle(LAG_LIMIT)
+                assert {each.type for each in rig.witness.events_of(StreamLagging)} == {
                     type.name for type in rig.pools.types
                 }
                 assert engine.controllers["pools"].status().phase == "running"
-                assert rig.witness.heard(RunEnded) == []
+                assert rig.witness.events_of(RunEnded) == []
                 start = rig.witness.started
                 assert start == status.starting_revision
                 assert all(min(seen.frontiers.values()) >= start for seen in rig.witness.reconciles)

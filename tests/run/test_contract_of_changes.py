@@ -22,9 +22,9 @@ async def test_c6_change_is_mapped_by_its_old_state_too(autojump_clock: MockCloc
         await rig.write_pool("a")
         await rig.write_pool("b")
         await rig.write_member("m", "a")
-        await rig.settle()
+        await rig.wait_idle()
         await rig.write_member("m", "b")
-        await rig.settle()
+        await rig.wait_idle()
         rig.witness.last_changes_were_seen()
         assert await rig.summaries() == {"b": ["m"]}
 
@@ -32,12 +32,12 @@ async def test_c6_change_is_mapped_by_its_old_state_too(autojump_clock: MockCloc
 async def test_c6_change_during_a_reconcile_causes_another_one(autojump_clock: MockClock, setting: Setting) -> None:
     """A change while its key is in hand is seen by a reconcile that starts after it."""
     rig = Rig(autojump_clock, setting=setting)
-    rig.pools.rest = 1.0
+    rig.pools.final_pause = 1.0
     async with rig.open():
         await rig.write_pool("a")
         await trio.sleep(0.5)
         await rig.write_member("m", "a")
-        await rig.settle()
+        await rig.wait_idle()
         assert await rig.summaries() == {"a": ["m"]}
         rig.witness.last_changes_were_seen()
 
@@ -48,14 +48,14 @@ async def test_c6_unmapped_change_of_a_run_is_mapped_by_the_next(autojump_clock:
     async with rig.open():
         await rig.write_pool("a")
         await rig.write_member("m", "not-there")
-        await rig.settle()
+        await rig.wait_idle()
         rig.channel.hold(rig.pools.summary)
         await rig.write_member("m", "a")
         moved_at = rig.store.position.revision
         await trio.sleep(1)
         await rig.restart()
         rig.channel.release(rig.pools.summary)
-        await rig.settle()
+        await rig.wait_idle()
         last = [seen for seen in rig.witness.reconciles if seen.name == "not-there"][-1]
         assert last.frontiers[rig.pools.member.name] >= moved_at
 
@@ -67,16 +67,16 @@ async def test_c6_change_between_two_runs_is_mapped_by_the_next(autojump_clock: 
         await rig.write_pool("a")
         await rig.write_member("m", "not-there")
         await rig.write_member("n", "nor-there")
-        await rig.settle()
+        await rig.wait_idle()
         rig.pools.fail_source()
-        await rig.quiet()
-        assert len(rig.witness.heard(RunEnded)) == 1
+        await rig.run_until_blocked()
+        assert len(rig.witness.events_of(RunEnded)) == 1
         for name in ("m", "n"):
             await rig.write_member(name, "a")
-            await rig.quiet()
+            await rig.run_until_blocked()
         moved_at = rig.store.position.revision
-        assert len(rig.witness.heard(RunStarted)) == 1
-        await rig.settle()
+        assert len(rig.witness.events_of(RunStarted)) == 1
+        await rig.wait_idle()
         for name in ("not-there", "nor-there"):
             last = [seen for seen in rig.witness.reconciles if seen.name == name][-1]
             assert last.frontiers[rig.pools.member.name] >= moved_at
@@ -87,13 +87,13 @@ async def test_c6_run_owes_the_unreconciled_keys_of_the_run_before(autojump_cloc
     rig = Rig(autojump_clock, setting=setting, concurrency=1)
     async with rig.open():
         await rig.write_pool("a")
-        await rig.settle()
+        await rig.wait_idle()
         rig.pools.pause = 3.0
-        rig.pools.poke("a")
-        rig.pools.poke("not-there")
+        rig.pools.enqueue("a")
+        rig.pools.enqueue("not-there")
         await trio.sleep(0.1)
         await rig.restart()
-        await rig.settle()
+        await rig.wait_idle()
         assert [seen.term for seen in rig.witness.reconciles if seen.name == "not-there"] == [3]
 
 
@@ -103,7 +103,7 @@ async def test_c6_deletion_while_no_engine_ran_is_found_in_history(autojump_cloc
     first = Rig(autojump_clock, store=store, setting=setting)
     async with first.open() as engine:
         await engine.client.apply(first.pools.member.new("m", Member(pool="never-was")))
-        await first.settle()
+        await first.wait_idle()
         await trio.sleep(6)
     bare = headway.App("bare")
     for type in first.pools.types:
@@ -113,7 +113,7 @@ async def test_c6_deletion_while_no_engine_ran_is_found_in_history(autojump_cloc
 
     second = Rig(autojump_clock, store=store, setting=setting)
     async with second.open():
-        await second.settle()
+        await second.wait_idle()
         assert second.names == ["never-was"]
 
 
@@ -126,7 +126,7 @@ async def test_c7_key_in_hand_is_not_dequeued_again(autojump_clock: MockClock, s
             await rig.write_pool("a", str(number))
             await trio.sleep(0.3)
             assert rig.witness.running <= 1
-        await rig.settle()
+        await rig.wait_idle()
 
 
 async def test_c7_keys_are_reconciled_concurrently_but_each_only_once_at_a_time(
@@ -148,7 +148,7 @@ async def test_c7_keys_are_reconciled_concurrently_but_each_only_once_at_a_time(
         for number in range(12):
             await rig.write_pool("abc"[number % 3], str(number))
             await trio.sleep(0.3)
-        await rig.settle()
+        await rig.wait_idle()
 
     assert most == 2
 
@@ -165,5 +165,5 @@ async def test_c7_run_begins_only_after_the_previous_one_has_ended(autojump_cloc
         await trio.sleep(29)
         assert len(rig.names) == 1
         rig.pools.pause = 0.0
-        await rig.settle()
+        await rig.wait_idle()
         assert len(rig.names) >= 2

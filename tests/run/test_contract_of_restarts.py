@@ -47,7 +47,7 @@ async def test_c3_run_waits_for_its_starting_revision(autojump_clock: MockClock,
     rig = Rig(autojump_clock, setting=setting)
     async with rig.open():
         await rig.write_pool("a")
-        await rig.settle()
+        await rig.wait_idle()
         for type in rig.pools.types:
             rig.channel.hold(type)
         before = len(rig.names)
@@ -57,7 +57,7 @@ async def test_c3_run_waits_for_its_starting_revision(autojump_clock: MockClock,
 
         for type in rig.pools.types:
             rig.channel.release(type)
-        await rig.settle()
+        await rig.wait_idle()
         start = rig.witness.started
         assert rig.names[before:] == ["a"]
         assert all(frontier >= start for frontier in rig.witness.reconciles[-1].frontiers.values())
@@ -79,9 +79,9 @@ async def test_c3_late_write_of_the_previous_run_is_refused(autojump_clock: Mock
                 await trio.sleep(0.001)
         assert len(rig.channel.unknown) == 1
         rig.pools.fail_source()
-        await rig.quiet()
+        await rig.run_until_blocked()
         rig.channel.heal()
-        await rig.settle()
+        await rig.wait_idle()
 
         (late,) = await rig.channel.run_late()
 

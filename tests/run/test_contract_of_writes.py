@@ -44,7 +44,7 @@ async def test_c5_unknown_write_is_resolved_before_any_key_is_reconciled(
     async with rig.open():
         await rig.write_pool("a")
         await rig.write_pool("b")
-        await rig.settle()
+        await rig.wait_idle()
         rig.channel.writes(UNKNOWN[how, lands])
         rig.channel.raises(*[Fault.FAILED] * 4)
         await rig.write_member("m", "a")
@@ -53,10 +53,10 @@ async def test_c5_unknown_write_is_resolved_before_any_key_is_reconciled(
 
         before = len(rig.names)
         await rig.write_member("n", "b")
-        while not rig.witness.heard(WriteResolved):
+        while not rig.witness.events_of(WriteResolved):
             assert len(rig.names) == before
             await trio.sleep(0.01)
-        await rig.settle()
+        await rig.wait_idle()
         assert await rig.summaries() == {"a": ["m"], "b": ["n"]}
 
         if lands == "after":
@@ -64,7 +64,7 @@ async def test_c5_unknown_write_is_resolved_before_any_key_is_reconciled(
             assert late.error is not None
             assert reason_of(late.error) is Reason.FENCED
             assert await rig.summaries() == {"a": ["m"], "b": ["n"]}
-        assert len(rig.witness.heard(WriteUnknown)) == len(rig.witness.heard(WriteResolved)) == 1
+        assert len(rig.witness.events_of(WriteUnknown)) == len(rig.witness.events_of(WriteResolved)) == 1
 
 
 async def test_c5_run_begins_with_the_writes_of_its_initialiser_in_the_cache(
@@ -91,7 +91,7 @@ async def test_c5_run_begins_with_the_writes_of_its_initialiser_in_the_cache(
         assert seen == []
         for type in pools.types:
             channel.release(type)
-        await rig.settle()
+        await rig.wait_idle()
     assert set(seen) == {True}
 
 
@@ -125,17 +125,17 @@ async def test_c5_lost_answer_holds_every_key_until_it_is_resolved(autojump_cloc
     async with rig.open():
         await rig.write_pool("a")
         await rig.write_pool("b")
-        await rig.settle()
+        await rig.wait_idle()
         rig.channel.writes(Fault.LOST)
         rig.channel.raises(*[Fault.FAILED] * 5)
         before = len(rig.names)
         await rig.write_member("m", "a")
         await trio.sleep(0.05)
         await rig.write_member("n", "b")
-        while not rig.witness.heard(WriteResolved):
+        while not rig.witness.events_of(WriteResolved):
             assert len(rig.names) == before + 1
             await trio.sleep(0.01)
-        await rig.settle()
+        await rig.wait_idle()
         assert await rig.summaries() == {"a": ["m"], "b": ["n"]}
 
 
@@ -144,10 +144,10 @@ async def test_c5_late_write_is_refused_once_it_is_resolved(autojump_clock: Mock
     rig = Rig(autojump_clock, setting=setting)
     async with rig.open():
         await rig.write_pool("a")
-        await rig.settle()
+        await rig.wait_idle()
         rig.channel.writes(Fault.LATE)
         await rig.write_member("m", "a")
-        await rig.settle()
+        await rig.wait_idle()
 
         (late,) = await rig.channel.run_late()
 
@@ -164,20 +164,20 @@ async def test_c5_resolution_waits_until_the_cache_has_reached_the_commit(
     async with rig.open():
         await rig.write_pool("a")
         await rig.write_member("m", "")
-        await rig.settle()
+        await rig.wait_idle()
         rig.channel.writes(Fault.LOST)
         await rig.write_member("m", "a")
         rig.pools.pause = 1.0
         await trio.sleep(0.5)
         rig.channel.hold(rig.pools.summary)
-        rig.pools.poke("a")
+        rig.pools.enqueue("a")
         await trio.sleep(0.6)
         before = len(rig.names)
         await trio.sleep(20)
         assert len(rig.names) == before
 
         rig.channel.release(rig.pools.summary)
-        await rig.settle()
+        await rig.wait_idle()
         assert await rig.summaries() == {"a": ["m"]}
 
 
@@ -188,7 +188,7 @@ async def test_c5_write_lost_during_a_resolution_is_resolved_too(autojump_clock:
     async with rig.open():
         await rig.write_pool("a")
         await rig.write_pool("b")
-        await rig.settle()
+        await rig.wait_idle()
         channel.writes(Fault.LATE, Fault.LATE)
         rig.pools.pause = 2.0
         await rig.write_member("m", "a")
@@ -205,12 +205,12 @@ async def test_c5_write_lost_during_a_resolution_is_resolved_too(autojump_clock:
         rig.pools.pause = 0.0
         before = len(rig.names)
         channel.release(rig.pools.summary)
-        while not rig.witness.heard(WriteResolved):
+        while not rig.witness.events_of(WriteResolved):
             assert len(rig.names) == before
             await trio.sleep(0.01)
         late = await channel.run_late()
         assert [reason_of(call.error) is Reason.FENCED for call in late if call.error] == [True, True]
-        await rig.settle()
+        await rig.wait_idle()
         assert await rig.summaries() == {"a": ["m"], "b": ["n"]}
 
 
@@ -219,22 +219,22 @@ async def test_c5_canceled_write_is_resolved_like_a_lost_one(autojump_clock: Moc
     rig = Rig(autojump_clock, setting=setting, deadline=5.0)
     async with rig.open():
         await rig.write_pool("a")
-        await rig.settle()
+        await rig.wait_idle()
         rig.channel.writes(Fault.SILENT)
         await rig.write_member("m", "a")
-        await rig.settle()
+        await rig.wait_idle()
 
-        assert len(rig.witness.heard(WriteResolved)) == 1
+        assert len(rig.witness.events_of(WriteResolved)) == 1
         assert await rig.summaries() == {"a": ["m"]}
 
 
 async def _until_unknown(rig: Rig) -> None:
     with trio.fail_after(60):
-        while not rig.witness.heard(WriteUnknown):
-            assert not rig.witness.heard(WriteResolved)
+        while not rig.witness.events_of(WriteUnknown):
+            assert not rig.witness.events_of(WriteResolved)
             await trio.sleep(0.01)
     # What a write that landed has done is there for everybody by now.
-    await rig.quiet()
+    await rig.run_until_blocked()
 
 
 # --- the same where the network itself does it ---
@@ -305,7 +305,7 @@ async def test_c5_write_left_unknown_by_a_network_is_resolved(
     rig = Rig(autojump_clock, setting=setting, deadline=DEADLINE)
     async with rig.open():
         await rig.write_pool("a")
-        await rig.settle()
+        await rig.wait_idle()
         server.armed = True
         rig.channel.raises(*[Fault.FAILED] * 4)
         await rig.write_member("m", "a")
@@ -313,14 +313,14 @@ async def test_c5_write_left_unknown_by_a_network_is_resolved(
         assert ("a" in await rig.summaries()) is (lands == "before")
 
         before = len(rig.names)
-        while not rig.witness.heard(WriteResolved):
+        while not rig.witness.events_of(WriteResolved):
             assert len(rig.names) == before
             await trio.sleep(0.01)
-        await rig.settle()
+        await rig.wait_idle()
         if lands == "after":
             server.release.set()
             await server.landed.wait()
             assert server.refusal is not None
             assert reason_of(server.refusal) is Reason.FENCED
         assert await rig.summaries() == {"a": ["m"]}
-        assert len(rig.witness.heard(WriteUnknown)) == len(rig.witness.heard(WriteResolved)) == 1
+        assert len(rig.witness.events_of(WriteUnknown)) == len(rig.witness.events_of(WriteResolved)) == 1

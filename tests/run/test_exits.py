@@ -65,11 +65,11 @@ class Program:
             await self.staff.write_team("core")
             await engine.client.apply(self.staff.account.new("ada", Account()))
             await trio.sleep(200)
-            await self.staff.settle()
+            await self.staff.wait_idle()
             assert self.times == 0
             assert "ada" in self.accounts
             assert "core" in self.teams
-        return [ended for ended in self.staff.heard(events.RunEnded) if ended.error is not None]
+        return [ended for ended in self.staff.events_of(events.RunEnded) if ended.error is not None]
 
     async def check(self) -> None:
         """The controller of teams was run again each time, and no other one."""
@@ -171,7 +171,7 @@ async def test_exit_of_a_reconcile_is_reported_with_its_key(
     program = Program(SystemExit)
     _in_reconcile(program)
     await program.check()
-    failed = [each for each in program.staff.heard(events.Reconciled) if each.outcome == "failed"]
+    failed = [each for each in program.staff.events_of(events.Reconciled) if each.outcome == "failed"]
     assert [(each.id.name, type(each.error)) for each in failed] == [("core", SystemExit)] * 2
 
 
@@ -217,7 +217,7 @@ async def test_exit_of_a_callback_fails_that_callback_only(
     program = Program(exit, times=1)
     program.controller(on_start=program.leave)
     assert await program.run() == []
-    [failed] = program.staff.heard(events.CallbackFailed)
+    [failed] = program.staff.events_of(events.CallbackFailed)
     assert type(failed.error) is exit
 
 
@@ -240,11 +240,11 @@ async def test_exit_of_an_index_function_or_projection_drops_that_resource_only(
     async with staff.open() as engine:
         await staff.write_team("core")
         await engine.client.apply(staff.account.new("ada", Account()))
-        await staff.settle()
+        await staff.wait_idle()
     assert "core" in done
-    assert {type(each.error) for each in staff.heard(events.IndexFailed)} == {exit}
-    assert {type(each.error) for each in staff.heard(events.ProjectionFailed)} == {exit}
-    assert not [ended for ended in staff.heard(events.RunEnded) if ended.error is not None]
+    assert {type(each.error) for each in staff.events_of(events.IndexFailed)} == {exit}
+    assert {type(each.error) for each in staff.events_of(events.ProjectionFailed)} == {exit}
+    assert not [ended for ended in staff.events_of(events.RunEnded) if ended.error is not None]
 
 
 def _exit(exit: Exit) -> Any:

@@ -23,7 +23,7 @@ async def _failing(rig: Rig, reconcile: Any, seconds: float = 60.0) -> list[even
         await rig.write_pool("bad")
         await rig.write_pool("good")
         await trio.sleep(seconds)
-    return rig.witness.heard(events.Reconciled)
+    return rig.witness.events_of(events.Reconciled)
 
 
 def _outcomes(reconciled: list[events.Reconciled], name: str) -> list[str]:
@@ -88,7 +88,7 @@ async def test_reconciler_that_never_returns_is_canceled_at_its_deadline(autojum
 
     (bad,) = [event for event in reconciled if event.id.name == "bad"]
     assert "exceeded its deadline of 70.0 s" in str(bad.error)
-    assert [event.seconds for event in rig.witness.heard(events.ReconcileSlow)] == [30.0, 60.0]
+    assert [event.seconds for event in rig.witness.events_of(events.ReconcileSlow)] == [30.0, 60.0]
     assert _outcomes(reconciled, "good") == ["done"]
 
 
@@ -106,7 +106,7 @@ async def test_permanent_failure_is_not_retried_until_a_change(autojump_clock: M
         await rig.write_pool("a", "changed")
         await trio.sleep(100)
 
-    assert [event.outcome for event in rig.witness.heard(events.Reconciled)] == ["permanent", "permanent"]
+    assert [event.outcome for event in rig.witness.events_of(events.Reconciled)] == ["permanent", "permanent"]
 
 
 Mapped = Callable[[Rig], object]
@@ -154,7 +154,7 @@ async def test_mapper_failure_is_reported_without_affecting_other_keys(
         await engine.client.apply(pools.member.new("fine", Member(pool="other")))
         await trio.sleep(10)
 
-    failed = rig.witness.heard(events.MappingFailed)
+    failed = rig.witness.events_of(events.MappingFailed)
     assert says in str(failed[0].error)
     assert "mapper" in failed[0].mapper
     assert failed[0].key[2] == "bad"
@@ -174,12 +174,12 @@ async def test_mapper_that_raises_is_retried_until_it_succeeds(autojump_clock: M
             if len(tries) < 4:
                 raise LookupError
 
-    rig.pools.looked = looked
+    rig.pools.on_mapping = looked
     async with rig.open():
         await rig.write_pool("a")
-        await rig.settle()
+        await rig.wait_idle()
         await rig.write_member("m", "a")
-        await rig.settle()
+        await rig.wait_idle()
         assert await rig.summaries() == {"a": ["m"]}
 
     rests = [round(later - earlier, 3) for earlier, later in itertools.pairwise(tries)]
@@ -220,15 +220,15 @@ async def test_index_function_that_raises_affects_that_index_only(autojump_clock
 
     async with rig.open():
         await rig.write_member("m", "a")
-        await rig.settle()
+        await rig.wait_idle()
         await rig.write_member("m", "bad")
-        await rig.settle()
+        await rig.wait_idle()
         await rig.write_member("m", "a")
-        await rig.settle()
+        await rig.wait_idle()
 
     assert reads[0] == reads[-1] == "whole"
     assert "lacks 1 resources" in reads[1]
-    (failed,) = rig.witness.heard(events.IndexFailed)
+    (failed,) = rig.witness.events_of(events.IndexFailed)
     assert (failed.index, failed.key[2]) == ("pool", "m")
 
 
@@ -243,23 +243,23 @@ async def test_c6_flood_at_a_failing_mapper_is_bounded_and_misses_no_key(autojum
         if broken and resource.type is rig.pools.member:
             raise LookupError(resource.version)
 
-    rig.pools.looked = looked
+    rig.pools.on_mapping = looked
     async with rig.open() as engine:
         for name in ("a", "b", "c"):
             await rig.write_pool(name)
-        await rig.settle()
+        await rig.wait_idle()
         before = len(rig.names)
         for number in range(400):
             await rig.write_member("m", "b" if number < 100 else "ca"[number % 2])
         # Until every type has reached them.
         await trio.sleep(1)
         assert engine.controllers["pools"].status().unmapped == 1
-        failed = rig.witness.heard(events.MappingFailed)
+        failed = rig.witness.events_of(events.MappingFailed)
         assert len(failed) <= trio.current_time() + 1
         await trio.sleep(2)
-        assert sum(1 + event.suppressed for event in rig.witness.heard(events.MappingFailed)) >= 301
+        assert sum(1 + event.suppressed for event in rig.witness.events_of(events.MappingFailed)) >= 301
         broken = False
-        await rig.settle(2000)
+        await rig.wait_idle(2000)
         assert set(rig.names[before:]) == {"a", "b", "c"}
         assert await rig.summaries() == {"a": ["m"]}
 
@@ -284,12 +284,12 @@ async def test_flood_of_index_failures_is_reported_once_a_second(autojump_clock:
         """Do nothing."""
 
     async with rig.open():
-        await rig.settle()
+        await rig.wait_idle()
         for _ in range(300):
             await rig.write_member("m", str(_))
-        assert len(rig.witness.heard(events.IndexFailed)) == 1
+        assert len(rig.witness.events_of(events.IndexFailed)) == 1
         await trio.sleep(3)
-    failed = rig.witness.heard(events.IndexFailed)
+    failed = rig.witness.events_of(events.IndexFailed)
     assert len(failed) == 2
     for event in failed:
         metrics(event)

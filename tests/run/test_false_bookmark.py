@@ -16,12 +16,12 @@ async def test_controller_is_not_idle_until_the_change_behind_a_false_bookmark_a
     rig = Rig(autojump_clock)
     async with rig.open():
         await rig.write_pool("a")
-        await rig.settle()
+        await rig.wait_idle()
         rig.channel.false_bookmark(rig.pools.member)
         await rig.write_member("m", "a")
-        while not rig.witness.heard(BookmarkRefused):
+        while not rig.witness.events_of(BookmarkRefused):
             await trio.lowlevel.checkpoint()
-        await rig.settle()
+        await rig.wait_idle()
         assert await rig.summaries() == {"a": ["m"]}
 
 
@@ -30,13 +30,13 @@ async def test_snapshot_from_before_a_false_bookmark_does_not_restore_trust(auto
     rig = Rig(autojump_clock)
     async with rig.open():
         await rig.write_pool("a")
-        await rig.settle()
+        await rig.wait_idle()
         for back in (2, 1):
             rig.channel.old_snapshot(rig.pools.member, rig.store.position.revision + 1 - back)
         rig.channel.false_bookmark(rig.pools.member)
         await rig.write_member("m", "a")
         await trio.sleep(5)
-        await rig.settle()
+        await rig.wait_idle()
         assert await rig.summaries() == {"a": ["m"]}
 
 
@@ -45,11 +45,11 @@ async def test_older_snapshot_after_a_refused_resume_leaves_the_frontier_trusted
     rig = Rig(autojump_clock)
     async with rig.open():
         await rig.write_pool("a")
-        await rig.settle()
+        await rig.wait_idle()
         rig.channel.refuse_resume(rig.pools.pool)
         rig.channel.old_snapshot(rig.pools.pool, 0)
         rig.channel.drop(rig.pools.pool)
         await trio.sleep(5)
         await rig.write_member("m", "a")
-        await rig.settle(5)
+        await rig.wait_idle(5)
         assert await rig.summaries() == {"a": ["m"]}

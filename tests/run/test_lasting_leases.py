@@ -44,7 +44,7 @@ async def _blocked(store: Store, clock: MockClock, placement: Any) -> Staff:
     async with staff.open(store):
         for name in ("before", "blocks", "after"):
             await staff.write_team(name)
-            await staff.settle(1000)
+            await staff.wait_idle(1000)
         await trio.sleep(60)
     assert len(terms) >= 3
     return staff
@@ -56,14 +56,14 @@ async def test_c7_blocked_loop_keeps_a_lease_of_its_own_store(
 ) -> None:
     """The run continues in its term."""
     staff = await _blocked(store, autojump_clock, placement)
-    assert [each for each in staff.heard(events.LeaseEnded) if each.error is not None] == []
-    assert [each for each in staff.heard(events.RunEnded) if each.error is not None] == []
+    assert [each for each in staff.events_of(events.LeaseEnded) if each.error is not None] == []
+    assert [each for each in staff.events_of(events.RunEnded) if each.error is not None] == []
 
 
 async def test_c7_blocked_loop_loses_a_lease_that_others_can_acquire(autojump_clock: MockClock) -> None:
     """A store that was passed to the engine may be served elsewhere as well."""
     staff = await _blocked(MemoryBackend(), autojump_clock, "singleton")
-    assert [type(each.error) for each in staff.heard(events.LeaseEnded) if each.error is not None] == [LeaseLost]
+    assert [type(each.error) for each in staff.events_of(events.LeaseEnded) if each.error is not None] == [LeaseLost]
 
 
 async def test_lease_of_a_program_outlives_a_blocked_loop(store: str, autojump_clock: MockClock) -> None:

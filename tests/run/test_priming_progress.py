@@ -18,16 +18,16 @@ async def test_type_without_any_data_ends_the_run_with_its_name(autojump_clock: 
     rig.channel.stall(rig.pools.summary)
     async with rig.open():
         await trio.sleep(59)
-        assert rig.witness.heard(RunEnded) == []
+        assert rig.witness.events_of(RunEnded) == []
         await trio.sleep(2)
-        [ended] = rig.witness.heard(RunEnded)
+        [ended] = rig.witness.events_of(RunEnded)
         assert isinstance(ended.error, PrimingStalled)
         assert str(ended.error).startswith("priming test.v1.Summary stalled: nothing was received for 60.0 s")
         [status] = [each for each in rig.engine.status() if each.name == "pools"]
         assert "priming test.v1.Summary stalled" in status.error
         rig.channel.release(rig.pools.summary)
         await rig.write_pool("a")
-        await rig.settle()
+        await rig.wait_idle()
 
 
 async def test_stall_limit_is_configurable(autojump_clock: MockClock) -> None:
@@ -38,7 +38,7 @@ async def test_stall_limit_is_configurable(autojump_clock: MockClock) -> None:
         rig.store, rig.pools.app, report=rig.witness.report, wrap_channel=rig.channel.over, stall_limit=5
     ):
         await trio.sleep(6)
-        assert [type(each.error) for each in rig.witness.heard(RunEnded)] == [PrimingStalled]
+        assert [type(each.error) for each in rig.witness.events_of(RunEnded)] == [PrimingStalled]
 
 
 async def test_status_shows_the_types_that_priming_waits_for(autojump_clock: MockClock) -> None:
@@ -53,7 +53,7 @@ async def test_status_shows_the_types_that_priming_waits_for(autojump_clock: Moc
         waits = f"waiting for test.v1.Summary (0 resources, revision 0 of {status.starting_revision})"
         assert status.problem == f"has been priming for 7 s, {waits}"
         rig.channel.release(rig.pools.summary)
-        await rig.settle()
+        await rig.wait_idle()
         [status] = [each for each in rig.engine.status() if each.name == "pools"]
         assert (status.phase, status.problem) == ("running", "")
         assert {str(each.type): each.primed for each in status.types} == {

@@ -22,11 +22,13 @@ async def test_each_type_is_primed_by_a_task_of_its_own(autojump_clock: MockCloc
     """Two watched types and a managed one make three tasks, and all reach the starting revision."""
     rig = Rig(autojump_clock)
     async with rig.open():
-        await rig.settle()
-        primed = rig.witness.heard(events.Primed)
-        (started,) = rig.witness.heard(events.RunStarted)
+        await rig.wait_idle()
+        primed = rig.witness.events_of(events.Primed)
+        (started,) = rig.witness.events_of(events.RunStarted)
 
-        assert {event.type for event in rig.witness.heard(events.Priming)} == {type.name for type in rig.pools.types}
+        assert {event.type for event in rig.witness.events_of(events.Priming)} == {
+            type.name for type in rig.pools.types
+        }
         assert [event.type for event in primed].count(rig.pools.pool.name) == 1
         assert len(primed) == 3
         assert all(event.revision >= started.starting_revision for event in primed)
@@ -44,12 +46,12 @@ async def test_process_opens_one_stream_per_type_and_shares_it(autojump_clock: M
 
     async with rig.open():
         await rig.write_pool("a")
-        await rig.settle()
+        await rig.wait_idle()
         await rig.restart()
-        await rig.settle()
+        await rig.wait_idle()
 
-        assert len(rig.witness.heard(events.RunStarted)) == 3
-        assert len(rig.witness.heard(events.StreamOpened)) == 3
+        assert len(rig.witness.events_of(events.RunStarted)) == 3
+        assert len(rig.witness.events_of(events.StreamOpened)) == 3
         # What resumes only reads the history, for deletions.
         snapshots = [kind for kind, resumed in rig.channel.opened if not resumed]
         assert sorted(snapshots) == sorted(type.kind for type in rig.pools.types)
@@ -66,7 +68,7 @@ async def test_change_between_priming_and_the_start_is_not_missed(autojump_clock
         await rig.engine.client.delete(rig.pools.member.id("m"))
         await trio.sleep(1)
         rig.channel.release(rig.pools.summary)
-        await rig.settle()
+        await rig.wait_idle()
         assert set(rig.names) == {"a", "gone"}
 
 
@@ -75,14 +77,14 @@ async def test_broken_stream_resumes_without_ending_the_run(autojump_clock: Mock
     rig = Rig(autojump_clock)
     async with rig.open():
         await rig.write_pool("a")
-        await rig.settle()
+        await rig.wait_idle()
         rig.channel.drop(rig.pools.member)
         await rig.write_member("m", "a")
-        await rig.settle()
+        await rig.wait_idle()
 
-        opened = rig.witness.heard(events.StreamOpened)[3:]
+        opened = rig.witness.events_of(events.StreamOpened)[3:]
         assert [(event.type, event.resume_after is not None) for event in opened] == [(rig.pools.member.name, True)]
-        assert not rig.witness.heard(events.RunEnded)
+        assert not rig.witness.events_of(events.RunEnded)
         assert await rig.summaries() == {"a": ["m"]}
 
 
@@ -105,10 +107,10 @@ async def test_failing_initialiser_fails_the_run(autojump_clock: MockClock) -> N
     rig.pools.replace(look, initialiser)
     async with rig.open():
         await rig.write_pool("a")
-        await rig.settle()
+        await rig.wait_idle()
 
     assert (len(tries), seen) == (3, [5])
-    assert [type(event.error) for event in rig.witness.heard(events.RunEnded)] == [SourceFailed] * 2
+    assert [type(event.error) for event in rig.witness.events_of(events.RunEnded)] == [SourceFailed] * 2
 
 
 async def test_source_that_raises_restarts_the_run_but_one_that_returns_does_not(autojump_clock: MockClock) -> None:
@@ -124,10 +126,10 @@ async def test_source_that_raises_restarts_the_run_but_one_that_returns_does_not
 
     seen: list[tuple[int, str]] = []
     async with rig.open():
-        await rig.settle()
+        await rig.wait_idle()
         await rig.restart()
-        await rig.settle()
-        ended = [(event.controller, type(event.error)) for event in rig.witness.heard(events.RunEnded)]
+        await rig.wait_idle()
+        ended = [(event.controller, type(event.error)) for event in rig.witness.events_of(events.RunEnded)]
 
     assert ended == [("pools", SourceFailed)]
     assert seen == [(1, "source brief")]
@@ -150,7 +152,7 @@ async def test_source_may_only_enqueue_ids_of_the_managed_type(autojump_clock: M
         """Do nothing."""
 
     async with rig.open():
-        await rig.settle()
+        await rig.wait_idle()
 
     assert "source odd enqueued" in refused[0]
     assert "TYPE.id(name)" in refused[0]
@@ -162,7 +164,7 @@ async def test_compacted_history_is_reported(autojump_clock: MockClock) -> None:
     first = Rig(autojump_clock, store=store)
     async with first.open():
         await first.write_pool("a")
-        await first.settle()
+        await first.wait_idle()
         await trio.sleep(6)
     second = Rig(autojump_clock, store=store)
     bare = headway.App("bare")
@@ -172,8 +174,8 @@ async def test_compacted_history_is_reported(autojump_clock: MockClock) -> None:
         for number in range(10):
             await engine.client.apply(first.pools.pool.new("a", Pool(note=str(number))))
     async with second.open():
-        await second.settle()
-        unknown = second.witness.heard(events.DeletionsUnknown)
+        await second.wait_idle()
+        unknown = second.witness.events_of(events.DeletionsUnknown)
 
     assert {event.type for event in unknown} == {type.name for type in first.pools.types}
     assert second.names == ["a"]
@@ -184,12 +186,12 @@ async def test_superseded_run_ends_and_restarts(autojump_clock: MockClock) -> No
     rig = Rig(autojump_clock)
     async with rig.open():
         await rig.write_pool("a")
-        await rig.settle()
+        await rig.wait_idle()
         # A process of this one's name has begun a term.
         await LeaseClient(rig.channel).acquire("test/pools", "server", 15)
         await rig.write_member("m", "a")
-        await rig.settle()
-        (ended,) = rig.witness.heard(events.RunEnded)
+        await rig.wait_idle()
+        (ended,) = rig.witness.events_of(events.RunEnded)
         assert isinstance(ended.error, headway.errors.Fenced)
         assert await rig.summaries() == {"a": ["m"]}
 
@@ -201,7 +203,7 @@ async def test_failing_checkpoint_does_not_end_the_run(autojump_clock: MockClock
     async with rig.open():
         await rig.write_pool("a")
         await trio.sleep(60)
-        assert not rig.witness.heard(events.RunEnded)
+        assert not rig.witness.events_of(events.RunEnded)
 
 
 async def test_wait_idle_ends_after_the_resolution_of_an_ignored_unknown_write(autojump_clock: MockClock) -> None:
@@ -219,5 +221,5 @@ async def test_wait_idle_ends_after_the_resolution_of_an_ignored_unknown_write(a
     rig.channel.raises(Fault.NONE, Fault.FAILED)
     async with rig.open():
         await rig.write_pool("a")
-        await rig.settle()
-        assert len(rig.witness.heard(events.WriteResolved)) == 1
+        await rig.wait_idle()
+        assert len(rig.witness.events_of(events.WriteResolved)) == 1

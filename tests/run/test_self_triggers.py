@@ -49,7 +49,7 @@ async def test_self_triggering_key_rests_longer_each_time(autojump_clock: MockCl
     async with staff.open() as engine:
         await staff.write_team("loop")
         await trio.sleep(300)
-        heard = staff.heard(events.SelfTriggered)
+        heard = staff.events_of(events.SelfTriggered)
         delays = [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 51.2, 60, 60, 60, 60]
         assert [round(event.delay, 1) for event in heard] == delays
         assert len(staff.runs) == 1 + FREE + len(heard) - 1
@@ -111,10 +111,10 @@ async def test_self_trigger_that_ends_is_forgotten(autojump_clock: MockClock) ->
         for number in range(1, 6):
             staff.stop_at = number * FREE
             await staff.write_team("loop", str(number))
-            await staff.settle()
+            await staff.wait_idle()
             run: Any = engine.controllers["again"].run
             assert run._self_triggers.loops == {}
-    assert not staff.heard(events.SelfTriggered)
+    assert not staff.events_of(events.SelfTriggered)
 
 
 async def test_failing_key_that_writes_its_failure_is_slowed(autojump_clock: MockClock) -> None:  # noqa: ARG001
@@ -133,7 +133,7 @@ async def test_failing_key_that_writes_its_failure_is_slowed(autojump_clock: Moc
         await staff.write_team("core")
         await trio.sleep(300)
     assert len(tries) < 40
-    heard = staff.heard(events.SelfTriggered)
+    heard = staff.events_of(events.SelfTriggered)
     assert str(heard[0].writes[0]).startswith("Team core status fail written at ")
 
 
@@ -156,7 +156,7 @@ async def test_self_trigger_through_an_output_is_detected(autojump_clock: MockCl
         await staff.write_team("core")
         await trio.sleep(100)
     assert runs < 30
-    whats = {write.what for event in staff.heard(events.SelfTriggered) for write in event.writes}
+    whats = {write.what for event in staff.events_of(events.SelfTriggered) for write in event.writes}
     assert whats == {"written", "deleted"}
 
 
@@ -180,9 +180,9 @@ async def test_two_keys_that_trigger_each_other_are_not_slowed(autojump_clock: M
     async with staff.open():
         await staff.write_team("a")
         await staff.write_team("b")
-        await staff.settle()
+        await staff.wait_idle()
     assert runs > 60
-    assert not staff.heard(events.SelfTriggered)
+    assert not staff.events_of(events.SelfTriggered)
 
 
 async def test_change_of_another_writer_ends_the_rest_of_a_failing_key(autojump_clock: MockClock) -> None:  # noqa: ARG001
@@ -238,10 +238,10 @@ async def test_own_status_and_the_next_change_share_one_reconcile(autojump_clock
             await staff.write_team("core", str(number))
             await trio.sleep(0.01)
             assert staff.runs[-1][1] == (str(number),), "the change was reconciled at once"
-        await staff.settle()
+        await staff.wait_idle()
     assert len(staff.runs) == 101
     assert staff.runs[-1][1:] == (("99",), "99")
-    assert not staff.heard(events.SelfTriggered)
+    assert not staff.events_of(events.SelfTriggered)
 
 
 async def test_own_status_is_seen_by_a_later_reconcile(autojump_clock: MockClock) -> None:  # noqa: ARG001
@@ -252,7 +252,7 @@ async def test_own_status_is_seen_by_a_later_reconcile(autojump_clock: MockClock
         await trio.sleep(MERGING / 2)
         assert [said for *_, said in staff.runs] == [""]
         assert engine.controllers["stating"].status().not_done == ()
-        await staff.settle()
+        await staff.wait_idle()
         assert [said for *_, said in staff.runs] == ["", "ada"]
         began = [at for at, *_ in staff.runs]
         assert MERGING <= began[1] - began[0] < MERGING + 0.01
@@ -275,7 +275,7 @@ async def test_controller_that_steps_by_its_own_status_finishes(autojump_clock: 
 
     async with staff.open():
         await staff.write_team("core")
-        await staff.settle()
+        await staff.wait_idle()
     assert steps == list(range(13))
 
 

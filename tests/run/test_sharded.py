@@ -126,7 +126,7 @@ async def test_deletions_during_a_move_are_not_missed(autojump_clock: MockClock)
         await cluster.until(
             lambda: {job for when, _, job, _ in cluster.reconciled if when > killed_at} >= set(gone), TTL * 2
         )
-        assert cluster.members["web-1"].heard(events.DeletionsUnknown) == []
+        assert cluster.members["web-1"].events_of(events.DeletionsUnknown) == []
 
 
 async def test_late_write_for_a_moved_shard_is_refused(autojump_clock: MockClock) -> None:
@@ -159,12 +159,12 @@ async def test_lost_write_is_resolved_under_the_fence_of_its_shard(autojump_cloc
         member.script.writes(Fault.LATE)
         await cluster.write("a", "1")
         await cluster.until(lambda: cluster.copied(a="1"), 10)
-        assert len(member.heard(events.WriteResolved)) == 1
+        assert len(member.events_of(events.WriteResolved)) == 1
         (late,) = await member.script.run_late()
         assert late.error is not None
         await write(cluster, jobs("1", 20))
         await cluster.until(lambda: cluster.copied(a="1", **jobs("1", 20)), 10)
-        assert member.heard(events.RunEnded) == []
+        assert member.events_of(events.RunEnded) == []
 
 
 async def test_reconcile_in_progress_ends_before_its_shard_moves(autojump_clock: MockClock) -> None:
@@ -200,7 +200,7 @@ async def test_reconcile_in_progress_ends_before_its_shard_moves(autojump_clock:
         assert [copy.data.by for copy in await cluster.client.list(cluster.copy)] == ["web-1"]
         await cluster.until(lambda: cluster.copied(**{short: "1", long: "1"}), TTL * 2)
         assert TTL * 0.9 <= cancelled[0] - joined_at <= TTL * 1.5
-        assert cluster.members["web-1"].heard(events.RunEnded) == []
+        assert cluster.members["web-1"].events_of(events.RunEnded) == []
 
 
 async def test_partitioned_member_ends_its_reconciles_in_time(autojump_clock: MockClock) -> None:

@@ -33,7 +33,7 @@ async def test_c6_owed_keys_of_a_run_are_owed_by_the_next(autojump_clock: MockCl
         await cluster.until(lambda: reconciled_since(cluster, failed_at) == nowhere, TTL)
         with trio.fail_after(5):
             await member.engine.wait_idle()
-        assert len(member.heard(events.RunEnded)) == 1
+        assert len(member.events_of(events.RunEnded)) == 1
 
 
 async def test_owed_keys_of_shards_of_others_are_forgotten(autojump_clock: MockClock) -> None:
@@ -76,7 +76,7 @@ async def test_c6_owed_keys_survive_the_loss_of_the_lease_of_their_shard(autojum
         assert reconciled_since(cluster, lost_at) == set()
         assert member.engine.controllers["copier"].checkpoint() == 0
         await cluster.until(lambda: reconciled_since(cluster, lost_at) == before | after, TTL * 2)
-        assert member.heard(events.RunEnded) == []
+        assert member.events_of(events.RunEnded) == []
 
         # The same, but that the run fails while the shard is away.
         cluster.pause = 1000.0

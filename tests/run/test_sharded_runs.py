@@ -101,13 +101,13 @@ async def test_lost_write_of_a_source_holds_the_keys_of_all_shards(autojump_cloc
         except headway.errors.OutcomeUnknown:
             began = trio.current_time()
         await cluster.write("b", "1")
-        while not member.heard(events.WriteResolved):
+        while not member.events_of(events.WriteResolved):
             assert reconciled_since(cluster, began) == set()
             await trio.sleep(0.01)
         await cluster.until(lambda: cluster.copied(b="1"), 5)
         (late,) = await member.script.run_late()
         assert late.error is not None
-        assert member.heard(events.RunEnded) == []
+        assert member.events_of(events.RunEnded) == []
 
 
 async def test_process_named_like_a_shard_has_a_fence_of_its_own(autojump_clock: MockClock) -> None:
@@ -123,8 +123,8 @@ async def test_process_named_like_a_shard_has_a_fence_of_its_own(autojump_clock:
             await cluster.write(name, text)
         await cluster.until(lambda: cluster.copied(**jobs), 10)
         for member in cluster.members.values():
-            assert member.heard(events.RunEnded) == []
-            assert member.heard(events.CallDelayed) == []
+            assert member.events_of(events.RunEnded) == []
+            assert member.events_of(events.CallDelayed) == []
 
 
 async def test_c5_lease_lost_during_a_write_does_not_hold_the_keys_forever(autojump_clock: MockClock) -> None:
@@ -139,14 +139,14 @@ async def test_c5_lease_lost_during_a_write_does_not_hold_the_keys_forever(autoj
         await cluster.until(lambda: bool(cluster.running), 5)
         await trio.sleep(0.1)
         await lose(cluster, f"staff/copier#{shard('a')}")
-        await cluster.until(lambda: bool(member.heard(events.WriteUnknown)), TTL)
+        await cluster.until(lambda: bool(member.events_of(events.WriteUnknown)), TTL)
         for name, text in jobs.items():
             await cluster.write(name, text)
         await cluster.until(lambda: cluster.copied(a="1", **jobs), TTL)
         (late,) = await member.script.run_late()
         assert late.error is not None
         assert isinstance(client_error(late.error, write=True), Fenced)
-        assert member.heard(events.RunEnded) == []
+        assert member.events_of(events.RunEnded) == []
 
 
 async def test_c5_shard_is_released_only_when_its_lost_write_is_resolved(autojump_clock: MockClock) -> None:
@@ -164,10 +164,10 @@ async def test_c5_shard_is_released_only_when_its_lost_write_is_resolved(autojum
         await cluster.run("web-2", nursery)
         await cluster.until(lambda: bool(shards_of(cluster.members["web-2"])), TTL)
         first.script.raises(*[Fault.FAILED] * 3)
-        await cluster.until(lambda: bool(first.heard(events.WriteUnknown)), TTL * 2)
+        await cluster.until(lambda: bool(first.events_of(events.WriteUnknown)), TTL * 2)
         unknown_at = trio.current_time()
         await cluster.write(stays, "1")
-        while not first.heard(events.WriteResolved):
+        while not first.events_of(events.WriteResolved):
             assert reconciled_since(cluster, unknown_at) == set()
             await trio.sleep(0.01)
         await cluster.until(lambda: cluster.copied(**{moves: "1", stays: "1"}), TTL)
@@ -227,7 +227,7 @@ async def test_shards_taken_over_together_share_reads_of_history(autojump_clock:
     cluster.options = lambda _: {"on_start": on_start}
     async with cluster.open("web-1"):
         member = cluster.members["web-1"]
-        await cluster.until(lambda: len(member.heard(events.LeaseTaken)) == SHARDS + 1, TTL)
+        await cluster.until(lambda: len(member.events_of(events.LeaseTaken)) == SHARDS + 1, TTL)
         await trio.sleep(1)
         assert shards_of(member) == ()
         member.script.release(cluster.copy)
@@ -260,4 +260,4 @@ async def test_errors_of_several_tasks_of_a_shard_end_only_the_shard(
         member = cluster.members["web-1"]
         await has_all(cluster, member)
         assert sorted(failed) == list(range(SHARDS))
-        assert member.heard(events.RunEnded) == []
+        assert member.events_of(events.RunEnded) == []

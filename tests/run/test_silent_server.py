@@ -22,8 +22,8 @@ async def test_unanswered_first_raise_ends_the_run_and_the_next_one_starts(autoj
     rig.channel.raises(Fault.SILENT, Fault.SILENT)
     async with rig.open():
         await rig.write_pool("a")
-        await rig.settle()
-        ended = rig.witness.heard(events.RunEnded)
+        await rig.wait_idle()
+        ended = rig.witness.events_of(events.RunEnded)
         assert [str(each.error) for each in ended] == ["Raise was not answered within 10 s"] * 2
         assert rig.names == ["a"]
 
@@ -32,17 +32,17 @@ async def test_unanswered_resolution_of_a_write_is_repeated(autojump_clock: Mock
     """The next raise has a higher number and the delay is reported. The keys wait only until one is answered."""
     rig = Rig(autojump_clock)
     async with rig.open():
-        await rig.settle()
+        await rig.wait_idle()
         rig.channel.writes(Fault.LOST)
         rig.channel.raises(Fault.SILENT, Fault.FAILED)
         began = trio.current_time()
         await rig.write_pool("a")
         await rig.write_member("m", "a")
-        await rig.settle()
+        await rig.wait_idle()
         assert 10 < trio.current_time() - began < 15
-        delayed = rig.witness.heard(events.CallDelayed)
+        delayed = rig.witness.events_of(events.CallDelayed)
         assert [(each.call, type(each.error)) for each in delayed] == [("Raise", Unavailable)] * 2
-        assert len(rig.witness.heard(events.WriteResolved)) == 1
+        assert len(rig.witness.events_of(events.WriteResolved)) == 1
 
 
 async def test_unanswered_record_of_a_checkpoint_is_repeated(autojump_clock: MockClock) -> None:
@@ -50,13 +50,13 @@ async def test_unanswered_record_of_a_checkpoint_is_repeated(autojump_clock: Moc
     rig = Rig(autojump_clock)
     async with rig.open():
         await rig.write_pool("a")
-        await rig.settle()
+        await rig.wait_idle()
         rig.channel.records(Fault.SILENT)
         await rig.write_pool("b")
         await trio.sleep(40)
-        (delayed,) = rig.witness.heard(events.CallDelayed)
+        (delayed,) = rig.witness.events_of(events.CallDelayed)
         assert (delayed.call, str(delayed.error)) == ("RecordSettled", "RecordSettled was not answered within 10 s")
-        assert rig.witness.heard(events.RunEnded) == []
+        assert rig.witness.events_of(events.RunEnded) == []
 
 
 @pytest.mark.parametrize("told", [0, 1])

@@ -73,7 +73,7 @@ async def test_killed_leader_is_replaced_within_its_ttl(autojump_clock: MockCloc
         assert seen[0][1] == first.name
         assert seen[0][0] > cluster.reconciled[0][3]
         assert second.wire.snapshots(killed_at) == []
-        assert second.heard(events.RunEnded) == []
+        assert second.events_of(events.RunEnded) == []
         cluster.check_fences()
 
 
@@ -132,7 +132,7 @@ async def test_partitioned_leader_ends_before_its_lease_expires(autojump_clock: 
         first.wire.mend()
         await cluster.until(lambda: first.status().phase == "standby", 10)
         assert first.status().leader == second.name
-        (ended,) = first.heard(events.RunEnded)
+        (ended,) = first.events_of(events.RunEnded)
         assert (type(ended.error), ended.delay) == (headway.errors.LeaseLost, 0.0)
 
 
@@ -174,4 +174,4 @@ async def test_status_shows_a_failed_renewal_until_one_succeeds(autojump_clock: 
             await cluster.until(lambda: "Unavailable" in first.status().error, TTL / 2)
             first.wire.mend()
             await cluster.until(lambda: first.status().error == "", TTL / 2)
-        assert first.heard(events.RunEnded) == []
+        assert first.events_of(events.RunEnded) == []

@@ -83,7 +83,7 @@ async def test_each_result_is_visible(autojump_clock: MockClock) -> None:  # noq
 
         await staff.write_team("xfail", "fine")
         await engine.client.delete(staff.team.id("xnever"))
-        await staff.settle()
+        await staff.wait_idle()
         status = engine.controllers["fickle"].status()
         assert (status.not_done, status.not_done_count) == ((), 0)
         assert status.queue is not None
@@ -179,7 +179,7 @@ async def test_controller_is_not_ready_after_long_without_a_stream(autojump_cloc
         """Nothing to do."""
 
     async with staff.open(wrap_channel=channel.over) as engine:
-        await staff.settle()
+        await staff.wait_idle()
         status = engine.controllers["look"].status
         assert [(each.cut_off, each.cut_off_seconds) for each in status().types] == [("", 0.0)] * 2
         channel.away = True
@@ -224,7 +224,7 @@ async def test_status_counts_the_lag_and_the_refused_items_of_a_type(autojump_cl
 
     async with staff.open(wrap_channel=channel.over) as engine:
         await staff.write_team("core")
-        await staff.settle()
+        await staff.wait_idle()
         status = engine.controllers["look"].status
         assert [(each.lag, each.refused) for each in status().types] == [(0, 0), (0, 0)]
         channel.stall(staff.account)

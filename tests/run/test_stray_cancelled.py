@@ -164,8 +164,8 @@ async def test_reconcile_that_raises_a_kept_cancelled_is_retried(
     _in_reconcile(program)
     async with program.staff.open():
         await program.staff.write_team("core")
-        await program.staff.settle()
-    failed = [each for each in program.staff.heard(events.Reconciled) if each.error is not None]
+        await program.staff.wait_idle()
+    failed = [each for each in program.staff.events_of(events.Reconciled) if each.error is not None]
     assert [(each.id.name, each.outcome, each.attempt) for each in failed] == [
         ("core", "failed", 1),
         ("core", "failed", 2),

@@ -54,9 +54,9 @@ async def test_runs_that_fail_at_once_are_delayed_until_one_lasts(autojump_clock
 
     rig.pools.replace(nothing, initialiser)
     async with rig.open():
-        await rig.settle()
+        await rig.wait_idle()
 
-    delays = [event.delay for event in rig.witness.heard(RunEnded)]
+    delays = [event.delay for event in rig.witness.events_of(RunEnded)]
     assert delays[0] == 0.5
     assert 1 <= delays[1] <= 1.25
     assert 2 <= delays[2] <= 2.5
@@ -189,7 +189,7 @@ async def test_crash_of_one_controller_does_not_affect_another(autojump_clock: M
         await engine.client.apply(rig.pools.pool.new("a"))
         await trio.sleep(100)
 
-    ended = {event.controller for event in rig.witness.heard(RunEnded)}
+    ended = {event.controller for event in rig.witness.events_of(RunEnded)}
     assert (rig.names, ended) == (["a"], {"never"})
 
 
@@ -210,5 +210,5 @@ async def test_error_during_cancellation_is_reported_but_not_raised(autojump_clo
     async with headway.open_engine(rig.store, rig.pools.app, report=rig.witness.report):
         await trio.sleep(1)
 
-    errors = [(event.controller, type(event.error)) for event in rig.witness.heard(RunEnded)]
+    errors = [(event.controller, type(event.error)) for event in rig.witness.events_of(RunEnded)]
     assert errors == [("other", SourceFailed)]

@@ -209,7 +209,7 @@ async def test_reconcile_fails_if_it_returns_a_value_without_a_repr(
 
     async with staff.open() as engine:
         await staff.write_team("core")
-        await staff.settle()
+        await staff.wait_idle()
         assert engine.controllers["teams"].status().restarts == 0
     assert "teams returned a Odd, whose __repr__ raised LookupError" in staff.errors()[0]
 

@@ -70,7 +70,7 @@ async def put(store: Backend, program: Program, name: str, over: headway.Resourc
     await store.commit((program.garbage(name, over),))
 
 
-async def settle(engine: headway.Engine) -> None:
+async def wait_idle(engine: headway.Engine) -> None:
     with trio.fail_after(60):
         await engine.wait_idle()
 
@@ -84,10 +84,10 @@ async def test_undecodable_payload_stops_no_reconcile(autojump_clock: MockClock,
     async with headway.open_engine(store, program.app, report=program.report) as engine:
         await engine.client.write(program.team.new("core"))
         await engine.client.write(program.account.new("ada", Account(login="core")))
-        await settle(engine)
+        await wait_idle(engine)
         await put(store, program, "new")
         await engine.client.write(program.account.new("bob", Account(login="core")))
-        await settle(engine)
+        await wait_idle(engine)
         assert program.seen["core"] == ["ada", "bob"]
         assert not [each for each in program.of(events.Reconciled) if getattr(each, "error", None)]
         for kind in (events.IndexFailed, events.MappingFailed, events.ProjectionFailed):
@@ -103,13 +103,13 @@ async def test_decodable_state_of_a_change_is_still_mapped(autojump_clock: MockC
         for team in ("core", "edge"):
             await engine.client.write(program.team.new(team))
         ada = await engine.client.write(program.account.new("ada", Account(login="core")))
-        await settle(engine)
+        await wait_idle(engine)
         assert program.seen == {"core": ["ada"], "edge": []}
         await put(store, program, "ada", ada)
-        await settle(engine)
+        await wait_idle(engine)
         assert program.seen == {"core": [], "edge": []}
         await engine.client.write(program.account.new("ada", Account(login="edge")))
-        await settle(engine)
+        await wait_idle(engine)
         assert program.seen == {"core": [], "edge": ["ada"]}
         assert engine.controllers["teams"].status().notice == ""
 
@@ -147,11 +147,11 @@ class Owned:
             put = self.program.garbage("ada")
             put.resource.metadata["team"] = "core"
             await store.commit((put,))
-            await settle(engine)
+            await wait_idle(engine)
             self.runs.clear()
             self.failures = failures
             await engine.client.delete(self.account.id("ada"))
-            await settle(engine)
+            await wait_idle(engine)
             await trio.sleep(60)
         return self.runs
 
@@ -180,7 +180,7 @@ async def test_undecodable_payload_appears_in_status_metrics_events_and_readines
     for name in ("x", "y"):
         await put(store, program, name)
     async with headway.open_engine(store, program.app, report=program.report) as engine:
-        await settle(engine)
+        await wait_idle(engine)
         await trio.sleep(2)
         program.metrics.watch(engine.status)
         status = engine.controllers["teams"].status()
@@ -200,7 +200,7 @@ async def test_undecodable_payload_appears_in_status_metrics_events_and_readines
         assert await _ready(engine) == (200, "ok\nteams: leaves out 2 resources that can't be decoded\n")
         await engine.client.write(program.account.new("x", Account(login="core")))
         await engine.client.delete(program.account.id("y"))
-        await settle(engine)
+        await wait_idle(engine)
         assert engine.controllers["teams"].status().notice == ""
         assert gauge + b"0.0" in program.metrics.text()
         assert await _ready(engine) == (200, "ok\n")
@@ -213,7 +213,7 @@ async def test_rest_of_a_burst_of_undecodable_payloads_is_counted(autojump_clock
     for name in "uvwxyz":
         await put(store, program, name)
     async with headway.open_engine(store, program.app, report=program.report) as engine:
-        await settle(engine)
+        await wait_idle(engine)
         await trio.sleep(5)
     said: list[Any] = program.of(events.PayloadUndecodable)
     assert [each.suppressed for each in said] == [0, 4]

@@ -31,7 +31,7 @@ async def test_predicate_rejects_only_the_changes_that_it_names(autojump_clock: 
         client = engine.client
 
         async def looks(*names: str) -> None:
-            await staff.settle()
+            await staff.wait_idle()
             assert seen == list(names)
             seen.clear()
 
@@ -85,7 +85,7 @@ async def test_resources_cached_at_the_start_of_a_run_are_not_rejected(autojump_
         reasons.extend(request.reasons)
 
     async with staff.open(store):
-        await staff.settle()
+        await staff.wait_idle()
     assert sorted(started) == ["ada", "bob"]
     assert {str(each).partition(" at ")[0] for each in reasons} == {"started", "Account ada started"}
 
@@ -108,13 +108,13 @@ async def test_change_is_kept_while_its_predicate_raises(autojump_clock: MockClo
         seen.append(request.id.name)
 
     async with staff.open():
-        await staff.settle()
+        await staff.wait_idle()
         await staff.write_team("core")
-        await staff.settle()
+        await staff.wait_idle()
 
     assert seen == ["core"]
     assert [round(b - a, 3) for a, b in itertools.pairwise(tries)] == [0.01, 0.02, 0.04]
-    failed = staff.heard(events.MappingFailed)
+    failed = staff.events_of(events.MappingFailed)
     # One report a second.
     assert [event.retry_after for event in failed] == [0.01]
     assert failed[0].mapper.endswith("fickle")
@@ -140,7 +140,7 @@ async def test_only_own_writes_are_rejected_by_not_own_writes(autojump_clock: Mo
             team = current or staff.team.new("core")
             team.data = Team(members=members)
             team = await engine.client.write(team)
-            await staff.settle()
+            await staff.wait_idle()
         assert seen == [["ada"], ["ada", "bob"]]
         await engine.client.write_status(
             team,
@@ -148,7 +148,7 @@ async def test_only_own_writes_are_rejected_by_not_own_writes(autojump_clock: Mo
             [headway.Condition("Heard", headway.ConditionState.TRUE)],
             observed_generation=team.generation,
         )
-        await staff.settle()
+        await staff.wait_idle()
         assert len(seen) == 3
 
 
@@ -173,10 +173,10 @@ async def test_unneeded_status_write_does_not_hide_the_change_of_another_writer(
     async with staff.open() as engine:
         team = await engine.client.write(staff.team.new("core", Team(members=["ada"])))
         first = team.generation
-        await staff.settle()
+        await staff.wait_idle()
         assert seen == ["ada"]
         await staff.write_team("core", "bob")
-        await staff.settle()
+        await staff.wait_idle()
         assert seen == ["ada", "bob", "bob"]
 
 
@@ -196,9 +196,9 @@ async def test_mapper_of_old_and_new_state_is_called_once_per_change(autojump_cl
     async with staff.open() as engine:
         for login in ("a", "b"):
             await engine.client.apply(staff.account.new("ada", Account(login=login)))
-            await staff.settle()
+            await staff.wait_idle()
         await engine.client.delete(staff.account.id("ada"))
-        await staff.settle()
+        await staff.wait_idle()
 
     assert changes == [("", "a"), ("a", "b"), ("b", "")]
     assert seen == ["both"]
@@ -216,8 +216,8 @@ async def test_resources_owned_by_a_changed_one_are_reconciled(autojump_clock: M
         team = await staff.write_team("core")
         await engine.client.write(staff.account.new("ada", owner=team))
         await engine.client.write(staff.account.new("bob"))
-        await staff.settle()
+        await staff.wait_idle()
         seen.clear()
         await staff.write_team("core", "someone")
-        await staff.settle()
+        await staff.wait_idle()
     assert seen == ["ada"]

@@ -14,7 +14,7 @@ from headway.service import Reason
 from headway.storage import MemoryBackend
 from tests.helpers.calls import Calls, Interrupted, refused
 from tests.helpers.declared import CHILD, NOTE_V2, a_note, an_id, id_of, text_of, uid_of
-from tests.helpers.versions import ALONE, V1, V3, a_team, roster, said, versions
+from tests.helpers.versions import ALONE, V1, V3, a_team, data_of, roster, versions
 from tests.service.conftest import reached
 from tests.service.test_discretion import SECRET, WriteOnly
 
@@ -120,7 +120,7 @@ async def test_repeated_creation_is_not_answered_in_an_unconvertible_version() -
     calls = Calls(MemoryBackend(), versions())
     await create(calls, a_team(V1, roster("ada")), "token")
     await calls.write(a_team(V3, V3.payload()))
-    assert said(await create(calls, a_team(V1, roster("ada")), "token"), V1) == roster()
+    assert data_of(await create(calls, a_team(V1, roster("ada")), "token"), V1) == roster()
     await calls.write(a_team(ALONE, roster(SECRET)))
     again = create(calls, a_team(V1, roster("ada")), "token")
     await refused(again, Status.INVALID_ARGUMENT, "stored as tests.v9.Team", "requested as version 'v1'")

@@ -29,7 +29,7 @@ from headway.service import MigrationService, _migrate, migrate
 from headway.storage import Backend, MemoryBackend, Put, Within, version_of
 from tests.helpers.calls import Calls, Interrupted
 from tests.helpers.declared import a_note, a_status, a_type, an_id, uid_of
-from tests.helpers.versions import ALONE, V1, V2, V3, Band, a_team, crew, roster, said, versions, without_converters
+from tests.helpers.versions import ALONE, V1, V2, V3, Band, a_team, crew, data_of, roster, versions, without_converters
 from tests.service.test_versions import heard
 from tests.service.test_write_versions import UNKNOWN
 
@@ -97,7 +97,7 @@ async def test_migration_works_in_both_directions(backend: Backend) -> None:
     done = await migrate(backend, versions(V1))
     assert (done.rewritten, [id.name for id, _ in done.left]) == (1, ["a"])
     assert [version_of(each) for each in await everything(backend)] == ["v3", "v1"]
-    assert said((await calls.read(an_id("a", V3))).resource, V3).room == "B12"
+    assert data_of((await calls.read(an_id("a", V3))).resource, V3).room == "B12"
 
 
 async def test_resource_that_cannot_be_rewritten_is_left_and_reported(backend: Backend) -> None:

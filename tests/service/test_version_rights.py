@@ -12,7 +12,7 @@ from headway.service import Decision
 from headway.storage import MemoryBackend
 from tests.helpers.calls import Calls, refused
 from tests.helpers.declared import ULID, a_status, an_id, id_of, uid_of
-from tests.helpers.versions import ALONE, V1, V2, V3, a_team, crew, roster, said, versions, without_converters
+from tests.helpers.versions import ALONE, V1, V2, V3, a_team, crew, data_of, roster, versions, without_converters
 from tests.service.test_discretion import WriteOnly
 
 
@@ -50,7 +50,7 @@ async def test_every_verb_serves_a_caller_without_rights_on_the_stored_version(*
     calls = Calls(backend, versions(), OneVersion("v2"))
     read = (await calls.read(an_id("one", V2))).resource
     written = (await calls.write_status(id_of(read), a_status())).resource
-    assert said(written, V2) == crew(("ada", ""))
+    assert data_of(written, V2) == crew(("ada", ""))
     assert written is not None
     assert "mine" in written.status
     garbage = a_team(V2, crew(), version="999")
@@ -58,7 +58,7 @@ async def test_every_verb_serves_a_caller_without_rights_on_the_stored_version(*
     await refused(calls.write(garbage), Status.ABORTED, "is stored at version", "read it again")
     changed = await calls.stored(a_team(V2, crew(("ada", "lead"))))
     again = (await calls.write_status(id_of(changed), a_status("7" + ULID[1:]))).resource
-    assert said(again, V2) == crew(("ada", "lead"))
+    assert data_of(again, V2) == crew(("ada", "lead"))
     await calls.delete(an_id("one", V2))
     assert calls.unexpected == []
 

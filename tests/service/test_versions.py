@@ -29,7 +29,7 @@ from headway.service import ConsulService, ResourceService, Versions
 from headway.storage import Backend, MemoryBackend, version_of
 from tests.helpers.calls import Calls, refused, take
 from tests.helpers.declared import NOTE, a_note, a_status, a_type, an_id, id_of, uid_of
-from tests.helpers.versions import ALONE, V1, V2, V3, a_team, crew, down, roster, said, versions, without_converters
+from tests.helpers.versions import ALONE, V1, V2, V3, a_team, crew, data_of, down, roster, versions, without_converters
 from tests.service.conftest import reached
 from tests.service.test_list import within
 
@@ -82,7 +82,7 @@ async def test_every_resource_can_be_read_in_each_version(teams: Calls) -> None:
 
 
 def _all(found: list[pb.Resource], type: ResourceType[Any]) -> list[Any]:
-    return [said(each, type) for each in found]
+    return [data_of(each, type) for each in found]
 
 
 async def test_owned_resources_are_listed_in_the_storage_version(teams: Calls) -> None:
@@ -90,7 +90,7 @@ async def test_owned_resources_are_listed_in_the_storage_version(teams: Calls) -
     owner = await teams.stored(a_note("owner"))
     await over(teams.backend, without_converters()).write(a_team(V1, roster("ada"), owner=owner.id))
     (owned,) = (await teams.list_by_owner(owner.id)).resources
-    assert [each.name for each in said(owned, V3).members] == ["ada"]
+    assert [each.name for each in data_of(owned, V3).members] == ["ada"]
 
 
 async def test_version_without_converter_is_separate(teams: Calls) -> None:
@@ -150,7 +150,7 @@ async def test_watch_of_each_version_reports_updates_and_one_deletion(teams: Cal
 
 
 def _color(resource: pb.Resource, type: ResourceType[Any]) -> str:
-    data = said(resource, type)
+    data = data_of(resource, type)
     return str(data.tint.name if type is V3 else data.color)
 
 
@@ -178,7 +178,7 @@ async def test_watch_reports_moves_between_versions_without_a_converter(teams: C
         await teams.write(a_team(ALONE, roster("ada")))
         await teams.write(a_team(V3, V3.payload()))
         changes = await heard(items, teams.revision)
-    assert [(change.deleted, said(change.resource, V1).names) for change in changes] == [
+    assert [(change.deleted, data_of(change.resource, V1).names) for change in changes] == [
         (False, ["ada"]),
         (True, ["ada"]),
         (False, []),
@@ -206,17 +206,17 @@ async def test_status_and_deletion_do_not_change_the_stored_version(teams: Calls
     old = over(teams.backend, without_converters())
     first = await old.stored(a_team(V1, roster("ada"), metadata={FINALIZERS: "hold"}))
     written = (await teams.write_status(an_id("one", V2, uid=uid_of(first)), a_status())).resource
-    assert said(written, V2).members[0].name == "ada"
+    assert data_of(written, V2).members[0].name == "ada"
     same = (await teams.write_status(an_id("one", V3, uid=uid_of(first)), a_status())).resource
-    assert said(same, V3).members[0].name == "ada"
+    assert data_of(same, V3).members[0].name == "ada"
     marked = (await teams.delete(an_id("one", V2))).resource
     assert marked is not None
-    assert said(marked, V2).members[0].name == "ada"
+    assert data_of(marked, V2).members[0].name == "ada"
     assert is_marked(marked.metadata)
     assert await stored_as(teams) == "v1"
     assert (await teams.delete(an_id("one", V3))).resource == (await teams.read(an_id("one", V3))).resource
-    bare = await teams.stored(a_team(V2, said(marked, V2), metadata={**marked.metadata, FINALIZERS: ""}))
-    assert said(bare, V2).members[0].name == "ada"
+    bare = await teams.stored(a_team(V2, data_of(marked, V2), metadata={**marked.metadata, FINALIZERS: ""}))
+    assert data_of(bare, V2).members[0].name == "ada"
     await teams.delete(an_id("one", V2))
     assert (await teams.list_type(a_type(V1), EVERYWHERE)).resources == []
 
@@ -231,7 +231,7 @@ async def test_marked_resource_is_frozen_in_every_version(teams: Calls) -> None:
         "changes data",
     )
     await teams.write(a_team(V1, roster(), metadata={**marked.metadata, FINALIZERS: ""}))
-    assert said((await teams.read(an_id("one", V3))).resource, V3).room == "B12"
+    assert data_of((await teams.read(an_id("one", V3))).resource, V3).room == "B12"
 
 
 async def test_client_made_for_consul_gets_a_plain_stream_of_its_version(teams: Calls) -> None:
@@ -245,7 +245,7 @@ async def test_client_made_for_consul_gets_a_plain_stream_of_its_version(teams: 
             item = await anext(items)
             assert isinstance(item, Changes)
             changes += item.changes
-    assert [(said(change.resource, V2).color, change.deleted) for change in changes] == [
+    assert [(data_of(change.resource, V2).color, change.deleted) for change in changes] == [
         ("from v1", False),
         ("from v2", False),
         ("from v3", False),
@@ -253,8 +253,8 @@ async def test_client_made_for_consul_gets_a_plain_stream_of_its_version(teams: 
         ("old program", True),
     ]
     stored = await consul.stored(a_team(V2, crew(("ada", "lead"))))
-    assert said((await consul.read(an_id("one", V1))).resource, V1).names == ["ada"]
-    assert said(stored, V2).members[0].role == "lead"
+    assert data_of((await consul.read(an_id("one", V1))).resource, V1).names == ["ada"]
+    assert data_of(stored, V2).members[0].role == "lead"
 
 
 # --- failing converters ---
@@ -301,19 +301,19 @@ async def test_failing_converter_affects_only_the_payload_of_one_resource(color:
         assert isinstance(there, SnapshotChunk)
         for found in (there.resources, (await calls.list_type(a_type(V3), EVERYWHERE)).resources):
             assert [id_of(each).name for each in found] == ["a", "b", "c"]
-            assert said(found[0], V3).tint.name == said(found[2], V3).tint.name == ""
+            assert data_of(found[0], V3).tint.name == data_of(found[2], V3).tint.name == ""
             with pytest.raises(
                 ConversionFailed,
                 match=r"^Team b is stored as tests\.v1\.Team, and converting it to tests\.v3\.Team failed",
             ):
-                said(found[1], V3)
+                data_of(found[1], V3)
         assert [(event.id.name, event.wanted, str(event.error)) for event in failing.events] == [("b", "v3", why)]
         await failing.old.write(a_team(V1, roster("ada", color=color), "b"))
         await failing.old.write(a_team(V1, roster("ada"), "c"))
         changes = await heard(items, calls.revision)
     assert [id_of(change.resource).name for change in changes] == ["b", "c"]
     assert len(failing.events) == 2
-    assert said((await calls.read(an_id("b", V1))).resource, V1).names == ["ada"]
+    assert data_of((await calls.read(an_id("b", V1))).resource, V1).names == ["ada"]
 
 
 def ends(_: Any) -> Any:
@@ -327,7 +327,7 @@ async def test_converter_that_exits_does_not_stop_the_server(backend: Backend) -
     await over(backend, without_converters()).write(a_team(V1, roster("ada")))
     calls = Calls(backend, known)
     with pytest.raises(ConversionFailed):
-        said((await calls.read(an_id("one", V2))).resource, V2)
+        data_of((await calls.read(an_id("one", V2))).resource, V2)
     await refused(calls.write(a_team(V1, roster("bea"), "two")), Status.INVALID_ARGUMENT, "cannot be converted to")
 
 
@@ -344,7 +344,7 @@ async def test_unconvertible_resource_can_be_written_in_its_version_released_and
         id=marked.id, version=marked.version, metadata={**marked.metadata, FINALIZERS: ""}, data=marked.data
     )
     await calls.write(bare)
-    assert said((await calls.read(an_id("one", V1))).resource, V1).names == ["ada"]
+    assert data_of((await calls.read(an_id("one", V1))).resource, V1).names == ["ada"]
     assert await stored_as(calls) == "v1"
     await calls.delete(an_id("one", V3))
     await refused(calls.write(a_team_again(bare)), Status.INVALID_ARGUMENT, "cannot be created")

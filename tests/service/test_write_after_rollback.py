@@ -13,7 +13,7 @@ from headway.service import migrate
 from headway.storage import Backend, SqliteBackend, version_of
 from tests.helpers.calls import Calls, refused
 from tests.helpers.declared import an_id
-from tests.helpers.versions import V1, V2, V3, Band, Member, Tint, a_team, crew, roster, said, versions
+from tests.helpers.versions import V1, V2, V3, Band, Member, Tint, a_team, crew, data_of, roster, versions
 from tests.service.test_write_versions import UNKNOWN, read, stored
 
 BAND = Band(members=[Member(name="ada", role="lead")], tint=Tint(name="red", shade=7), room="B12", notes={"a": "b"})
@@ -30,7 +30,7 @@ async def test_fields_missing_from_the_writers_version_survive(backend: Backend,
     """The storage version lacks them, too, so the resource stays in its version. Migration reports it."""
     calls = await rolled_back(backend, storage)
     answer = await calls.stored(a_team(V1, roster("ada", "bea", color="blue")))
-    assert said(answer, V1) == roster("ada", "bea", color="blue")
+    assert data_of(answer, V1) == roster("ada", "bea", color="blue")
     assert version_of(await stored(calls)) == "v3"
     assert await read(calls, V3) == Band(
         members=[Member(name="ada", role="lead"), Member(name="bea")],

@@ -15,7 +15,7 @@ from headway.resource import AnyMessage, Key, Kind, Position, ResourceType, pb
 from headway.storage import MemoryBackend
 from tests.helpers.calls import Calls, Interrupted, at, refused
 from tests.helpers.declared import CHILD, NOTE, a_note, an_id, registry, text_of, uid_of
-from tests.helpers.versions import V1, V2, V3, Member, a_team, said, versions
+from tests.helpers.versions import V1, V2, V3, Member, a_team, data_of, versions
 
 
 async def test_position_of_a_write_is_that_of_its_own_commit(calls: Calls) -> None:
@@ -149,7 +149,7 @@ async def test_stale_undecodable_payload_is_read_again(type: ResourceType[Any]) 
     believed.data = AnyMessage(type_url=V3.type_url, value=b"\xff")
     backend.believed = believed
     payload = type.payload(names=["ada"]) if type is V1 else type.payload(members=[Member(name="ada")])
-    assert said(await calls.stored(a_team(type, payload)), type) == payload
+    assert data_of(await calls.stored(a_team(type, payload)), type) == payload
     backend.believed = None
-    kept = said((await calls.read(an_id("one", V3))).resource, V3)
+    kept = data_of((await calls.read(an_id("one", V3))).resource, V3)
     assert ([each.name for each in kept.members], kept.notes) == (["ada"], {} if type is V3 else {"a": "b"})

@@ -25,8 +25,8 @@ from tests.helpers.versions import (
     Tint,
     a_team,
     crew,
+    data_of,
     roster,
-    said,
     versions,
     without_converters,
 )
@@ -42,7 +42,7 @@ def teams(backend: Backend) -> Calls:
 
 
 async def read(calls: Calls, type: ResourceType[Any]) -> Any:
-    return said((await calls.read(an_id("one", type))).resource, type)
+    return data_of((await calls.read(an_id("one", type))).resource, type)
 
 
 async def stored(calls: Calls) -> pb.Resource:
@@ -61,7 +61,7 @@ async def test_fields_missing_from_the_writers_version_survive(teams: Calls) -> 
     )
     await teams.write(a_team(V3, band))
     answer = await teams.stored(a_team(V1, roster("bea", "cyd", color="red")))
-    assert said(answer, V1) == roster("bea", "cyd", color="red")
+    assert data_of(answer, V1) == roster("bea", "cyd", color="red")
     assert await read(teams, V3) == Band(
         members=[Member(name="bea", role="bass"), Member(name="cyd")],
         tint=Tint(name="red", shade=7),
@@ -97,7 +97,7 @@ async def test_every_version_can_be_written_over_every_stored_version(
         if written is not V1:
             payload = written.payload(members=[Member(name=name) for name in names])
         answer = await calls.stored(a_team(written, payload))
-        assert said(answer, written) == payload
+        assert data_of(answer, written) == payload
         assert version_of(await stored(calls)) == storage.name.version
         assert (await read(calls, V1)).names == names
 
@@ -124,11 +124,11 @@ async def test_write_without_changes_in_its_version_keeps_the_generation(
     """It makes a version, as every write does. A change of metadata or payload makes a generation."""
     first = await teams.stored(a_team(V3, Band(members=[Member(name="ada", role="lead")], room="B12")))
     seen = (await teams.read(an_id("one", written))).resource
-    again = await teams.stored(a_team(written, said(seen, written)))
+    again = await teams.stored(a_team(written, data_of(seen, written)))
     assert again.generation == first.generation
     assert int(again.version) > int(first.version)
-    assert await read(teams, V3) == said(first, V3)
-    named = await teams.stored(a_team(written, said(seen, written), metadata={"color": "red"}))
+    assert await read(teams, V3) == data_of(first, V3)
+    named = await teams.stored(a_team(written, data_of(seen, written), metadata={"color": "red"}))
     assert named.generation > first.generation
     changed = await teams.stored(a_team(V1, roster("bea")))
     assert changed.generation > named.generation
@@ -145,7 +145,7 @@ async def test_write_without_changes_moves_the_resource_to_the_storage_version(t
     await old.write(a_team(V1, roster("ada", color="red")))
     again = await losing.stored(a_team(V1, roster("ada", color="red"), metadata={"a": "b"}))
     assert version_of(await stored(teams)) == "v1"
-    assert said(again, V1).color == "red"
+    assert data_of(again, V1).color == "red"
 
 
 def losing_color() -> Registry:
@@ -271,7 +271,7 @@ async def test_undecodable_payload_is_replaced_by_a_write_in_its_version(
         "write it as that version",
     )
     mended = await calls.stored(a_team(there, payload, version=garbage.version))
-    assert said(mended, there) == payload
+    assert data_of(mended, there) == payload
     assert mended.generation > garbage.generation
     assert version_of(await stored(calls)) == ("v3" if storage is None else "v1")
     assert (await read(calls, V1)).names == ["ada"]

@@ -1,9 +1,9 @@
-"""`make prove`: the state machines again and again, each round by another seed, until a time is up.
+"""`make prove`: runs the state machines in rounds, each with another seed, until the time is up.
 
 python -m tests.stateful SECONDS [SEED [FILE]]
 
-The steps of the world are counted, because a round in which the world takes none proves nothing. A file that does not
-have the world has none to count.
+The program counts the steps of the world, because a round without such steps proves nothing. Only some files have a
+world. The rounds of the others are counted alone.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ _WITH_WORLD = ("", "test_world.py")
 """The files of a round in which the world takes steps."""
 
 _ROUND = 1800.0
-"""Seconds after which a round is taken to have no end."""
+"""The seconds after which a round counts as hanging."""
 
 
 def run_round(seed: int, file: str) -> tuple[int, str]:
-    """One round over a file, or with an empty name over all: pytest's exit status, and what it has said."""
+    """Run one file, or all files if the name is empty. Return pytest's exit status and output."""
     tests = [sys.executable, "-m", "pytest", "-m", "not deep", f"tests/stateful/{file}"]
-    # A machine runs in one process.
+    # A single machine cannot be divided between processes.
     tests += [] if file else ["-n", "2", "--dist", "worksteal"]
-    # What fails is shrunk for up to five minutes.
+    # Hypothesis shrinks a failure for up to five minutes.
     bounds = ["--timeout", "900", "-o", "faulthandler_timeout=0"]
     try:
         ended = subprocess.run(
@@ -47,7 +47,7 @@ def run_round(seed: int, file: str) -> tuple[int, str]:
 
 
 def main(arguments: list[str]) -> int:
-    """Run rounds until the time is up, at least one; exit status 1, and all that was said, at the first that fails."""
+    """Run at least one round, and more until the time is up. At the first failure, print its output and return 1."""
     seconds, seed, file = float(arguments[0]), int((arguments[1:] or ["1"])[0]), (arguments[2:] or [""])[0]
     began, steps, rounds = time.monotonic(), 0, 0
     while not rounds or time.monotonic() - began < seconds:

@@ -1,4 +1,4 @@
-"""Leases with bad clocks, a bad network and a server that is killed and restarted, in virtual time."""
+"""A state machine for leases with wrong clocks, an unreliable network and restarts of the server, in virtual time."""
 
 from __future__ import annotations
 
@@ -56,13 +56,14 @@ class LeaseMachine(LiveRun, RuleBasedStateMachine):
         self.lives = dict.fromkeys(HOLDERS, 0)
         self.attempts = {holder: f"{holder} 0" for holder in HOLDERS}
         self.made = 0
-        # What the server has said: each term's (holder, attempt), and the terms of which it has said that they ended.
+        # Replies of the server: the (holder, attempt) of each granted term, and the terms reported as ended.
         self.granted: dict[int, tuple[str, str]] = {}
         self.ended: set[int] = set()
-        # The terms that the server knows to be in use, and the highest term that each holder has heard of.
+        # The terms that the server knows to be in use.
         self.used: set[int] = set()
-        # The number to which each term's fence was raised.
+        # By term: the number of its highest raised fence.
         self.raised: dict[int, int] = {}
+        # The highest term that each holder has received.
         self.heard = dict.fromkeys(HOLDERS, 0)
 
     def start(self) -> None:
@@ -145,7 +146,7 @@ class LeaseMachine(LiveRun, RuleBasedStateMachine):
         if request.life != self.lives[request.holder]:
             return
         if isinstance(reply, LeaseAnswer) and reply.acquired and self.believes(request.holder) is None:
-            # An answer with a term that isn't above those heard of before was overtaken: that term has ended.
+            # A reply whose term is not above all earlier ones was overtaken, and its term has ended.
             if request.attempt == self.attempts[request.holder] and reply.term > self.heard[request.holder]:
                 self.terms[request.holder] = LeaseTerm(reply.term, TTL, request.sent_at)
                 self.heard[request.holder] = reply.term
@@ -200,7 +201,7 @@ class LeaseMachine(LiveRun, RuleBasedStateMachine):
             if request.kind == "release":
                 self.ended.add(number)
                 return
-            # Requests overtake each other: a raise, and what was written before it, may come after a higher raise.
+            # Requests overtake each other: a raise, or a write before it, may arrive after a higher raise.
             low = request.kind in ("write", "raise") and request.number < self.raised.get(number, 0)
             over = held != number
             assert refused == (over or low), f"{request.kind} in term {number} while {before} was held: {reply!r}"
@@ -228,7 +229,7 @@ class LeaseMachine(LiveRun, RuleBasedStateMachine):
 
 
 class RestartedMachine(LeaseMachine):
-    """The same machine on a file, with restarts of the server."""
+    """The same machine on a SQLite file, with restarts of the server."""
 
     def make(self) -> Backend:
         self.folder = tempfile.TemporaryDirectory()
@@ -239,7 +240,7 @@ class RestartedMachine(LeaseMachine):
         before = self.listed()
         self.call(self.server.__aexit__, None, None, None)
         self.start()
-        # Renewals aren't stored, as raises are. After them a late request costs the holder its term, and no more.
+        # Raises are stored and renewals are not. After a restart, a late request costs the holder only its term.
         self.used.intersection_update(self.raised)
         after = self.listed()
         if before is not None:
@@ -255,5 +256,5 @@ class RestartedMachine(LeaseMachine):
 
 TestLeasesInMemory = LeaseMachine.TestCase
 TestLeasesInAFile = RestartedMachine.TestCase
-# Each of its steps waits for the disk.
+# Each step waits for the disk.
 TestLeasesInAFile.settings = settings(max_examples=settings().max_examples // 4)

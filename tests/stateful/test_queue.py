@@ -1,4 +1,4 @@
-"""The work queue against a model of plain lists and dictionaries, under any sequence of calls."""
+"""A state machine that compares the work queue with a model of lists and dictionaries, in any sequence of calls."""
 
 from dataclasses import dataclass, field
 
@@ -10,7 +10,7 @@ from headway.queue import BACKLOG, LIVE, Backoff, NotInHandError, Priority, Work
 
 KEYS = st.sampled_from("abcd")
 PRIORITIES: st.SearchStrategy[Priority] = st.sampled_from((LIVE, LIVE, BACKLOG))
-# Quarters of a second, so that the model's sums and the queue's are the same to the last bit.
+# Quarters of a second have exact sums, so that the model and the queue agree to the last bit.
 SECONDS = st.integers(min_value=0, max_value=12).map(lambda quarters: quarters / 4)
 BACKOFF = Backoff(base=0.25, maximum=0.75)
 LIVE_PER_BACKLOG = 2
@@ -34,7 +34,7 @@ class Model:
     now: float = 0.0
     closed: bool = False
     wishes: dict[str, Wish] = field(default_factory=dict)
-    # The keys that are ready, in two lines, and those that are delayed, in the order of their delays.
+    # The ready keys in two lines, and the delayed keys in the order in which they were delayed.
     lines: dict[Priority, list[str]] = field(default_factory=lambda: {LIVE: [], BACKLOG: []})
     delayed: list[str] = field(default_factory=list)
     hand: dict[str, Wish] = field(default_factory=dict)
@@ -96,7 +96,7 @@ class Model:
             assert due is not None
             return due
 
-        # sorted is stable: of two that are due together the one delayed first goes first.
+        # sorted() is stable: of two keys that are due at the same time, the key that was delayed first comes first.
         for key in sorted(self.delayed, key=due_of):
             if due_of(key) <= self.now:
                 self.ready(key, due_of(key))
@@ -120,7 +120,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.queue: WorkQueue[str, int] = WorkQueue(BACKOFF, live_per_backlog=LIVE_PER_BACKLOG)
         self.model = Model()
         self.reason = 0
-        # Kept apart from the model: for each key the last add that no dequeue has followed yet.
+        # Not part of the model: for each key, the last add that no dequeue has followed yet.
         self.unanswered: dict[str, int] = {}
         self.takes_passing_backlog = 0
 
@@ -156,7 +156,7 @@ class QueueMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.model.hand)
     @rule(data=st.data(), adds=st.lists(st.tuples(PRIORITIES, SECONDS), min_size=2, max_size=3), failed=st.booleans())
     def is_put_off_again_in_hand(self, data: st.DataObject, adds: list[tuple[Priority, float]], failed: bool) -> None:
-        """Of several delays the earliest counts, and the best of their priorities, also beside a key in hand."""
+        """The earliest of several delays counts, with the highest of their priorities, even if the key is in hand."""
         key = self.some_in_hand(data)
         for priority, delay in adds:
             self.add_after_one(key, priority, delay)
@@ -330,10 +330,10 @@ class QueueMachine(RuleBasedStateMachine):
 
 
 def kept(reasons: list[int]) -> list[int]:
-    """Return the first three and the last five."""
+    """Return the first three and the last five reasons."""
     return reasons[:3] + reasons[-5:]
 
 
 TestQueue = QueueMachine.TestCase
-# A step takes a fraction of a millisecond, so the queue can afford more examples than others.
+# A step takes a fraction of a millisecond, so this machine can afford more examples.
 TestQueue.settings = settings(max_examples=3 * settings().max_examples)

@@ -1,4 +1,4 @@
-"""`make prove` runs rounds until its time is up, adds up their steps, and fails with the first that fails."""
+"""`make prove` runs rounds until its time is up, counts their steps, and stops at the first failure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ WELL = "120 steps run without a violation in 6 worlds (C1 5 looks)\n40 steps run
 def test_rounds_are_run_until_the_time_is_up(
     seconds: str, rounds: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Each takes ten seconds here; there is always one."""
+    """A round takes ten seconds here. The first one always runs."""
     ran: list[tuple[int, str]] = []
 
     def run_round(seed: int, file: str) -> tuple[int, str]:
@@ -36,7 +36,7 @@ def test_rounds_are_run_until_the_time_is_up(
 def test_a_round_that_fails_or_counts_nothing_ends_it(
     ended: tuple[int, str], said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """And everything that was said is shown."""
+    """The output of the failed round is printed."""
     rounds = iter([(0, WELL), ended])
     monkeypatch.setattr(program, "run_round", lambda *_: next(rounds))
     assert main(["1000"]) == 1
@@ -48,7 +48,7 @@ def test_a_round_that_fails_or_counts_nothing_ends_it(
 def test_a_file_without_the_world_has_no_steps_to_count(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Its rounds are counted alone."""
+    """Only its rounds are counted."""
     ran: list[int] = []
 
     def run_round(seed: int, _: str) -> tuple[int, str]:

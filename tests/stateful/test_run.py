@@ -1,4 +1,4 @@
-"""A whole controller's run under virtual time, with a scripted service between it and a memory store."""
+"""A state machine that runs a whole engine in virtual time, with a scripted channel before its memory store."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ bare_faults = st.sampled_from([Fault.FAILED, Fault.LOST, Fault.LATE])
 
 
 class RunMachine(LiveRun, RuleBasedStateMachine):
-    """Hypothesis writes, deletes, drops streams, serves old snapshots and loses answers; the witness watches."""
+    """Hypothesis writes, deletes, drops streams, serves old snapshots and loses replies. A witness checks all reads."""
 
     engine: headway.Engine
 
@@ -147,7 +147,7 @@ class RunMachine(LiveRun, RuleBasedStateMachine):
 
     @rule()
     def let_late_calls_arrive(self) -> None:
-        """A write that arrives below the stored fence is refused, unless it has nothing to write."""
+        """Let late calls arrive. A write below the stored fence is refused, unless it would change nothing."""
         raised = [
             (call.reply.fence.term, call.reply.fence.number) for call in self.channel.done if call.method == "Raise"
         ]
@@ -182,7 +182,7 @@ class RunMachine(LiveRun, RuleBasedStateMachine):
         self.pools.pause = 0.0
         self.channel.heal()
         self.call(self.channel.run_late)
-        # A false bookmark can't be told from a true one until the change that it hid has come.
+        # A false bookmark looks like a true one until the change that it hid arrives.
         self.run_until_blocked()
 
         async def settle() -> None:
@@ -214,7 +214,10 @@ class RunMachine(LiveRun, RuleBasedStateMachine):
 
 
 def test_a_state_that_was_over_before_the_first_run_began_is_nobodys() -> None:
-    """The resumed stream brings both changes at once, after the starting revision and before the run (seed 121001)."""
+    """No reconcile is expected for a state that was replaced before the run began.
+
+    The resumed stream delivers both changes at once, after the starting revision and before the run (seed 121001).
+    """
     machine = RunMachine()
     machine.open(concurrency=2)
     machine.let_pass(kind=1, count=1)

@@ -1,4 +1,4 @@
-"""The store of a type and the stream grammar, driven by Hypothesis against a store with its whole history."""
+"""A state machine that compares `TypeStore` and `StreamMachine` with a store that keeps its whole history."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ writes = st.lists(
 
 
 class Server:
-    """One opened stream from its server's side: a replica that may lag, and the revision that has been sent."""
+    """The server of one open stream: a replica that may lag, and the revision that it has sent."""
 
     def __init__(self, store: TrueStore, type: ResourceType[Any], replica: int, resumed_at: int | None) -> None:
         self.store = store
@@ -51,7 +51,7 @@ class Server:
         self.snapshot: list[pb.Resource] | None = None
         if resumed_at is None:
             self.snapshot = list(store.state(type, replica).values())
-        # Everything up to `told` has been sent, and of the commit after it the first `partly` changes.
+        # The revision up to which everything was sent, and the number of changes sent of the next commit.
         self.told = replica if resumed_at is None else resumed_at
         self.partly = 0
 
@@ -145,7 +145,7 @@ class Side:
 
 
 class TypeStoreMachine(RuleBasedStateMachine):
-    """The machine of this module. Every rule ends in the checker, which does not know how a store works."""
+    """Drive two type stores. Every rule ends in the checker, which does not know how a store works."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -209,7 +209,7 @@ class TypeStoreMachine(RuleBasedStateMachine):
     def reconnect(self, side: str, lag: int, history_gone: bool, meanwhile: list[Write], told: int) -> None:
         """Leave the stream at any point, even inside a commit or a snapshot, and open another one.
 
-        Its server may lag, or may have no history. It then sends a snapshot, of which a part is delivered.
+        Its server may lag, or may have no history. It then sends a snapshot, and the rule delivers a part of it.
         """
         each = self.sides[side]
         self.store.commit(1, meanwhile)
@@ -343,9 +343,9 @@ class TypeStoreMachine(RuleBasedStateMachine):
             assert side.type_store.entries == self.store.state(side.type, self.store.head)
 
 
-# What fails is shrunk for up to five minutes.
+# Hypothesis shrinks a failure for up to five minutes.
 TestTypeStore = pytest.mark.timeout(400)(TypeStoreMachine.TestCase)
-# Steps are cheap here, and what there is to find needs several of them to meet at one key.
+# Steps are cheap here, and a bug shows only when several of them meet at one key.
 TestTypeStore.settings = settings(
     max_examples=max(80, 2 * settings().max_examples),
     stateful_step_count=max(40, settings().stateful_step_count),

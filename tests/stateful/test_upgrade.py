@@ -1,6 +1,6 @@
-"""Two servers on one store go through the steps of an upgrade and back, while users of both versions write and watch.
+"""Two servers on one store are upgraded and downgraded while users of both versions write and watch.
 
-The simulation has the controllers and the faults of an upgrade. Here are the orders of its steps and writes.
+This machine tests the order of the steps and writes. The simulation tests controllers and faults during an upgrade.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from headway.service import migrate
 from headway.storage import MemoryBackend, Within, version_of
 from tests.helpers.calls import Calls
 from tests.helpers.declared import a_type, an_id
-from tests.helpers.versions import V1, V2, Crew, a_team, crew, roster, said, versions, without_converters
+from tests.helpers.versions import V1, V2, Crew, a_team, crew, data_of, roster, versions, without_converters
 
 FORMER, FIRST, SECOND = range(3)
 PROGRAMS: dict[int, Callable[[], Registry]] = {
@@ -31,14 +31,14 @@ PROGRAMS: dict[int, Callable[[], Registry]] = {
 }
 TEAMS = st.sampled_from(["core", "west"])
 APART = "apart"
-"""A team that users of the newer version had before there was a converter. No user of the older one writes it."""
+"""A team that existed in the newer version before there was a converter. It is never written in the older version."""
 SERVERS = st.integers(0, 1)
 MEMBERS = st.lists(st.sampled_from(["ada", "bea", "cyd"]), unique=True)
 ROLES = st.sampled_from(["", "lead", "bass"])
 
 
 class Watcher:
-    """What a user holds who follows one version, at whichever server."""
+    """A user that follows one version, from any server, and the teams that it holds."""
 
     def __init__(self, type: ResourceType[Any]) -> None:
         self.type = type
@@ -46,7 +46,7 @@ class Watcher:
         self.position: Position | None = None
 
     async def follow(self, calls: Calls) -> None:
-        """Hear everything, from a snapshot where the server doesn't go on."""
+        """Follow the stream to its end. Begin again with a snapshot if the server cannot resume."""
         try:
             await self._hear(calls, self.position)
         except GRPCError as error:
@@ -58,19 +58,19 @@ class Watcher:
     async def _hear(self, calls: Calls, after: Position | None) -> None:
         resume_after = None if after is None else after.message()
         async with calls.watch(a_type(self.type), resume_after=resume_after) as items:
-            # The first item shows whether the server resumes here. It always comes.
+            # Every server sends a first item. It shows whether the server resumes here.
             resumed = False
             while not resumed or after is None or self.position is None or self.position.revision < calls.revision:
                 item = await anext(items)
                 resumed = True
                 if isinstance(item, SnapshotChunk):
-                    self.held |= {name(each): said(each, self.type) for each in item.resources}
+                    self.held |= {name(each): data_of(each, self.type) for each in item.resources}
                 elif isinstance(item, Changes):
                     for change in item.changes:
                         if change.deleted:
                             del self.held[name(change.resource)]
                         else:
-                            self.held[name(change.resource)] = said(change.resource, self.type)
+                            self.held[name(change.resource)] = data_of(change.resource, self.type)
                     if self.position is not None:
                         self.position = self.position._replace(revision=item.changes[-1].revision)
                 else:
@@ -84,7 +84,7 @@ def name(resource: pb.Resource) -> str:
 
 
 class UpgradeMachine(RuleBasedStateMachine):
-    """No write is lost, in whatever step its server is, and every watcher holds what there is."""
+    """No step of an upgrade loses a write, and every watcher holds the stored teams."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -108,13 +108,13 @@ class UpgradeMachine(RuleBasedStateMachine):
         return Calls(self.store, PROGRAMS[self.steps[server]]())
 
     def stored(self) -> dict[str, str]:
-        """The version as which each team is stored."""
+        """Return the version in which each team is stored."""
         found, _ = self.run(lambda: self.store.list(V1.kind, Within()))
         return {name(each): version_of(each) for each in found}
 
     @rule(server=SERVERS, step=st.sampled_from(list(PROGRAMS)))
     def restart(self, server: int, step: int) -> None:
-        """With the program of another step, as the guide allows it."""
+        """Restart a server with the program of another step, if the guide allows that step."""
         apart = abs(step - self.steps[1 - server]) > 1
         newer = {team for team, version in self.stored().items() if version == "v2"}
         if apart or (step == FORMER and newer - {APART}):
@@ -123,7 +123,7 @@ class UpgradeMachine(RuleBasedStateMachine):
 
     @rule(server=SERVERS, team=TEAMS, names=MEMBERS)
     def write_older(self, server: int, team: str, names: list[str]) -> None:
-        """Every such write is taken; roles and the room stay."""
+        """Write in the older version. The write is always accepted, and keeps roles and the room."""
         self.run(lambda: self.at(server).write(a_team(V1, roster(*names), team)))
         was = self.teams.get(team, crew())
         roles = {each.name: each.role for each in was.members}
@@ -136,7 +136,11 @@ class UpgradeMachine(RuleBasedStateMachine):
         room=ROLES,
     )
     def write_newer(self, server: int, team: str, members: dict[str, str], room: str) -> None:
-        """Refused only where the storage version is the older one and cannot hold it, and nothing newer is there."""
+        """Write in the newer version.
+
+        The write is rejected only if the storage version is the older one and cannot hold the data, and no newer data
+        is stored.
+        """
         if self.steps[server] == FORMER and (team != APART or self.stored().get(team) == "v1"):
             return
         payload, before = crew(*members.items(), room=room), self.stored().get(team)
@@ -156,7 +160,7 @@ class UpgradeMachine(RuleBasedStateMachine):
 
     @rule(server=SERVERS)
     def migrate(self, server: int) -> None:
-        """To the storage version of the server's program; what that cannot hold is left."""
+        """Migrate to the storage version of the server's program. Data that it cannot hold stays as it is."""
         if self.steps[server] == FORMER:
             return
         self.run(lambda: migrate(self.store, PROGRAMS[self.steps[server]]()))
@@ -181,7 +185,7 @@ class UpgradeMachine(RuleBasedStateMachine):
         judge = Calls(self.store, PROGRAMS[SECOND]())
         for team, data in self.teams.items():
             found = self.run(partial(judge.read, an_id(team, V2)))
-            assert said(found.resource, V2) == data
+            assert data_of(found.resource, V2) == data
         assert self.stored().keys() == self.teams.keys()
 
 

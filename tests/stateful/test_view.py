@@ -1,8 +1,8 @@
-"""Views against a model: a view shows the state at its revision, in whatever order items arrive.
+"""A state machine that compares views with a model: a view shows the state at its revision, in any order of items.
 
-Two types, one of them whole or as a projection, are fed by streams that advance by themselves, begin anew with
-snapshots that lag or jump, and by replies that overtake them. Views are opened and closed in between, by the real
-`Cache`.
+There are two types, and one of them may be a projection. Their streams advance independently of each other, and may
+begin again with a snapshot that lags or jumps. Replies overtake the streams. The real `Cache` opens and closes views
+at any point.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ writes = st.lists(
 )
 sides = st.sampled_from(sorted(TYPES))
 
-# Changes with every fourth revision: most changes are outside of it.
+# The projection changes with every fourth revision only, so it does not contain most changes.
 SLIM = projection(TEAM, Account, lambda team: Account(login=str(int(team.version) // 4)))
 
 
@@ -70,7 +70,7 @@ class OpenView:
 
 
 class ViewMachine(LiveRun, RuleBasedStateMachine):
-    """The machine of this module."""
+    """Drive informers and views, and compare each view with the true store."""
 
     sound = True
 
@@ -238,7 +238,7 @@ class ViewMachine(LiveRun, RuleBasedStateMachine):
                 }
 
     def teardown(self) -> None:
-        """Every requested view is open once the streams have delivered everything."""
+        """Check that every requested view is open after the streams have delivered everything."""
         try:
             if self.sound:
                 self._end()
@@ -255,7 +255,7 @@ class ViewMachine(LiveRun, RuleBasedStateMachine):
 
 
 TestView = pytest.mark.timeout(400)(ViewMachine.TestCase)
-# What is hard is a view that waits while a reply, a change before it, and a snapshot meet at one key.
+# The hard case is a waiting view while a reply, an earlier change and a snapshot meet at one key.
 TestView.settings = settings(
     max_examples=max(40, settings().max_examples),
     stateful_step_count=max(40, settings().stateful_step_count),

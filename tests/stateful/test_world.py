@@ -1,7 +1,7 @@
-"""The whole engine, several controllers and processes, under every fault of the simulation, held to the contract.
+"""A state machine that holds whole engines to the contract under every fault of the simulation.
 
-After every step `WorldJudge` has had a look at C1 to C9 and C11; C10 is a rule of its own, and the end of each world.
-How many steps were run is in the summary of the run.
+Two processes run several controllers. After every step, `WorldJudge` checks C1 to C9 and C11. C10 has a rule of its
+own, and is checked at the end of each world. The summary of the run shows the number of steps.
 """
 
 from __future__ import annotations
@@ -46,21 +46,21 @@ class Tally:
 
 
 class AlarmRung(Exception):
-    """What ends a run."""
+    """The error that ends a run."""
 
 
 ALARMS: dict[str, trio.Event] = {}
-"""What ends the run of ``accounts`` in a process that has it."""
+"""By process: the event that makes its run of ``accounts`` raise `AlarmRung`."""
 
 STEPS: Counter[str] = Counter()
-"""How many steps there have been in this module, and what was looked at in them."""
+"""The number of steps that this module has run, and the number of checks of each clause."""
 
 
 class Disks:
-    """The world outside: what a team must have there while it is, and must not have afterwards.
+    """The disks outside of the store. A team must have one as long as it exists, and none afterwards.
 
-    A call that was given up may arrive when the team has been deleted and its disk removed, and no reconcile follows
-    that could see it. So a call says by its uid which team it means, and what was removed is not put again.
+    An abandoned call may arrive after its team was deleted and the disk removed. No reconcile follows that could undo
+    it. So each call carries the uid of its team, and a removed disk is not put again.
     """
 
     def __init__(self) -> None:
@@ -81,7 +81,11 @@ class Disks:
 
 
 def make(process: simulation.Process) -> headway.App:
-    """A singleton that owns, a sharded one with a finalizer outside, and one by index over what the first writes."""
+    """Declare three controllers.
+
+    ``accounts`` is a singleton that owns its outputs, ``disks`` is sharded and has a finalizer for the world outside,
+    and ``tallies`` reads an index over the outputs of ``accounts``.
+    """
     app = headway.App("staff")
     team, account = app.type("staff", "v1", "Team", Team), app.type("staff", "v1", "Account", Account)
     tally: ResourceType[Tally] = app.type("staff", "v1", "Tally", Tally)
@@ -155,11 +159,11 @@ OWES = {
     "disks": {TEAM: key_of},
     "tallies": {TALLY: key_of, ACCOUNT: login_of},
 }
-"""By controller and kind: whom a change concerns."""
+"""By controller and kind: a function that returns the keys to reconcile after a change."""
 
 
 async def all_is_as_wanted(world: simulation.World) -> None:
-    """What must have become of everything."""
+    """Check that all accounts, tallies and disks follow from the teams."""
     teams = {each.name: set(each.data.members) for each in await world.client.list(world.type("Team"))}
     accounts = {each.name for each in await world.client.list(world.type("Account"))}
     tallies = {each.name: each.data.count for each in await world.client.list(world.type("Tally"))}
@@ -171,7 +175,7 @@ async def all_is_as_wanted(world: simulation.World) -> None:
 
 
 class WorldMachine(simulation.Machine):
-    """Two processes compete for everything; Hypothesis says what users want, and what goes wrong."""
+    """Two processes compete for every lease. Hypothesis draws the users' writes and the faults."""
 
     app = staticmethod(make)
     processes = 2
@@ -185,7 +189,7 @@ class WorldMachine(simulation.Machine):
 
     @initialize()
     def open_the_world(self) -> None:
-        """With something to do, that is half done."""
+        """Open the world with some work that is half done."""
         super().open_the_world()
         self.write("a", ["ada", "grace"])
         self.sleep(0.03)
@@ -202,10 +206,10 @@ class WorldMachine(simulation.Machine):
             try:
                 stored = await self.world.client.apply(wanted)
             except headway.errors.InvalidArgument:
-                # It is being deleted: nothing of it can be changed any more.
+                # The team is being deleted, so it can no longer be changed.
                 return
             self.judge.acknowledged[TEAM, stored.id.key] = int(stored.version)
-            # It is the caller's (C9).
+            # Both objects belong to the caller (C9): changes of them must not show anywhere.
             wanted.data.members.append("scribbled")
             stored.data.members.append("scribbled")
 
@@ -222,7 +226,7 @@ class WorldMachine(simulation.Machine):
         process = self.world.processes[at]
         alarm = ALARMS.get(process.name)
         if not process.life or alarm is None or process.link.paused:
-            # What a paused process has under way doesn't end, and a run ends when all of its calls have.
+            # A paused process does not finish its calls, and a run ends only after all of its calls.
             return
         life, controllers = process.life, process.engine.controllers
         before = {name: each.run for name, each in controllers.items()}
@@ -231,7 +235,7 @@ class WorldMachine(simulation.Machine):
         alarm.set()
         self.run_until_blocked()
         if len(self.world.struck) != struck:
-            # A crash that was due at some checkpoint has come in between.
+            # A crash that was due at a checkpoint has happened first.
             return
         assert process.life == life, "C10: a controller's crash has ended its process"
         after = {name: each.run for name, each in controllers.items()}
@@ -265,12 +269,12 @@ class WorldMachine(simulation.Machine):
 
 
 def test_a_call_outside_that_arrives_after_the_cleanup_changes_nothing() -> None:
-    """It is the last thing to happen (seed 120009): a disk of a team that is gone would stay for ever."""
+    """The call is the last event of the world, so it would leave a disk without a team for ever (seed 120009)."""
     machine = WorldMachine()
     machine.open_the_world()
     machine.sleep(20.0)
     begun = len(machine.world.trace.steps)
-    # The finalizer is written and answered a little later; the disk is put when all is over.
+    # The write of the finalizer is answered a little later. The disk is put at the very end.
     machine.world.injector.next_call(lambda number: faults.AnswerLate(number, 0.5), faults.CommitLast)
     machine.write("b", [])
     machine.sleep(5.0)
@@ -284,21 +288,21 @@ def test_a_call_outside_that_arrives_after_the_cleanup_changes_nothing() -> None
 
 @pytest.fixture(autouse=True)
 def _say_how_many(record_property: Callable[[str, object], None]) -> Iterator[None]:
-    """For the summary of the run."""
+    """Record the number of steps for the summary of the run."""
     STEPS.clear()
     yield
     record_property("steps without a violation", dict(STEPS))
 
 
-# What fails is shrunk for up to five minutes.
+# Hypothesis shrinks a failure for up to five minutes.
 TestWorld = pytest.mark.timeout(400)(WorldMachine.TestCase)
-# One of its examples is some hundred times the work of another machine's.
+# An example of this machine takes about a hundred times as much work as an example of another.
 BOUND: Any = settings.default
 TestWorld.settings = settings(BOUND, max_examples=max(3, BOUND.max_examples // 10), stateful_step_count=20)
 
 
 def test_a_run_of_a_paused_process_does_not_end_before_it_goes_on() -> None:
-    """Its call is under way: the machine must not take that for a controller that has not been started again."""
+    """A call is still in flight. The machine must not report this as a controller that was not restarted."""
     for _ in range(8):
         machine = WorldMachine()
         try:

@@ -61,7 +61,7 @@ def test_headway_etcd_must_name_an_etcd(nowhere: Path, monkeypatch: pytest.Monke
     with pytest.raises(ValueError, match=r"HEADWAY_ETCD: .*missing does not run as etcd"):
         find_etcd()
     monkeypatch.setenv("HEADWAY_ETCD", str(etcd_at(nowhere / "other", "unknown")))
-    with pytest.raises(ValueError, match=r"HEADWAY_ETCD: .*other does not say an etcd's version"):
+    with pytest.raises(ValueError, match=r"HEADWAY_ETCD: .*other does not print the version of an etcd"):
         find_etcd()
 
 

@@ -77,7 +77,7 @@ async def test_watch_that_jumps_back_does_not_rewind_the_store() -> None:
         gone = await remove(rig.store, resource, str(rig.store.position.revision))
         await reader.until(gone.revision)
         for response in heard[:2]:
-            rig.fake.say(response)
+            rig.fake.respond_on_watches(response)
         await until(lambda: rig.store.counts["stale commits"] >= 2)
         assert await names(rig.store) == []
         assert rig.store.position == gone
@@ -219,7 +219,7 @@ async def test_progress_notification_moves_no_position() -> None:
         reader = await primed(rig.store)
         header = rig.fake._header()
         header.revision += 1000
-        rig.fake.say(WatchResponse(header=header))
+        rig.fake.respond_on_watches(WatchResponse(header=header))
         at = await put(rig.store, thing("b"))
         await reader.until(at.revision)
         assert summary(reader.changes) == [(at.revision, "b", False)]
@@ -235,7 +235,7 @@ async def test_false_progress_notification_ends_the_watch() -> None:
         rig.fake.on_watch = lambda response: [] if response.events else [response]
         at = await put(rig.store, thing("a"))
         rig.fake.on_watch = lambda response: [response]
-        rig.fake.say(WatchResponse(header=rig.fake._header()))
+        rig.fake.respond_on_watches(WatchResponse(header=rig.fake._header()))
         await reader.until(at.revision)
         assert summary(reader.changes) == [(at.revision, "a", False)]
         assert rig.store.counts["false progress"] == 1

@@ -1,4 +1,4 @@
-"""`check_converters`: the faults that it finds, and the payloads that it generates."""
+"""`check_converters` finds faults in converters, with generated payloads."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_broken_converter_is_found(up: Any, down: Any, rule: str, what: str) -> 
 
 
 def test_good_converters_pass() -> None:
-    """A chain of them passes, too."""
+    """A chain of good converters passes, too."""
     check_converters(between(up, down), examples=30)
     named = st.builds(lambda name, color: Roster(names=[name], color=color), st.text(max_size=3), st.just("red"))
     crews = st.builds(lambda name: Crew(members=[Member(name=name)], color="red"), st.text(max_size=3))
@@ -158,7 +158,7 @@ def between_lists(up: Callable[[Older], Crew], down: Callable[[Crew], Older]) ->
 
 
 def test_payloads_refused_by_hooks_or_left_out_by_values_are_not_tried() -> None:
-    """Neither can be stored."""
+    """Neither kind of payload can be stored."""
 
     def validate(resource: Resource[Any]) -> None:
         if len(resource.data.names) > 1:
@@ -186,10 +186,10 @@ def test_converter_that_changes_its_input_is_found() -> None:
     """The error shows the original input. A changed input compared with itself would seem to have lost nothing."""
     with pytest.raises(AssertionError) as caught:
         check_converters(between(sorting, down))
-    said = str(caught.value)
-    assert "up= of tests.v1.Thing → tests.v2.Thing must not change its argument" in said
-    shown = re.search(r"Older\(names=(\[.*?\])\) became Older\(names=(\[.*?\])\)", said)
-    assert shown is not None, said
+    message = str(caught.value)
+    assert "up= of tests.v1.Thing → tests.v2.Thing must not change its argument" in message
+    shown = re.search(r"Older\(names=(\[.*?\])\) became Older\(names=(\[.*?\])\)", message)
+    assert shown is not None, message
     before, after = (ast.literal_eval(each) for each in shown.groups())
     assert before != after == sorted(before)
     with pytest.raises(
@@ -208,7 +208,7 @@ def test_converter_that_fails_halfway_is_reported_with_its_original_input() -> N
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({"examples": 0}, "examples=0 must be an integer >= 1, such as 100"),
         ({"examples": -1}, "examples=-1 must be"),
@@ -226,10 +226,10 @@ def test_converter_that_fails_halfway_is_reported_with_its_original_input() -> N
         ({"values": 0}, "values=0 must be"),
     ],
 )
-def test_invalid_options_are_refused(options: dict[str, Any], said: str) -> None:
+def test_invalid_options_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(DeclarationError) as caught:
         check_converters(between(up, down), **options)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_app_without_converters_is_refused() -> None:
@@ -270,7 +270,7 @@ CONDITION: ResourceType[Condition] = app.type("tests", "v1", "Condition", Condit
 
 @pytest.mark.parametrize("type", [EVERYTHING, CONDITION])
 def test_payloads_have_every_field_and_can_be_stored(type: ResourceType[Any]) -> None:
-    """This holds for declared and generated messages. Each field is set in some payloads."""
+    """Each field is set in some payloads, of declared and of generated messages."""
     seen: set[str] = set()
     names = [*type.payload.__dataclass_fields__]
 

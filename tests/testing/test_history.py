@@ -49,12 +49,12 @@ def opened(watch: str, after: int | None = None, kind: Kind = JOB) -> Fact:
     return WatchOpened(watch, kind, EVERYTHING, after)
 
 
-def changes(watch: str, *tolds: DeliveredResource) -> Fact:
-    return ChangesDelivered(watch, tolds)
+def changes(watch: str, *deliveries: DeliveredResource) -> Fact:
+    return ChangesDelivered(watch, deliveries)
 
 
-def snapshot(watch: str, at: int, *tolds: DeliveredResource, kind: Kind = JOB, store: str = "store") -> list[Fact]:
-    parts = [SnapshotDelivered(watch, tolds)] if tolds else []
+def snapshot(watch: str, at: int, *deliveries: DeliveredResource, kind: Kind = JOB, store: str = "store") -> list[Fact]:
+    parts = [SnapshotDelivered(watch, deliveries)] if deliveries else []
     return [opened(watch, kind=kind), *parts, SnapshotEnded(watch, store, at)]
 
 
@@ -63,7 +63,7 @@ def bookmark(watch: str, at: int, resumed: bool = False) -> Fact:
 
 
 def wrote(
-    told: DeliveredResource,
+    delivery: DeliveredResource,
     *,
     who: str = "web-1",
     term: int = 0,
@@ -73,13 +73,15 @@ def wrote(
     expected: int = 0,
 ) -> WriteAnswered:
     """Return a write that took a second and was sent at the second of its revision, unless given."""
-    began = float(told.revision) if sent is None else sent
+    began = float(delivery.revision) if sent is None else sent
     fence = (CONTROLLER, "", term) if term else None
-    write = WriteAnswered(who, JOB, told.key, (began, began + 0.9), fence, outcome, told.digest, expected=expected)
+    write = WriteAnswered(
+        who, JOB, delivery.key, (began, began + 0.9), fence, outcome, delivery.digest, expected=expected
+    )
     if outcome != "acknowledged":
         return write
     return write._replace(
-        revision=told.revision if revision is None else revision, stored=None if told.deleted else told
+        revision=delivery.revision if revision is None else revision, stored=None if delivery.deleted else delivery
     )
 
 
@@ -95,7 +97,7 @@ def reconciled(name: str, at: int, who: str = "web-1", began: float = 100.0) -> 
     return ReconcileDone(who, CONTROLLER, key(name), began, ((JOB, at),))
 
 
-# What happened: a at 2, 4 and 8; b at 3, gone at 5; c and d together at 6.
+# The commits: a at 2, 4 and 8; b at 3, and its deletion at 5; c and d together at 6.
 LIVE = [changes("w", up(2)), changes("w", up(3, "b"), up(4)), changes("w", gone(5, "b")), bookmark("w", 5)]
 LATER = [changes("w", up(6, "c", more=True), up(6, "d")), bookmark("w", 7), changes("w", up(8))]
 WITNESS: list[Fact] = [*snapshot("w", 1), *LIVE, *LATER]
@@ -254,7 +256,7 @@ def test_good_history_breaks_no_rule() -> None:
 
 
 def test_every_rule_has_a_history_that_breaks_it() -> None:
-    """So each rule is known to work."""
+    """A rule without such a history might never fail."""
     assert set(BAD) == set(HISTORY_RULES)
 
 
@@ -263,7 +265,7 @@ def test_every_rule_has_a_history_that_breaks_it() -> None:
     [pytest.param(rule, facts, id=f"{rule} {number}") for rule, all in BAD.items() for number, facts in enumerate(all)],
 )
 def test_history_that_breaks_a_rule_is_found(rule: str, facts: list[Fact]) -> None:
-    """That rule is named, and no unrelated one."""
+    """The report names that rule, and no unrelated one."""
     found = {each.rule for each in History(facts).violations(owes() if rule == "reconciled" else None)}
     assert rule in found
     assert found - {rule} <= ALSO.get(rule, set())
@@ -272,7 +274,7 @@ def test_history_that_breaks_a_rule_is_found(rule: str, facts: list[Fact]) -> No
 
 
 def test_watch_is_judged_by_its_own_filter() -> None:
-    """It need not deliver resources with other tenancies or names."""
+    """A watch need not deliver resources with other tenancies or names."""
     facts = [*WITNESS, WatchOpened("part", JOB, ("*", "*", "c"), None), SnapshotEnded("part", "store", 1)]
     History([*facts, changes("part", up(6, "c")), bookmark("part", 9)]).check()
     assert rules([*facts, bookmark("part", 9)]) == {"bookmarkable"}
@@ -280,13 +282,13 @@ def test_watch_is_judged_by_its_own_filter() -> None:
     History(other).check()
 
 
-def test_reconcile_after_an_answered_write_of_its_process_has_seen_it() -> None:
+def test_reconcile_sees_own_writes_above_its_frontier() -> None:
     """The frontier of its cache may be lower: a process sees its own writes first."""
     History(swapped(reconciled("a", 8), reconciled("a", 7, who="web-2", began=9.0))).check(owes())
 
 
 def test_deletion_that_a_run_could_not_know_of_need_not_be_reconciled() -> None:
-    """The run has recorded that. Every other change and every earlier deletion must be reconciled all the same."""
+    """The run has recorded such deletions. Every other change and every earlier deletion must still be reconciled."""
     facts = swapped(reconciled("b", 5), reconciled("b", 4, who="web-3"))
     History([*facts, DeletionsMissed("web-3", CONTROLLER, JOB, 4, 5)]).check(owes())
     for missed in (
@@ -302,7 +304,7 @@ def test_deletion_that_a_run_could_not_know_of_need_not_be_reconciled() -> None:
 
 
 def test_history_counts_all_violations_and_shows_twenty() -> None:
-    """So a broken store does not fill the terminal."""
+    """The output of a broken store stays short."""
     facts = [*snapshot("w", 1), *(changes("w", up(revision)) for revision in range(2, 40)), bookmark("w", 40)]
     behind = [*snapshot("s", 1), bookmark("s", 40)]
     with pytest.raises(AssertionError, match="38 violations in ") as found:

@@ -45,7 +45,7 @@ def test_time_stands_still_while_a_thread_works(run: Run) -> None:
 
 
 def test_time_passes_after_the_thread_has_ended(run: Run) -> None:
-    """It passes by the whole sleep, in no real time."""
+    """Virtual time passes by the whole sleep, in no real time."""
 
     async def commit_and_sleep() -> None:
         await trio.to_thread.run_sync(time.sleep, 0.001)

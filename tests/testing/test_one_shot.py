@@ -33,7 +33,7 @@ async def test_reconcile_is_called_once_and_reports_its_writes(autojump_clock: M
         assert [each.name for each in await shot.client.list(staff.account)] == ["ada", "grace"]
 
         again = await shot.reconcile("core")
-        assert [each.what for each in again.written] == ["status"]  # which changes nothing
+        assert [each.what for each in again.written] == ["status"]  # this write changes nothing
         await shot.given(staff.team.new("core", Team(members=["grace"])))
         third = await shot.reconcile(team.id)
         assert [(each.what, each.id.name) for each in third.written] == [("delete", "ada"), ("status", "core")]
@@ -41,7 +41,7 @@ async def test_reconcile_is_called_once_and_reports_its_writes(autojump_clock: M
 
 
 async def test_requests_caused_by_a_change_are_reported(autojump_clock: MockClock) -> None:  # noqa: ARG001
-    """They are reported with the reason. Resources from before the test are no changes."""
+    """Each request has its reason. Resources that existed before the test cause no requests."""
     staff = Staff()
     async with one_shot(staff.app, "accounts") as shot:
         [core] = await shot.given(staff.team.new("core", Team()))
@@ -54,7 +54,7 @@ async def test_requests_caused_by_a_change_are_reported(autojump_clock: MockCloc
 
 
 async def test_missing_resource_may_be_reconciled(autojump_clock: MockClock) -> None:  # noqa: ARG001
-    """This is the situation after a deletion."""
+    """A reconcile sees no resource after a deletion."""
     staff = Staff()
     async with one_shot(staff.app, "accounts") as shot:
         assert await shot.reconcile("nobody") == headway.testing.Shot(None, ())
@@ -76,7 +76,7 @@ async def test_reconcile_sees_no_more_than_in_production(autojump_clock: MockClo
 
 
 async def test_mapper_can_be_called_directly(autojump_clock: MockClock) -> None:  # noqa: ARG001
-    """It maps both states and returns each id once. The resources need not be stored."""
+    """The call maps both states and returns each id once. The resources need not be stored."""
     staff = Staff()
     one, two = stored(staff.team.new("one", Team())), stored(staff.team.new("two", Team()))
     old = stored(staff.account.new("ada", Account(), owner=one.id), version=3)
@@ -89,7 +89,7 @@ async def test_mapper_can_be_called_directly(autojump_clock: MockClock) -> None:
 
 
 async def test_reconcile_of_a_shard_has_its_fence(autojump_clock: MockClock) -> None:  # noqa: ARG001
-    """It has the fence and the term of the key's shard, as in a worker."""
+    """The reconcile has the fence and the term of the key's shard, as in a worker."""
     app = headway.App("spread")
     team = app.type("spread", "v1", "Team", Team)
     terms: list[int] = []
@@ -110,12 +110,12 @@ async def test_reconcile_of_a_shard_has_its_fence(autojump_clock: MockClock) -> 
         assert len(fences) > 1
         [written] = (await shot.reconcile("t1")).written
         assert written.request.fence.term == terms[-1] > 0
-        # Each shard has a runtime of its own, with its term.
+        # Each shard has its own runtime and term.
         assert shot.runtime not in runtimes
 
 
 async def test_writes_of_a_directly_called_reconcile_are_its_own(autojump_clock: MockClock) -> None:  # noqa: ARG001
-    """As in production, they are no changes that the controller must reconcile."""
+    """Its own writes cause no reconcile, as in production."""
     app = headway.App("own")
     team = app.type("own", "v1", "Team", Team)
 
@@ -162,8 +162,8 @@ async def test_reconcile_waits_for_stored_changes(autojump_clock: MockClock) -> 
         assert len(await shot.client.list(staff.account)) == 1
 
 
-async def test_existing_resource_is_no_change(tmp_path: Path) -> None:
-    """It causes no request. The test runs in real time: a virtual clock does not wait for the file's threads."""
+async def test_existing_resource_causes_no_request(tmp_path: Path) -> None:
+    """The test runs in real time, because a virtual clock does not wait for the file's threads."""
     staff, store = Staff(), f"sqlite:{tmp_path / 'staff.db'}"
     async with one_shot(staff.app, "accounts", store=store) as shot:
         await shot.given(staff.team.new("core", Team()))
@@ -173,7 +173,7 @@ async def test_existing_resource_is_no_change(tmp_path: Path) -> None:
 
 
 async def test_timer_can_be_called_directly(autojump_clock: MockClock) -> None:  # noqa: ARG001
-    """It returns the time of its next call."""
+    """The call returns the time of the next one."""
     app = headway.App("timed")
     team = app.type("timed", "v1", "Team", Team)
     called: list[str] = []
@@ -191,7 +191,7 @@ async def test_timer_can_be_called_directly(autojump_clock: MockClock) -> None: 
 
 
 def test_stored_resource_looks_like_one_from_a_store() -> None:
-    """It has a uid, a version, a generation, and the requested fields."""
+    """The resource has a uid, a version, a generation, and the requested fields."""
     type = Staff().team
     ready = headway.Condition("Ready", headway.ConditionState.TRUE)
     made = stored(type.new("core", Team(members=["ada"])), version=7, conditions={"accounts": [ready]}, deleting=True)

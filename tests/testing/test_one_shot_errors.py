@@ -50,7 +50,7 @@ async def test_unknown_controller_is_named() -> None:
 
 
 async def test_invalid_result_is_named(autojump_clock: MockClock) -> None:  # noqa: ARG001
-    """The error is that of production."""
+    """The error is the same as in production."""
     app = headway.App("odd")
     team = app.type("odd", "v1", "Team", Team)
 
@@ -64,7 +64,7 @@ async def test_invalid_result_is_named(autojump_clock: MockClock) -> None:  # no
 
 
 async def test_request_must_be_of_the_managed_type(autojump_clock: MockClock) -> None:  # noqa: ARG001
-    """It is a name, an id or a resource. Anything else is refused, and so is an invalid attempt."""
+    """A request is a name, an id or a resource. Anything else is refused, and so is an invalid attempt."""
     staff = Staff()
     async with one_shot(staff.app, "accounts") as shot:
         [core] = await shot.given(staff.team.new("core", Team(members=["ada"])))
@@ -80,7 +80,7 @@ async def test_request_must_be_of_the_managed_type(autojump_clock: MockClock) ->
 
 
 async def test_exception_of_an_initializer_is_raised(autojump_clock: MockClock) -> None:
-    """It is raised at once, and not after as many runs as time permits."""
+    """The exception is raised at once, and the run is not repeated."""
     app = headway.App("begun")
 
     async def initialiser(_: headway.Runtime) -> None:
@@ -144,7 +144,7 @@ async def test_invalid_result_of_a_mapper_is_raised(autojump_clock: MockClock) -
 
 
 async def test_unhandled_error_is_logged(autojump_clock: MockClock) -> None:  # noqa: ARG001
-    """As in production, `on_start` has failed and the run continues."""
+    """`on_start` has failed and the run continues, as in production."""
     app = headway.App("logged")
 
     async def on_start(_: headway.Runtime) -> None:
@@ -175,7 +175,7 @@ async def test_daemon_cannot_be_called() -> None:
 
 
 async def test_mapper_that_changes_its_input_is_found(autojump_clock: MockClock) -> None:  # noqa: ARG001
-    """It is found whether the test or a change has called it."""
+    """The error is raised whether the test or a change has called the mapper."""
     staff = Staff()
 
     def changes(account: headway.Resource[Account], _: headway.CacheReader) -> list[headway.ResourceId]:

@@ -58,7 +58,7 @@ class Program:
             history.add(ReconcileDone("controllers", CONTROLLER, request.id.key, began, seen))
 
     async def work(self, client: headway.Client) -> None:
-        """Write and delete some jobs, several at once, until nothing changes any more."""
+        """Write and delete some jobs, several at once."""
 
         async def write(name: str) -> None:
             for number in range(5):
@@ -90,18 +90,18 @@ async def watching(client: headway.Client, type: headway.ResourceType[Any]) -> A
                 moved.set()
                 moved = trio.Event()
 
-    async def told(revision: int) -> None:
+    async def reached(revision: int) -> None:
         while upto < revision:
             await moved.wait()
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(watch)
-        yield told
+        yield reached
         nursery.cancel_scope.cancel()
 
 
 async def test_program_in_one_process_has_a_good_history(tmp_path: Path) -> None:
-    """It runs on SQLite, with everything that its controllers do."""
+    """The program runs on SQLite. The history has everything that its controllers do."""
     history = History()
     program = Program(history)
     channel = RecordingChannel("controllers", history.add, clock=trio.current_time)
@@ -135,12 +135,12 @@ async def test_processes_on_a_network_have_a_good_history() -> None:
     ):
         client = Client(RecordingChannel("writer", history.add, clock=trio.current_time).over(other), types.registry)
         with trio.fail_after(30):
-            async with watching(client, program.job) as told, watching(client, program.copy) as told_copies:
+            async with watching(client, program.job) as reached, watching(client, program.copy) as reached_copies:
                 await program.work(client)
                 revision = max(fact.revision for fact in history.facts if isinstance(fact, WriteAnswered))
-                await told(revision)
+                await reached(revision)
                 await workers.wait_idle()
-                await told_copies(max(fact.revision for fact in history.facts if isinstance(fact, WriteAnswered)))
+                await reached_copies(max(fact.revision for fact in history.facts if isinstance(fact, WriteAnswered)))
             assert sorted(each.name for each in await client.list(program.copy)) == ["a", "c"]
     history.check(program.owes)
     watches = [fact.watch.partition(".")[0] for fact in history.facts if isinstance(fact, WatchOpened)]
@@ -179,12 +179,12 @@ async def scripted() -> AsyncIterator[Scripted]:
 @pytest.mark.parametrize(("fault", "rule"), [("none", ""), ("duplicate", "unique"), ("false_bookmark", "bookmarkable")])
 async def test_fault_in_a_stream_is_found_in_its_record(scripted: Scripted, fault: str, rule: str) -> None:
     """The history finds exactly the script's changes to the stream."""
-    async with watching(scripted.client, scripted.program.job) as told:
-        await told(await scripted.write("one"))
+    async with watching(scripted.client, scripted.program.job) as reached:
+        await reached(await scripted.write("one"))
         if rule:
             getattr(scripted.script, fault)(scripted.program.job)
-        await told(await scripted.write("two"))
-        await told(await scripted.write("three"))
+        await reached(await scripted.write("two"))
+        await reached(await scripted.write("three"))
     assert scripted.rules() == ({rule} if rule else set())
 
 
@@ -198,7 +198,7 @@ async def test_fault_in_a_stream_is_found_in_its_record(scripted: Scripted, faul
 async def test_write_without_a_reply_is_unknown_and_a_refused_one_is_refused(
     scripted: Scripted, fault: Fault, error: type[Exception], outcome: str
 ) -> None:
-    """Neither is acknowledged."""
+    """Neither of these writes counts as acknowledged."""
     scripted.script.writes(fault)
     with pytest.raises(error):
         await scripted.client.write(scripted.program.job.new("a", Job(text="one")))
@@ -207,13 +207,13 @@ async def test_write_without_a_reply_is_unknown_and_a_refused_one_is_refused(
 
 
 async def test_write_that_is_stored_although_refused_is_found(scripted: Scripted) -> None:
-    """It is recognized by its content, which no other writer has written."""
-    async with watching(scripted.client, scripted.program.job) as told:
+    """The write is recognized by its content, which no other writer has written."""
+    async with watching(scripted.client, scripted.program.job) as reached:
         scripted.script.writes(Fault.CONFLICT)
         with pytest.raises(headway.Conflict):
             await scripted.client.write(scripted.program.job.new("a", Job(text="one")))
         # Over another channel, which is not recorded.
         services: Any = scripted.script
         direct = Client(services, scripted.program.app.registry)
-        await told(int((await direct.write(scripted.program.job.new("a", Job(text="one")))).version))
+        await reached(int((await direct.write(scripted.program.job.new("a", Job(text="one")))).version))
     assert scripted.rules() == {"refused"}

@@ -1,4 +1,4 @@
-"""Every store's watches keep every rule of a history, in the process and over TCP, under writers and watchers at once.
+"""The watches of every store keep every rule of a history, in process and over TCP, under concurrent use.
 
 A failure names its seed; ``HEADWAY_HISTORY_SEED`` runs that schedule again.
 """
@@ -87,7 +87,7 @@ async def keeps_every_rule_in_the_process(stores: list[Backend]) -> None:
     load = WatchLoad(SEED, stores[0], in_the_process(stores))
     await run(load)
     load.check()
-    # The load did what it is for.
+    # The load has caused each event of interest.
     assert min(load.did[each] for each in ("left", "left in its snapshot", "resumed", "OUT_OF_RANGE")) > 0, load.did
 
 
@@ -147,20 +147,20 @@ LATER = {"reliable", "bookmarkable", "gapless", "resumable"}
 
 LIES: dict[type[Lie], tuple[set[str], set[str]]] = {
     lies.SkipsACommit: (LATER, set()),
-    lies.SaysItTwice: ({"unique"}, set()),
-    lies.SaysItAgainLater: ({"unique"}, set()),
-    lies.SaysTheNewestFirst: ({"ordered"}, {"resumable"}),
-    lies.SaysACommitInPieces: ({"atomic"}, set()),
-    lies.LosesAPartOfACommit: ({"atomic"}, set()),
+    lies.RepeatsACommit: ({"unique"}, set()),
+    lies.RepeatsTheCommitBefore: ({"unique"}, set()),
+    lies.ReversesCommits: ({"ordered"}, {"resumable"}),
+    lies.SplitsACommit: ({"atomic"}, set()),
+    lies.DropsPartOfACommit: ({"atomic"}, set()),
     lies.ResumesOneTooLate: ({"resumable"}, LATER),
     lies.ResumesOneTooEarly: ({"resumable"}, set()),
-    lies.SaysThatItResumesElsewhere: ({"resumable"}, {"bookmarkable", "ordered"}),
+    lies.ResumesElsewhere: ({"resumable"}, {"bookmarkable", "ordered"}),
     lies.EndsItsSnapshotEarly: ({"snapshot", "durable"}, set()),
-    lies.SaysAnOlderSnapshot: ({"snapshot", "durable"}, {"ordered"}),
+    lies.MisdatesItsSnapshot: ({"snapshot", "durable"}, {"ordered"}),
     lies.LeavesAGapAfterItsSnapshot: ({"gapless"}, LATER),
     lies.BookmarksTooFar: ({"bookmarkable"}, set()),
-    lies.SaysSomethingElse: ({"agreed"}, set()),
-    lies.IsOfAnotherStore: ({"one store"}, set()),
+    lies.ChangesPayloads: ({"agreed"}, set()),
+    lies.ComesFromAnotherStore: ({"one store"}, set()),
 }
 """For each lie, the rules of which it breaks at least one, and other rules that it may break."""
 
@@ -190,7 +190,7 @@ async def test_watch_that_lies_is_found(
     lie: type[Lie],
     autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
 ) -> None:
-    """It breaks its rule, and no unrelated one. In some schedules a lie has no effect."""
+    """The lie breaks its own rule, and no unrelated one. In some schedules a lie has no effect."""
     rules, others = LIES[lie]
     found: set[str] = set()
     for seed in range(1, 6):
@@ -201,7 +201,7 @@ async def test_watch_that_lies_is_found(
     assert found <= rules | others
 
 
-async def test_store_that_delivers_a_commit_to_no_watcher_is_found(
+async def test_commit_that_no_watcher_receives_is_found(
     autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
 ) -> None:
     """The answers to its writers reveal it."""
@@ -211,7 +211,7 @@ async def test_store_that_delivers_a_commit_to_no_watcher_is_found(
 async def test_load_in_memory_is_repeatable(
     autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
 ) -> None:
-    """So a violation found with a seed is found again."""
+    """A violation that was found with a seed can be found again."""
     ran = []
     for _ in range(2):
         with _deterministic(7):

@@ -1,4 +1,4 @@
-"""What a type checker makes of reads of a cache: each ignored error is one that it has to find."""
+"""Typed reads of a cache. A type checker must find each ignored error."""
 
 from typing import assert_type
 
@@ -16,7 +16,7 @@ class Team:
 
 @headway.message
 class Size:
-    """What is kept of it."""
+    """The projected size of a team."""
 
     members: int = field(1)
 
@@ -33,18 +33,18 @@ BY_PEER = headway.indexes.by_reference(TEAM, "peer", lambda team: TEAM.id(team.d
 
 
 def members(team: headway.Resource[Team]) -> list[str]:
-    """Gives what can't be the one value of an index."""
+    """Return a list, which is not a valid value of an index."""
     return team.data.members
 
 
 def name_of(team: headway.Resource[Team]) -> str:
-    """Gives a text."""
+    """Return a string."""
     return team.name
 
 
 @headway.query(TEAM, BY_MEMBER)
 def teams_of(cache: headway.CacheReader, member: str, *, limit: int = 10) -> list[str]:
-    """The names of the teams that somebody is in."""
+    """Return the names of a member's teams."""
     return [team.name for team in cache.index(BY_MEMBER, member)][:limit]
 
 
@@ -57,7 +57,7 @@ assert_type(BY_PEER, Index[headway.Resource[Team], headway.ResourceId])
 
 @app.controller(manages=TEAM, indexes=[BY_NAME, BY_MEMBER, BY_PATH, BY_PEER], queries=[teams_of])
 async def teams(rt: headway.Runtime, request: headway.Request) -> None:
-    """Reads in every way."""
+    """Read the cache in every way."""
     assert_type(rt.cache.get(TEAM, request.id), headway.Resource[Team] | None)
     assert_type(rt.cache.get(SIZE, "core"), Projected[Size] | None)
     assert_type(rt.cache.list(SIZE), list[Projected[Size]])

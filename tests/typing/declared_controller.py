@@ -1,4 +1,4 @@
-"""What mypy knows of a declared controller. It is checked by mypy, and an ignore that isn't needed fails it."""
+"""Typed declarations of controllers. mypy must find each ignored error, because an unused ignore is an error itself."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def smaller(old: headway.Projected[Size] | None, new: headway.Projected[Size] | 
 
 @app.controller(manages=SIZE, when=lambda old, new: old is None or new is None or old.data.members > new.data.members)
 async def sizes(_: headway.Runtime, __: headway.Request[Size]) -> None:
-    """A reconciler of a projection."""
+    """Reconcile a projection."""
 
 
 headway.watch(SIZE, team_of_size, when=headway.predicates.none_of(smaller, headway.predicates.data_changed()))
@@ -76,11 +76,11 @@ async def daemon(_: headway.Runtime, account: headway.Resource[Account]) -> None
 
 
 async def of_an_account(_: headway.Runtime, __: headway.Request[Account]) -> None:
-    """A reconciler of another type than the managed one."""
+    """Reconcile a type other than the managed one."""
 
 
 def misuses() -> None:
-    """Each line is refused by mypy; it is never called."""
+    """Call everything in ways that mypy must reject. This function is never called itself."""
     app.controller(manages=TEAM)(of_an_account)  # type: ignore[arg-type]
     app.controller(manages=SIZE)(of_an_account)  # type: ignore[arg-type]
     app.controller(manages=SIZE, when=same_login)  # type: ignore[arg-type]

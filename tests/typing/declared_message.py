@@ -1,4 +1,4 @@
-"""What a type checker makes of declared messages: each ignored error is one that it has to find."""
+"""Typed uses of declared messages. A type checker must find each ignored error."""
 
 from typing import assert_type
 
@@ -24,13 +24,13 @@ class Team:
     owner: Person | None = field(3)
 
     def first(self) -> str:
-        """Who comes first."""
+        """Return the first member."""
         return self.members[0]
 
 
 @message
 class Explicit(betterproto2.Message):
-    """A message that says it is one, for who calls betterproto2's methods."""
+    """A message that inherits from `betterproto2.Message`, so that type checkers know its methods."""
 
     name: str = field(1)
 

@@ -1,4 +1,4 @@
-"""What a type checker makes of converters: each ignored error is one that it has to find."""
+"""Typed declarations of converters. A type checker must find each ignored error."""
 
 import headway
 from headway import field
@@ -24,22 +24,22 @@ NEW = app.type("versions", "v2", "Note", New)
 
 
 def up(old: Old) -> New:
-    """The right way up."""
+    """Convert to the newer payload."""
     return New(text=old.text)
 
 
 def down(new: New) -> Old:
-    """The right way down."""
+    """Convert to the older payload."""
     return Old(text=new.text)
 
 
 async def late(old: Old) -> New:
-    """Comes too late."""
+    """Convert asynchronously, which is not allowed."""
     return up(old)
 
 
 def declared() -> None:
-    """Never called: it is read by type checkers alone."""
+    """Declare converters, right and wrong. This function is only type-checked and never called."""
     app.converter(OLD, NEW, up=up, down=down)
     app.converter(OLD, NEW, up=lambda old: New(text=old.text), down=lambda new: Old(text=new.text))
     app.converter(OLD, NEW, up=down, down=up)  # type: ignore[arg-type]

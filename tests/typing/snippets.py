@@ -1,4 +1,4 @@
-"""Write the Python of each page of the documents as a module, for the type checkers."""
+"""Write the Python blocks of each page of the documentation to a module, for the type checkers."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").r
 
 
 def blocks_of(page: Path) -> list[str]:
-    """The Python blocks of a page, in order."""
+    """Return the Python blocks of a page, in order."""
     return re.findall(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
 
 
 def write_snippets(folder: Path) -> list[Path]:
-    """Write one module for each page that has Python in it, unless it is there already and says the same."""
+    """Write a module for each page with Python blocks, unless it exists unchanged. Return the paths of the modules."""
     folder.mkdir(parents=True, exist_ok=True)
     made: list[Path] = []
     for page in PAGES:

@@ -68,7 +68,7 @@ def remembered_by_name(staff: Staff, right: bool) -> None:
         if team is None:
             known.pop(name, None)
         elif right or name not in known:
-            # Calls may arrive in another order than they were made in. The version tells which is newer.
+            # Calls may arrive in another order than they were made in. The version shows which is newer.
             await staff.outside.put_newer(name, team.data.note, int(team.version))
             known[name] = team.data.note
 
