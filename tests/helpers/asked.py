@@ -20,7 +20,7 @@ OK, FOUND, EMPTY, GONE, LEFT = "ok", "found", "empty", "gone", "left"
 
 
 @dataclass(frozen=True)
-class Here:
+class Difference:
     """A deliberate difference: the answers of Headway and of Consul, and the reason."""
 
     answer: str
@@ -28,11 +28,11 @@ class Here:
     why: str
 
 
-Cell = str | Here
+Cell = str | Difference
 
 
-def answer_here(cell: Cell) -> str:
-    """Return the answer that Headway must give. A `Here` must differ from Consul and have a reason."""
+def expected_answer(cell: Cell) -> str:
+    """Return the answer that Headway must give. A `Difference` must differ from Consul and have a reason."""
     if isinstance(cell, str):
         return cell
     assert cell.answer != cell.consul
@@ -41,7 +41,7 @@ def answer_here(cell: Cell) -> str:
 
 
 @dataclass
-class Asked:
+class Arguments:
     """The arguments of a call. Verbs that expect a whole resource also get its data."""
 
     name: str = "one"
@@ -80,13 +80,13 @@ class Asked:
         """A name prefix that matches the name. It is the name itself."""
         return self.name
 
-    def of(self, resource: pb.Resource) -> Asked:
+    def of(self, resource: pb.Resource) -> Arguments:
         """Take the uid and the generation of a stored incarnation; return self."""
         self.uid, self.generation = id_of(resource).uid, resource.generation
         return self
 
 
-async def outcome(calls: Calls, verb: str, asked: Asked) -> str:
+async def outcome(calls: Calls, verb: str, asked: Arguments) -> str:
     """Return a verb's answer as a word: the status of its refusal, or the effect of its success."""
     try:
         return await _CALL[verb](calls, asked)
@@ -94,35 +94,35 @@ async def outcome(calls: Calls, verb: str, asked: Asked) -> str:
         return error.status.name
 
 
-async def _read(calls: Calls, asked: Asked) -> str:
+async def _read(calls: Calls, asked: Arguments) -> str:
     await calls.read(asked.id)
     return OK
 
 
-async def _write(calls: Calls, asked: Asked) -> str:
+async def _write(calls: Calls, asked: Arguments) -> str:
     await calls.write(asked.resource)
     return OK
 
 
-async def _write_status(calls: Calls, asked: Asked) -> str:
+async def _write_status(calls: Calls, asked: Arguments) -> str:
     await calls.write_status(asked.known_id, a_status(asked.generation), version=asked.version)
     return OK
 
 
-async def _list(calls: Calls, asked: Asked) -> str:
+async def _list(calls: Calls, asked: Arguments) -> str:
     reply = await calls.list_type(a_type(asked.type), asked.tenancy, asked.prefix)
     return FOUND if reply.resources else EMPTY
 
 
-async def _list_by_owner(calls: Calls, asked: Asked) -> str:
+async def _list_by_owner(calls: Calls, asked: Arguments) -> str:
     return FOUND if (await calls.list_by_owner(asked.known_id)).resources else EMPTY
 
 
-async def _delete(calls: Calls, asked: Asked) -> str:
+async def _delete(calls: Calls, asked: Arguments) -> str:
     return GONE if (await calls.delete(asked.id, version=asked.version)).resource is None else LEFT
 
 
-async def _watch(calls: Calls, asked: Asked) -> str:
+async def _watch(calls: Calls, asked: Arguments) -> str:
     found = EMPTY
     async with calls.watch(a_type(asked.type), asked.tenancy, asked.prefix) as items:
         async for item in items:
@@ -133,12 +133,12 @@ async def _watch(calls: Calls, asked: Asked) -> str:
     return "ended"
 
 
-async def _mutate_and_validate(calls: Calls, asked: Asked) -> str:
+async def _mutate_and_validate(calls: Calls, asked: Arguments) -> str:
     await calls.mutate_and_validate(asked.resource)
     return OK
 
 
-_CALL: dict[str, Callable[[Calls, Asked], Awaitable[str]]] = dict(
+_CALL: dict[str, Callable[[Calls, Arguments], Awaitable[str]]] = dict(
     zip(
         VERBS,
         (_read, _write, _write_status, _list, _list_by_owner, _delete, _watch, _mutate_and_validate),

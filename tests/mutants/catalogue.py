@@ -9,12 +9,12 @@ class Mutant(NamedTuple):
     """A change of the source.
 
     Attributes:
-        name: what is wrong then.
-        file: below engine/headway.
-        old: what stands there once.
-        new: what stands there instead.
-        tests: what kills it, below tests.
-        only: which of these tests, as pytest's ``-k`` has it; empty: all.
+        name: the wrong behavior.
+        file: the changed file, relative to engine/headway.
+        old: the text to replace, which the file has exactly once.
+        new: the replacement.
+        tests: the test file that must fail, relative to tests.
+        only: an expression for pytest's ``-k`` that selects tests of that file. All are run if it is empty.
     """
 
     name: str

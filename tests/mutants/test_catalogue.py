@@ -14,7 +14,7 @@ LOST = next(each for each in MUTANTS if each.name == "a lost lease ends nothing"
 STALE = next(each for each in MUTANTS if each.name == "a store accepts a stale term")
 
 
-def test_there_are_enough_and_each_has_its_name() -> None:
+def test_catalogue_has_enough_mutants_with_unique_names() -> None:
     assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS) >= 36
 
 

@@ -9,7 +9,7 @@ import pytest
 from grpclib import GRPCError
 
 from headway.resource import DELETION_TIMESTAMP, FINALIZERS, pb
-from tests.helpers.asked import Cell, Here, answer_here
+from tests.helpers.asked import Cell, Difference, expected_answer
 from tests.helpers.calls import Calls
 from tests.helpers.declared import NOTE, NOTE_V2, ULID, a_note, a_status, an_id, id_of
 
@@ -83,7 +83,7 @@ ROWS: list[tuple[str, str, Change, Cell]] = [
         HELD,
         "the mark comes, as no time",
         a_write(deletionTimestamp="soon"),
-        Here(INVALID, OK, TIME),
+        Difference(INVALID, OK, TIME),
     ),
     (HELD, "the mark comes, with data", a_write("changed", deletionTimestamp=MARK), INVALID),
     (HELD, "the mark comes, with metadata", a_write(deletionTimestamp=MARK, colour="blue"), INVALID),
@@ -103,9 +103,9 @@ ROWS: list[tuple[str, str, Change, Cell]] = [
     (MARKED, "the mark is altered", a_write(deletionTimestamp=MARK), INVALID),
     (MARKED, "the group version", as_version_2, INVALID),
     (BARE, "nothing", a_write(), INVALID),
-    (BARE, "data", a_write("changed"), Here(INVALID, OK, FROZEN)),
-    (BARE, "metadata", a_write(colour="blue"), Here(INVALID, OK, FROZEN)),
-    (BARE, "the mark goes", a_write(drop=DELETION_TIMESTAMP), Here(INVALID, OK, FROZEN)),
+    (BARE, "data", a_write("changed"), Difference(INVALID, OK, FROZEN)),
+    (BARE, "metadata", a_write(colour="blue"), Difference(INVALID, OK, FROZEN)),
+    (BARE, "the mark goes", a_write(drop=DELETION_TIMESTAMP), Difference(INVALID, OK, FROZEN)),
 ]
 
 
@@ -145,7 +145,7 @@ async def test_change_is_accepted_or_refused_as_in_the_table(
         answer = OK
     except GRPCError as error:
         answer = error.status.name
-    assert answer == answer_here(cell)
+    assert answer == expected_answer(cell)
     after = (await anywhere.read(an_id(type=NOTE_V2 if version_2 and answer == OK else NOTE))).resource
     assert after is not None
     if answer != OK:

@@ -13,7 +13,19 @@ from headway.errors import StoreUnusable
 from headway.resource import FINALIZERS, NAMESPACE, TOMBSTONE, Registry, Resource, ResourceId, ResourceType, TypeName
 from headway.service import Decision
 from headway.storage import Backend, MemoryBackend, SqliteBackend
-from tests.helpers.asked import EMPTY, FOUND, GONE, LEFT, OK, VERBS, Asked, Cell, Here, answer_here, outcome
+from tests.helpers.asked import (
+    EMPTY,
+    FOUND,
+    GONE,
+    LEFT,
+    OK,
+    VERBS,
+    Arguments,
+    Cell,
+    Difference,
+    expected_answer,
+    outcome,
+)
 from tests.helpers.calls import PLACES, Calls, Interrupted
 from tests.helpers.declared import (
     CHILD,
@@ -37,7 +49,7 @@ CONFLICT, PRECONDITION, INTERNAL = "ABORTED", "FAILED_PRECONDITION", "INTERNAL"
 UNAVAILABLE, BEHIND = "UNAVAILABLE", "OUT_OF_RANGE"
 
 
-Given = Callable[[Calls], Awaitable[Asked]]
+Given = Callable[[Calls], Awaitable[Arguments]]
 NO_TYPE = ResourceType("tests", "v1", "Empty", Note)
 NO_TYPE.name = TypeName("", "", "")
 SCOPES = "what no Read finds and no Delete removes must not be stored"
@@ -46,8 +58,8 @@ SCOPES = "what no Read finds and no Delete removes must not be stored"
 def plain(**parts: Any) -> Given:
     """Prepare nothing."""
 
-    async def given(_: Calls) -> Asked:
-        return Asked(**parts)
+    async def given(_: Calls) -> Arguments:
+        return Arguments(**parts)
 
     return given
 
@@ -55,8 +67,8 @@ def plain(**parts: Any) -> Given:
 def stored(uid: str | None = None, version: str = "", **parts: Any) -> Given:
     """Store a resource that owns another. ``uid`` and ``version`` replace the stored ones in the request."""
 
-    async def given(calls: Calls) -> Asked:
-        asked = Asked(**parts)
+    async def given(calls: Calls) -> Arguments:
+        asked = Arguments(**parts)
         kept = await calls.stored(asked.resource)
         await calls.write(a_note("child", type=CHILD, owner=kept.id))
         asked.of(kept)
@@ -67,9 +79,9 @@ def stored(uid: str | None = None, version: str = "", **parts: Any) -> Given:
     return given
 
 
-async def in_a_marked_namespace(calls: Calls) -> Asked:
+async def in_a_marked_namespace(calls: Calls) -> Arguments:
     await calls.make_room(("default", "up"))
-    asked = Asked(namespace="up")
+    asked = Arguments(namespace="up")
     kept = await calls.stored(asked.resource)
     await calls.write(a_note("child", type=CHILD, owner=kept.id))
     await calls.delete(an_id("up", NAMESPACE))
@@ -77,9 +89,9 @@ async def in_a_marked_namespace(calls: Calls) -> Asked:
     return asked.of(kept)
 
 
-async def finalizers_that_go_in_a_marked_namespace(calls: Calls) -> Asked:
+async def finalizers_that_go_in_a_marked_namespace(calls: Calls) -> Arguments:
     await calls.make_room(("default", "up"))
-    asked = Asked(namespace="up", metadata={FINALIZERS: "a b"})
+    asked = Arguments(namespace="up", metadata={FINALIZERS: "a b"})
     kept = await calls.stored(asked.resource)
     await calls.delete(an_id("up", NAMESPACE))
     await calls.delete(asked.id)
@@ -87,9 +99,9 @@ async def finalizers_that_go_in_a_marked_namespace(calls: Calls) -> Asked:
     return asked.of(kept)
 
 
-async def another_version_of_the_kind(calls: Calls) -> Asked:
-    asked = Asked()
-    kept = await calls.stored(Asked(type=NOTE_V2).resource)
+async def another_version_of_the_kind(calls: Calls) -> Arguments:
+    asked = Arguments()
+    kept = await calls.stored(Arguments(type=NOTE_V2).resource)
     await calls.write(a_note("child", type=CHILD, owner=kept.id))
     return asked.of(kept)
 
@@ -114,7 +126,7 @@ ROWS: list[tuple[str, Given, tuple[Cell | None, ...]]] = [
             INVALID,
             INVALID,
             INVALID,
-            Here(EMPTY, INVALID, "it is the uid that owns; what it owned is to be found"),
+            Difference(EMPTY, INVALID, "it is the uid that owns; what it owned is to be found"),
             INVALID,
             INVALID,
             INVALID,
@@ -131,13 +143,13 @@ ROWS: list[tuple[str, Given, tuple[Cell | None, ...]]] = [
         plain(type=PLANET, partition="default", namespace="default"),
         (
             INVALID,
-            Here(INVALID, OK, SCOPES),
-            Here(INVALID, OK, SCOPES),
-            Here(INVALID, OK, SCOPES),
+            Difference(INVALID, OK, SCOPES),
+            Difference(INVALID, OK, SCOPES),
+            Difference(INVALID, OK, SCOPES),
             INVALID,
             INVALID,
             INVALID,
-            Here(INVALID, OK, SCOPES),
+            Difference(INVALID, OK, SCOPES),
         ),
     ),
     (
@@ -171,7 +183,7 @@ ROWS: list[tuple[str, Given, tuple[Cell | None, ...]]] = [
         plain(uid=ULID),
         (
             MISSING,
-            Here(PRECONDITION, OK, "a late writer brings nothing back"),
+            Difference(PRECONDITION, OK, "a late writer brings nothing back"),
             MISSING,
             EMPTY,
             EMPTY,
@@ -199,7 +211,7 @@ ROWS: list[tuple[str, Given, tuple[Cell | None, ...]]] = [
             None,
             FOUND,
             None,
-            Here(CONFLICT, OK, "the version was given"),
+            Difference(CONFLICT, OK, "the version was given"),
             FOUND,
             OK,
         ),
@@ -211,10 +223,10 @@ ROWS: list[tuple[str, Given, tuple[Cell | None, ...]]] = [
         (
             INVALID,
             OK,
-            Here(INVALID, INTERNAL, "it is the caller's, not the server's"),
+            Difference(INVALID, INTERNAL, "it is the caller's, not the server's"),
             EMPTY,
             FOUND,
-            Here(INVALID, INTERNAL, "it is the caller's, not the server's"),
+            Difference(INVALID, INTERNAL, "it is the caller's, not the server's"),
             EMPTY,
             OK,
         ),
@@ -234,13 +246,13 @@ ROWS: list[tuple[str, Given, tuple[Cell | None, ...]]] = [
         plain(name="tombstone-x", type=TOMBSTONE),
         (
             MISSING,
-            Here(INVALID, OK, "one would delete what a living owner owns"),
+            Difference(INVALID, OK, "one would delete what a living owner owns"),
             MISSING,
             EMPTY,
             EMPTY,
             GONE,
             EMPTY,
-            Here(INVALID, OK, "one would delete what a living owner owns"),
+            Difference(INVALID, OK, "one would delete what a living owner owns"),
         ),
     ),
 ]
@@ -263,7 +275,7 @@ async def test_verb_answers_as_in_the_table(anywhere: Calls, given: Given, verb:
     Internal failures are reported, too.
     """
     asked = await given(anywhere)
-    assert await outcome(anywhere, verb, asked) == answer_here(cell)
+    assert await outcome(anywhere, verb, asked) == expected_answer(cell)
     assert [str(each) for each in anywhere.unexpected] == ["the hook is broken"] * (cell == INTERNAL)
     anywhere.unexpected.clear()
 
@@ -299,7 +311,7 @@ DENIALS: list[tuple[tuple[str, ...], tuple[Cell, ...]]] = [
     (("read", "write", "list"), (DENIED,) * 8),
     (("read",), (DENIED, OK, OK, EMPTY, DENIED, GONE, EMPTY, OK)),
     (("write",), (OK, DENIED, DENIED, FOUND, FOUND, DENIED, FOUND, DENIED)),
-    (("list",), (OK, OK, OK, DENIED, Here(FOUND, DENIED, NO_SCOPE), GONE, DENIED, OK)),
+    (("list",), (OK, OK, OK, DENIED, Difference(FOUND, DENIED, NO_SCOPE), GONE, DENIED, OK)),
 ]
 
 
@@ -319,7 +331,7 @@ async def test_denied_caller_is_answered_as_in_the_table(
     """Denied requests are refused. Unreadable resources are left out of lists."""
     asked = await stored()(Calls(backend, registry()))
     async with reached(how, backend, Gate(*denied)) as calls:
-        assert await outcome(calls, verb, asked) == answer_here(cell)
+        assert await outcome(calls, verb, asked) == expected_answer(cell)
         assert calls.unexpected == []
 
 
@@ -341,16 +353,16 @@ async def test_owned_resource_of_an_unregistered_type_is_found(backend: Backend,
     asked = await stored()(Calls(backend, registry()))
     without = Registry()
     without.register(NOTE)
-    cell = Here(FOUND, INVALID, "one of a former program would keep the others from being found")
+    cell = Difference(FOUND, INVALID, "one of a former program would keep the others from being found")
     async with reached(how, backend, types=without) as calls:
-        assert await outcome(calls, "ListByOwner", asked) == answer_here(cell)
+        assert await outcome(calls, "ListByOwner", asked) == expected_answer(cell)
 
 
 @pytest.mark.parametrize(("store", "how"), PLACES)
 async def test_watch_that_the_store_cannot_continue_ends(store: str, how: str, tmp_path: Path) -> None:
     """Consul has one status for it, ABORTED, upon which a client discards everything."""
     opened = MemoryBackend(max_changes=3) if store == "memory" else SqliteBackend(tmp_path / "s.db", max_changes=3)
-    cell = Here(BEHIND, CONFLICT, "history is gone, and what is held is still true: take a new snapshot over it")
+    cell = Difference(BEHIND, CONFLICT, "history is gone, and what is held is still true: take a new snapshot over it")
     async with opened as backend, reached(how, backend) as calls:
         seen = backend.position
         for number in range(20):
@@ -358,7 +370,7 @@ async def test_watch_that_the_store_cannot_continue_ends(store: str, how: str, t
         with pytest.raises(GRPCError) as caught:
             async with calls.watch(a_type(), resume_after=seen.message()) as items:
                 await anext(items)
-        assert caught.value.status.name == answer_here(cell)
+        assert caught.value.status.name == expected_answer(cell)
 
 
 NOBODYS = "it is nobody's bug, and may be tried again"
@@ -369,5 +381,7 @@ NOBODYS = "it is nobody's bug, and may be tried again"
 async def test_store_that_cannot_answer_is_unavailable(backend: Backend, how: str, verb: str) -> None:
     """Consul answers INTERNAL if a strong read is impossible."""
     async with reached(how, Unusable(backend)) as calls:
-        assert await outcome(calls, verb, Asked(namespace="up")) == answer_here(Here(UNAVAILABLE, INTERNAL, NOBODYS))
+        assert await outcome(calls, verb, Arguments(namespace="up")) == expected_answer(
+            Difference(UNAVAILABLE, INTERNAL, NOBODYS)
+        )
         assert calls.unexpected == []

@@ -11,7 +11,7 @@ from headway.errors import InvalidArgument
 from headway.protobuf import field, message
 from headway.resource import Hooks, Reference, Registry, Resource, ResourceId, ResourceType, Scope, pb, tenancy_within
 from headway.storage import Backend
-from tests.helpers.asked import Cell, Here, answer_here
+from tests.helpers.asked import Cell, Difference, expected_answer
 from tests.helpers.calls import PLACES, Calls
 from tests.helpers.declared import NOTE, PLANET, REGION, UNKNOWN, a_note, a_status, a_type, an_id, id_of
 from tests.service.conftest import reached
@@ -20,7 +20,7 @@ REFUSED = "an owner is an id, and in an id units that its type doesn't have are 
 
 
 def cleared(answer: str) -> Cell:
-    return Here("INVALID_ARGUMENT", answer, REFUSED)
+    return Difference("INVALID_ARGUMENT", answer, REFUSED)
 
 
 # What a reference says, what refers to it (a cluster-scoped resource is in no tenancy), and what is meant then, by
@@ -75,11 +75,11 @@ def referring(parent: str, **rest: Any) -> pb.Resource:
 @pytest.mark.parametrize(("reference", "parent", "type", "cell"), rows(0))
 def test_reference_is_completed(reference: str, parent: str, type: ResourceType[Any], cell: Cell) -> None:
     """It is completed in place, by its type. The referring resource is not changed."""
-    assert ".".join(tenancy_within(type.scope, units(reference), units(parent))) == answer_here(cell)
+    assert ".".join(tenancy_within(type.scope, units(reference), units(parent))) == expected_answer(cell)
     made = pb.Reference(name="one", tenancy=a_tenancy(reference))
     within = ResourceId(NOTE.name, "parent", *units(parent)) if parent != "." else None
     type.complete(made, within)
-    assert (made.type, said(made.tenancy)) == (type.name.message(), answer_here(cell))
+    assert (made.type, said(made.tenancy)) == (type.name.message(), expected_answer(cell))
 
 
 def test_reference_to_another_type_is_refused() -> None:
@@ -116,7 +116,7 @@ async def test_conditions_reference_is_stored_complete(
         assert written is not None
         (condition,) = written.status["mine"].conditions
         assert condition.resource is not None
-        assert said(condition.resource.tenancy) == answer_here(cell)
+        assert said(condition.resource.tenancy) == expected_answer(cell)
         assert written.version == str(anywhere.revision)
         status.conditions[0].resource = pb.Reference(type=a_type(type), name="one", tenancy=a_tenancy(reference))
 
@@ -136,8 +136,8 @@ async def test_owner_is_looked_up_in_the_completed_tenancy(
     anywhere: Calls, reference: str, parent: str, type: ResourceType[Any], cell: Cell
 ) -> None:
     """The tenancy of the child completes it. A later write with the same words changes nothing."""
-    wanted = answer_here(cell)
-    meant = wanted if "." in wanted else answer_here(cell.consul) if isinstance(cell, Here) else ""
+    wanted = expected_answer(cell)
+    meant = wanted if "." in wanted else expected_answer(cell.consul) if isinstance(cell, Difference) else ""
     await anywhere.make_room(*{units(place) for place in (parent, meant) if units(place)[0]})
     owner_id = pb.Id(name="boss", type=a_type(type), tenancy=a_tenancy(meant))
     owner = await anywhere.stored(pb.Resource(id=owner_id))

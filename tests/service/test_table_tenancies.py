@@ -9,7 +9,7 @@ from grpclib import GRPCError
 
 from headway.resource import EndOfSnapshot, ResourceType, SnapshotChunk, pb
 from headway.storage import Put
-from tests.helpers.asked import Cell, Here, answer_here
+from tests.helpers.asked import Cell, Difference, expected_answer
 from tests.helpers.calls import Calls
 from tests.helpers.declared import NOTE, PLANET, REGION, a_type, id_of
 
@@ -37,8 +37,8 @@ ROWS: list[tuple[ResourceType[Any], str, Cell, Cell]] = [
     (REGION, ".up", "INVALID_ARGUMENT", "INVALID_ARGUMENT"),
     (PLANET, ".", ".", "."),
     (PLANET, "*.*", ".", "."),
-    (PLANET, "default.default", Here("INVALID_ARGUMENT", ".", STRAY), "INVALID_ARGUMENT"),
-    (PLANET, "*.", Here("INVALID_ARGUMENT", ".", STRAY), "INVALID_ARGUMENT"),
+    (PLANET, "default.default", Difference("INVALID_ARGUMENT", ".", STRAY), "INVALID_ARGUMENT"),
+    (PLANET, "*.", Difference("INVALID_ARGUMENT", ".", STRAY), "INVALID_ARGUMENT"),
     (NOTE, ABSENT, "INVALID_ARGUMENT", ALL),
     (REGION, ABSENT, "INVALID_ARGUMENT", "default. far."),
     (PLANET, ABSENT, "INVALID_ARGUMENT", "."),
@@ -78,7 +78,7 @@ async def test_tenancy_matches_as_in_the_table(
         answer = " ".join(sorted(_place(each) for each in found))
     except GRPCError as error:
         answer = error.status.name
-    assert answer == answer_here(cell)
+    assert answer == expected_answer(cell)
 
 
 async def _listed(calls: Calls, type: pb.Type, tenancy: pb.Tenancy | None) -> list[pb.Resource]:
