@@ -1,4 +1,4 @@
-"""A run's writes, alone: the resolution of an initialiser's lost write."""
+"""The writes of a run, tested alone: the resolution of an initialiser's lost write."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from headway.run._priming import RunCaches
 
 
 class _Leases:
-    """Raises every fence. During a raise, another write is lost."""
+    """A lease client that raises every fence and, during a raise, loses another write."""
 
     def __init__(self) -> None:
         self.lose: Any = None
@@ -29,7 +29,9 @@ class _Leases:
 
 
 async def test_write_lost_while_those_of_the_initialiser_are_resolved_holds_the_keys() -> None:
-    """A task that the initialiser left behind may still write; the raise above the others is not above that one."""
+    """A task that the initialiser left behind may still write. The raise that resolves the other writes is below that
+    write.
+    """
     queue = WaitingQueue[Key, Reason](WorkQueue())
     leases = _Leases()
     caches = cast("RunCaches", None)
