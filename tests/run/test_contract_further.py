@@ -105,9 +105,7 @@ def _tasks() -> set[trio.lowlevel.Task]:
 async def test_c10_crash_restarts_one_controller_and_leaves_no_task(
     autojump_clock: MockClock, setting: Setting
 ) -> None:
-    """The second controller stays in its first run when the first controller's source fails. At the end, both have
-    ended.
-    """
+    """The second controller stays in its first run when the first one's source fails. At the end, both have ended."""
     rig = Rig(autojump_clock, setting=setting)
     other: list[int] = []
 

@@ -60,8 +60,9 @@ async def _lagging(setting: Setting, store: Backend, replica: Backend, pools: Po
 
 
 async def test_c3_lagging_server_is_left_for_another_after_a_wait(autojump_clock: MockClock, setting: Setting) -> None:
-    """The first server's snapshots end below the starting revision, and then it sends nothing. The second server is
-    current.
+    """The first server's snapshots end below the starting revision, and nothing follows.
+
+    The second server is current.
     """
     rig = Rig(autojump_clock, setting=setting)
     rig.lag_limit = LAG_LIMIT

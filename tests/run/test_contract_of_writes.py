@@ -299,9 +299,7 @@ class _Unanswered:
 async def test_c5_write_left_unknown_by_a_network_is_resolved(
     autojump_clock: MockClock, setting: Setting, how: str, lands: str
 ) -> None:
-    """The channel's deadline passes, the reconcile's deadline passes, or the connection breaks, all on a real
-    connection.
-    """
+    """On a real connection, the channel's or the reconcile's deadline passes, or the connection breaks."""
     server = Mistreated(setting, how, lands)
     setting.interceptors.append(server)
     setting.timeout = TIMEOUT if how == "deadline" else 30.0

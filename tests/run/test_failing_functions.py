@@ -1,6 +1,4 @@
-"""Reconcilers, mappers and index functions that fail: the failure is reported by name, retried, and affects no other
-key.
-"""
+"""Reconcilers, mappers and index functions that fail: each failure is reported, retried, and affects no other key."""
 
 from __future__ import annotations
 

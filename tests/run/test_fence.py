@@ -29,9 +29,7 @@ class _Leases:
 
 
 async def test_write_lost_while_those_of_the_initialiser_are_resolved_holds_the_keys() -> None:
-    """A task that the initialiser left behind may still write. The raise that resolves the other writes is below that
-    write.
-    """
+    """A task that the initialiser left behind may still write after the raise that resolves the other writes."""
     queue = WaitingQueue[Key, Reason](WorkQueue())
     leases = _Leases()
     caches = cast("RunCaches", None)

@@ -1,6 +1,4 @@
-"""A blocked loop doesn't lose a lease of a store that only this process can use, because no other process could take it
-(C7).
-"""
+"""A blocked loop keeps a lease of a store that only this process can use: no other could acquire it (C7)."""
 
 from __future__ import annotations
 

@@ -349,9 +349,7 @@ def test_self_trigger_is_detected_although_the_key_also_requeues() -> None:
 
 
 def test_reason_from_elsewhere_ends_the_count() -> None:
-    """A reason from elsewhere also ends the count when it comes with an own one. In a later attempt it is old, and
-    doesn't.
-    """
+    """A reason from elsewhere ends the count, also beside an own one, but not if it is from an earlier attempt."""
     own = OwnWrites()
     for attempt, ends in ((1, True), (2, False)):
         triggers = SelfTriggers(own)

@@ -80,8 +80,9 @@ async def test_queue_is_held_until_its_last_holder_releases_it() -> None:
 
 
 async def test_open_shard_that_collects_again_keeps_its_owed_keys() -> None:
-    """The keys were ready, being reconciled or backing off. They are handed out with later keys when the shard opens
-    again.
+    """The keys were ready, in progress or backing off.
+
+    They are handed out with later keys when the shard opens again.
     """
     queue = ShardQueue(WorkQueue(), shard)
     queue.open_shard(1)

@@ -69,9 +69,7 @@ def test_few_shards_move_when_members_change() -> None:
 
 
 async def test_keys_stay_spread_through_joins_leaves_and_crashes(autojump_clock: MockClock) -> None:
-    """Every key is reconciled by one member at a time, and no write of the previous holder follows a write of its
-    successor.
-    """
+    """Every key has one member at a time, and no write of a previous holder follows a write of its successor."""
     cluster = Cluster(autojump_clock, headway.sharded(shards=SHARDS))
     # Each reconcile takes a second, so that shards move while their keys are being reconciled.
     cluster.pause = 1.0

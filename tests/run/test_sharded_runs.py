@@ -218,7 +218,7 @@ def test_read_of_history_covers_the_ranges_within_it() -> None:
 
 
 async def test_shards_taken_over_together_share_reads_of_history(autojump_clock: MockClock) -> None:
-    """One type lags while the fences of the shards are raised, so all shards continue when it has caught up."""
+    """While the fences of the shards are raised, one type lags. All shards continue when it has caught up."""
     cluster = Cluster(autojump_clock, headway.sharded(shards=SHARDS))
 
     async def on_start(_: headway.Runtime) -> None:

@@ -114,8 +114,9 @@ async def test_late_write_of_a_previous_leader_is_rejected(autojump_clock: MockC
 
 
 async def test_partitioned_leader_ends_before_its_lease_expires(autojump_clock: MockClock) -> None:
-    """The leader ends its run by its own clock (C7), without counting a failure. It stands by once it reaches the
-    server again.
+    """The leader ends its run by its own clock (C7), without a failure.
+
+    It stands by once it reaches the server again.
     """
     cluster = Cluster(autojump_clock, "singleton")
     cluster.pause = 1000.0

@@ -127,9 +127,7 @@ class _Proxy:
 async def test_standby_survives_wrong_answers_after_an_engine_has_answered(
     autojump_clock: MockClock,  # noqa: ARG001  # for virtual time
 ) -> None:
-    """The process has had no run, but an engine has named the leader. Before any engine has answered, wrong answers end
-    it.
-    """
+    """An engine has named the leader before. Otherwise, wrong answers would end the process."""
     proxy = _Proxy(LeaseService(MemoryBackend()))
     leases = LeaseClient(proxy)
     await leases.acquire("staff/pools", "web-2", 15.0)
@@ -173,7 +171,7 @@ async def test_c10_status_summarizes_the_errors_of_many_tasks(
 
 
 async def test_crash_of_one_controller_does_not_affect_another(autojump_clock: MockClock) -> None:
-    """One run fails repeatedly, and the other continues."""
+    """The run of one controller fails repeatedly, and the other run continues."""
     rig = Rig(autojump_clock)
     broken = headway.App("broken")
     broken.registry.register(rig.pools.pool)

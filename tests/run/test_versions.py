@@ -30,7 +30,7 @@ class Job:
 async def test_c5_write_in_another_version_is_visible_in_both(
     autojump_clock: MockClock,  # noqa: ARG001  # for virtual time
 ) -> None:
-    """When the write has returned, the resource is absent in the old version and present in the new version."""
+    """After the write, the resource is absent in the old version and present in the new version."""
     app = headway.App("versions")
     old: ResourceType[Old] = app.type("versions", "v1", "Note", Old)
     new: ResourceType[New] = app.type("versions", "v2", "Note", New)

@@ -1,6 +1,4 @@
-"""The resource service under Consul's API name: the behavior that Consul's clients need and Headway's clients do not
-get.
-"""
+"""The resource service under Consul's API name: behavior that Consul's clients need and Headway's do not get."""
 
 from __future__ import annotations
 

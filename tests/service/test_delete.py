@@ -263,9 +263,7 @@ class AfterCommit(Interrupted):
 
 @pytest.mark.parametrize("owning", [False, True])
 async def test_completed_deletion_is_answered(calls: Calls, owning: bool) -> None:
-    """C5: concurrent commits, a caller that is canceled, and a store that can no longer be read don't change the
-    answer.
-    """
+    """C5: concurrent commits, a canceled caller, and a store that can no longer be read don't change the answer."""
     owner = await calls.stored(a_note())
     if owning:
         await calls.write(a_note("owned", owner=id_of(owner)))

@@ -169,7 +169,7 @@ async def test_lease_is_free_exactly_when_its_time_has_passed(mock_clock: MockCl
 
 
 async def test_waiter_is_answered_when_the_lease_is_released(leases: Leases) -> None:
-    """One waiter acquires the lease at the moment of the release. The others continue to wait."""
+    """The first waiter acquires the lease at the moment of the release. The others continue to wait."""
     await leases.acquire()
     send, answers = trio.open_memory_channel[Any](3)
 
@@ -195,8 +195,7 @@ async def test_waiter_is_answered_when_the_lease_is_released(leases: Leases) -> 
 async def test_late_release_does_not_end_a_renewed_lease(leases: Leases) -> None:
     """This holds even if the holder repeats the attempt that it is about to release: the answer has a new term."""
     released = await leases.acquire("grace", attempt="one")
-    # Grace has sent a release and then a new request. The request overtakes the release. Ada's request comes after
-    # both.
+    # Grace has sent a release and then a new request, which overtakes the release. Ada's request comes last.
     again = await leases.acquire("grace", attempt="one")
     await leases.call("Release", name="staff/accounts", holder="grace", term=released.term)
     other = await leases.acquire("ada", attempt="two")

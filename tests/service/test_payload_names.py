@@ -97,9 +97,7 @@ async def test_older_name_is_checked_and_replaced(calls: Calls) -> None:
 
 
 async def test_creation_by_an_older_name_is_refused(calls: Calls) -> None:
-    """Any other name is refused as well, except the name that this class had in earlier versions: its module and its
-    own name.
-    """
+    """Any other name is refused, too, except the name of this class in earlier versions: its module and name."""
     made = FORMER.new("tools", Crew(members=["bob"])).message()
     await refused(calls.write(copy_message(made)), Status.INVALID_ARGUMENT, SAID)
     found = await core(calls)

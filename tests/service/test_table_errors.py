@@ -94,8 +94,7 @@ async def another_version_of_the_kind(calls: Calls) -> Asked:
     return asked.of(kept)
 
 
-# Each row has a situation, its setup, and the answer of each verb in the order of `VERBS`; None where a verb does not
-# apply.
+# Each row has a situation, its setup, and the answers in the order of `VERBS`. None: the verb does not apply.
 ROWS: list[tuple[str, Given, tuple[Cell | None, ...]]] = [
     (
         "an invalid name",

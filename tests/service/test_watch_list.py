@@ -115,7 +115,7 @@ async def test_empty_snapshot_has_exactly_one_end(calls: Calls) -> None:
 
 
 async def test_changes_of_other_kinds_advance_a_stream_by_bookmarks_alone(calls: Calls) -> None:
-    """By these bookmarks a watcher learns its frontier although its own type has no changes."""
+    """The bookmarks show a watcher its frontier although its own type has no changes."""
     async with calls.watch(a_type()) as items:
         await take(items, 1)
         await calls.write(a_note(type=PLANET))

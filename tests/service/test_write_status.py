@@ -269,9 +269,7 @@ async def test_lost_race_against_a_recreation_reports_the_deleted_incarnation(
 
 
 async def test_observed_generation_may_be_in_lower_case(calls: Calls) -> None:
-    """The generation is stored in the case of the resource's own, so that readers and later statuses can compare the
-    two.
-    """
+    """The generation is stored in the same case as the resource's, so that readers can compare the two."""
     stored = await calls.stored(a_note())
     for generation in (stored.generation.lower(), stored.generation):
         reply = await calls.write_status(id_of(stored), a_status(generation))
