@@ -77,7 +77,7 @@ async def test_type_is_described_to_callers_with_any_right_on_it(verb: str) -> N
         ("*.*.Nothing", []),
     ],
 )
-async def test_rules_for_many_types_describe_those(type: str, names: list[str]) -> None:
+async def test_wildcard_rule_describes_the_types_that_it_matches(type: str, names: list[str]) -> None:
     """Each part of the type's name is compared."""
     found, _ = await described("some", some(rule(type)))
 

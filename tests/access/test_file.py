@@ -142,7 +142,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("right", "wrong", "problem"), WRONG, ids=[f"{right}-{wrong}" for right, wrong, _ in WRONG])
-def test_errors_have_a_place(right: str, wrong: str, problem: tuple[int, int, str, str]) -> None:
+def test_errors_have_a_position(right: str, wrong: str, problem: tuple[int, int, str, str]) -> None:
     """An error has line, column and path, and a message with the value and the valid form."""
     line, column, path, message = problem
     found = problems_of(TEXT.replace(right, wrong, 1))

@@ -180,7 +180,7 @@ def test_every_other_text_is_denied(text: str) -> None:
 
 
 def test_two_tokens_cannot_have_one_accessor() -> None:
-    """It would be undefined which token is valid."""
+    """The accessor finds the token, so it would be undefined which of the two is valid."""
     with pytest.raises(InvalidArgument, match=f"duplicate accessor '{TOKEN.accessor}'"):
         TokenSet([TOKEN, dataclasses.replace(TOKEN, description="again")])
 

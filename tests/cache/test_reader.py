@@ -311,7 +311,7 @@ async def test_wait_primed_returns_once_the_run_is_primed(nursery: trio.Nursery)
 
 
 async def test_wait_primed_raises_if_priming_cannot_happen(nursery: trio.Nursery) -> None:
-    """It raises in an initialiser, which would wait for itself, and in a run that ended before it was primed."""
+    """The call raises in an initialiser, which would wait for itself, and in a run that ended before it was primed."""
     reader = Cache("teams", TEAM, [])
     with (
         pytest.raises(NotPrimed, match=r"an initialiser runs before it is primed, and reads with rt.client"),

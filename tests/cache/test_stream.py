@@ -46,7 +46,7 @@ def test_stream_is_a_snapshot_its_end_and_changes() -> None:
 
 
 def test_stream_resumes_at_the_requested_position() -> None:
-    """Its first item is a bookmark that confirms it."""
+    """The first item is a bookmark that confirms the position."""
     machine = StreamMachine(STORE, at(10))
     assert machine.feed(bookmark(10, resumed=True)) == bookmark(10, resumed=True)
     assert machine.frontier == 10
@@ -155,7 +155,7 @@ def test_change_at_or_below_a_bookmark_proves_it_false(revision: int) -> None:
 
 
 def test_change_anywhere_in_an_item_proves_a_bookmark_false() -> None:
-    """It may also follow a change above the bookmark."""
+    """The change may also follow a change above the bookmark."""
     machine = live()
     machine.feed(bookmark(15))
     with pytest.raises(FalseBookmark):

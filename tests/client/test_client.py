@@ -201,7 +201,7 @@ async def test_apply_keeps_finalizers_and_deletion_mark(client: Client, calls: C
 
 
 async def test_apply_ignores_the_version_and_status_that_were_read(client: Client, calls: Calls) -> None:
-    """Both may be out of date. The uid still selects the incarnation."""
+    """The version and the status may be out of date. The uid still selects the incarnation."""
     await client.write(NOTE.new("one", Note(text="a")))
     read = await client.read(NOTE, "one")
     await client.write_status(read, "mine", [READY])

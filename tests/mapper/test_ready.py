@@ -84,7 +84,7 @@ def test_owned_mapper_maps_to_owned_resources() -> None:
         (ACCOUNT.id("core").reference(), []),
     ],
 )
-def test_reference_of_the_managed_type_is_mapped_to(given: Any, expected: list[str]) -> None:
+def test_reference_mapper_maps_to_the_referenced_resource(given: Any, expected: list[str]) -> None:
     """The function may return an id, a reference or a name. None maps to nothing."""
     assert names(mappers.reference(lambda _: given), account("ada")) == expected
     assert names(mappers.references(lambda _: [given, "other", given]), account("ada")) == [

@@ -213,7 +213,7 @@ async def test_exit_of_a_callback_fails_that_callback_only(
     exit: Exit,
     autojump_clock: MockClock,  # noqa: ARG001  # for virtual time
 ) -> None:
-    """It is reported like any other error."""
+    """The exit is reported like any other error of the callback."""
     program = Program(exit, times=1)
     program.controller(on_start=program.leave)
     assert await program.run() == []

@@ -28,7 +28,7 @@ class _Leases:
         return RunFence(fence, Position("store", "incarnation", 1), 1)
 
 
-async def test_write_lost_while_those_of_the_initialiser_are_resolved_holds_the_keys() -> None:
+async def test_write_lost_during_a_resolution_holds_the_keys() -> None:
     """A task that the initialiser left behind may still write after the raise that resolves the other writes."""
     queue = WaitingQueue[Key, Reason](WorkQueue())
     leases = _Leases()

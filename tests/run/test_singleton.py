@@ -153,7 +153,7 @@ async def test_feeds_of_a_previous_run_end_when_another_process_leads(autojump_c
 
 
 async def test_without_a_lease_every_process_reconciles_under_its_own_fence(autojump_clock: MockClock) -> None:
-    """Both processes write."""
+    """Both processes reconcile, and neither holds a lease."""
     cluster = Cluster(autojump_clock, "every_process")
     async with cluster.open("web-1", "web-2"):
         await cluster.write("a", "1")

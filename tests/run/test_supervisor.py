@@ -85,7 +85,7 @@ class _EndsAtOnce:
 async def test_lost_lease_is_requested_again_at_once(
     autojump_clock: MockClock,  # noqa: ARG001  # for virtual time
 ) -> None:
-    """Its loss is not a failure: it delays no run, and earlier failures are forgotten."""
+    """The loss of a lease is not a failure: it delays no run, and earlier failures are forgotten."""
     ends: list[Exception] = [SourceFailed(), SourceFailed(), LeaseLost("to web-2"), LeaseLost("again"), SourceFailed()]
     delays: list[float | None] = []
 

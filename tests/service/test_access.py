@@ -236,7 +236,7 @@ async def test_departure_from_a_version_is_authorized_by_its_last_content_there(
         assert await anext(items) == Bookmark(calls.backend.position)
 
 
-async def test_frontier_passes_unreadable_changes_at_the_end(calls: Calls, guarded: Calls) -> None:
+async def test_frontier_advances_past_unreadable_changes(calls: Calls, guarded: Calls) -> None:
     """A reader that was disconnected gets several commits at once, and its frontier still reaches the last one."""
     async with guarded.watch(a_type(), EVERYWHERE) as items:
         await anext(items)

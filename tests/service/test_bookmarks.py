@@ -195,12 +195,12 @@ async def test_invalid_interval_is_refused(anywhere: Calls, milliseconds: int) -
 
 
 @pytest.mark.parametrize(("backend", "how"), PLACES, indirect=["backend"])
-async def test_interval_holds_wherever_the_watch_comes_from(
+async def test_interval_applies_in_process_and_over_the_network(
     backend: Backend, mock_clock: trio.testing.MockClock, how: str
 ) -> None:
-    """While the clock stands still, one bookmark and all changes arrive.
+    """One bookmark and all changes arrive while the clock stands still.
 
-    After the interval the next bookmark arrives.
+    The next bookmark arrives after the interval.
     """
     async with reached(how, backend) as calls, calls.watch(a_type(), bookmark_interval_ms=60_000) as items:
         assert isinstance(await anext(items), EndOfSnapshot)

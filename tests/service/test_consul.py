@@ -161,7 +161,7 @@ CONSULS = ResourceType("tenancy", "v2beta1", "Namespace", ConsulNamespace, scope
 
 
 @pytest.mark.parametrize(("backend", "how"), PLACES, indirect=["backend"])
-async def test_consuls_namespaces_are_namespaces(backend: Backend, how: str) -> None:
+async def test_namespaces_of_consuls_type_follow_the_rules_of_namespaces(backend: Backend, how: str) -> None:
     """Consul's type is declared as a version of Headway's own.
 
     Namespaces of both are found by their content and follow the same rules.

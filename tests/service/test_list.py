@@ -204,8 +204,8 @@ async def test_uid_owns_nothing_under_another_name_or_in_another_tenancy(anywher
         assert (await calls.list_by_owner(owner)).resources == [child], owner
 
 
-async def test_known_position_is_of_this_stores_history_or_refused(calls: Calls) -> None:
-    """This detects a store that was rolled back and has been written to since."""
+async def test_known_position_of_another_history_is_refused(calls: Calls) -> None:
+    """The position detects a store that was rolled back and has been written to since."""
     nobody = an_id("nobody", uid="none")
     here = calls.backend.position
     assert at((await calls.list_by_owner(nobody, here)).position) == here

@@ -101,7 +101,7 @@ def test_tombstone_reference_is_kept_as_given() -> None:
 
 
 @pytest.mark.parametrize(("reference", "parent", "type", "cell"), rows(0))
-async def test_conditions_reference_is_stored_complete(
+async def test_reference_in_a_condition_is_stored_complete(
     anywhere: Calls, reference: str, parent: str, type: ResourceType[Any], cell: Cell
 ) -> None:
     """The referenced resource need not exist."""
@@ -175,7 +175,7 @@ POINTER = ResourceType("tests", "v1", "Pointer", Pointer, hooks=Hooks(mutate=_co
 
 
 @pytest.mark.parametrize(("backend", "how"), PLACES, indirect=["backend"])
-async def test_payloads_reference_is_completed_by_a_mutate_hook(backend: Backend, how: str) -> None:
+async def test_reference_in_a_payload_is_completed_by_a_mutate_hook(backend: Backend, how: str) -> None:
     """The hook uses the tenancy of its resource, which the service has already completed."""
     types = Registry()
     types.register(POINTER)

@@ -122,7 +122,7 @@ async def test_write_of_a_tombstone_is_refused(calls: Calls) -> None:
 
 
 async def test_tombstone_can_be_deleted_once_nothing_is_owned(calls: Calls) -> None:
-    """Its deletion leaves no other tombstone. An earlier deletion would strand the remaining children."""
+    """The deletion leaves no other tombstone. An earlier deletion would strand the remaining children."""
     boss = await calls.stored(a_note("boss"))
     child = await calls.stored(a_note("child", owner=boss.id))
     await calls.delete(id_of(boss))

@@ -211,7 +211,7 @@ async def test_call_computes_for_at_most_20_ms_in_one_turn(calls: Calls, request
 
 
 @pytest.mark.parametrize("request_", ["List", "WatchList"])
-async def test_one_of_many_long_calls_continues_in_each_turn(calls: Calls, request_: str) -> None:
+async def test_at_most_one_long_call_continues_in_each_turn(calls: Calls, request_: str) -> None:
     """Otherwise, each step of a short call would wait for a slice of every long call."""
     crowded = Crowded(3)
     async with trio.open_nursery() as nursery:

@@ -202,7 +202,7 @@ async def test_watchers_of_one_version_share_one_conversion() -> None:
 
 
 async def test_status_and_deletion_do_not_change_the_stored_version(teams: Calls) -> None:
-    """Both are requested in any version, and the answer has that version."""
+    """Either can be requested in any version, and the answer has that version."""
     old = over(teams.backend, without_converters())
     first = await old.stored(a_team(V1, roster("ada"), metadata={FINALIZERS: "hold"}))
     written = (await teams.write_status(an_id("one", V2, uid=uid_of(first)), a_status())).resource

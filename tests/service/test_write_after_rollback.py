@@ -64,7 +64,7 @@ async def test_removing_fields_that_the_storage_version_lacks_completes_the_roll
 
 
 async def test_write_in_an_intermediate_version_is_merged_with_the_stored_resource(backend: Backend) -> None:
-    """Its writer sees the room field and not the shade field. The storage version has neither."""
+    """The writer sees the room field and not the shade field. The storage version has neither."""
     calls = await rolled_back(backend, V1)
     await calls.write(a_team(V2, crew(("ada", "bass"), color="red", room="B13")))
     assert await read(calls, V3) == Band(
