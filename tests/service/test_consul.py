@@ -82,7 +82,7 @@ REFUSED: list[tuple[Callable[[Calls], Awaitable[object]], Status, str]] = [
 async def test_refusal_contains_consuls_message_beside_ours(
     calls: Calls, call: Callable[[Calls], Awaitable[object]], status: Status, sentence: str
 ) -> None:
-    """Consul's clients look for it. Under Headway's own name, the refusal has only Headway's message."""
+    """Consul's clients look for Consul's message. Under Headway's own name, the refusal has only Headway's message."""
     await calls.write(a_note("one"))
     reason = Reason.WRONG_UID if sentence == WRONG_UID else None
     ours = await refused(call(calls), status, "Note", reason=reason)

@@ -169,7 +169,7 @@ async def test_lease_is_free_exactly_when_its_time_has_passed(mock_clock: MockCl
 
 
 async def test_waiter_is_answered_when_the_lease_is_released(leases: Leases) -> None:
-    """The first waiter acquires the lease at the moment of the release. The others continue to wait."""
+    """A single waiter acquires the lease at the moment of the release. The others continue to wait."""
     await leases.acquire()
     send, answers = trio.open_memory_channel[Any](3)
 
