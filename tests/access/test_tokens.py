@@ -214,7 +214,7 @@ def test_invalid_record_is_refused_with_the_valid_form(changed: dict[str, object
 @pytest.mark.parametrize("field", ["accessor", "hash", "policies", "expires_at", "revoked", "description"])
 @pytest.mark.parametrize("shape", ["{}", "{}\n", "<{}>"])
 def test_secret_in_the_wrong_field_is_not_repeated(field: str, shape: str) -> None:
-    """No message about a field contains a token's text, whichever field has the text."""
+    """No message about a field contains a token's text, in whichever field the text is."""
     value: object = shape.format(TEXT)
     with pytest.raises(InvalidArgument) as caught:
         dataclasses.replace(TOKEN, **{field: [value] if field == "policies" else f"{value}\x00"})  # type: ignore[arg-type]

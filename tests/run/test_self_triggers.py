@@ -349,7 +349,7 @@ def test_self_trigger_is_detected_although_the_key_also_requeues() -> None:
 
 
 def test_reason_from_elsewhere_ends_the_count() -> None:
-    """A reason from elsewhere ends the count, also beside an own one, but not if it is from an earlier attempt."""
+    """A reason from elsewhere ends the count, even with an own reason, unless it is from an earlier attempt."""
     own = OwnWrites()
     for attempt, ends in ((1, True), (2, False)):
         triggers = SelfTriggers(own)

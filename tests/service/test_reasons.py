@@ -1,4 +1,4 @@
-"""The reason of a refusal, which reaches the caller beside the status and the message, by every kind of channel."""
+"""The reason of a refusal, which reaches the caller with the status and the message over every kind of channel."""
 
 from __future__ import annotations
 

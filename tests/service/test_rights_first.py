@@ -78,7 +78,7 @@ async def answer(call: Awaitable[object]) -> tuple[Status, str]:
 
 @pytest.mark.parametrize("verb", OF_A_TYPE)
 async def test_type_without_a_rule_looks_unregistered(both: tuple[Calls, Calls], guard: Guard, verb: str) -> None:
-    """The status and the message are the same, whatever the scope of the type is and whatever else is wrong."""
+    """The status and the message are the same, for every scope of the type and every further mistake."""
     said = set()
     for type in (UNKNOWN, CHILD, PLANET):
         guard.unknown.add(type.name)
