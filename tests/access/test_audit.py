@@ -1,4 +1,4 @@
-"""Audit events: callers that fail to authenticate, are denied, or get other rights."""
+"""Audit events: failed authentication, denied calls, and changes of a caller's rights."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def changed(token: Token, **fields: object) -> Token:
 
 
 async def test_failed_authentication_reports_the_token_and_the_reason_but_never_its_text() -> None:
-    """The token is expired, revoked, misspelled or unknown. The caller does not learn which."""
+    """The token is expired, revoked, misspelled or unknown. The caller does not learn which of these is the reason."""
     unknown = new_token([])[0]
     for text_of, token_of, caller, why in (
         (lambda text: text, lambda token: changed(token, expires_at=1.0), "named", "it has expired"),
@@ -94,7 +94,7 @@ async def test_failed_authentication_reports_the_token_and_the_reason_but_never_
         (event,) = server.events
         assert isinstance(event, AuthenticationFailed)
         assert event.caller == (server.caller if caller == "named" else "unknown")
-        # What a connection asks first: whether its types are the server's.
+        # The first request of a connection asks whether the server has its types.
         assert (event.why, event.path) == (why, "/headway.types.v1.TypesService/List")
         assert event.peer.startswith("127.0.0.1:")
         assert "hw_" not in str(vars(event))
@@ -102,7 +102,7 @@ async def test_failed_authentication_reports_the_token_and_the_reason_but_never_
 
 
 async def test_denied_call_reports_its_caller_and_the_request() -> None:
-    """The caller has a token or none. An allowed call reports nothing."""
+    """The caller may have a token or not. An allowed call reports nothing."""
     server = Server(rule("view"))
     async with server.client(server.text) as client:
         await client.list(TEAM, namespace="default", partition="default")
@@ -125,7 +125,10 @@ async def test_denied_call_reports_its_caller_and_the_request() -> None:
 
 
 async def test_flood_of_denied_calls_is_counted_completely_and_reported_once_a_second(mock_clock: MockClock) -> None:
-    """The end of a burst is reported without a further call. Anonymous calls hide no event about a token's bearer."""
+    """The end of a burst is reported without a further call.
+
+    Anonymous calls hide no event about the bearer of a token.
+    """
     server = Server(rule("view"))
     audit = Audit(server.report)
     backend = MemoryBackend()
@@ -149,7 +152,7 @@ async def test_flood_of_denied_calls_is_counted_completely_and_reported_once_a_s
 
 
 async def test_changed_policy_reports_the_callers_whose_rights_change() -> None:
-    """Reading the same policies again reports nothing, and neither does a server that has ended."""
+    """Reading the same policies again reports nothing. A server that has ended reports nothing either."""
     server = Server(rule("view"))
     async with server.client(server.text) as client:
         await client.list(TEAM, namespace="default", partition="default")

@@ -1,4 +1,4 @@
-"""Authorization from a request's metadata, before and after a reload."""
+"""Authorization by a request's metadata, before and after a reload."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def allowed(identity: Identity) -> set[str]:
     ],
 )
 def test_token_is_accepted_under_either_key(authorizer: Authorizer, metadata: dict[str, str]) -> None:
-    """Consul's key is read first. An empty token counts as none."""
+    """Consul's key is read first. An empty token counts as no token."""
     identity = authorizer.identify(metadata)
 
     assert (identity.token, identity.name, repr(identity)) == (TOKEN, TOKEN.accessor, f"<Identity {TOKEN.accessor}>")
@@ -70,7 +70,7 @@ def test_token_is_accepted_under_either_key(authorizer: Authorizer, metadata: di
 
 
 def test_token_has_all_of_its_policies(authorizer: Authorizer) -> None:
-    """A request is allowed if any of them allows it. Other types are denied."""
+    """A request is allowed if any policy allows it. Other types are denied."""
     identity = authorizer.identify({"x-consul-token": BOTH_TEXT})
 
     assert allowed(identity) == set(VERBS)
@@ -88,14 +88,14 @@ def test_caller_without_a_token_has_the_anonymous_policy_or_nothing(metadata: di
 
 
 def test_bearer_does_not_have_the_anonymous_policy() -> None:
-    """It has the token's policies alone."""
+    """The bearer has only the policies of the token."""
     authorizer = Authorizer(Access([WRITERS, OPEN], [dataclasses.replace(BOTH, policies=["writers"])]))
 
     assert allowed(authorizer.identify({"x-consul-token": BOTH_TEXT})) == {"write", "write_status", "delete"}
 
 
 def test_everything_is_denied_without_access_rules() -> None:
-    """A server without rules is closed."""
+    """A server without rules denies everything."""
     authorizer = Authorizer(Access())
 
     assert allowed(authorizer.identify({})) == set()
@@ -105,7 +105,7 @@ def test_everything_is_denied_without_access_rules() -> None:
 
 @given(st.text(st.characters(codec=None), max_size=40), st.sampled_from(["x-consul-token", "authorization"]))
 def test_invalid_token_is_never_anonymous(text: str, key: str) -> None:
-    """Its bearer is denied, always in the same words, and not served as an anonymous caller."""
+    """The bearer is denied, always with the same message, and not served as an anonymous caller."""
     authorizer = Authorizer(Access([OPEN], []))
     if text:
         with pytest.raises(PermissionDenied, match=REFUSED):
@@ -124,7 +124,7 @@ def test_other_credentials_are_denied_like_a_wrong_token(authorizer: Authorizer,
 
 
 def test_expired_token_is_denied_and_its_identities_end(authorizer: Authorizer, clock: Clock) -> None:
-    """A stream that outlives its token is allowed nothing more, and learns that it must end."""
+    """A stream that outlives its token is allowed nothing more, and is notified that it must end."""
     identity = authorizer.identify({"x-consul-token": TEXT})
     clock.now = EXPIRES_AT - 1
     before = (identity.is_current(), identity.allows("read", *CORE))
@@ -160,7 +160,7 @@ def test_identity_stays_valid_while_its_token_means_the_same(authorizer: Authori
 
 
 def test_anonymous_identity_ends_with_the_anonymous_policy() -> None:
-    """Anonymous rights can change as well."""
+    """The rights of anonymous callers can change as well."""
     authorizer = Authorizer(Access([OPEN]))
     identity = authorizer.identify({})
     authorizer.replace(Access([OPEN, READERS]))
@@ -171,7 +171,7 @@ def test_anonymous_identity_ends_with_the_anonymous_policy() -> None:
 
 
 def test_identity_is_compared_once_per_reload(authorizer: Authorizer) -> None:
-    """After that comparison it is as fast as before the reload."""
+    """After that comparison, checking the identity is as fast as before the reload."""
     identity = authorizer.identify({"x-consul-token": TEXT})
     again = Access([READERS, WRITERS], [TOKEN])
     authorizer.replace(again)
@@ -193,19 +193,19 @@ def test_refusal_contains_only_the_question(authorizer: Authorizer) -> None:
 
 
 def test_policies_of_a_token_must_exist() -> None:
-    """A misspelled policy is reported when it is bound, not when its bearer is denied."""
+    """A misspelled policy is reported when the token is bound, not when its bearer is denied."""
     with pytest.raises(InvalidArgument, match="policy 'writer' not found; did you mean 'writers'"):
         Access([WRITERS], [dataclasses.replace(TOKEN, policies=["writer"])])
 
 
 def test_two_policies_cannot_have_one_name() -> None:
-    """A token could not say which of them it means."""
+    """A token could not say which policy it means."""
     with pytest.raises(InvalidArgument, match="duplicate name 'readers'"):
         Access([READERS, policy("readers", "read")])
 
 
 def test_follower_of_an_identity_is_notified_only_of_its_end(authorizer: Authorizer) -> None:
-    """It is not notified of a harmless change, of another identity's end, or after it has stopped following."""
+    """The follower gets no notice of a harmless change or of another identity's end, and none after it has stopped."""
     heard: list[str] = []
     both = authorizer.identify({"x-consul-token": BOTH_TEXT})
     one = authorizer.identify({"x-consul-token": TEXT})

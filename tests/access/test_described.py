@@ -1,4 +1,4 @@
-"""The types that a caller can list: those on which it has any right, and no others."""
+"""The types that a caller can list: those on which the caller has any right, and no others."""
 
 from __future__ import annotations
 
@@ -59,7 +59,10 @@ def rule(type: str, verb: str = "read", **narrow: str) -> Rule:
 
 @pytest.mark.parametrize("verb", ["read", "list", "watch", "write", "write_status", "delete"])
 async def test_type_is_described_to_callers_with_any_right_on_it(verb: str) -> None:
-    """The right may be any verb, anywhere, on any names. Messages that only other types use are left out."""
+    """The right may be for any verb, in any tenancy, and for any names.
+
+    Messages that only other types use are left out.
+    """
     narrow = rule("staff.v1.Team", verb, partition="east", namespace="blue", name_prefix="mine")
 
     assert await described("some", some(narrow)) == (["staff.Team"], ["Team"])
@@ -74,15 +77,15 @@ async def test_type_is_described_to_callers_with_any_right_on_it(verb: str) -> N
         ("*.*.Nothing", []),
     ],
 )
-async def test_rules_for_many_types_describe_those(type: str, names: list[str]) -> None:
-    """Each part of a type's name is compared."""
+async def test_wildcard_rule_describes_the_types_that_it_matches(type: str, names: list[str]) -> None:
+    """Each part of the type's name is compared."""
     found, _ = await described("some", some(rule(type)))
 
     assert found == names
 
 
 async def test_caller_without_a_token_sees_the_types_of_the_anonymous_policy() -> None:
-    """Without that policy it sees none. A bearer has its own policies alone."""
+    """Without that policy, the caller sees none. A bearer has only its own policies."""
     anyone = Policy("anonymous", [rule("staff.v1.Vault")])
 
     assert await described("") == ([], [])
@@ -91,7 +94,7 @@ async def test_caller_without_a_token_sees_the_types_of_the_anonymous_policy() -
 
 
 async def test_invalid_token_sees_nothing() -> None:
-    """It does not even see the types of the anonymous policy."""
+    """The types of the anonymous policy are hidden, too."""
     with pytest.raises(GRPCError) as caught:
         await described(new_token([])[0], Policy("anonymous", [rule("*")]))
 

@@ -1,4 +1,4 @@
-"""The access file: its contents, the places of its errors, and its permissions."""
+"""The access file: its contents, the positions of its errors, and its permissions."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def problems_of(text: str) -> list[tuple[int, int, str, str]]:
 
 
 def test_file_contains_policies_and_tokens() -> None:
-    """Every field has the same value as in Python. Texts that look like numbers stay texts."""
+    """Every field has the same value as in Python. Strings that look like numbers stay strings."""
     access = read_access(TEXT)
 
     assert access.policies == {
@@ -81,7 +81,7 @@ def test_file_contains_policies_and_tokens() -> None:
 
 
 def test_empty_map_grants_nothing() -> None:
-    """A file that grants nothing is valid, on purpose."""
+    """A file that grants nothing is valid on purpose."""
     access = read_access("{}")
 
     assert (access.policies, len(access.tokens)) == ({}, 0)
@@ -142,7 +142,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("right", "wrong", "problem"), WRONG, ids=[f"{right}-{wrong}" for right, wrong, _ in WRONG])
-def test_errors_have_a_place(right: str, wrong: str, problem: tuple[int, int, str, str]) -> None:
+def test_errors_have_a_position(right: str, wrong: str, problem: tuple[int, int, str, str]) -> None:
     """An error has line, column and path, and a message with the value and the valid form."""
     line, column, path, message = problem
     found = problems_of(TEXT.replace(right, wrong, 1))
@@ -153,7 +153,7 @@ def test_errors_have_a_place(right: str, wrong: str, problem: tuple[int, int, st
 
 
 def test_all_errors_are_reported_in_the_order_of_the_text() -> None:
-    """An invalid policy is no error of the tokens that name it."""
+    """A token that names an invalid policy is not an error itself."""
     text = TEXT.replace("[view, edit]", "[vew, edit]").replace("staff.v1.Team", "Team").replace("1234567890123456", "x")
 
     assert [(line, path) for line, _, path, _ in problems_of(text)] == [
@@ -190,7 +190,7 @@ def test_invalid_access_file_is_refused(text: str, message: str) -> None:
 
 @given(st.text(st.characters(codec=None), max_size=60) | st.text("[]{}:,-*&!'\"#|> \n\ta1", max_size=60))
 def test_any_text_is_valid_or_a_manifest_error(text: str) -> None:
-    """No other exception is raised."""
+    """No exception other than ManifestError is raised."""
     with contextlib.suppress(ManifestError):
         assert isinstance(read_access(text), Access)
 
@@ -242,14 +242,14 @@ def write(path: Path, content: bytes, mode: int = 0o600) -> Path:
 
 
 def test_file_accessible_only_to_its_owner_is_loaded(tmp_path: Path) -> None:
-    """The owner can read and write it, or only read it."""
+    """The owner may have the right to read and write, or only to read."""
     for mode in (0o600, 0o400):
         assert isinstance(load_access(write(tmp_path / f"{mode:o}.yaml", TEXT.encode(), mode)), Access)
 
 
 @pytest.mark.parametrize("bits", [0o040, 0o020, 0o010, 0o004, 0o002, 0o001])
 def test_file_accessible_to_others_is_refused(tmp_path: Path, bits: int) -> None:
-    """One permission bit for the group or for everyone is enough. The message names the remedy."""
+    """A single permission bit for the group or for everyone is enough. The message has the remedy."""
     path = write(tmp_path / "access.yaml", TEXT.encode(), 0o600 | bits)
     with pytest.raises(ManifestError) as caught:
         load_access(path)
@@ -262,7 +262,7 @@ def test_file_accessible_to_others_is_refused(tmp_path: Path, bits: int) -> None
 
 @pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="only root gives files to other users")
 def test_file_of_another_user_is_refused(tmp_path: Path) -> None:
-    """Its owner could grant anything. The message names the owner and the remedy."""
+    """The owner of the file could grant anything. The message has the owner and the remedy."""
     path = write(tmp_path / "access.yaml", TEXT.encode())
     os.chown(path, 1500001, -1)
     with pytest.raises(ManifestError) as caught:
@@ -291,7 +291,7 @@ def test_token_added_by_root_leaves_the_files_owner(tmp_path: Path) -> None:
 
 
 def test_errors_of_a_file_name_it(tmp_path: Path) -> None:
-    """They have the path as it was given."""
+    """The errors have the path as it was given."""
     path = write(tmp_path / "access.yaml", b"policies: 7")
     with pytest.raises(ManifestError) as caught:
         load_access(path)
@@ -300,7 +300,7 @@ def test_errors_of_a_file_name_it(tmp_path: Path) -> None:
 
 
 def test_file_that_is_not_utf_8_is_refused_with_the_place(tmp_path: Path) -> None:
-    """The error has the line and column of the byte, which is not a YAML error."""
+    """The error has the line and column of the byte. It does not come from YAML."""
     path = write(tmp_path / "access.yaml", "policies: []\n# café".encode("latin-1"))
     with pytest.raises(ManifestError, match=r":2:6: the byte 0xe9 is not UTF-8 \(.*\): save the file as UTF-8"):
         load_access(path)
@@ -320,7 +320,7 @@ def test_package_can_be_imported_without_yaml() -> None:
 
 
 def test_reader_works_without_libyaml(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If PyYAML lacks its C extension, its Python loader gives the same result."""
+    """If PyYAML lacks its C extension, the Python loader gives the same result."""
     monkeypatch.delattr(yaml, "CSafeLoader", raising=False)
 
     assert list(read_access(TEXT).tokens)

@@ -1,4 +1,4 @@
-"""A guarded service: the caller's identity decides the answer, and refusals reveal nothing stored."""
+"""A guarded service: the caller's identity decides the answer, and a refusal reveals nothing stored."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def said(text: str, authorizer: Authorizer, backend: Backend, name: str) -
 
 
 async def test_denied_call_is_answered_alike_whether_or_not_the_resource_exists() -> None:
-    """The caller has a wrong token, none, or one with too few rights. Only readers learn of the resource."""
+    """The caller has a wrong token, none, or one with too few rights. Only a reader learns of the resource."""
     backend = MemoryBackend()
     text, access = token_for(rule("read", name_prefix="mine"))
     authorizer = Authorizer(access)
@@ -71,11 +71,11 @@ async def test_denied_call_is_answered_alike_whether_or_not_the_resource_exists(
 
 
 def _nothing() -> None:
-    """Do nothing in the meantime."""
+    """Do nothing."""
 
 
 class Recording:
-    """Handlers that authorize everything, record the answers, and call ``meanwhile`` before they send."""
+    """Handlers that record the caller's rights, and call ``meanwhile`` before they answer."""
 
     def __init__(self, caller: Caller) -> None:
         self._caller = caller
@@ -136,9 +136,12 @@ async def answers(channel: InProcessChannel, method: str, request: object, text:
     ],
 )
 async def test_called_method_determines_the_verb(method: str, question: str, verb: str) -> None:
-    """A service that only knows reading, writing, deleting and listing is authorized by all six verbs."""
+    """The service asks about reading, writing, deleting and listing.
+
+    The method decides which of the verbs is checked.
+    """
     asked = {}
-    # What is listed has to be read as well, whichever verb lists.
+    # A listed resource must be readable as well, with either of the list verbs.
     also = ("read",) if question == "list" else ()
     for each in VERBS:
         text, access = token_for(rule(each, *also))
@@ -150,7 +153,7 @@ async def test_called_method_determines_the_verb(method: str, question: str, ver
 @pytest.mark.parametrize("method", ["List", "WatchList"])
 @pytest.mark.parametrize(("prefix", "allowed"), [("", False), ("mi", False), ("mine", True), ("mine-too", True)])
 async def test_list_is_authorized_by_its_prefix(method: str, prefix: str, allowed: bool) -> None:
-    """A caller that may list names with a prefix may ask for those, and not for more."""
+    """A caller with a rule for a prefix may list that prefix, and no more."""
     text, access = token_for(rule("list", "watch", "read", name_prefix="mine"))
     request = pb.ListRequest(type=a_type(), name_prefix=prefix)
 
@@ -164,7 +167,7 @@ async def test_list_is_authorized_by_its_prefix(method: str, prefix: str, allowe
 async def test_list_is_authorized_in_the_units_of_its_type(
     type: Any, asked: tuple[str, str], partition: str, namespace: str
 ) -> None:
-    """For a store, units that a type does not have match any. The rule for types without units covers the list."""
+    """In a store, units that a type does not have match any unit. The rule for types without units covers the list."""
     text, access = token_for(rule("list", "read", partition=partition, namespace=namespace))
     request = pb.ListRequest(type=a_type(type), tenancy=pb.Tenancy(partition=asked[0], namespace=asked[1]))
 
@@ -187,7 +190,7 @@ async def test_list_is_authorized_in_the_units_of_its_type(
 async def test_list_of_an_unreadable_scope_is_denied(
     method: str, readable: dict[str, str] | None, prefix: str, allowed: bool
 ) -> None:
-    """It would always be empty."""
+    """The list would always be empty."""
     read = [] if readable is None else [rule("read", **readable)]
     text, access = token_for(rule("list", "watch"), *read)
     request = pb.ListRequest(type=a_type(), tenancy=pb.Tenancy(partition="*", namespace="*"), name_prefix=prefix)
@@ -206,7 +209,7 @@ async def watched() -> AsyncIterator[tuple[Authorizer, AsyncIterator[Any], Token
 
 
 async def test_stream_continues_while_its_token_means_the_same(watched: Any) -> None:
-    """A reload that changes nothing for the caller does not affect it."""
+    """A reload that changes nothing for the caller does not end the stream."""
     authorizer, items, token = watched
     authorizer.replace(Access([Policy("some", [rule("view")])], [token]))
 

@@ -1,4 +1,4 @@
-"""Guarded leases: a rule of their own permits acquiring, raising and listing, and refusals reveal no holder."""
+"""Guarded leases: one kind of rule permits acquiring, raising and listing, and a refusal reveals no holder."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def rule(*verbs: str, prefix: str = "", **changed: str) -> Rule:
 
 
 async def outcomes(client: LeaseClient, name: str = NAME, member: str = "") -> dict[str, str]:
-    """Return the outcome of each call: the class and text of its error, or nothing."""
+    """Return the outcome of each call: the class and text of its error, or "" for success."""
     fence = pb.Fence(controller=name, member=member, term=2**40, number=2**40)
     lease = f"{name}#{member}" if member else name
     calls: dict[str, Any] = {
@@ -87,7 +87,10 @@ EVERYTHING = {"acquire", "keep", "release", "raise", "record", "list"}
 )
 @pytest.mark.parametrize("member", ["", "3"])
 async def test_rule_permits_acquiring_and_listing(rules: list[Rule], left: set[str], member: str) -> None:
-    """Its write covers acquire, keep, release and raise; its list covers list. Its prefix is of the lease's name."""
+    """The rule's write covers acquire, keep, release and raise, and its list covers list.
+
+    Its prefix matches the name of the lease.
+    """
     guard = Guard(*rules)
 
     assert denied(await outcomes(guard.client, member=member)) == EVERYTHING - left
@@ -95,7 +98,7 @@ async def test_rule_permits_acquiring_and_listing(rules: list[Rule], left: set[s
 
 
 async def test_refusal_is_the_same_for_every_holder() -> None:
-    """It reveals neither the holder, nor the term, nor whether the lease exists."""
+    """The refusal reveals neither the holder, nor the term, nor whether the lease exists."""
     guard = Guard(rule("write", prefix="other"))
     before = await outcomes(guard.client)
     await guard.backend.acquire_lease(NAME, "grace", 100)
@@ -124,7 +127,7 @@ async def test_list_contains_only_readable_leases() -> None:
 
 
 async def test_waiter_must_still_be_authorized_when_the_lease_is_free(autojump_clock: MockClock) -> None:
-    """A token that was revoked meanwhile acquires nothing."""
+    """A token that was revoked during the wait acquires nothing."""
     guard = Guard(rule("write"))
     await guard.backend.acquire_lease(NAME, "grace", 10)
     began = autojump_clock.current_time()
@@ -156,7 +159,7 @@ def test_prefix_may_have_the_characters_of_lease_names() -> None:
 
 
 async def test_engine_with_access_rules_guards_its_leases() -> None:
-    """The token over the network is the one for resources. Without one, nothing is revealed."""
+    """Over the network, the same token is used as for resources. Without a token, nothing is revealed."""
     text, token = new_token(["workers"])
     access = Authorizer(Access([Policy("workers", [rule("view", "edit", prefix="members/")])], [token]))
     app = headway.App("staff")

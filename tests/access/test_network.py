@@ -23,13 +23,13 @@ async def test_engine_that_listens_must_have_exactly_one_access_setting() -> Non
     for given in ({}, {"insecure": True, "access": Authorizer(Access())}):
         with pytest.raises(headway.errors.DeclarationError, match=r"access=.* or insecure=True"):
             async with headway.open_engine("memory:", app, listen=["127.0.0.1:0"], **given):  # type: ignore[arg-type]  # both are named
-                pytest.fail("it listens")
+                pytest.fail("the engine listens")
 
 
 async def test_token_permits_its_policies() -> None:
-    """A token with read permission reads.
+    """A token with read permission can read.
 
-    A caller without a token, or that writes with this one, is denied. In the process everything is allowed.
+    A caller without a token is denied, and so is a write with this token. In process, everything is allowed.
     """
     rule = Rule(verbs=["view"], type="staff.v1.Team", partition="*", namespace="*")
     text, token = new_token(["readers"])

@@ -1,4 +1,4 @@
-"""The requests that a policy allows, and the errors of an invalid one."""
+"""The requests that a policy allows, and the errors of an invalid policy."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ def allows(verb: Verb, asked: tuple[TypeName, str, str, str], *rules: Rule) -> b
     ],
 )
 def test_rule_allows_the_verbs_that_its_words_mean(words: list[str], allowed: set[str]) -> None:
-    """A verb means itself, and a group the verbs that are listed for it. No verb implies another."""
+    """A verb means itself, and a group means the verbs that are listed for it. No verb implies another."""
     asked = (TEAM, "default", "default", "core")
 
     assert {verb for verb in VERBS if allows(verb, asked, rule(verbs=words))} == allowed
 
 
 def test_no_group_has_the_name_of_a_verb() -> None:
-    """So each word in a rule has one meaning."""
+    """Otherwise, a word in a rule could have two meanings."""
     assert GROUPS.keys().isdisjoint(VERBS)
 
 
@@ -70,7 +70,7 @@ def test_no_group_has_the_name_of_a_verb() -> None:
     ],
 )
 def test_each_part_of_a_type_is_compared(pattern: str, type: str, covered: bool) -> None:
-    """A part is equal or a wildcard; it never matches as a prefix."""
+    """Each part is equal or a wildcard. It never matches as a prefix."""
     asked = (TypeName(*type.split(".")), "default", "default", "core")
 
     assert allows("read", asked, rule(type=pattern)) is covered
@@ -92,7 +92,7 @@ def test_each_part_of_a_type_is_compared(pattern: str, type: str, covered: bool)
         ("", "", ("", ""), True),
         ("", "", ("default", "default"), False),
         ("default", "default", ("", ""), False),
-        # Scopes of a List or WatchList.
+        # These are scopes of a List or WatchList.
         ("*", "*", ("*", "*"), True),
         ("default", "*", ("default", "*"), True),
         ("default", "*", ("*", "*"), False),
@@ -103,7 +103,7 @@ def test_each_part_of_a_type_is_compared(pattern: str, type: str, covered: bool)
 def test_each_unit_of_a_tenancy_is_compared(
     partition: str, namespace: str, asked: tuple[str, str], covered: bool
 ) -> None:
-    """A unit is equal or a wildcard. A request for any unit needs a rule for any unit."""
+    """Each unit is equal or a wildcard. A request for any unit needs a rule for any unit."""
     assert allows("list", (TEAM, *asked, ""), rule(partition=partition, namespace=namespace)) is covered
 
 
@@ -120,12 +120,12 @@ def test_each_unit_of_a_tenancy_is_compared(
     ],
 )
 def test_prefix_of_a_rule_matches_names_and_list_prefixes(prefix: str, name: str, covered: bool) -> None:
-    """The name of a resource, or the prefix of a list, must start with the rule's. A wider list is denied."""
+    """The name of a resource, or the prefix of a list, must start with the rule's prefix. A wider list is denied."""
     assert allows("list", (TEAM, "default", "default", name), rule(name_prefix=prefix)) is covered
 
 
 def test_nothing_is_allowed_without_a_rule() -> None:
-    """Denied are requests without a policy, with a policy without rules, and with an unknown verb."""
+    """A request is denied without a policy, with a policy without rules, or with an unknown verb."""
     asked = (TEAM, "default", "default", "core")
     everything = Rights([Policy("all", [rule()])])
 
@@ -135,7 +135,7 @@ def test_nothing_is_allowed_without_a_rule() -> None:
 
 
 def test_policies_add_up_and_rules_do_not_mix() -> None:
-    """One rule of one policy must allow the request: a verb of one rule and a type of another do not combine."""
+    """A single rule must allow the request. A verb of one rule and a type of another do not combine."""
     reads_teams, writes_routes = rule(verbs=["read"], type="staff.v1.Team"), rule(verbs=["write"], type="mesh.v1.Route")
     rights = Rights([Policy("one", [reads_teams]), Policy("two", [writes_routes])])
     route = TypeName("mesh", "v1", "Route")
@@ -190,7 +190,7 @@ def test_prefix_may_be_as_long_as_a_name() -> None:
 
 
 def test_policy_has_a_valid_name() -> None:
-    """The rules are those of other names."""
+    """The name follows the same rules as other names."""
     with pytest.raises(InvalidArgument, match="policy: name 'Not This' is not a valid name"):
         Policy("Not This", [])
 
@@ -221,7 +221,7 @@ def rules(draw: st.DrawFn) -> Rule:
 
 
 def as_expressions(one: Rule) -> set[str]:
-    """Return the simple model: a rule as regular expressions over requests, each written as one line."""
+    """Return rules as regular expressions over requests, where each request is a line of text."""
     words: dict[str, list[str]] = {
         "view": ["read", "list", "watch"],
         "edit": ["write", "write_status", "delete"],
@@ -236,7 +236,7 @@ def as_expressions(one: Rule) -> set[str]:
 
 @given(st.lists(st.lists(rules(), max_size=3), max_size=3))
 def test_rights_agree_with_a_simple_model(each: list[list[Rule]]) -> None:
-    """For every request in a small world, scopes included, the rights equal the result of the expressions."""
+    """In a small world, each request, scopes included, is allowed exactly if an expression matches it."""
     rights = Rights(Policy(f"policy-{number}", held) for number, held in enumerate(each))
     expressions = {expression for held in each for one in held for expression in as_expressions(one)}
     model = re.compile("|".join(expressions)) if expressions else None

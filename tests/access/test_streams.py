@@ -54,17 +54,17 @@ async def watch(channel: rpc.RemoteChannel, text: str) -> AsyncIterator[Any]:
 
 
 async def ended(items: Any) -> tuple[Status, str | None]:
-    """Return the error that ends the stream, which sends nothing before it."""
+    """Return the error that ends the stream. Fail if the stream sends anything before it."""
     with pytest.raises(GRPCError) as caught:
         await anext(items)
     return caught.value.status, caught.value.message
 
 
 async def test_idle_stream_ends_when_its_token_expires() -> None:
-    """It ends exactly then, not at the next change, with a status that asks for another token."""
+    """The stream ends at the expiry, not at the next change, with a status that asks for another token."""
     text, token = new_token(["readers"], expires_at=0.3)
     now = 0.0
-    # The clock stands while the test may take its time; what is left is counted from when the stream is opened.
+    # The clock stands still, so that the test may take its time. The remaining time counts from the stream's opening.
     access = Authorizer(Access([policy("view")], [token]), clock=lambda: now)
     async with watched(access, text) as (_, channel, _):
         began = trio.current_time()
@@ -74,13 +74,13 @@ async def test_idle_stream_ends_when_its_token_expires() -> None:
         now = 0.3
         with pytest.raises(GRPCError) as caught:
             async with watch(channel, text):
-                pytest.fail("it is let in")
+                pytest.fail("the stream was accepted")
         assert (caught.value.status, caught.value.message) == (Status.UNAUTHENTICATED, REFUSED)
 
 
 @pytest.mark.parametrize("revoked", [True, False])
 async def test_idle_stream_ends_when_its_token_is_revoked_or_removed(revoked: bool) -> None:
-    """After that, no identity is followed any longer."""
+    """After that, the server follows no identity."""
     text, token = new_token(["readers"])
     access = Authorizer(Access([policy("view")], [token]))
     async with watched(access, text) as (_, _, items):
@@ -109,12 +109,12 @@ async def test_idle_stream_ends_when_its_policies_change(has_token: bool) -> Non
             assert await ended(again) == (Status.UNAVAILABLE, CHANGED)
         with pytest.raises(GRPCError) as caught:
             async with watch(channel, given):
-                pytest.fail("it is let in")
+                pytest.fail("the stream was accepted")
         assert caught.value.status is Status.PERMISSION_DENIED
 
 
 async def test_stream_continues_if_nothing_has_changed_for_it() -> None:
-    """The file may be read any number of times, and other tokens may come and go."""
+    """The file may be read any number of times, and other tokens may be added and removed."""
     text, token = new_token(["readers"])
     access = Authorizer(Access([policy("view")], [token]))
     async with watched(access, text) as (engine, _, items):
@@ -135,7 +135,7 @@ async def test_closed_stream_is_no_longer_followed() -> None:
             async with watch(channel, text):
                 assert access.followed == 2
             while access.followed > 1:
-                # Until the server has heard of it.
+                # Wait until the server has noticed the end of the stream.
                 await channel.unary("/grpc.health.v1.Health/Check", pb.ReadRequest(), pb.ReadResponse, metadata={})
     assert access.followed == 0
 

@@ -1,4 +1,4 @@
-"""Tokens: their stored form, and the denial of every text but that of a valid token."""
+"""Tokens: their stored form, and the denial of any text that is not a valid token."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ BAD = {
     "revoked": REVOKED_TEXT,
     "empty": "",
     "wrong secret": with_a_digit_changed(TEXT, len(TEXT) - 1),
-    "another's secret": f"hw_{TOKEN.accessor}_{secret_of(EXPIRED_TEXT)}",
-    "another's accessor": f"hw_{EXPIRED.accessor}_{secret_of(TEXT)}",
+    "secret of another token": f"hw_{TOKEN.accessor}_{secret_of(EXPIRED_TEXT)}",
+    "accessor of another token": f"hw_{EXPIRED.accessor}_{secret_of(TEXT)}",
     "secret alone": secret_of(TEXT),
     "accessor alone": TOKEN.accessor,
     "the hash": TOKEN.hash,
@@ -61,12 +61,12 @@ BAD = {
     "another prefix": f"wh{TEXT[2:]}",
     "upper case": TEXT.upper(),
     "surrogates": TEXT[:-1] + "\ud800",
-    "what stands in for nobody": f"hw_{'0' * 16}_{'0' * 64}",
+    "accessor and secret of zeros": f"hw_{'0' * 16}_{'0' * 64}",
 }
 
 
 def test_new_token_has_a_readable_prefix_and_256_random_bits() -> None:
-    """Its text has its kind, its accessor, and a secret that cannot be guessed."""
+    """The text has a kind, an accessor, and a secret that cannot be guessed."""
     texts = [new_token(["operators"])[0] for _ in range(100)]
 
     assert all(re.fullmatch(r"hw_[0-9a-f]{16}_[0-9a-f]{64}", text) for text in texts)
@@ -75,7 +75,7 @@ def test_new_token_has_a_readable_prefix_and_256_random_bits() -> None:
 
 @given(st.text(max_size=30).filter(str.isprintable), st.none() | st.floats(0, 4e9))
 def test_secret_is_never_stored(description: str, expires_at: float | None) -> None:
-    """Neither the record, nor its repr, its entry in a file or its pickle contains the secret or a part of it."""
+    """The record, its repr, its entry in a file, and its pickle do not contain the secret or any part of it."""
     text, token = new_token(["operators"], expires_at=expires_at, description=description)
     kept = [
         repr(token),
@@ -91,13 +91,13 @@ def test_secret_is_never_stored(description: str, expires_at: float | None) -> N
 
 
 def test_repr_omits_the_hash() -> None:
-    """It is of no use in logs."""
+    """The hash is useless in logs."""
     assert "sha256" not in repr(TOKEN)
     assert TOKEN.accessor in repr(TOKEN)
 
 
 def test_text_finds_its_token() -> None:
-    """The text that was shown once is accepted."""
+    """The text that was displayed once is accepted."""
     assert TOKENS.find(TEXT, NOW) is TOKEN
     assert TOKENS.get(TOKEN.accessor) is TOKEN
     assert (len(TOKENS), list(TOKENS)) == (3, [TOKEN, EXPIRED, REVOKED])
@@ -127,7 +127,7 @@ def test_every_text_costs_one_hash_and_one_comparison(reason: str, monkeypatch: 
             return super().get(accessor, *default)
 
         def __iter__(self) -> object:  # type: ignore[override]
-            raise AssertionError("one token must not be looked for among all")
+            raise AssertionError("a token must be found by its accessor, not by a search")
 
     monkeypatch.setattr(tokens, "_by_accessor", Counting(tokens._by_accessor))
     monkeypatch.setattr(_tokens, "hash_of", hash_of)
@@ -143,7 +143,7 @@ def test_every_text_costs_one_hash_and_one_comparison(reason: str, monkeypatch: 
 
 
 def test_overlong_text_is_not_hashed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It costs no more than a valid token."""
+    """An overlong text costs no more than a valid token."""
     hash_of = Counted(_tokens.hash_of)
     monkeypatch.setattr(_tokens, "hash_of", hash_of)
     with pytest.raises(PermissionDenied):
@@ -154,7 +154,7 @@ def test_overlong_text_is_not_hashed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(("now", "holds"), [(NOW - 0.001, True), (NOW, False), (NOW + 1, False)])
 def test_token_is_valid_until_it_expires(now: float, holds: bool) -> None:
-    """It is refused from the second of its expiry on."""
+    """The token is refused from the second of its expiry on."""
     assert EXPIRED.holds(now) is holds
     if holds:
         assert TOKENS.find(EXPIRED_TEXT, now) is EXPIRED
@@ -180,7 +180,7 @@ def test_every_other_text_is_denied(text: str) -> None:
 
 
 def test_two_tokens_cannot_have_one_accessor() -> None:
-    """It would be undefined which of them is valid."""
+    """The accessor finds the token, so it would be undefined which of the two is valid."""
     with pytest.raises(InvalidArgument, match=f"duplicate accessor '{TOKEN.accessor}'"):
         TokenSet([TOKEN, dataclasses.replace(TOKEN, description="again")])
 
@@ -206,7 +206,7 @@ def test_two_tokens_cannot_have_one_accessor() -> None:
     ],
 )
 def test_invalid_record_is_refused_with_the_valid_form(changed: dict[str, object], message: str) -> None:
-    """The message has the field, the valid form, and the value unless that may be a secret."""
+    """The message has the field, the valid form, and the value unless it may be a secret."""
     with pytest.raises(InvalidArgument, match=re.escape(message)):
         dataclasses.replace(TOKEN, **changed)  # type: ignore[arg-type]  # wrong on purpose
 
@@ -214,7 +214,7 @@ def test_invalid_record_is_refused_with_the_valid_form(changed: dict[str, object
 @pytest.mark.parametrize("field", ["accessor", "hash", "policies", "expires_at", "revoked", "description"])
 @pytest.mark.parametrize("shape", ["{}", "{}\n", "<{}>"])
 def test_secret_in_the_wrong_field_is_not_repeated(field: str, shape: str) -> None:
-    """No message about a field contains a token's text, whichever field has it."""
+    """No message about a field contains a token's text, in whichever field the text is."""
     value: object = shape.format(TEXT)
     with pytest.raises(InvalidArgument) as caught:
         dataclasses.replace(TOKEN, **{field: [value] if field == "policies" else f"{value}\x00"})  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""The rules that a worker needs, as its errors name them."""
+"""The rules that a worker needs, as its errors report them."""
 
 from __future__ import annotations
 
@@ -61,9 +61,9 @@ async def missing_rule(engine: headway.Engine, token: str) -> Rule | None:
 
 
 async def test_reported_rules_are_all_that_a_worker_lacks() -> None:
-    """Rights in one tenancy are not enough: a worker watches all of them and needs its lease.
+    """A worker watches all tenancies and needs its lease, so rights in one tenancy are not enough.
 
-    With the reported rules it works.
+    With the reported rules, the worker works.
     """
     text, token = new_token(["workers"])
     rules = [rule("*", partition="default", namespace="default")]
@@ -85,7 +85,7 @@ LEASES = Rule(verbs=["write"], type="internal.v1.Lease", partition="", namespace
 
 
 async def test_worker_without_read_permission_waits_and_names_the_rule() -> None:
-    """It does not start with an empty cache. As soon as it gets the rule, it works."""
+    """The worker does not start with an empty cache. As soon as it has the rule, it works."""
     text, token = new_token(["workers"])
     rules = [rule("watch", "write", partition="*", namespace="*"), LEASES]
     access = Authorizer(Access([Policy("workers", rules)], [token]))
@@ -123,7 +123,7 @@ async def test_worker_without_read_permission_waits_and_names_the_rule() -> None
 
 
 async def test_standby_without_read_permission_is_not_ready() -> None:
-    """It could not take over from the leader."""
+    """The standby could not take over from the leader."""
     able, token = new_token(["able"])
     unable, other = new_token(["unable"])
     everything = rule("*", partition="*", namespace="*")
@@ -152,7 +152,7 @@ async def test_standby_without_read_permission_is_not_ready() -> None:
 
 
 async def test_sharded_worker_without_permission_to_read_leases_waits_and_names_the_rule() -> None:
-    """It would not see the other members, and would wait for all shards."""
+    """The worker would not see the other members, and would wait for all shards."""
     sharded = headway.App("staff")
     sharded.registry.register(TEAM)
 
@@ -187,7 +187,7 @@ async def test_sharded_worker_without_permission_to_read_leases_waits_and_names_
 
 
 async def test_errors_name_no_type_without_a_rule_for_the_caller() -> None:
-    """The type may be registered or not. To an anonymous caller the error names no lease."""
+    """The type may be registered or not. To an anonymous caller, the error names no lease."""
     text, token = new_token(["others"])
     access = Authorizer(
         Access([Policy("others", [rule("*", partition="*", namespace="*", type="staff.v1.Other")])], [token])

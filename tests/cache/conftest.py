@@ -1,4 +1,4 @@
-"""A type store in the state in which most of its tests begin."""
+"""The state of a type store that most of its tests start from."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A follower: where its streams resume, when it closes one, and how long it waits before the next."""
+"""A follower: where its streams resume, when it closes a stream, and how long it waits before the next one."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.helpers.resources import (
 from tests.helpers.scripted_channel import SILENCE, Line, Pause
 from tests.helpers.scripted_follower import DOWN, GONE, LAG_LIMIT, Following, down
 
-# --- going on ----------------------------------------------------------------
+# --- resuming --------------------------------------------------------------
 
 
 def test_next_stream_resumes_after_the_frontier() -> None:
@@ -37,7 +37,7 @@ def test_next_stream_resumes_after_the_frontier() -> None:
 
 
 def test_stream_that_breaks_within_a_commit_resumes_before_that_commit() -> None:
-    """No change of the commit has been delivered."""
+    """No change of that commit has been delivered."""
     half = changes(put(stored("ada", 12), more=True))
     following = Following([end(10), half, DOWN], [bookmark(10, resumed=True), SILENCE])
     following.follow(20)
@@ -46,7 +46,7 @@ def test_stream_that_breaks_within_a_commit_resumes_before_that_commit() -> None
 
 
 def test_snapshot_that_breaks_starts_over() -> None:
-    """The first half is forgotten."""
+    """The first half of the snapshot is dropped."""
     following = Following([chunk(stored("mary", 3)), DOWN], [chunk(stored("ada", 5)), end(10), SILENCE])
     following.follow(20)
     assert following.resumed == [None, None]
@@ -54,7 +54,7 @@ def test_snapshot_that_breaks_starts_over() -> None:
 
 
 def test_stream_openings_and_ends_are_reported() -> None:
-    """The reports say where the stream resumes, why it ended and how many failures came before."""
+    """The reports have the position of the resumption, the reason of the end, and the number of failures before."""
     following = Following([end(10), DOWN], [bookmark(10, resumed=True)], [DOWN], [SILENCE])
     following.follow(20)
     assert following.events == [
@@ -72,7 +72,7 @@ def test_stream_openings_and_ends_are_reported() -> None:
 
 
 def test_back_off_grows_with_each_failure_up_to_five_seconds() -> None:
-    """The delay doubles each time, with jitter that shortens it."""
+    """The delay doubles each time. Jitter shortens it."""
     following = Following(*down(40))
     following.follow()
     for number, wait in enumerate(following.waits):
@@ -82,7 +82,7 @@ def test_back_off_grows_with_each_failure_up_to_five_seconds() -> None:
 
 
 def test_item_resets_the_back_off() -> None:
-    """An item shows that the server is back."""
+    """An item shows that the server is available again."""
     following = Following(*down(8), [end(10), DOWN], [DOWN], [SILENCE])
     following.follow()
     assert following.waits[7] > 2
@@ -90,11 +90,11 @@ def test_item_resets_the_back_off() -> None:
     assert 0.05 <= following.waits[9] <= 0.1
 
 
-# --- streams that can't go on, or have told lies -----------------------------
+# --- streams that can't resume, or that were wrong -----------------------------
 
 
 def test_compacted_history_causes_one_snapshot() -> None:
-    """It casts no doubt on the cache, so the stream after that one resumes."""
+    """Compacted history casts no doubt on the cache, so the next stream after that resumes."""
     following = Following([end(10)], [GONE], [chunk(stored("ada", 12)), end(12)], [SILENCE])
     following.follow(20)
     assert following.resumed == [None, 10, None, 12]
@@ -103,7 +103,7 @@ def test_compacted_history_causes_one_snapshot() -> None:
 
 
 def test_lagging_server_without_history_is_followed_past_the_frontier() -> None:
-    """Its snapshot is discarded; its changes above the frontier are applied, from the same stream."""
+    """The snapshot is discarded. The changes above the frontier are applied, from the same stream."""
     newer = changes(put(stored("grace", 11)))
     following = Following(
         [chunk(stored("ada", 5)), end(10)],
@@ -116,7 +116,7 @@ def test_lagging_server_without_history_is_followed_past_the_frontier() -> None:
 
 
 def test_false_bookmark_causes_a_snapshot_at_once_and_is_counted() -> None:
-    """The cache is complete again after it."""
+    """After the snapshot, the cache is complete again."""
     following = Following(
         [end(10), bookmark(15), changes(put(stored("ada", 12)))],
         [chunk(stored("ada", 12)), end(15), SILENCE],
@@ -129,7 +129,7 @@ def test_false_bookmark_causes_a_snapshot_at_once_and_is_counted() -> None:
 
 
 def test_stream_that_breaks_the_grammar_causes_a_snapshot() -> None:
-    """Nothing that it delivered can be relied on."""
+    """No item that the stream delivered can be trusted."""
     following = Following([end(10)], [bookmark(11, resumed=True)], [end(12), SILENCE])
     following.follow(20)
     assert following.resumed == [None, 10, None]
@@ -137,7 +137,7 @@ def test_stream_that_breaks_the_grammar_causes_a_snapshot() -> None:
 
 
 def test_snapshot_below_the_frontier_does_not_repair_the_cache_and_is_repeated() -> None:
-    """A lagging server is left as soon as it has caught up, and asked for a snapshot that is current."""
+    """The follower leaves a lagging server as soon as that server has caught up, and asks for a current snapshot."""
     following = Following(
         [end(10), bookmark(15), changes(put(stored("ada", 12)))],
         [end(11), changes(put(stored("ada", 12))), bookmark(16), SILENCE],
@@ -154,7 +154,7 @@ def test_snapshot_below_the_frontier_does_not_repair_the_cache_and_is_repeated()
 
 @pytest.mark.parametrize("resumed", [True, False])
 def test_stream_below_the_frontier_is_closed_after_the_limit(resumed: bool) -> None:
-    """This holds whether it is silent or repeats old changes; the store itself is well."""
+    """This holds whether the stream is silent or repeats old changes. The store itself works."""
     lagging: list[Line] = [SILENCE] if resumed else [GONE]
     following = Following([end(10)], lagging, [end(8), Pause(20), bookmark(9), SILENCE])
     following.follow(29)
@@ -167,7 +167,7 @@ def test_stream_below_the_frontier_is_closed_after_the_limit(resumed: bool) -> N
 
 
 def test_stream_that_catches_up_within_the_limit_stays_open() -> None:
-    """It stays open however long it is silent afterwards."""
+    """The stream stays open however long it is silent afterwards."""
     following = Following([end(10)], [Pause(25), bookmark(10, resumed=True), SILENCE])
     following.follow()
     assert len(following.channel.openings) == 2
@@ -184,13 +184,13 @@ def test_stream_that_is_silent_while_the_store_advances_is_lagging(
     """The cache alone cannot show that. The stream of an idle store is silent too, and stays open."""
     following = Following([end(10), SILENCE], store=at(stands_at))
     following.channel.knows_outcomes = in_the_process
-    # What is said after the patrol has begun counts for the first half.
+    # Items that come after the patrol has begun count for its first half.
     following.follow(LAG_LIMIT * 1.5 + 5)
     assert any(isinstance(event, StreamLagging) for event in following.events) is left
 
 
 def test_snapshot_in_progress_does_not_count_as_lag() -> None:
-    """A large one may take longer than the limit, as long as chunks arrive."""
+    """A large snapshot may take longer than the limit, as long as chunks arrive."""
     slow: list[Line] = [line for _ in range(5) for line in (Pause(20), chunk(stored("ada", 12)))]
     following = Following([end(10)], [GONE], [*slow, end(12), SILENCE])
     following.follow()
@@ -199,7 +199,7 @@ def test_snapshot_in_progress_does_not_count_as_lag() -> None:
 
 
 def test_snapshot_that_stalls_counts_as_lag() -> None:
-    """The limit counts from its last chunk."""
+    """The limit counts from the last chunk of the snapshot."""
     following = Following([end(10)], [GONE], [chunk(stored("ada", 12)), SILENCE], [bookmark(10, resumed=True), SILENCE])
     following.follow()
     assert following.count(StreamLagging) == 1
@@ -207,7 +207,7 @@ def test_snapshot_that_stalls_counts_as_lag() -> None:
 
 
 def test_bookmarks_are_spaced_only_over_a_network() -> None:
-    """Otherwise a burst of commits would cause as many messages on every watch of another type."""
+    """Otherwise, a burst of commits would cause as many messages on every watch of another type."""
     for in_the_process, interval in ((True, 0), (False, 50)):
         following = Following([SILENCE])
         following.channel.knows_outcomes = in_the_process
@@ -223,7 +223,7 @@ def test_bookmarks_are_spaced_only_over_a_network() -> None:
     [(Scope.CLUSTER, "", ""), (Scope.PARTITION, "*", ""), (Scope.NAMESPACE, "*", "*")],
 )
 def test_request_covers_every_tenancy_of_the_type(scope: Scope, partition: str, namespace: str) -> None:
-    """Its wildcards are those of the type's scope."""
+    """The wildcards are those of the type's scope."""
     request = watch_request(ResourceType("staff", "v1", "Place", Team, scope=scope), at(7))
     assert request.tenancy is not None
     assert (request.tenancy.partition, request.tenancy.namespace) == (partition, namespace)

@@ -1,4 +1,4 @@
-"""A follower whose store has rolled back, has lost acknowledged writes, or was replaced by another one."""
+"""A follower whose store was rolled back, has lost acknowledged writes, or was replaced by another store."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_store_below_the_frontier_has_rolled_back() -> None:
 
 
 def test_store_at_the_frontier_has_not_rolled_back() -> None:
-    """Only the endpoint lagged; another one is tried."""
+    """Only the endpoint lagged, so another endpoint is tried."""
     following = Following([end(10)], [SILENCE], [bookmark(10, resumed=True), SILENCE], store=at(10))
     following.follow()
     assert following.resumed == [None, 10, 10]
@@ -44,8 +44,9 @@ def test_store_below_a_position_that_it_does_not_know_has_rolled_back() -> None:
 
 
 def test_server_that_does_not_know_the_position_proves_no_rollback() -> None:
-    """One server of several may have a copy. If the store has not rolled back, a snapshot is requested; one from
-    below the frontier isn't enough.
+    """A single server may have an old copy. If the store itself was not rolled back, a snapshot is requested.
+
+    A snapshot from below the frontier is not enough.
     """
     following = Following([end(10)], [NOT_OURS], [end(9), bookmark(11), SILENCE], [end(11), SILENCE])
     following.follow(20)
@@ -55,7 +56,7 @@ def test_server_that_does_not_know_the_position_proves_no_rollback() -> None:
 
 @pytest.mark.parametrize("in_the_process", [True, False])
 def test_store_that_has_grown_past_its_lost_commits_has_rolled_back(in_the_process: bool) -> None:
-    """It stands above the frontier, but says that it has never been at it. None of its data is applied."""
+    """The store is above the frontier, but says that it was never at it. None of its data is applied."""
     following = Following([end(10)], [NOT_OURS], [end(1000), SILENCE], lost=at(10))
     following.channel.knows_outcomes = in_the_process
     with pytest.raises(StoreRolledBack, match="it has lost"):
@@ -64,7 +65,7 @@ def test_store_that_has_grown_past_its_lost_commits_has_rolled_back(in_the_proce
 
 
 def test_store_that_lost_an_acknowledged_write_has_rolled_back() -> None:
-    """The cache holds the write's reply though no stream has come as far: the next stream checks that position."""
+    """The cache has the write's reply, but no stream has come that far. The next stream checks that position."""
     following = Following([end(10), Pause(1)], [NOT_OURS], [end(1000), SILENCE], lost=at(15))
     following.answer_after_first_opening = at(15)
     with pytest.raises(StoreRolledBack, match="it has lost"):
@@ -73,7 +74,7 @@ def test_store_that_lost_an_acknowledged_write_has_rolled_back() -> None:
 
 
 def test_store_below_an_acknowledged_write_has_rolled_back() -> None:
-    """This holds wherever the streams have come to."""
+    """This holds for any progress of the streams."""
     following = Following([end(10)], [NOT_OURS], store=at(14))
     following.answer_after_first_opening = at(15)
     with pytest.raises(StoreRolledBack, match=r"14.*15"):
@@ -81,7 +82,7 @@ def test_store_below_an_acknowledged_write_has_rolled_back() -> None:
 
 
 def test_snapshot_is_accepted_only_from_a_store_that_knows_the_held_position() -> None:
-    """History may be compacted together with the commits that were lost, so the request names the held position."""
+    """History may be compacted together with the lost commits, so the request names the held position."""
     following = Following([end(10)], [GONE], [NOT_OURS], [end(1000), SILENCE], lost=at(10))
     with pytest.raises(StoreRolledBack):
         following.follow(20)
@@ -89,7 +90,7 @@ def test_snapshot_is_accepted_only_from_a_store_that_knows_the_held_position() -
 
 
 def test_unreachable_store_is_retried() -> None:
-    """An unknown position is no reason to end runs."""
+    """A position that can't be read is not a reason to end runs."""
     following = Following([end(10)], [SILENCE], [bookmark(10, resumed=True), SILENCE], store=Unavailable("no leader"))
     following.follow()
     assert following.resumed == [None, 10, 10]
@@ -106,7 +107,7 @@ def test_unreachable_store_is_retried() -> None:
     ],
 )
 def test_replaced_store_ends_the_follower_with_store_changed(script: list[Line], store: Position) -> None:
-    """A stream or a read may reveal it; none of its data is applied."""
+    """A stream or a read may reveal the replacement. No data of the new store is applied."""
     following = Following([chunk(stored("ada", 5)), end(10)], script, store=store)
     with pytest.raises(StoreChanged):
         following.follow()
@@ -115,7 +116,7 @@ def test_replaced_store_ends_the_follower_with_store_changed(script: list[Line],
 
 
 def test_store_other_than_that_of_a_reply_ends_the_follower() -> None:
-    """A write may have been answered before the first stream was."""
+    """The write may have been answered before the first stream began."""
     following = Following([end(20, OTHER_STORE)])
     following.informer.reply(key("ada"), None, at(3))
     with pytest.raises(StoreChanged):

@@ -19,7 +19,7 @@ ADA, GRACE = key("ada"), key("grace")
 
 
 class Failures:
-    """Collects the resources for which an index function raised."""
+    """A collector of the resources for which an index function raised."""
 
     def __init__(self) -> None:
         self.heard: list[tuple[str, Key]] = []
@@ -90,7 +90,7 @@ def test_metadata_index_reads_the_stored_message() -> None:
 
 
 def test_owner_index_is_by_uid() -> None:
-    """An incarnation owns, not a name."""
+    """The owner is an incarnation, not a name."""
     owner = ACCOUNT.id("boss", uid="boss7")
     table, _ = table_of(indexes.by_owner(TEAM), stored("ada", 1, owner=owner), stored("grace", 2))
     assert content(table) == {"boss7": {ADA}}
@@ -105,7 +105,7 @@ def starting(table: IndexTable, prefix: Any) -> list[tuple[Hashable, set[Key]]]:
 
 
 def test_prefix_lookup_returns_matches_in_order() -> None:
-    """A text matches texts, a tuple matches tuples of texts; other values match no prefix."""
+    """A string matches strings, and a tuple matches tuples of strings. Other values match no prefix."""
     names = ("adam", "ada", "b", "seven", "path", "odd")
     table, _ = table_of(indexes.by(TEAM, "mixed", mixed), *(painted(name, 1, None) for name in names))
     assert starting(table, "ada") == [("ada", {ADA}), ("adam", {key("adam")})]
@@ -116,7 +116,7 @@ def test_prefix_lookup_returns_matches_in_order() -> None:
 
 
 def test_path_prefix_matches_whole_parts() -> None:
-    """As a text, one part may begin with another; in a path they are two."""
+    """In a string, one part may begin with another part. In a path they are different parts."""
     table, _ = table_of(
         indexes.by(TEAM, "path", lambda team: ("root", team.name)), painted("ada", 1, None), painted("adam", 1, None)
     )
@@ -141,7 +141,7 @@ def test_invalid_index_declaration_is_refused(declare: Any, type: Any, name: Any
     assert "headway.indexes.by(ACCOUNT, 'team'" in str(caught.value)
 
 
-# --- in step -----------------------------------------------------------------
+# --- updates -----------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_invalid_index_declaration_is_refused(declare: Any, type: Any, name: Any
 def test_update_moves_and_deletion_removes_an_entry(
     declared: Index[Any, Any], make: Callable[..., pb.Resource]
 ) -> None:
-    """A value that no resource has any more is removed as well."""
+    """A value without any remaining resource is removed as well."""
     first, second = make("ada", 1, "red"), make("ada", 2, "blue")
     table, _ = table_of(declared, first)
     table.apply([Applied(ADA, first, second, 2)])
@@ -160,7 +160,7 @@ def test_update_moves_and_deletion_removes_an_entry(
 
 
 def test_inconsistent_index_function_leaves_no_stale_entry() -> None:
-    """The function must depend on the resource alone; if it doesn't, the old value is searched for everywhere."""
+    """The function must depend on the resource alone. If it doesn't, the old value is searched for everywhere."""
     answers = iter(["red", "green", "blue"])
     table, _ = table_of(indexes.by(TEAM, "fickle", lambda _: next(answers)), painted("ada", 1, None))
     table.apply([Applied(ADA, painted("ada", 1, None), painted("ada", 2, None), 2)])
@@ -180,7 +180,10 @@ def test_inconsistent_index_function_leaves_no_stale_entry() -> None:
 def test_index_function_that_raises_removes_its_resource_from_that_index_only(
     declared: Index[Any, Any], good: pb.Resource, bad: pb.Resource
 ) -> None:
-    """The failure is reported; the other indexes keep the resource; the next good state, or a deletion, ends it."""
+    """The failure is reported.
+
+    The other indexes keep the resource. The next good state, or a deletion, ends the failure.
+    """
     table, failures = table_of(declared, good)
     other, _ = table_of(indexes.by(TEAM, "name", lambda resource: resource.name), good)
     for each in (table, other):
@@ -210,14 +213,14 @@ def test_unhashable_value_is_an_index_failure_of_its_resource(declare: Any, valu
 
 
 def test_none_in_place_of_several_values_is_explained() -> None:
-    """Such a function has forgotten its return; Python would only say that None can't be iterated."""
+    """Such a function lacks a return statement. Python would only say that None can't be iterated."""
     nothing: Any = None
     table, failures = table_of(indexes.by_many(TEAM, "odd", lambda _: nothing), painted("ada", 1, None))
     assert table.failed == {ADA}
     assert "it returned None: return a list of values" in str(failures.errors[0])
 
 
-# --- apply against rebuild ---------------------------------------------------
+# --- updates compared with a rebuild -------------------------------------------
 
 states = st.lists(
     st.tuples(st.sampled_from(["ada", "grace", "mary"]), st.none() | st.lists(st.sampled_from(["x", "y", "broken"]))),
@@ -229,7 +232,7 @@ states = st.lists(
 def test_incremental_updates_match_a_rebuild(
     before: list[tuple[str, list[str] | None]], after: list[tuple[str, list[str] | None]]
 ) -> None:
-    """This holds whatever came and went, and whatever raised."""
+    """This holds for any sequence of changes and failures."""
 
     def first(resource: Resource[Team]) -> str | None:
         return next(iter(members(resource)), None)
@@ -259,7 +262,7 @@ def test_incremental_updates_match_a_rebuild(
 
 @pytest.mark.parametrize("declare", [indexes.by, indexes.by_many])
 def test_coroutine_or_generator_is_refused_as_an_index_value(declare: Any) -> None:
-    """A lambda hides at its declaration that it calls an async function. Such a value could never be looked up."""
+    """A lambda doesn't show at its declaration that it calls an async function. The value could never be looked up."""
 
     async def waits(_: object) -> str:
         return "red"

@@ -1,4 +1,4 @@
-"""The informer of a type: how runs wait for it, subscribe to it, receive its changes, and see it invalidated."""
+"""The informer of a type: waiting, subscriptions, the delivery of changes, and invalidation."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ async def returned_at_once(subscription: Subscription) -> list[Applied]:
         return await subscription.next()
 
 
-# --- joining and hearing -----------------------------------------------------
+# --- subscriptions and deliveries -----------------------------------------------
 
 
 async def test_subscription_starts_from_the_present_state(informer: Informer) -> None:
-    """Its indexes cover that state; its feed has only later changes."""
+    """The indexes cover that state. The feed has only later changes."""
     informer.feed(changes(put(stored("grace", 11))))
     subscription = subscribe(informer)
     assert set(subscription.tables["name"].keys("grace")) == {key("grace")}
@@ -66,14 +66,14 @@ async def test_subscription_starts_from_the_present_state(informer: Informer) ->
 
 
 async def test_indexes_are_updated_in_the_same_step_as_the_store(informer: Informer) -> None:
-    """They don't wait until a subscriber takes its feed."""
+    """The indexes don't wait until a subscriber reads its feed."""
     subscription = subscribe(informer)
     informer.feed(changes(put(stored("grace", 11))))
     assert set(subscription.tables["name"].keys("grace")) == {key("grace")}
 
 
 async def test_every_subscription_receives_every_change(informer: Informer) -> None:
-    """Each reads at its own pace; a former subscriber receives nothing."""
+    """Each subscriber reads at its own pace. A subscriber that has left receives nothing."""
     first, second, left = subscribe(informer), subscribe(informer), subscribe(informer)
     left.close()
     left.close()
@@ -88,7 +88,7 @@ async def test_every_subscription_receives_every_change(informer: Informer) -> N
 
 
 async def test_reply_is_delivered_like_a_change(informer: Informer) -> None:
-    """The cache holds it before the call returns."""
+    """The cache has the reply before the call returns."""
     subscription = subscribe(informer)
     informer.reply(ADA, stored("ada", 12), at(12))
     assert versions(informer.store.entries) == {"ada": 12}
@@ -96,7 +96,7 @@ async def test_reply_is_delivered_like_a_change(informer: Informer) -> None:
 
 
 async def test_overtaken_change_is_delivered_but_not_indexed(informer: Informer) -> None:
-    """It is delivered for mapping alone."""
+    """The change is delivered only for mapping."""
     subscription = subscribe(informer)
     informer.reply(ADA, stored("ada", 12), at(12))
     informer.feed(changes(put(stored("ada", 11, metadata={"theirs": "yes"}))))
@@ -108,7 +108,7 @@ async def test_overtaken_change_is_delivered_but_not_indexed(informer: Informer)
 
 
 async def test_frontier_move_alone_wakes_a_subscriber(informer: Informer) -> None:
-    """Another type's changes may have waited for it."""
+    """The changes of another type may have waited for the frontier."""
     subscription = subscribe(informer)
     informer.feed(bookmark(15))
     assert await returned_at_once(subscription) == []
@@ -133,7 +133,7 @@ async def test_next_waits_for_the_next_delivery(informer: Informer, nursery: tri
 
 
 async def test_canceled_next_takes_nothing(informer: Informer) -> None:
-    """The changes stay for the next call."""
+    """The changes remain for the next call."""
     subscription = subscribe(informer)
     informer.feed(changes(put(stored("ada", 11))))
     with trio.CancelScope() as scope:
@@ -147,7 +147,7 @@ async def test_canceled_next_takes_nothing(informer: Informer) -> None:
 
 
 async def test_wait_ends_when_primed_and_complete_up_to_the_revision(nursery: trio.Nursery) -> None:
-    """After a snapshot below the revision it continues until the frontier has arrived there."""
+    """After a snapshot below the revision, the wait continues until the frontier has reached it."""
     informer = Informer(TEAM, ignore)
     reached: list[int] = []
 
@@ -165,7 +165,7 @@ async def test_wait_ends_when_primed_and_complete_up_to_the_revision(nursery: tr
 
 
 async def test_wait_for_revision_zero_waits_for_the_snapshot(nursery: trio.Nursery) -> None:
-    """An empty cache is not a primed one (C1)."""
+    """An empty cache is not a primed cache (C1)."""
     informer = Informer(TEAM, ignore)
     nursery.start_soon(informer.wait_complete, 0)
     await trio.testing.wait_all_tasks_blocked()
@@ -177,7 +177,7 @@ async def test_wait_for_revision_zero_waits_for_the_snapshot(nursery: trio.Nurse
 
 
 async def test_unread_feed_is_dropped_when_too_long(informer: Informer) -> None:
-    """A controller that can't start uses bounded memory; a running one loses nothing."""
+    """A controller that can't start uses bounded memory. A running controller loses nothing."""
     running, ended = subscribe(informer), subscribe(informer)
     ended.linger()
     change = Applied(("default", "default", "ada"), None, None, 1)
@@ -192,11 +192,11 @@ async def test_unread_feed_is_dropped_when_too_long(informer: Informer) -> None:
     assert ended.drain() == []
 
 
-# --- void data ---------------------------------------------------------------
+# --- invalid data -------------------------------------------------------------
 
 
 async def test_replaced_store_ends_every_subscription_and_starts_over(informer: Informer) -> None:
-    """The caches of present runs stay as they were; new subscribers wait for the new store."""
+    """The caches of current runs keep their data. New subscribers wait for the new store."""
     subscription = subscribe(informer)
     informer.distrusted = True
     informer.void(StoreChanged("replaced"), replaced=True)
@@ -213,7 +213,7 @@ async def test_replaced_store_ends_every_subscription_and_starts_over(informer: 
 
 
 async def test_waiters_raise_when_the_store_is_replaced(nursery: trio.Nursery) -> None:
-    """A starting revision of one store means nothing in another."""
+    """A starting revision of one store means nothing in another store."""
     informer = Informer(TEAM, ignore)
     told: list[str] = []
 
@@ -230,7 +230,7 @@ async def test_waiters_raise_when_the_store_is_replaced(nursery: trio.Nursery) -
 
 
 async def test_rolled_back_store_stays_invalid(informer: Informer) -> None:
-    """Neither present nor new subscribers see its data, even at the former revision: its history is another one."""
+    """Neither present nor new subscribers see its data, even at the earlier revision, because its history differs."""
     subscription = subscribe(informer)
     informer.void(StoreRolledBack("back"), replaced=False)
     assert informer.rolled_back
@@ -251,18 +251,18 @@ async def test_rolled_back_store_is_valid_again_once_replaced() -> None:
     informer.void(StoreRolledBack("back"), replaced=False)
     assert informer.cut_off is not None
     informer.void(StoreChanged("replaced"), replaced=True)
-    # The other store's stream is another one, and isn't open yet.
+    # The stream of the other store isn't open yet.
     assert informer.cut_off is None
     assert not informer.store.primed
     assert not informer.rolled_back
     informer.check()
 
 
-# --- fed by its follower ---------------------------------------------------------------
+# --- updates by the follower -----------------------------------------------------------
 
 
 async def test_stream_resumes_after_the_frontier_once_primed(informer: Informer) -> None:
-    """It never resumes after the revision of a reply."""
+    """The stream never resumes after the revision of a reply."""
     assert Informer(TEAM, ignore).resume_after is None
     informer.reply(ADA, stored("ada", 20), at(20))
     informer.feed(changes(put(stored("grace", 11))))
@@ -273,7 +273,7 @@ async def test_stream_resumes_after_the_frontier_once_primed(informer: Informer)
 
 
 async def test_distrust_ends_only_with_an_applied_snapshot(informer: Informer) -> None:
-    """A snapshot from below the frontier and a bookmark don't end it."""
+    """A snapshot from below the frontier doesn't end it, and neither does a bookmark."""
     informer.distrusted = True
     for item in (end(9), bookmark(12)):
         informer.feed(item)
@@ -303,7 +303,7 @@ async def test_new_stream_forgets_a_partial_snapshot(informer: Informer) -> None
 
 
 def test_false_bookmark_is_found_by_a_late_change_of_another_stream() -> None:
-    """The first stream broke before the hidden change came; only a snapshot at its revision restores trust."""
+    """The first stream broke before the hidden change arrived. Only a snapshot at its revision restores trust."""
     told: list[object] = []
     informer = Informer(TEAM, told.append)
     informer.feed(chunk(stored("ada", 5)))

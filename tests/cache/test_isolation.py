@@ -31,7 +31,7 @@ def well_behaved(team: Resource[Team]) -> object:
 
 
 def app_with(where: str, change: Change) -> headway.App:
-    """Return an app with a controller of accounts, in which one function does something with each team."""
+    """Return an app with a controller of accounts, in which one function receives each team and acts on it."""
     app = headway.App("staff")
     for type in (TEAM, ACCOUNT):
         app.registry.register(type)
@@ -138,7 +138,7 @@ async def run(app: headway.App, heard: list[object], *, check_isolation: bool) -
 @pytest.mark.parametrize("where", NAMED)
 @pytest.mark.parametrize("change", CHANGES)
 async def test_function_that_mutates_its_argument_is_named(where: str, change: str, autojump_clock: MockClock) -> None:
-    """Its own failure names it when it happens, and the engine's error when it is closed."""
+    """The report of the failure names the function, and so does the engine's error at the end."""
     heard: list[object] = []
     with pytest.raises(headway.errors.IsolationBroken) as caught:
         await run(app_with(where, CHANGES[change]), heard, check_isolation=True)

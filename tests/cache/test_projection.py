@@ -1,4 +1,4 @@
-"""Projections: the fields that are kept, the changes that trigger, and the protection of whole resources."""
+"""Projections: the fields that they keep, the changes that they report, and the protection of whole resources."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _ignore_failure(name: str, key: Key, error: BaseException) -> None:
 
 
 class Sizes:
-    """A cache of a projection, primed at 10 with ada of two members."""
+    """A cache of a projection, primed at 10, that has ada with two members."""
 
     def __init__(self, *there: pb.Resource) -> None:
         self.heard: list[object] = []
@@ -67,11 +67,11 @@ class Sizes:
         return found
 
 
-# --- what is kept ------------------------------------------------------------
+# --- the fields that are kept ---------------------------------------------------
 
 
 def test_cache_holds_the_projection_and_its_identity() -> None:
-    """It keeps id, owner, version and generation, and of metadata and statuses the declared ones."""
+    """The cache keeps id, owner, version and generation, and the declared metadata and statuses."""
     boss = ACCOUNT.id("boss", partition="default", namespace="default", uid="boss1")
     status = pb.Status(conditions=[Condition(type="Ready")])
     whole = team("ada", 7, "x", owner=boss, metadata={"colour": "red", "more": "text"}, uid="ada3")
@@ -116,12 +116,12 @@ def test_projection_that_is_read_may_be_mutated() -> None:
     assert (theirs.data.members, theirs.metadata, theirs.status) == (0, {"colour": "red"}, {"sizes": pb.Status()})
 
 
-# --- what wakes --------------------------------------------------------------
+# --- the changes that are reported ----------------------------------------------
 
 
 @pytest.mark.parametrize("by", ["stream", "reply", "snapshot"])
 def test_change_outside_the_projection_is_not_reported(by: str) -> None:
-    """The version still advances, and with it the version by which the resource may be deleted."""
+    """The version still advances, so the resource can be deleted by that version."""
     sizes = Sizes()
     other = team("ada", 12, "grace", "mary", metadata={"more": "text"}, status={"others": pb.Status()})
     if by == "stream":
@@ -171,7 +171,7 @@ async def test_change_inside_the_projection_is_reported_with_old_and_new_state(c
 
 
 def test_order_of_a_map_is_not_a_change() -> None:
-    """The bytes differ; their meaning doesn't."""
+    """The bytes differ, but their meaning doesn't."""
     orders = iter([{"a": 1, "b": 2}, {"b": 2, "a": 1}, {"a": 2, "b": 2}])
     limits = projection(TEAM, Size, lambda _: Size(limits=next(orders)))
     informer = Informer(limits, events.ignore)
@@ -188,7 +188,10 @@ def test_order_of_a_map_is_not_a_change() -> None:
 
 
 async def test_resource_whose_projection_raises_stays_in_the_cache_and_raises_when_read() -> None:
-    """It isn't taken for absent; indexes lack it and report it; the next good state ends the failure."""
+    """The resource is not taken for absent.
+
+    Indexes leave it out and report it. The next good state ends the failure.
+    """
     sizes = Sizes(team("ada", 5, "broken"))
     (failed,) = sizes.heard
     assert isinstance(failed, events.ProjectionFailed)
@@ -206,7 +209,7 @@ async def test_resource_whose_projection_raises_stays_in_the_cache_and_raises_wh
 
 
 async def test_projection_that_returns_a_wrong_type_is_named() -> None:
-    """It is reported like one that raises."""
+    """The projection is reported like one that raises."""
     heard: list[events.ProjectionFailed] = []
     wrong = projection(TEAM, Size, lambda team: team.data)  # type: ignore[arg-type, return-value]  # what is tested
     informer = Informer(wrong, heard.append)  # type: ignore[arg-type]  # it hears nothing else
@@ -215,7 +218,7 @@ async def test_projection_that_returns_a_wrong_type_is_named() -> None:
     assert "return a Size(...)" in str(heard[0].error)
 
 
-# --- declared and refused ----------------------------------------------------
+# --- declaration and refusal ---------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -253,7 +256,7 @@ CALLS: dict[str, Callable[[Client, Any], Any]] = {
 
 @pytest.mark.parametrize("call", CALLS)
 async def test_client_refuses_a_projection_in_place_of_a_resource(call: str) -> None:
-    """It can neither be written nor read by; by its id and version it may be deleted."""
+    """A projection can neither be written nor read by. It can be deleted by its id and version."""
     app = headway.App("staff")
     app.registry.register(TEAM)
     async with headway.open_engine("memory:", app) as engine:
@@ -270,7 +273,10 @@ async def test_client_refuses_a_projection_in_place_of_a_resource(call: str) -> 
 
 
 class SizesApp:
-    """Controllers that watch one projection, each managing a type of its own. Those in ``whole`` watch all of it."""
+    """Controllers that watch one projection, each managing a type of its own.
+
+    Controllers in ``whole`` watch whole resources.
+    """
 
     def __init__(self, *names: str) -> None:
         self.app = headway.App("staff")
@@ -304,7 +310,7 @@ async def test_controllers_with_the_same_projection_share_one_stream_and_one_cop
     async with headway.open_engine("memory:", sizes.app, report=events.ignore, wrap_channel=channel.over) as engine:
         await engine.client.write(TEAM.new("ada", Team(members=["x"])))
         await engine.wait_idle()
-        # Besides those that look for deletions in the history, which resume.
+        # The streams that look for deletions in the history are not counted, because they resume.
         assert channel.opened.count((TEAM.kind, False)) == 2
         held = {name: cache._subscriptions[TEAM.name].store.entries[key("ada")] for name, cache in sizes.caches.items()}
         assert held["one"] is held["two"]
@@ -314,7 +320,7 @@ async def test_controllers_with_the_same_projection_share_one_stream_and_one_cop
 
 
 async def test_change_outside_the_projection_triggers_no_reconcile(autojump_clock: MockClock) -> None:
-    """A change inside it does, and so does a deletion."""
+    """A change inside the projection triggers a reconcile, and so does a deletion."""
     sizes = SizesApp("one")
     async with headway.open_engine("memory:", sizes.app, report=events.ignore) as engine:
         whole = await engine.client.write(TEAM.new("ada", Team(members=["x"])))
@@ -337,7 +343,7 @@ async def test_change_outside_the_projection_triggers_no_reconcile(autojump_cloc
 async def test_own_write_is_in_the_projection_when_the_call_returns(
     autojump_clock: MockClock,
 ) -> None:
-    """The controller writes the whole, and reads the projection (C5)."""
+    """The controller writes the whole resource, and reads the projection (C5)."""
     app = headway.App("staff")
     app.registry.register(TEAM)
     read: list[int] = []

@@ -83,7 +83,7 @@ def test_undeclared_type_raises_not_watched() -> None:
 
 
 def test_undeclared_index_raises_not_watched() -> None:
-    """So does another index of the same name, whose answer would be a different one."""
+    """Another index of the same name is refused as well, because its answer would differ."""
     reader = reader_of(subscribed(indexes=(indexes.by(TEAM, "colour", lambda team: team.name),)))
     with pytest.raises(NotWatched, match=r"doesn't declare <Index name on staff.v1.Team>: use"):
         reader.index(NAME, "red")
@@ -98,7 +98,7 @@ def test_undeclared_index_raises_not_watched() -> None:
 
 
 def test_cache_raises_not_primed_before_and_after_its_run() -> None:
-    """It never gives an empty answer by accident (C1)."""
+    """The cache never gives an empty answer by accident (C1)."""
     reader = Cache("teams", TEAM, [ACCOUNT], [teams_of])
     for when in ("is not primed yet", "its run has ended"):
         assert not reader.primed
@@ -118,7 +118,7 @@ def test_cache_raises_not_primed_before_and_after_its_run() -> None:
 
 
 def test_type_is_read_only_in_the_form_that_is_cached() -> None:
-    """A cache with a projection refuses the whole type, and the other way round."""
+    """A cache with a projection refuses the whole type, and vice versa."""
     names_only = projection(TEAM, Team, lambda _: Team())
     whole = reader_of(subscribed(stored("ada", 1)))
     with pytest.raises(NotWatched, match=r"caches <ResourceType staff.v1.Team>, not <Projection staff.v1.Team as"):
@@ -133,7 +133,7 @@ def test_type_is_read_only_in_the_form_that_is_cached() -> None:
 
 
 def test_id_of_another_type_is_refused() -> None:
-    """It would find a resource that merely has the same name."""
+    """Otherwise, the id would find a resource that has the same name by chance."""
     reader = reader_of(subscribed(stored("ada", 1)))
     with pytest.raises(InvalidArgument, match="Account"):
         reader.get(TEAM, ACCOUNT.id("ada"))
@@ -141,7 +141,7 @@ def test_id_of_another_type_is_refused() -> None:
 
 @pytest.mark.parametrize("given", [None, 3, TEAM.new("ada")])
 def test_id_of_another_class_is_refused(given: Any) -> None:
-    """The error names the argument and its forms."""
+    """The error names the argument and its valid forms."""
     reader = reader_of(subscribed(stored("ada", 1)))
     with pytest.raises(InvalidArgument, match=r"id must be a name or an id, such as 'core' or resource.id, not "):
         reader.get(TEAM, given)
@@ -152,7 +152,7 @@ def test_id_of_another_class_is_refused(given: Any) -> None:
 
 @pytest.mark.parametrize("read", [CacheReader.index, CacheReader.index_prefix, CacheReader.index_parents])
 def test_index_whose_function_raised_raises_index_incomplete(read: Callable[..., object]) -> None:
-    """The answer might lack the resource."""
+    """Otherwise, the answer might lack the resource."""
     raising = indexes.by(TEAM, "colour", lambda team: team.metadata["colour"])
     reader = reader_of(subscribed(stored("ada", 1), rich("grace", 2), indexes=(raising,)))
     with pytest.raises(IndexIncomplete, match=r"'colour' on staff.v1.Team lacks 1 resources .*/ada"):
@@ -161,7 +161,7 @@ def test_index_whose_function_raised_raises_index_incomplete(read: Callable[...,
 
 
 def test_impossible_index_value_is_refused() -> None:
-    """The index can't hold it, so it is most likely a mistake."""
+    """The index can't have such a value, so the argument is most likely a mistake."""
     with pytest.raises(InvalidArgument, match=r"<Index name on staff.v1.Team> cannot be read with \['ada'\]"):
         reader_of(subscribed(indexes=(NAME,))).index(NAME, ["ada"])  # type: ignore[misc]  # what is tested
 
@@ -226,7 +226,10 @@ def test_index_lookup_by_value_is_sorted_by_key() -> None:
 
 
 def test_index_lookup_by_prefix_is_sorted_by_value() -> None:
-    """Then by key. A resource with several matching values comes once, at its first."""
+    """Resources with the same value are sorted by key.
+
+    A resource with several matching values comes once, at the first.
+    """
     teams = [team("c", "ab"), team("a", "b", "ac"), team("b", "aa", "ad"), team("d", "ab"), team("e", "c")]
     reader = reader_of(subscribed(*teams, indexes=(MEMBERS,)))
     assert names(reader.index_prefix(MEMBERS, "a")) == ["b", "c", "d", "a"]
@@ -235,7 +238,10 @@ def test_index_lookup_by_prefix_is_sorted_by_value() -> None:
 
 
 def test_index_parents_come_shortest_first() -> None:
-    """Parents are the resources whose value is a prefix of the argument, the empty and the whole one included."""
+    """Parents are the resources whose value is a prefix of the argument.
+
+    The empty prefix and the argument itself count.
+    """
     teams = [team("c", "ab"), team("a", "abc"), team("b", ""), team("d", "abcd"), team("e", "b"), team("f", "ab")]
     reader = reader_of(subscribed(*teams, indexes=(MEMBERS,)))
     assert names(reader.index_parents(MEMBERS, "abc")) == ["b", "c", "f", "a"]
@@ -270,7 +276,7 @@ def test_query_checks_its_required_types_and_indexes(needs: Any) -> None:
 
 
 def test_owned_resources_are_found_without_a_declared_index() -> None:
-    """The lookup is by uid, for every watched type. An owner without a uid was never stored and is refused."""
+    """The lookup is by uid, in every watched type. An owner without a uid was never stored, and is refused."""
     boss = ACCOUNT.view(stored("boss", 1, type=ACCOUNT, uid="boss7"))
     there = [team("b", owner=boss.id), team("a", owner=boss.id), team("c", owner=ACCOUNT.id("boss", uid="boss6"))]
     reader = reader_of(subscribed(*there, indexes=(indexes.by_owner(TEAM, name="headway.owner"),)))
@@ -305,7 +311,7 @@ async def test_wait_primed_returns_once_the_run_is_primed(nursery: trio.Nursery)
 
 
 async def test_wait_primed_raises_if_priming_cannot_happen(nursery: trio.Nursery) -> None:
-    """That is so in an initialiser, which would wait for itself, and in a run that ended before it was primed."""
+    """The call raises in an initialiser, which would wait for itself, and in a run that ended before it was primed."""
     reader = Cache("teams", TEAM, [])
     with (
         pytest.raises(NotPrimed, match=r"an initialiser runs before it is primed, and reads with rt.client"),
@@ -331,7 +337,7 @@ async def test_wait_primed_raises_if_priming_cannot_happen(nursery: trio.Nursery
 
 
 def test_revision_is_the_frontier() -> None:
-    """Up to it the cache of the type is complete."""
+    """The cache of the type is complete up to that revision."""
     assert reader_of(subscribed()).revision(TEAM) == 30
 
 
@@ -340,7 +346,7 @@ def test_revision_is_the_frontier() -> None:
 
 @pytest.mark.parametrize("how", ["get", "list", "index", "index_prefix", "index_parents"])
 def test_returned_resource_may_be_mutated(how: str) -> None:
-    """Metadata, status and data are the reader's own; the cache and other readers stay unchanged."""
+    """The metadata, status and data belong to the reader. The cache and other readers stay unchanged."""
     subscription = subscribed(rich("ada", 1), indexes=(NAME,))
     reader = reader_of(subscription)
 

@@ -53,7 +53,10 @@ def rules() -> Cache:
 
 
 def test_reference_index_finds_referring_resources() -> None:
-    """It takes one reference each, or all bound ones; the same name in another tenancy is another resource."""
+    """The index takes the references of each resource, or all bound references.
+
+    The same name in another tenancy is another resource.
+    """
     assert names(rules().index(BY_TARGET, TEAM.id("a"))) == ["one", "two"]
     assert names(rules().index(BY_BOUND, TEAM.id("b"))) == ["one", "two"]
     assert names(rules().index(BY_BOUND, TEAM.id("c", namespace="apart"))) == ["one"]
@@ -62,7 +65,7 @@ def test_reference_index_finds_referring_resources() -> None:
 
 
 def test_reference_ignores_uid_and_type_version() -> None:
-    """This holds for the index's values as for the value that is looked up."""
+    """This holds for the values in the index and for the value that is looked up."""
     newer: ResourceType[Team] = ResourceType("staff", "v2", "Team", Team)
     assert names(rules().index(BY_TARGET, TEAM.id("a", uid="a7"))) == ["one", "two"]
     assert names(rules().index(BY_TARGET, newer.id("a"))) == ["one", "two"]
@@ -72,7 +75,7 @@ def test_reference_ignores_uid_and_type_version() -> None:
 
 
 def test_name_alone_is_refused_as_a_reference() -> None:
-    """It lacks the type."""
+    """A name alone lacks the type."""
     with pytest.raises(InvalidArgument, match=r"'a' is not a reference: return TYPE.id"):
         rules().index(BY_TARGET, "a")  # type: ignore[misc]  # what is tested
 
@@ -86,6 +89,6 @@ def test_invalid_reference_is_an_index_failure_of_its_resource() -> None:
 
 
 def test_bound_references_need_a_payload_with_that_field() -> None:
-    """A payload without it is refused where the index is declared."""
+    """A payload without the field is refused at the declaration of the index."""
     with pytest.raises(DeclarationError, match="Team has no field 'bound_references'"):
         indexes.by_bound_references(TEAM)

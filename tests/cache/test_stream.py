@@ -36,17 +36,17 @@ def one(revision: int, name: str = "ada", *, more: bool = False) -> StreamItem:
 
 
 def test_stream_is_a_snapshot_its_end_and_changes() -> None:
-    """Each item is passed on unchanged, and `told` is the revision up to which the stream is complete."""
+    """Each item is passed on unchanged. The frontier is the revision up to which the stream is complete."""
     machine = StreamMachine()
-    told = []
+    frontiers = []
     for item in (chunk(stored("ada", 5)), chunk(stored("grace", 6)), end(10), one(11), bookmark(15), one(16)):
         assert machine.feed(item) == item
-        told.append(machine.frontier)
-    assert told == [0, 0, 10, 11, 15, 16]
+        frontiers.append(machine.frontier)
+    assert frontiers == [0, 0, 10, 11, 15, 16]
 
 
 def test_stream_resumes_at_the_requested_position() -> None:
-    """Its first item is a bookmark that confirms it."""
+    """The first item is a bookmark that confirms the position."""
     machine = StreamMachine(STORE, at(10))
     assert machine.feed(bookmark(10, resumed=True)) == bookmark(10, resumed=True)
     assert machine.frontier == 10
@@ -74,7 +74,7 @@ def test_stream_asked_to_resume_may_begin_with_a_snapshot() -> None:
     ],
 )
 def test_any_other_order_breaks_the_grammar(asked: Position | None, items: list[StreamItem]) -> None:
-    """The items before the one out of order are passed on; that one is not."""
+    """The items before the misplaced item are passed on, and the misplaced item is not."""
     machine = StreamMachine(STORE, asked)
     for item in items[:-1]:
         machine.feed(item)
@@ -89,7 +89,7 @@ def test_unrequested_resumption_breaks_the_grammar() -> None:
 
 
 def test_resumed_stream_has_no_snapshot() -> None:
-    """It is live from its first item on."""
+    """The stream is live from its first item on."""
     for item in (chunk(), end(12)):
         machine = StreamMachine(STORE, at(10))
         machine.feed(bookmark(10, resumed=True))
@@ -101,7 +101,7 @@ def test_resumed_stream_has_no_snapshot() -> None:
 
 
 def test_commit_is_passed_on_once_complete() -> None:
-    """Until then `told` doesn't count it."""
+    """Until then, the frontier doesn't include the commit."""
     machine = live()
     first, second, third = (put(stored(name, 11), more=name != "c") for name in ("a", "b", "c"))
     assert machine.feed(changes(first)) is None
@@ -112,7 +112,7 @@ def test_commit_is_passed_on_once_complete() -> None:
 
 
 def test_complete_commits_before_a_partial_one_are_passed_on() -> None:
-    """The part is kept, and joined to the rest."""
+    """The part of the commit is kept, and joined to the rest."""
     machine = live()
     whole, part, rest = put(stored("a", 11)), put(stored("b", 12), more=True), removed(stored("c", 3), 12)
     assert machine.feed(changes(whole, part)) == changes(whole)
@@ -123,7 +123,7 @@ def test_complete_commits_before_a_partial_one_are_passed_on() -> None:
 
 
 def test_bookmark_within_a_commit_breaks_the_grammar() -> None:
-    """It would claim that the commit is complete."""
+    """The bookmark would claim that the commit is complete."""
     machine = live()
     machine.feed(one(11, more=True))
     with pytest.raises(StreamBroken):
@@ -133,7 +133,7 @@ def test_bookmark_within_a_commit_breaks_the_grammar() -> None:
 @pytest.mark.parametrize("revision", [10, 12])
 @pytest.mark.parametrize("apart", [False, True])
 def test_commit_within_another_one_breaks_the_grammar(revision: int, apart: bool) -> None:
-    """A part of the first would be missing. This holds in one item and across two."""
+    """A part of the first commit would be missing. This holds within one item, and across two."""
     machine = live(9)
     half, other = put(stored("a", 11), more=True), put(stored("b", revision))
     if apart:
@@ -155,7 +155,7 @@ def test_change_at_or_below_a_bookmark_proves_it_false(revision: int) -> None:
 
 
 def test_change_anywhere_in_an_item_proves_a_bookmark_false() -> None:
-    """It may also follow a change above the bookmark."""
+    """The change may also follow a change above the bookmark."""
     machine = live()
     machine.feed(bookmark(15))
     with pytest.raises(FalseBookmark):
@@ -163,7 +163,7 @@ def test_change_anywhere_in_an_item_proves_a_bookmark_false() -> None:
 
 
 def test_change_at_the_resume_position_proves_the_bookmark_false() -> None:
-    """The stream was to begin after that position."""
+    """The stream was requested to begin after that position."""
     machine = StreamMachine(STORE, at(10))
     machine.feed(bookmark(10, resumed=True))
     with pytest.raises(FalseBookmark):
@@ -171,7 +171,7 @@ def test_change_at_the_resume_position_proves_the_bookmark_false() -> None:
 
 
 def test_lower_bookmark_is_ignored() -> None:
-    """The highest one counts."""
+    """The highest bookmark counts."""
     machine = live()
     machine.feed(bookmark(15))
     machine.feed(bookmark(12))
@@ -181,7 +181,7 @@ def test_lower_bookmark_is_ignored() -> None:
 
 
 def test_change_at_or_below_the_snapshots_end_is_passed_on() -> None:
-    """It is only late; the type store refuses it."""
+    """The change is only late. The type store refuses it."""
     machine = live(10)
     assert machine.feed(one(9)) == one(9)
     assert machine.frontier == 10
@@ -191,7 +191,7 @@ def test_change_at_or_below_the_snapshots_end_is_passed_on() -> None:
 
 
 def test_stream_of_an_unexpected_store_raises_store_changed() -> None:
-    """Its snapshot's end or its first bookmark reveals the store."""
+    """The end of the snapshot or the first bookmark reveals the store."""
     with pytest.raises(StoreChanged):
         StreamMachine(STORE).feed(end(10, OTHER_STORE))
     with pytest.raises(StoreChanged):
@@ -207,13 +207,16 @@ def test_stream_that_changes_its_store_raises_store_changed() -> None:
 
 @pytest.mark.parametrize("revision", [9, 11])
 def test_resumption_at_another_position_breaks_the_grammar(revision: int) -> None:
-    """Past the requested position changes would be missing; before it the server is confused."""
+    """After the requested position, changes would be missing.
+
+    A resumption before it would be a mistake of the server.
+    """
     with pytest.raises(StreamBroken):
         StreamMachine(STORE, at(10)).feed(bookmark(revision, resumed=True))
 
 
 @pytest.mark.parametrize("position", [Position("", "x", 3), Position("s", "", 0)])
 def test_stream_without_positions_breaks_the_grammar(position: Position) -> None:
-    """Its server is Consul's, which can't say how far a stream has come."""
+    """The server is Consul's, which can't report the position of a stream."""
     with pytest.raises(StreamBroken, match="not a Headway server"):
         StreamMachine().feed(end(position.revision, position.store_id, position.session))

@@ -1,4 +1,4 @@
-"""The rules of a type store except those of snapshots, and the interleavings that have once broken them."""
+"""The rules of a type store, except for snapshots, and the interleavings that once broke them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ADA, GRACE = key("ada"), key("grace")
 
 
 def test_change_above_the_frontier_is_applied_and_moves_it(store: TypeStore) -> None:
-    """Old and new state and the revision are reported."""
+    """The old and the new state are reported, with the revision."""
     old, new = store.entries[ADA], stored("ada", 11)
     assert store.feed(changes(put(new))) == [Applied(ADA, old, new, 11)]
     assert store.entries[ADA] is new
@@ -23,7 +23,7 @@ def test_change_above_the_frontier_is_applied_and_moves_it(store: TypeStore) -> 
 
 
 def test_deletion_above_the_frontier_is_applied(store: TypeStore) -> None:
-    """The old state is reported, and the key is gone from the store."""
+    """The old state is reported, and the store no longer has the key."""
     old = store.entries[ADA]
     assert store.feed(changes(removed(old, 11))) == [Applied(ADA, old, None, 11)]
     assert versions(store.entries) == {"grace": 6}
@@ -31,7 +31,7 @@ def test_deletion_above_the_frontier_is_applied(store: TypeStore) -> None:
 
 @pytest.mark.parametrize("revision", [4, 10])
 def test_change_at_or_below_the_frontier_is_refused_and_counted(store: TypeStore, revision: int) -> None:
-    """A change that the frontier has passed is stale, even for a key that is not held."""
+    """A change that the frontier has passed is stale, even for a key that is not in the store."""
     assert store.feed(changes(put(stored("ada", revision)), put(stored("mary", revision)))) == []
     assert versions(store.entries) == {"ada": 5, "grace": 6}
     assert store.refused == 2
@@ -46,7 +46,10 @@ def test_deleted_key_stays_absent_after_an_older_event(store: TypeStore) -> None
 
 
 def test_repetition_within_one_item_is_ignored(store: TypeStore) -> None:
-    """A revision that falls within an item is a repetition: no reader and no mapper sees the key go back."""
+    """A revision below the previous one in the same item is a repetition.
+
+    No reader and no mapper sees the key go back.
+    """
     first, second = stored("ada", 11), stored("ada", 12)
     applied = store.feed(changes(put(first), put(second), put(first), put(second)))
     assert [each.revision for each in applied] == [11, 12]
@@ -55,20 +58,20 @@ def test_repetition_within_one_item_is_ignored(store: TypeStore) -> None:
 
 
 def test_all_changes_of_one_commit_are_applied(store: TypeStore) -> None:
-    """They share a revision, and none makes the others stale."""
+    """The changes share a revision, and none of them makes the others stale."""
     applied = store.feed(changes(put(stored("ada", 11), more=True), put(stored("grace", 11))))
     assert [each.key for each in applied] == [ADA, GRACE]
 
 
 def test_changes_of_one_key_are_reported_one_by_one(store: TypeStore) -> None:
-    """Each has its own old and new state."""
+    """Each change has its own old and new state."""
     before, first, second = store.entries[ADA], stored("ada", 11), stored("ada", 12)
     applied = store.feed(changes(put(first), put(second)))
     assert applied == [Applied(ADA, before, first, 11), Applied(ADA, first, second, 12)]
 
 
 def test_new_incarnation_is_a_deletion_and_a_creation(store: TypeStore) -> None:
-    """No change ever joins two uids."""
+    """A change never joins two uids."""
     old, new = store.entries[ADA], stored("ada", 11, uid="ada2")
     assert store.feed(changes(put(new))) == [Applied(ADA, old, None, 11), Applied(ADA, None, new, 11)]
 
@@ -79,7 +82,7 @@ def test_deletion_of_an_absent_key_only_moves_the_frontier(store: TypeStore) -> 
 
 
 def test_change_before_the_snapshot_raises_engine_bug() -> None:
-    """The stream's grammar never lets one through."""
+    """The stream's grammar lets no such change through."""
     with pytest.raises(EngineBug):
         TypeStore().feed(changes(put(stored("ada", 1))))
 
@@ -88,7 +91,7 @@ def test_change_before_the_snapshot_raises_engine_bug() -> None:
 
 
 def test_reply_is_applied_at_once_and_leaves_the_frontier(store: TypeStore) -> None:
-    """A reply to an own write says nothing about other keys."""
+    """A reply to an own write contains nothing about other keys."""
     old, new = store.entries[ADA], stored("ada", 12)
     assert store.reply(ADA, new, at(12)) == [Applied(ADA, old, new, 12)]
     assert store.entries[ADA] is new
@@ -96,7 +99,7 @@ def test_reply_is_applied_at_once_and_leaves_the_frontier(store: TypeStore) -> N
 
 
 def test_event_of_an_applied_reply_is_ignored(store: TypeStore) -> None:
-    """It is the same change as the reply's."""
+    """The event is the same change as the reply."""
     store.reply(ADA, stored("ada", 12), at(12))
     assert store.feed(changes(put(stored("ada", 12)))) == []
     assert store.take_overtaken() == []
@@ -128,7 +131,7 @@ def test_reply_at_or_below_another_reply_is_refused(store: TypeStore, revision: 
 
 
 def test_deletion_by_a_reply_leaves_a_grave_until_the_frontier_has_passed(store: TypeStore) -> None:
-    """An older creation is refused while the grave exists; a later one is applied."""
+    """While the grave exists, an older creation is refused. A later creation is applied."""
     store.reply(ADA, None, at(13))
     store.feed(changes(put(stored("ada", 11)), put(stored("ada", 12, uid="ada2"))))
     assert ADA not in store.entries
@@ -137,20 +140,20 @@ def test_deletion_by_a_reply_leaves_a_grave_until_the_frontier_has_passed(store:
 
 
 def test_delete_reply_for_an_absent_key_leaves_a_grave(store: TypeStore) -> None:
-    """The reply says that the key is absent at that revision, so older events are refused."""
+    """The reply states that the key is absent at that revision, so older events are refused."""
     assert store.reply(key("mary"), None, at(13)) == []
     assert store.feed(changes(put(stored("mary", 12)))) == []
     assert key("mary") not in store.entries
 
 
 def test_reply_without_a_change_reports_no_change(store: TypeStore) -> None:
-    """An unneeded status write is answered with the stored resource, and a later position."""
+    """An unneeded status write is answered with the stored resource and a later position."""
     assert store.reply(ADA, stored("ada", 5), at(14)) == []
     assert store.frontier == 10
 
 
 def test_reply_before_the_snapshot_survives_it() -> None:
-    """The writes of a run's initialiser survive a snapshot from before them."""
+    """The writes of a run's initialiser survive a snapshot from before those writes."""
     unprimed = TypeStore()
     mine = stored("ada", 12)
     unprimed.reply(ADA, mine, at(12))
@@ -165,7 +168,7 @@ def test_reply_before_the_snapshot_survives_it() -> None:
 
 
 def test_change_overtaken_by_a_reply_is_still_mapped(store: TypeStore) -> None:
-    """The cache never held its state, but the keys that it maps to are owed a reconcile (C6)."""
+    """The cache never had that state, but the keys that it maps to are owed a reconcile (C6)."""
     theirs = stored("ada", 11, metadata={"team": "blue"})
     store.reply(ADA, stored("ada", 12), at(12))
     assert store.feed(changes(put(theirs))) == []
@@ -174,7 +177,7 @@ def test_change_overtaken_by_a_reply_is_still_mapped(store: TypeStore) -> None:
 
 
 def test_deletion_overtaken_by_a_reply_is_still_mapped(store: TypeStore) -> None:
-    """The mapped state is the deleted one, which the cache may never have held."""
+    """The mapped state is the deleted state, which the cache may never have had."""
     theirs = stored("ada", 11)
     store.reply(ADA, stored("ada", 13, uid="ada2"), at(13))
     store.feed(changes(put(theirs), removed(theirs, 12)))
@@ -182,7 +185,7 @@ def test_deletion_overtaken_by_a_reply_is_still_mapped(store: TypeStore) -> None
 
 
 def test_snapshot_state_older_than_a_reply_is_still_mapped(store: TypeStore) -> None:
-    """No other item carries the state that the reply has overtaken."""
+    """No other item has the state that the reply has overtaken."""
     theirs = stored("ada", 11)
     store.reply(ADA, stored("ada", 20), at(20))
     store.feed(chunk(theirs, stored("grace", 6)))
@@ -190,11 +193,11 @@ def test_snapshot_state_older_than_a_reply_is_still_mapped(store: TypeStore) -> 
     assert store.take_overtaken() == [Applied(ADA, None, theirs, 15)]
 
 
-# --- rule 6: one store, and where a stream goes on ---------------------------
+# --- rule 6: one store, and the position at which a stream resumes --------------
 
 
 def test_data_of_another_store_raises_store_changed(store: TypeStore) -> None:
-    """None of it is applied, whether a stream or a reply brings it."""
+    """No data of that store is applied, from a stream or from a reply."""
     for item in (end(20, OTHER_STORE), bookmark(20, store_id=OTHER_STORE)):
         with pytest.raises(StoreChanged):
             store.feed(item)
@@ -213,13 +216,13 @@ def test_reply_before_the_first_stream_fixes_the_store() -> None:
 
 
 def test_reply_of_a_new_session_leaves_the_resume_position(store: TypeStore) -> None:
-    """The frontier belongs to the session that delivered it: a new session must not vouch for it."""
+    """The frontier belongs to the session that delivered it. A new session must not vouch for it."""
     store.reply(ADA, stored("ada", 20), at(20, incarnation="opened-again"))
     assert store.session == "opened-first"
 
 
 def test_discarded_snapshot_leaves_the_resume_position(store: TypeStore) -> None:
-    """A reopened copy that stands below the frontier does not know the frontier."""
+    """A reopened copy of the store that is below the frontier does not know the frontier."""
     store.feed(end(9, incarnation="opened-again"))
     assert store.session == "opened-first"
     store.feed(end(10, incarnation="opened-again"))
@@ -229,8 +232,8 @@ def test_discarded_snapshot_leaves_the_resume_position(store: TypeStore) -> None
 # --- interleavings that once broke a rule ------------------------------------
 
 
-def test_delete_of_a_former_incarnation_does_not_hide_the_present_one(store: TypeStore) -> None:
-    """The answer carries the present incarnation, so that its creation isn't taken for stale."""
+def test_delete_of_a_previous_incarnation_does_not_hide_the_present_one(store: TypeStore) -> None:
+    """The answer contains the present incarnation, so that its creation isn't taken for stale."""
     bearer = stored("ada", 12, uid="ada2")
     store.reply(ADA, bearer, at(14))
     assert store.entries[ADA] is bearer
@@ -241,7 +244,7 @@ def test_delete_of_a_former_incarnation_does_not_hide_the_present_one(store: Typ
 
 
 def test_frontier_is_the_highest_revision_of_an_item(store: TypeStore) -> None:
-    """A key held above the frontier without being marked as ahead could be overwritten by an older reply."""
+    """A key above the frontier that is not marked as ahead could be overwritten by an older reply."""
     store.feed(changes(put(stored("ada", 12)), put(stored("grace", 11))))
     assert store.frontier == 12
     assert store.reply(ADA, stored("ada", 11), at(11)) is None

@@ -14,7 +14,7 @@ def test_snapshot_is_invisible_until_it_ends(store: TypeStore) -> None:
 
 
 def test_snapshot_replaces_the_held_state(store: TypeStore) -> None:
-    """Its resources are applied, all others are deleted, and each change is reported."""
+    """The resources of the snapshot are applied, all others are deleted, and each change is reported."""
     ada, grace = store.entries[ADA], store.entries[GRACE]
     newer, mary = stored("ada", 12), stored("mary", 13)
     store.feed(chunk(newer, mary))
@@ -27,14 +27,14 @@ def test_snapshot_replaces_the_held_state(store: TypeStore) -> None:
 
 
 def test_snapshot_at_the_frontier_is_applied(store: TypeStore) -> None:
-    """It repairs a cache after a false bookmark."""
+    """The snapshot repairs a cache after a false bookmark."""
     store.feed(chunk(stored("ada", 5), stored("mary", 9)))
     store.feed(end(10))
     assert versions(store.entries) == {"ada": 5, "mary": 9}
 
 
 def test_snapshot_below_the_frontier_is_discarded_and_counted(store: TypeStore) -> None:
-    """A lagging replica neither moves a key back nor deletes one."""
+    """A lagging replica neither moves a key back nor deletes a key."""
     store.feed(chunk(stored("ada", 4)))
     assert store.feed(end(9)) == []
     assert versions(store.entries) == {"ada": 5, "grace": 6}
@@ -43,7 +43,7 @@ def test_snapshot_below_the_frontier_is_discarded_and_counted(store: TypeStore) 
 
 
 def test_reply_newer_than_a_snapshot_survives_it(store: TypeStore) -> None:
-    """Neither an older state nor an absence in the snapshot overrides the reply."""
+    """The snapshot may have an older state or lack the key. Neither overrides the reply."""
     store.reply(ADA, stored("ada", 20), at(20))
     store.reply(key("mary"), stored("mary", 21), at(21))
     store.reply(GRACE, None, at(22))
@@ -53,7 +53,7 @@ def test_reply_newer_than_a_snapshot_survives_it(store: TypeStore) -> None:
 
 
 def test_snapshot_newer_than_a_reply_overrides_it(store: TypeStore) -> None:
-    """At the reply's own revision the snapshot counts as newer."""
+    """At the revision of the reply, the snapshot counts as newer."""
     store.reply(ADA, stored("ada", 15), at(15))
     store.reply(GRACE, None, at(15))
     store.feed(chunk(stored("ada", 16), stored("grace", 16, uid="grace2")))
@@ -62,7 +62,7 @@ def test_snapshot_newer_than_a_reply_overrides_it(store: TypeStore) -> None:
 
 
 def test_snapshot_at_the_revision_of_a_reply_overrides_it(store: TypeStore) -> None:
-    """A key is ahead of a snapshot only above its revision."""
+    """A key is ahead of a snapshot only above the snapshot's revision."""
     store.reply(ADA, None, at(15))
     store.feed(chunk(stored("ada", 15, uid="ada2"), stored("grace", 6)))
     store.feed(end(15))
@@ -70,7 +70,7 @@ def test_snapshot_at_the_revision_of_a_reply_overrides_it(store: TypeStore) -> N
 
 
 def test_partial_snapshot_of_a_broken_stream_is_forgotten(store: TypeStore) -> None:
-    """The next stream's snapshot starts from nothing."""
+    """The snapshot of the next stream starts empty."""
     store.feed(chunk(stored("mary", 11)))
     store.restart()
     store.feed(chunk(stored("ada", 5)))
@@ -86,7 +86,7 @@ def test_first_snapshot_reports_no_changes() -> None:
 
 
 def test_bookmark_moves_the_frontier(store: TypeStore) -> None:
-    """A type without changes must not hold up the others."""
+    """A type without changes must not delay the other types."""
     assert store.feed(bookmark(17)) == []
     assert store.frontier == 17
 
@@ -105,7 +105,7 @@ def test_bookmark_before_the_snapshot_is_ignored() -> None:
 
 
 def test_bookmark_past_a_reply_ends_its_precedence(store: TypeStore) -> None:
-    """Once the frontier has passed a reply, the stream has delivered everything up to it."""
+    """Once the frontier has passed a reply, the stream has delivered everything up to the reply."""
     store.reply(ADA, None, at(12))
     store.feed(bookmark(12))
     store.feed(changes(put(stored("ada", 13, uid="ada2"))))
@@ -115,7 +115,7 @@ def test_bookmark_past_a_reply_ends_its_precedence(store: TypeStore) -> None:
 
 
 def test_replies_and_graves_are_forgotten_once_the_frontier_has_passed(store: TypeStore) -> None:
-    """From that point they can make no difference."""
+    """From that point on, they can make no difference."""
     for name, revision in (("ada", 13), ("grace", 11), ("ada", 15), ("mary", 12)):
         store.reply(key(name), None, at(revision))
     store.feed(bookmark(13))
@@ -124,14 +124,16 @@ def test_replies_and_graves_are_forgotten_once_the_frontier_has_passed(store: Ty
     assert (store.ahead(), store._ahead_order) == ({}, [])
 
 
-# --- a frontier that is not true ---
+# --- a false frontier ---
 
 
 def test_stale_change_newer_than_the_held_state_disproves_the_frontier(store: TypeStore) -> None:
-    """A cache complete up to 20 would have held it, so the bookmark was false. The change is not applied."""
+    """A cache that is complete up to 20 would have the state, so the bookmark was false. The change is not applied."""
     store.feed(bookmark(20))
     store.feed(changes(put(stored("ada", 5)), put(stored("mary", 12))))
-    assert not store.disproved, "a repetition, and what may be gone again, prove nothing"
+    assert not store.disproved, (
+        "a repetition proves nothing, and neither does a resource that may have been deleted since"
+    )
     assert store.feed(changes(put(stored("ada", 12)))) == []
     assert store.disproved
     assert versions(store.entries) == {"ada": 5, "grace": 6}

@@ -1,4 +1,4 @@
-"""Views of several types at one revision, case by case. `tests/stateful/test_view.py` tests them at random."""
+"""Views of several types at one revision, tested case by case. `tests/stateful/test_view.py` tests them at random."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _ignore_failure(name: str, key: Key, error: BaseException) -> None:
 
 
 class Two:
-    """A cache of two types, both primed at 10 with ada, in which accounts are complete up to ``accounts_at``."""
+    """A cache of two types, both primed at 10 with ada, whose accounts are complete up to ``accounts_at``."""
 
     def __init__(self, *, colour: str = "red", accounts_at: int = 10) -> None:
         self.teams, self.accounts = Informer(TEAM, ignore), Informer(ACCOUNT, ignore)
@@ -82,7 +82,7 @@ async def test_view_is_unchanged_while_the_cache_advances() -> None:
 
 
 async def test_opening_a_view_waits_for_the_lagging_type(nursery: trio.Nursery) -> None:
-    """Changes of the other type beyond the view's revision are kept out of the view."""
+    """Changes of the other type that are newer than the view's revision are not in the view."""
     two = Two()
     two.teams.feed(changes(put(painted("ada", 12))))
     view = await opened_after(
@@ -99,7 +99,7 @@ async def test_opening_a_view_waits_for_the_lagging_type(nursery: trio.Nursery) 
 
 
 async def opened_after(two: Two, nursery: trio.Nursery, *steps: Callable[[], object]) -> View:
-    """Return a view of both types, which only the last of the steps lets open. It stays open."""
+    """Return an open view of both types. Only the last of the steps allows it to open."""
     opened: list[View] = []
 
     async def look() -> None:
@@ -117,7 +117,7 @@ async def opened_after(two: Two, nursery: trio.Nursery, *steps: Callable[[], obj
 
 
 async def test_view_includes_own_writes_and_waits_for_all_earlier_ones(nursery: trio.Nursery) -> None:
-    """Own writes were in the cache when the view was requested. Earlier writes of others belong to it, too."""
+    """Own writes were in the cache when the view was requested. Earlier writes of others belong to the view, too."""
     two = Two()
     two.teams.reply(key("ada"), painted("ada", 12), at(12))
     view = await opened_after(
@@ -131,7 +131,7 @@ async def test_view_includes_own_writes_and_waits_for_all_earlier_ones(nursery: 
 
 
 async def test_repair_of_a_false_bookmark_does_not_change_a_view() -> None:
-    """A snapshot shows a hidden change whose revision is older than the view's."""
+    """A snapshot has a hidden change whose revision is older than the view's."""
     two = Two()
     async with two.cache.view(TEAM) as view:
         two.teams.feed(chunk(painted("ada", 7), painted("grace", 8)))
@@ -142,7 +142,7 @@ async def test_repair_of_a_false_bookmark_does_not_change_a_view() -> None:
 
 @pytest.mark.parametrize(("before", "after", "complete"), [("red", "", True), ("", "red", False)])
 async def test_view_of_an_index_stays_as_complete_as_it_was(before: str, after: str, complete: bool) -> None:
-    """A later failure of the index function doesn't affect it; a failure from before the view still does."""
+    """A later failure of the index function doesn't affect the view. A failure from before the view still does."""
     two = Two(colour=before)
     async with two.cache.view(TEAM) as view:
         two.teams.feed(changes(put(painted("ada", 11, after))))
@@ -155,7 +155,7 @@ async def test_view_of_an_index_stays_as_complete_as_it_was(before: str, after: 
 
 
 async def test_view_covers_only_the_requested_types() -> None:
-    """It needs at least one, and all must be the controller's own."""
+    """A view needs at least one type. All must be types of the controller."""
     two = Two()
     async with two.cache.view(TEAM) as view:
         with pytest.raises(NotWatched, match=r"opened without staff.v1.Account"):
@@ -169,7 +169,7 @@ async def test_view_covers_only_the_requested_types() -> None:
 
 
 async def test_state_overtaken_by_a_reply_is_in_a_view_that_waited_for_it(nursery: trio.Nursery) -> None:
-    """The cache never holds that state, but the store had it at the view's revision."""
+    """The cache never has that state, but the store had it at the view's revision."""
     two = Two(accounts_at=14)
     view = await opened_after(
         two,
@@ -187,7 +187,7 @@ async def test_state_overtaken_by_a_reply_is_in_a_view_that_waited_for_it(nurser
 
 
 async def test_state_overwritten_before_the_view_is_not_in_it(nursery: trio.Nursery) -> None:
-    """This holds however late the stream delivers it, and if the reply itself comes late."""
+    """This holds however late the stream delivers the state, and also if the reply itself comes late."""
     two = Two(accounts_at=14)
     two.teams.reply(key("ada"), painted("ada", 12), at(12))
     view = await opened_after(
@@ -202,7 +202,7 @@ async def test_state_overwritten_before_the_view_is_not_in_it(nursery: trio.Nurs
 
 
 async def test_snapshot_past_the_revision_moves_the_view_to_a_new_one(nursery: trio.Nursery) -> None:
-    """The states in between are not in it."""
+    """The states in between are not in the view."""
     two = Two(accounts_at=14)
 
     def leap() -> None:
@@ -217,7 +217,7 @@ async def test_snapshot_past_the_revision_moves_the_view_to_a_new_one(nursery: t
 
 @pytest.mark.parametrize("how", ["block", "run"])
 async def test_view_ends_with_its_block_and_with_its_run(how: str) -> None:
-    """Its states are no longer kept, so reads raise."""
+    """The states of the view are no longer kept, so reads raise."""
     two = Two()
     subscription = two.cache._subscription(TEAM)
     async with two.cache.view(TEAM) as view:
@@ -243,7 +243,7 @@ async def test_view_that_cannot_be_opened_leaves_nothing_behind(how: str, nurser
         with scope:
             try:
                 async with two.cache.view(TEAM, ACCOUNT):
-                    pytest.fail("it was opened")
+                    pytest.fail("the view was opened")
             except (StoreChanged, NotPrimed) as error:
                 told.append(type(error))
 
@@ -269,7 +269,7 @@ class Transfer:
 async def test_reconciler_sees_two_types_at_one_revision(
     autojump_clock: MockClock,
 ) -> None:
-    """A writer moves an amount between them all the time, and the sum is always the same."""
+    """A writer moves an amount between the two types all the time, and the sum is always the same."""
     app = headway.App("bank")
     debit = app.type("bank", "v1", "Debit", Transfer)
     credit = app.type("bank", "v1", "Credit", Transfer)
@@ -293,7 +293,7 @@ async def test_reconciler_sees_two_types_at_one_revision(
             await trio.sleep(0.1)
         await engine.wait_idle()
     assert len(set(sums)) > 3
-    # Two commits: between them the debit is one ahead.
+    # The move takes two commits. Between them, the sum is one too low.
     assert {one + other for one, other in sums} <= {100, 99}
     assert sums[-1] == (11, 89)
     assert autojump_clock.current_time() > 4

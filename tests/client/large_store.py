@@ -1,4 +1,4 @@
-"""A server of many small resources as a process of its own: ``python -m tests.client.large_store COUNT SOCKET``."""
+"""A server of many small resources, in a process of its own: ``python -m tests.client.large_store COUNT SOCKET``."""
 
 from __future__ import annotations
 

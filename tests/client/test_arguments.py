@@ -1,4 +1,4 @@
-"""Wrong arguments of the client's methods are refused before a call, by an error that names them."""
+"""Wrong arguments of the client's methods, which are refused before the call by an error that names them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def _watched(client: Client, **arguments: Any) -> None:
 
 
 def _wrong(given: Any) -> Any:
-    """Return the value without its class, so that a call with it passes the type checker."""
+    """Return the value without its class, so that the type checker accepts it as any argument."""
     return given
 
 
@@ -91,7 +91,7 @@ WRITING: list[tuple[str, Call]] = [
 
 @pytest.mark.parametrize(("says", "call"), [*READING, *WRITING])
 async def test_wrong_argument_is_refused_before_the_call(client: Client, calls: Calls, says: str, call: Call) -> None:
-    """The server would fail with an error that looks like one of its own, and callers would retry the call."""
+    """The error of a server would look like a failure of the server, and callers would retry the call."""
     with pytest.raises(InvalidArgument, match=re.escape(says)):
         await call(client)
     assert calls.revision == 0
@@ -134,7 +134,7 @@ async def test_wrong_argument_about_a_lease_is_refused(client: Client, says: str
 async def test_lease_cannot_be_held_for_a_text(client: Client) -> None:
     with pytest.raises(InvalidArgument, match="ttl must be from 1 to 3600 seconds, not '5'"):
         async with hold_lease(client.leases, "s", holder="w", ttl=_wrong("5")):
-            pytest.fail("it was acquired")
+            pytest.fail("the lease was acquired")
 
 
 NONE = "expected at least one address, such as '127.0.0.1:9000', but got none: an engine has one if it is opened with "
@@ -151,19 +151,19 @@ ENDPOINTS: list[tuple[str, Any]] = [
 async def test_connect_refuses_endpoints_that_are_not_addresses(says: str, endpoints: Any) -> None:
     with pytest.raises(InvalidArgument, match=re.escape(says)):
         async with connect(endpoints):
-            pytest.fail("it was opened")
+            pytest.fail("the connection was opened")
 
 
 @pytest.mark.parametrize("timeout", [0, -1, "5", None, True, math.nan])
 async def test_connect_refuses_a_timeout_that_no_call_can_meet(timeout: Any) -> None:
-    """With a timeout of 0 each call would fail as if the server had not answered."""
+    """With a timeout of 0, each call would fail as if the server had not answered."""
     with pytest.raises(InvalidArgument, match=re.escape(f"timeout must be > 0 seconds, not {timeout!r}")):
         async with connect("127.0.0.1:9", timeout=timeout):
-            pytest.fail("it was opened")
+            pytest.fail("the connection was opened")
 
 
-async def test_valid_arguments_at_the_bounds_are_accepted(client: Client) -> None:
-    """A number of seconds may be whole or not, and an id of any version of the kind is one."""
+async def test_values_at_the_bounds_are_accepted(client: Client) -> None:
+    """A number of seconds may be a float, and an id may be of any version of the kind."""
     await client.write(NOTE.new("core", Note(text="hello")))
     assert (await client.read(NOTE, NOTE.id("core"), min_revision=1)).name == "core"
     assert len([page async for page in client.pages(NOTE, size=100_000)]) == 1

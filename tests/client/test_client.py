@@ -72,7 +72,7 @@ async def test_id_of_another_kind_is_refused(client: Client) -> None:
 
 
 async def test_list_covers_every_tenancy_by_default(client: Client, calls: Calls) -> None:
-    """The result is in order. Tenancy and prefix restrict it, for every scope."""
+    """The result is ordered. Tenancy and prefix restrict it, for every scope."""
     await calls.make_room(("default", "up"), ("up", ""))
     for type in (NOTE, REGION, PLANET):
         for name in ("b", "a", "ab"):
@@ -89,7 +89,7 @@ async def test_list_covers_every_tenancy_by_default(client: Client, calls: Calls
 
 
 async def test_list_by_owner_returns_typed_resources(client: Client, calls: Calls) -> None:
-    """It covers every registered type. A resource of an unregistered type is left out."""
+    """The result covers every registered type. A resource of an unregistered type is left out."""
     boss = await client.write(NOTE.new("boss"))
     await client.write(CHILD.new("one", owner=boss))
     await client.write(PLANET.new("two", owner=boss.id))
@@ -107,7 +107,7 @@ async def test_list_by_owner_returns_typed_resources(client: Client, calls: Call
 
 
 async def test_second_of_two_writers_gets_a_conflict(client: Client) -> None:
-    """A resource that was read carries its version, which must still be the stored one."""
+    """A resource that was read has its version, which must still be the stored version."""
     await client.write(NOTE.new("one"))
     mine, theirs = await client.read(NOTE, "one"), await client.read(NOTE, "one")
     mine.data.text, theirs.data.text = "mine", "theirs"
@@ -118,7 +118,7 @@ async def test_second_of_two_writers_gets_a_conflict(client: Client) -> None:
 
 
 async def test_apply_writes_only_a_difference(client: Client, calls: Calls) -> None:
-    """Equal data, metadata and owner make no commit, whatever their bytes."""
+    """Equal data, metadata and owner make no commit, even if they are encoded differently."""
     boss = await client.write(NOTE.new("boss"))
     wanted = CHILD.new("one", Note(text="a", counts={"x": 1, "y": 2}), owner=boss, metadata={"a": "b"})
     first = await client.apply(wanted)
@@ -163,7 +163,7 @@ async def test_apply_treats_versions_of_an_owner_as_equal() -> None:
 async def test_apply_ignores_the_defaults_of_a_mutate_hook(
     client: Client, calls: Calls, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The server is asked for them only if the type has a mutate hook. A real difference is written."""
+    """The server is asked for the defaults only if the type has a mutate hook. A real difference is written."""
     asked: list[str] = []
     validate = client.validate
 
@@ -187,7 +187,7 @@ async def test_apply_ignores_the_defaults_of_a_mutate_hook(
 
 
 async def test_apply_keeps_finalizers_and_deletion_mark(client: Client, calls: Calls) -> None:
-    """Only metadata that names them changes them."""
+    """Only metadata that contains these keys changes them."""
     resource = NOTE.new("one", Note(text="a"))
     resource.finalizers = {"cleanup"}
     await client.write(resource)
@@ -201,7 +201,7 @@ async def test_apply_keeps_finalizers_and_deletion_mark(client: Client, calls: C
 
 
 async def test_apply_ignores_the_version_and_status_that_were_read(client: Client, calls: Calls) -> None:
-    """Both may be out of date. The uid still selects the incarnation."""
+    """The version and the status may be out of date. The uid still selects the incarnation."""
     await client.write(NOTE.new("one", Note(text="a")))
     read = await client.read(NOTE, "one")
     await client.write_status(read, "mine", [READY])
@@ -220,7 +220,7 @@ async def test_apply_ignores_the_version_and_status_that_were_read(client: Clien
 
 
 async def test_apply_is_repeated_after_a_conflict(calls: Calls) -> None:
-    """A conflict that never ends is raised."""
+    """If the conflict persists, it is raised."""
     interrupted = Interrupted(calls.backend)
     client = Client(Calls(interrupted, registry()).channel, registry())
     await calls.write(a_note("one"))
@@ -237,7 +237,7 @@ async def test_apply_is_repeated_after_a_conflict(calls: Calls) -> None:
 
 
 async def test_apply_over_compares_with_the_given_state(client: Client, calls: Calls) -> None:
-    """Conflict is raised if that state is out of date. Later changes to the caller's copy do not count."""
+    """Conflict is raised if that state is out of date. Later changes to the caller's own copy don't count."""
     assert (await client.apply_over(None, NOTE.new("one", Note(text="a")))).data.text == "a"
     current = await client.read(NOTE, "one")
     current.data.text = "changed"
@@ -251,7 +251,7 @@ async def test_apply_over_compares_with_the_given_state(client: Client, calls: C
 
 
 async def test_status_equal_to_the_one_read_is_still_written(client: Client) -> None:
-    """A reconcile that writes "busy" and then the status that it had read ends with the latter."""
+    """A reconcile that writes "busy" and then the status that it had read must end with that status."""
     await client.write(NOTE.new("one"))
     ready = await client.write_status(await client.read(NOTE, "one"), "mine", [READY])
     busy = Condition(type="ready", state=ConditionState.FALSE)
@@ -262,7 +262,7 @@ async def test_status_equal_to_the_one_read_is_still_written(client: Client) -> 
 
 
 async def test_status_changed_in_place_is_written(client: Client) -> None:
-    """Changes to the caller's own copy do not show what is stored."""
+    """The caller's own copy is no record of the stored status."""
     await client.write(NOTE.new("one"))
     resource = await client.write_status(await client.read(NOTE, "one"), "mine", [READY])
     resource.status["mine"].conditions[0].message = "changed"
@@ -286,7 +286,7 @@ async def test_equal_status_makes_no_second_commit(client: Client, calls: Calls)
 
 
 async def test_delete_returns_the_marked_resource_or_none(client: Client) -> None:
-    """A resource with finalizers is returned with its mark. A deleted one is None."""
+    """A resource with finalizers is returned with its mark. For a deleted resource, None is returned."""
     plain = await client.write(NOTE.new("one"))
     with pytest.raises(Conflict, match="is stored at version 1, not 7"):
         await client.delete(plain, version="7")
@@ -296,7 +296,7 @@ async def test_delete_returns_the_marked_resource_or_none(client: Client) -> Non
     held = NOTE.new("one")
     held.finalizers = {"cleanup"}
     held = await client.write(held)
-    assert await client.delete(plain) is None, "another incarnation is not what was asked about"
+    assert await client.delete(plain) is None, "delete() returned another incarnation"
     left = await client.delete(held)
     assert left is not None
     assert left.is_deleting
@@ -304,7 +304,7 @@ async def test_delete_returns_the_marked_resource_or_none(client: Client) -> Non
 
 
 async def test_delete_ignores_a_later_incarnation_of_the_name(calls: Calls) -> None:
-    """Another incarnation that was created meanwhile is not returned."""
+    """Another incarnation that was created in between is not returned."""
     interrupted = Interrupted(calls.backend)
     client = Client(Calls(interrupted, registry()).channel, registry())
     await calls.write(a_note("one"))
@@ -319,7 +319,7 @@ async def test_delete_ignores_a_later_incarnation_of_the_name(calls: Calls) -> N
 
 
 async def test_unregistered_type_is_refused_with_a_hint(client: Client) -> None:
-    """The client and the server use the same words."""
+    """The client and the server send the same message."""
     with pytest.raises(
         InvalidArgument, match=r"type tests\.v1\.Noté is not registered; did you mean 'tests\.v1\.Note'"
     ):
@@ -339,7 +339,7 @@ async def test_raw_messages_and_the_client_follow_the_same_rules(client: Client,
 
 
 async def test_concurrent_writers_lose_no_write(client: Client) -> None:
-    """Blanket and versioned writers of one resource each get a version of their own."""
+    """Each writer of one resource gets a version of its own, with and without a version in the request."""
     await client.write(NOTE.new("one", Note(counts={})))
     conflicts = 0
 
@@ -371,7 +371,7 @@ async def test_write_refuses_a_payload(client: Client) -> None:
 
 @pytest.mark.parametrize("wrong", [READY, "ready", ["ready"], None])
 async def test_invalid_conditions_are_refused(client: Client, wrong: Any) -> None:
-    """This includes values that could be iterated by accident."""
+    """The values include some that could be iterated by accident."""
     note = await client.write(NOTE.new("one", Note(text="a")))
     with pytest.raises(InvalidArgument, match=r"conditions must be a list, such as \[headway\.Condition\(\.\.\.\)\]"):
         await client.write_status(note, "tests", wrong)

@@ -26,7 +26,7 @@ LOST = GRPCError(Status.UNAVAILABLE, "connection lost")
 
 
 class Losing:
-    """A channel whose script decides if each call is made and how it ends; None: as the service ends it."""
+    """A channel with a script. Each entry says whether a call reaches the service, and which error ends the call."""
 
     knows_outcomes = False
 
@@ -75,7 +75,7 @@ async def test_create_refuses_a_taken_name(calls: Calls) -> None:
 
 @pytest.mark.parametrize("lost", [1, 2, 3])
 async def test_creation_is_repeated_after_a_lost_reply(calls: Calls, autojump_clock: MockClock, lost: int) -> None:
-    """Its own creation counts as success, once, even if it was changed meanwhile."""
+    """The client's own creation counts as success, once, even if the resource has been changed in the meantime."""
     assert autojump_clock.autojump_threshold == 0
     client, channel = client_of(calls, *[(True, LOST)] * lost)
     async with trio.open_nursery() as nursery:
@@ -99,7 +99,7 @@ async def test_second_attempt_creates_if_the_first_never_arrived(calls: Calls, a
 
 
 async def test_create_does_not_claim_a_resource_of_another_writer(calls: Calls, autojump_clock: MockClock) -> None:
-    """The other writer has stored the same name and content while the first attempt was lost."""
+    """The first attempt was lost, and in the meantime the other writer stored the same name and content."""
     assert autojump_clock.autojump_threshold == 0
     client, channel = client_of(calls, (False, LOST))
     rival, _ = client_of(calls)
@@ -111,7 +111,7 @@ async def test_create_does_not_claim_a_resource_of_another_writer(calls: Calls, 
 
 
 async def test_creation_that_stays_unknown_raises_outcome_unknown(calls: Calls, autojump_clock: MockClock) -> None:
-    """It does so after four attempts, even if the later ones certainly had no effect."""
+    """The error comes after four attempts, even if the later ones certainly had no effect."""
     assert autojump_clock.autojump_threshold == 0
     not_begun = rpc.NotBegun(Status.UNAVAILABLE, "no server was reached")
     client, channel = client_of(calls, (True, LOST), *[(False, not_begun)] * 3)
@@ -143,7 +143,7 @@ async def test_fenced_creation_is_refused(calls: Calls) -> None:
 
 
 class Older(Losing):
-    """A server that does not know the field."""
+    """A server that does not know the create_only field."""
 
     async def unary(
         self, path: str, request: object, reply_type: type[Any], *, metadata: Metadata | None = None
@@ -154,7 +154,7 @@ class Older(Losing):
 
 
 async def test_server_without_create_only_writes_is_reported(calls: Calls) -> None:
-    """It may have replaced a resource, so the caller must not assume that the name was free."""
+    """The server may have replaced a resource, so the caller must not assume that the name was free."""
     await calls.write(a_note("one", "theirs"))
     with pytest.raises(NotHeadway, match=r"does not support create-only writes.*may have replaced"):
         await Client(Older(calls.channel), registry()).create(NOTE.new("one"))

@@ -1,4 +1,4 @@
-"""Holding a lease by a client over an unreliable network: acquire, renew, stop in time and release."""
+"""A client that holds a lease over an unreliable network: it acquires, renews, stops in time and releases."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NAME, TTL = "staff/reports", 15.0
 
 
 class Fault(enum.Enum):
-    """What befalls a call."""
+    """A fault that a call meets."""
 
     FAILED = "not done, answered by UNAVAILABLE"
     LOST = "done, answered by UNAVAILABLE"
@@ -37,7 +37,7 @@ class Fault(enum.Enum):
 
 
 class Network:
-    """A channel to a lease service that injects the faults of a test; ``calls`` lists all calls."""
+    """A channel to a lease service that injects the faults of a test. ``calls`` lists all calls."""
 
     knows_outcomes = False
 
@@ -58,7 +58,7 @@ class Network:
         faults = self.faults.get(method)
         fault = faults.popleft() if faults else self.broken
         if fault is Fault.FAILED:
-            raise GRPCError(Status.UNAVAILABLE, "nobody answers")
+            raise GRPCError(Status.UNAVAILABLE, "no answer")
         if fault is Fault.DENIED:
             raise GRPCError(Status.PERMISSION_DENIED, "not you")
         reply = await self._inner.unary(path, request, reply_type, metadata=metadata)
@@ -76,7 +76,7 @@ class Network:
 
 
 class World:
-    """A store, and a holder's way to it, under the virtual time of a test's clock."""
+    """A store and a network to it, under the virtual time of a test's clock."""
 
     def __init__(self, clock: MockClock) -> None:
         self.clock = clock
@@ -89,13 +89,13 @@ class World:
         return hold_lease(self.leases, NAME, holder=holder, ttl=TTL, report=self.heard.append, **rest)
 
     async def holder(self) -> tuple[str, int] | None:
-        """Who holds the lease, as the server has it."""
+        """Return the holder and the term of the lease, as stored by the server."""
         held, _ = await self.backend.list_leases()
         return (held[0].lease.holder, held[0].lease.term) if held else None
 
 
 async def test_lease_is_held_while_its_block_runs(autojump_clock: MockClock) -> None:
-    """It is renewed a few times per ttl in one term, and released at the end of the block."""
+    """The lease is renewed a few times per ttl in the same term, and released at the end of the block."""
     world = World(autojump_clock)
     async with world.hold() as lease:
         began = len(world.network.calls)
@@ -132,7 +132,10 @@ async def test_error_of_the_block_propagates_unchanged(autojump_clock: MockClock
 
 
 async def test_second_holder_acquires_the_lease_after_its_release(autojump_clock: MockClock) -> None:
-    """It does so at once, in a higher term. While it waits it sends only a few requests per minute."""
+    """The second holder acquires it at once, in a higher term.
+
+    While it waits, it sends only a few requests per minute.
+    """
     world = World(autojump_clock)
     terms: list[int] = []
 
@@ -155,7 +158,10 @@ async def test_second_holder_acquires_the_lease_after_its_release(autojump_clock
 
 
 async def test_block_is_canceled_when_its_lease_is_lost(autojump_clock: MockClock) -> None:
-    """Another process acquires it under the same holder name. The next renewal shows this. Later writes are refused."""
+    """Another process acquires the lease under the same holder name.
+
+    The next renewal shows this. Later writes are refused.
+    """
     world = World(autojump_clock)
     with pytest.raises(LeaseLost, match=NAME):  # noqa: PT012  # what is in the block is cancelled
         async with world.hold() as lease:
@@ -173,7 +179,7 @@ async def test_block_is_canceled_when_its_lease_is_lost(autojump_clock: MockCloc
 
 @pytest.mark.parametrize("fault", [Fault.FAILED, Fault.LOST, Fault.SILENT, Fault.DENIED])
 async def test_block_is_canceled_before_an_unrenewed_lease_expires(autojump_clock: MockClock, fault: Fault) -> None:
-    """A fifth of the ttl is left by the holder's own clock. Until then, renewals are retried and reported."""
+    """The block ends when a fifth of the ttl is left by the holder's own clock. Until then, renewals are retried."""
     world = World(autojump_clock)
     with pytest.raises(LeaseLost, match="could not be renewed in time"):  # noqa: PT012  # likewise
         async with world.hold():
@@ -183,7 +189,9 @@ async def test_block_is_canceled_before_an_unrenewed_lease_expires(autojump_cloc
             finally:
                 assert trio.current_time() - began == pytest.approx(TTL * 0.8)
                 with trio.CancelScope(shield=True):
-                    assert await world.holder() == ("ada", 1), "it was another's before it was given up"
+                    assert await world.holder() == ("ada", 1), (
+                        "the lease was acquired by another holder before the block had ended"
+                    )
     delayed = [event for event in world.heard if isinstance(event, events.LeaseDelayed)]
     assert delayed
 
@@ -211,7 +219,7 @@ async def test_acquire_is_repeated_in_a_higher_term_after_a_lost_reply(autojump_
 
 @pytest.mark.parametrize("fault", [Fault.SILENT, Fault.LOST])
 async def test_lease_granted_to_a_canceled_request_is_released(autojump_clock: MockClock, fault: Fault) -> None:
-    """Otherwise others would wait for a ttl. It holds during the wait for a reply, and before a repetition."""
+    """Otherwise, others would wait for a ttl. This holds during the wait for a reply, and before a retry."""
     world = World(autojump_clock)
     world.network.faults["Acquire"] = deque([fault])
     with trio.move_on_after(0.04) as scope:
@@ -224,7 +232,7 @@ async def test_lease_granted_to_a_canceled_request_is_released(autojump_clock: M
 
 
 async def test_canceled_request_leaves_another_holder_alone(autojump_clock: MockClock) -> None:
-    """The cancellation ends soon even if no reply arrives."""
+    """The cancellation completes soon, even if no reply arrives."""
     world = World(autojump_clock)
     async with world.hold("grace") as held:
         with trio.move_on_after(1):
@@ -240,12 +248,12 @@ async def test_canceled_request_leaves_another_holder_alone(autojump_clock: Mock
 
 
 async def test_waiting_for_the_reply_counts_against_the_ttl(autojump_clock: MockClock) -> None:
-    """After a wait the holder asks again, so that most of the ttl is left."""
+    """After a wait the holder sends another request, so that most of the ttl is left."""
     world = World(autojump_clock)
     await world.backend.acquire_lease(NAME, "grace", 14)
     async with world.hold() as lease:
         assert lease.remaining > TTL * 0.8 - 1
-        # Who holds it, the wait, and the lease anew.
+        # The first call finds the other holder, the second waits, and the third acquires the lease again.
         assert world.network.calls == ["Acquire"] * 3
 
 
@@ -253,7 +261,7 @@ async def test_waiting_for_the_reply_counts_against_the_ttl(autojump_clock: Mock
 async def test_late_replies_do_not_block_the_lease_forever(
     autojump_clock: MockClock, latency: float, begins: bool
 ) -> None:
-    """Asking again and again would renew a term that is never used. The lease is used or lost with an error."""
+    """Endless retries would renew a term that is never used. The lease is used, or lost with an error."""
     world = World(autojump_clock)
     world.network.latency = TTL * latency
     begun: list[int] = []
@@ -273,7 +281,7 @@ async def test_late_replies_do_not_block_the_lease_forever(
 
 
 async def test_stalled_holder_reports_its_lease_as_lost(autojump_clock: MockClock) -> None:
-    """`held` is false before any task has run, and a late renewal does not restore it."""
+    """`held` is false before any task has run. A late renewal does not restore the lease."""
     world = World(autojump_clock)
     with pytest.raises(LeaseLost, match="could not be renewed in time"):  # noqa: PT012  # likewise
         async with world.hold() as lease:
@@ -285,7 +293,7 @@ async def test_stalled_holder_reports_its_lease_as_lost(autojump_clock: MockCloc
 
 
 async def test_lease_is_renewed_while_a_canceled_block_ends(autojump_clock: MockClock) -> None:
-    """A shielded block may need longer than a ttl. The lease is released after it."""
+    """A shielded block may need longer than a ttl. The lease is released after the block has ended."""
     world = World(autojump_clock)
     with trio.move_on_after(1):
         async with world.hold() as lease:
@@ -301,7 +309,7 @@ async def test_lease_is_renewed_while_a_canceled_block_ends(autojump_clock: Mock
 
 @pytest.mark.parametrize("fault", [Fault.FAILED, Fault.SILENT])
 async def test_failed_release_does_not_block(autojump_clock: MockClock, fault: Fault) -> None:
-    """The lease then expires."""
+    """After a failed release, the lease expires."""
     world = World(autojump_clock)
     async with world.hold():
         world.network.broken = fault
@@ -310,7 +318,7 @@ async def test_failed_release_does_not_block(autojump_clock: MockClock, fault: F
 
 
 async def test_invalid_requests_and_missing_rights_are_raised_at_once(autojump_clock: MockClock) -> None:
-    """Waiting does not solve them."""
+    """Waiting does not solve these problems."""
     world = World(autojump_clock)
     for name, ttl, said in (
         (NAME, 0.1, "ttl must be from 1 to 3600 seconds, not 0.1"),
@@ -319,15 +327,15 @@ async def test_invalid_requests_and_missing_rights_are_raised_at_once(autojump_c
     ):
         with pytest.raises(InvalidArgument, match=said):
             async with hold_lease(world.leases, name, holder="ada", ttl=ttl):
-                pytest.fail("it was taken")
+                pytest.fail("the lease was acquired")
     world.network.broken = Fault.DENIED
     with pytest.raises(PermissionDenied):
         async with world.hold():
-            pytest.fail("it was taken")
+            pytest.fail("the lease was acquired")
 
 
 async def test_unanswered_calls_time_out(autojump_clock: MockClock) -> None:
-    """Each raises Unavailable after its timeout."""
+    """Each call raises Unavailable after its timeout."""
     world = World(autojump_clock)
     world.network.broken = Fault.SILENT
     fence = (await world.backend.raise_fence("c", "", 0, 0)).fence

@@ -15,7 +15,7 @@ from tests.helpers.declared import NOTE, Note, a_type
 
 
 def spoil(resource: Resource[Note]) -> None:
-    """Change everything in it that can be changed."""
+    """Change every part of the resource that can be changed."""
     resource.data.text = "spoilt"
     resource.data.lines.append("spoilt")
     resource.data.counts["spoilt"] = 1
@@ -89,7 +89,7 @@ async def test_results_can_be_changed_by_the_caller(
 
 
 async def test_result_of_a_write_can_be_changed_by_the_caller(client: Client) -> None:
-    """Within the process the reply is the stored object, which stays unchanged."""
+    """In process, the reply is the stored object itself, which stays unchanged."""
     written = await client.write(NOTE.new("one", Note(text="kept"), metadata={"colour": "red"}))
     before = written.message()
     spoil(written)
@@ -144,7 +144,7 @@ async def test_arguments_can_be_changed_after_the_call(client: Client) -> None:
 
 
 async def test_arguments_can_be_changed_during_the_call(client: Client, calls: Calls) -> None:
-    """The write stores the state at the time of the call, as a whole."""
+    """The write stores the complete state at the time of the call."""
     resource, condition = NOTE.new("one", Note(text="kept")), Condition(type="ready")
     written = await client.write(NOTE.new("two"))
 

@@ -1,4 +1,4 @@
-"""A lease's term by its holder's own clock, and a holder with long pauses of Python's garbage collector."""
+"""The term of a lease by its holder's own clock, also when Python's garbage collector causes long pauses."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_term_is_held_for_four_fifths_of_its_ttl_from_the_request_on() -> None:
 
 
 def test_renewal_counts_from_its_request_and_never_shortens_the_term() -> None:
-    """The reply to an earlier request may arrive after that to a later one."""
+    """The reply to an earlier request may arrive after the reply to a later request."""
     term = LeaseTerm(3, 10.0, 100.0)
     term.renewed(106.0, 107.0)
     assert term.until == 114.0
@@ -35,7 +35,7 @@ def test_renewal_counts_from_its_request_and_never_shortens_the_term() -> None:
 
 
 def test_lost_term_stays_lost() -> None:
-    """It is lost by its time, noticed or not before a renewal, or by the server's reply."""
+    """The term may be lost by its time, noticed or not before a renewal, or by the server's reply."""
     late = LeaseTerm(3, 10.0, 100.0)
     late.renewed(107.0, 108.0)
     assert not late.is_held(108.0)
@@ -50,23 +50,23 @@ def test_lost_term_stays_lost() -> None:
 
 
 def test_process_that_pauses_relies_on_less_of_its_ttl() -> None:
-    """One pause may delay the deadline and another one the shutdown. At least half of the ttl is left."""
+    """The deadline and the shutdown may each be delayed by a pause. At least half of the ttl is left."""
     for pause, counted in ((0.0, 8.0), (1.0, 8.0), (1.5, 7.0), (2.0, 6.0), (2.5, 5.0), (60.0, 5.0)):
         assert LeaseTerm(3, 10.0, 100.0, pause).until == 100.0 + counted
         renewed = LeaseTerm(3, 10.0, 100.0)
         renewed.renewed(104.0, 105.0, pause)
-        assert renewed.until == max(108.0, 104.0 + counted), "what is sure already stays so"
+        assert renewed.until == max(108.0, 104.0 + counted), "a renewal must not shorten the term"
 
 
 @contextmanager
 def collections_that_take(clock: MockClock, seconds: float) -> Iterator[None]:
-    """Let every collection take so long by the test's clock."""
+    """Make every collection take that many seconds of the test's clock."""
 
     def pass_time(phase: str, info: Mapping[str, int]) -> None:  # noqa: ARG001 - see `gc.callbacks`
         if phase == "start":
             clock.jump(seconds)
 
-    # Only those that the test asks for.
+    # Run only the collections that the test requests.
     gc.disable()
     gc.callbacks.append(pass_time)
     try:
@@ -83,9 +83,9 @@ async def test_long_pauses_leave_the_block_more_time_to_end(autojump_clock: Mock
     async with world.hold() as lease:
         await trio.sleep(TTL)
         with collections_that_take(autojump_clock, 2.5):
-            assert lease.remaining > 2.5, "this pause is survived"
+            assert lease.remaining > 2.5, "the lease must outlast this pause"
             if elsewhere:
-                # Whatever thread collects, the collector stops all of them.
+                # The collector stops all threads, whichever thread runs it.
                 thread = threading.Thread(target=gc.collect)
                 thread.start()
                 thread.join()
@@ -96,13 +96,13 @@ async def test_long_pauses_leave_the_block_more_time_to_end(autojump_clock: Mock
             await trio.sleep(TTL / 10)
             assert 0 < lease.remaining <= TTL - 2 * 2.5
     async with world.hold("grace") as lease:
-        assert lease.remaining <= TTL - 2 * 2.5, "what was measured counts for the process's next leases"
+        assert lease.remaining <= TTL - 2 * 2.5, "the measured pauses must count for later leases of the process"
 
 
 async def test_holder_stopped_for_longer_than_its_ttl_loses_the_lease_first(
     autojump_clock: MockClock,
 ) -> None:
-    """It sends no renewal, which would block other holders, and its block does not continue."""
+    """The holder sends no late renewal, which would block other holders, and its block does not continue."""
     world = World(autojump_clock)
     before: list[str] = []
     went_on = False
@@ -127,7 +127,7 @@ async def test_holder_stopped_for_longer_than_its_ttl_loses_the_lease_first(
 
 
 async def test_each_run_of_trio_measures_its_own_pauses(autojump_clock: MockClock) -> None:
-    """Each run has its own clock and its own measurements."""
+    """Each run has its own clock, and its own measurements."""
     world = World(autojump_clock)
     async with world.hold() as lease:
         assert lease.remaining == TTL * 0.8

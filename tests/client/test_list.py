@@ -1,4 +1,4 @@
-"""A client's list over a network: the snapshot of a watch, or the call List without the right to watch."""
+"""A client's list over a network, which reads the snapshot of a watch, or calls List without the right to watch."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ COUNT = 1500
 
 
 class Rights:
-    """An authorizer that allows all but some verbs and records the calls."""
+    """An authorizer that allows all but some verbs, and records the calls."""
 
     def __init__(self) -> None:
         self.denied: set[str] = set()
@@ -55,7 +55,7 @@ class Rights:
 def puts(count: int) -> list[Put]:
     made = []
     for number in range(count):
-        # Last names first, so that order is not that of their creation.
+        # Store the last name first, so that the order of names is not the order of creation.
         name = f"n{count - number}"
         resource = a_note(name, metadata={"odd": str(number % 2)})
         resource.id = an_id(name, partition="default", namespace="default", uid=name)
@@ -81,7 +81,10 @@ async def serving(rights: Rights, count: int = COUNT) -> AsyncIterator[tuple[Mem
 
 
 async def test_list_over_a_network_is_the_snapshot_of_a_watch() -> None:
-    """It is in order, of this version of the kind, by filter and prefix. The stream ends by itself."""
+    """The list is ordered, has only this version of the kind, and follows filter and prefix.
+
+    The stream ends by itself.
+    """
     rights = Rights()
     async with serving(rights) as (backend, client):
         other = an_id("n", NOTE_V2, partition="default", namespace="default", uid="other")
@@ -96,7 +99,7 @@ async def test_list_over_a_network_is_the_snapshot_of_a_watch() -> None:
 
 
 async def test_list_below_min_revision_is_refused() -> None:
-    """The call List refuses it in the same way."""
+    """The call List is refused in the same way."""
     async with serving(Rights()) as (backend, client):
         here = backend.position.revision
         assert len(await client.list(NOTE, min_revision=here)) == COUNT
@@ -117,7 +120,7 @@ async def test_list_falls_back_to_the_call_list_without_the_right_to_watch() -> 
 
 
 async def test_list_too_large_for_one_reply_is_refused_with_a_hint(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is refused before it is built. Pages and a snapshot return all of it."""
+    """The call is refused before the reply is built. Pages and a snapshot return all of it."""
     monkeypatch.setattr("headway.service._pages.MAX_REPLY", 64 << 10)
     rights = Rights()
     rights.denied = {"WatchList"}
@@ -133,7 +136,7 @@ async def test_list_too_large_for_one_reply_is_refused_with_a_hint(monkeypatch: 
 
 
 class Silent:
-    """A channel to a server that answers nothing."""
+    """A channel to a server that never answers."""
 
     knows_outcomes = False
     timeout = 30.0
@@ -153,7 +156,7 @@ class Silent:
 
 
 async def test_list_without_data_times_out(autojump_clock: trio.testing.MockClock) -> None:
-    """It ends after the channel's timeout, although a whole list may take longer."""
+    """The list fails after the channel's timeout without data. A whole list may take longer than that."""
     client = Client(Silent(), registry())
     began = autojump_clock.current_time()
     with pytest.raises(Unavailable, match=r"timed out: no data of the list for 30.0 s"):

@@ -1,4 +1,4 @@
-"""Long lists: a list does not block the event loop, and a list of a million costs the server little memory."""
+"""Long lists: they do not block the event loop, and a million resources cost the server little memory."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ IN_PROCESS = 3010
 
 
 def most_resident(process: int) -> int:
-    """Return the most bytes of memory that a process has had."""
+    """Return the peak memory of a process in bytes."""
     found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{process}/status").read_text())
     assert found is not None
     return int(found[1]) << 10
@@ -37,7 +37,7 @@ def most_resident(process: int) -> int:
 
 @contextmanager
 def serving(socket: str) -> Iterator[int]:
-    """A server with the resources; the id of its process."""
+    """Run a server of the resources, and yield the id of its process."""
     command = [sys.executable, "-m", "tests.client.large_store", str(COUNT), socket]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -68,7 +68,7 @@ async def test_list_of_a_million_needs_little_memory_of_the_server(tmp_path: Pat
 
 
 class Made(trio.abc.Instrument):
-    """How many views were made in each step of any task."""
+    """The number of views made in each step of any task."""
 
     def __init__(self) -> None:
         self.now = 0
@@ -80,7 +80,7 @@ class Made(trio.abc.Instrument):
 
 
 class Counted(ResourceType[Note]):
-    """Counts the views of its resources."""
+    """A type that counts the views of its resources."""
 
     made: Made
 

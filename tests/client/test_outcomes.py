@@ -1,4 +1,4 @@
-"""Failed calls: their typed errors, whether a write may have happened, and the reports to the owner of writes."""
+"""Failed calls: their typed errors, whether a write may be stored, and the reports to the owner of the writes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ ALWAYS = {
 
 
 class Failing:
-    """A channel whose calls end as given; a write has happened before its end."""
+    """A channel whose calls end as scripted. A write is stored before its call ends."""
 
     def __init__(self, ending: BaseException | object, *, knows_outcomes: bool = False) -> None:
         self.ending = ending
@@ -67,7 +67,7 @@ class Failing:
         await trio.lowlevel.checkpoint()
         assert isinstance(self.ending, BaseException)
         raise self.ending
-        yield  # It is a generator, as the decorator wants.
+        yield  # makes it a generator, as the decorator requires
 
 
 class Heard:
@@ -113,7 +113,10 @@ READS: dict[str, Callable[[Client], Awaitable[object]]] = {
 @pytest.mark.parametrize("status", [each for each in Status if each is not Status.OK], ids=lambda each: each.name)
 @pytest.mark.parametrize("way", [*WRITES, *READS])
 async def test_every_status_maps_to_a_typed_error(way: str, status: Status) -> None:
-    """A status that the service gives only before any effect is the same for writes. Others make a write unknown."""
+    """A status that is only given before any effect has the same error for writes.
+
+    Any other status makes a write unknown.
+    """
     heard = Heard()
     client = Client(Failing(GRPCError(status, "why")), registry(), heard)
     with pytest.raises(HeadwayError, match="why") as caught:
@@ -133,7 +136,7 @@ async def test_every_status_maps_to_a_typed_error(way: str, status: Status) -> N
 
 @pytest.mark.parametrize("way", ["list", "read", "get", "watch"])
 def test_argument_that_is_not_a_type_is_named(way: str) -> None:
-    """An example is a type's name."""
+    """For example, the name of a type is not a type."""
     client = Client(Failing(None), registry())
     asked: Any = getattr(client, way)
 
@@ -152,14 +155,14 @@ def refused_for(reason: Reason, message: str) -> GRPCError:
 
 
 def test_fenced_write_raises_fenced() -> None:
-    """Only the reason in its details distinguishes it from other failed preconditions."""
+    """Only the reason in the details distinguishes it from other failed preconditions."""
     error = client_error(refused_for(Reason.FENCED, "by term 3"), write=True)
     assert type(error) is Fenced
     assert str(error) == "by term 3"
 
 
 def test_write_of_an_unknown_term_raises_unknown_term() -> None:
-    """It is also a Fenced for callers that only know superseded runs."""
+    """The error is also a Fenced, for callers that only handle superseded runs."""
     error = client_error(refused_for(Reason.UNKNOWN_TERM, "term 3"), write=True)
     assert type(error) is UnknownTerm
     assert isinstance(error, Fenced)
@@ -167,12 +170,12 @@ def test_write_of_an_unknown_term_raises_unknown_term() -> None:
 
 
 def test_error_without_a_message_has_the_name_of_its_status() -> None:
-    """No log line is empty."""
+    """Otherwise, a log line would be empty."""
     assert str(client_error(GRPCError(Status.NOT_FOUND))) == "NOT_FOUND"
 
 
 async def test_unavailable_means_no_effect_only_if_the_channel_knows_outcomes(backend: MemoryBackend) -> None:
-    """Over a network the same status may stand for a lost reply."""
+    """Over a network, the same status may mean that a reply was lost."""
     for settles, expected in ((True, Unavailable), (False, OutcomeUnknown)):
         client = Client(
             Failing(GRPCError(Status.UNAVAILABLE, "why"), knows_outcomes=settles), registry(), heard := Heard()
@@ -192,7 +195,7 @@ async def test_unavailable_means_no_effect_only_if_the_channel_knows_outcomes(ba
 
 
 async def test_store_with_an_unknown_outcome_leaves_a_write_unknown() -> None:
-    """This holds within the process too, because the commit may have reached the disk."""
+    """In process, too, the commit may have reached the disk."""
 
     class Broken(MemoryBackend):
         async def commit(self, *_: object) -> Position:
@@ -206,7 +209,7 @@ async def test_store_with_an_unknown_outcome_leaves_a_write_unknown() -> None:
 
 @pytest.mark.parametrize("broken", ["read", "list", "list_by_owner"])
 async def test_store_that_cannot_be_read_raises_unavailable(broken: str) -> None:
-    """It is not reported as an unexpected error of the service."""
+    """The error is not reported as an unexpected error of the service."""
 
     class Broken(MemoryBackend):
         async def _fail(self, *_: object, **__: object) -> Any:
@@ -222,7 +225,7 @@ async def test_store_that_cannot_be_read_raises_unavailable(broken: str) -> None
 
 @pytest.mark.parametrize("way", WRITES)
 async def test_crashed_handler_leaves_a_write_unknown(way: str) -> None:
-    """It may have crashed before or after its commit."""
+    """The handler may have crashed before or after its commit."""
 
     class Broken(MemoryBackend):
         async def read(self, *_: object) -> Any:
@@ -242,7 +245,7 @@ async def test_crashed_handler_leaves_a_write_unknown(way: str) -> None:
 
 @pytest.mark.parametrize("way", WRITES)
 async def test_canceled_write_is_unknown_unless_the_channel_knows_outcomes(way: str) -> None:
-    """C5: within the process a cancellation comes before the commit or after the reply."""
+    """C5: in process, a cancellation comes before the commit or after the reply."""
     for settles in (True, False):
         client = Client(Failing(None, knows_outcomes=settles), registry(), heard := Heard())
         with trio.CancelScope() as scope:
@@ -255,7 +258,7 @@ async def test_canceled_write_is_unknown_unless_the_channel_knows_outcomes(way: 
 
 @pytest.mark.parametrize("way", READS)
 async def test_canceled_read_is_not_reported(way: str) -> None:
-    """It had no effect."""
+    """The read had no effect."""
     client = Client(Failing(None), registry(), heard := Heard())
     with trio.CancelScope() as scope:
         scope.cancel()
@@ -275,7 +278,7 @@ async def test_unexpected_exception_of_a_channel_leaves_a_write_unknown(way: str
 
 @pytest.mark.parametrize("way", WRITES)
 async def test_write_with_an_incomplete_reply_is_unknown(way: str) -> None:
-    """Without a position it cannot be ordered, and it has not failed either."""
+    """A write without a position has no place in the order, and has not failed either."""
     resource = pb.Resource(id=NOTE.id("one", uid="uid").message())
     for reply in (None, pb.WriteResponse(resource=resource), pb.WriteResponse(position=pb.Position())):
         client = Client(Failing(reply), registry(), heard := Heard())
@@ -289,7 +292,7 @@ async def test_write_with_an_incomplete_reply_is_unknown(way: str) -> None:
 
 @pytest.mark.parametrize("way", [each for each in WRITES if each != "apply_over"])
 async def test_every_write_carries_the_fence_and_the_store_id(way: str) -> None:
-    """The store checks both in its transaction. A rejection is reported together with its fence."""
+    """The store checks both in the transaction. A rejection is reported together with its fence."""
     fence = pb.Fence(controller="painter", term=3)
     channel = Failing(refused_for(Reason.FENCED, "x"))
     with pytest.raises(Fenced):
@@ -301,7 +304,7 @@ async def test_every_write_carries_the_fence_and_the_store_id(way: str) -> None:
 
 
 async def test_write_is_acknowledged_without_a_checkpoint(calls: Calls) -> None:
-    """C5: no other task can read a cache without the write between the reply and the caller's next step."""
+    """C5: between the reply and the caller's next step, no other task can read a cache without the write."""
     heard, watching = Heard(), ExitStack()
     channel = Failing(None)
 
@@ -334,7 +337,7 @@ async def test_write_is_acknowledged_without_a_checkpoint(calls: Calls) -> None:
 
 
 async def test_acknowledgement_has_the_key_of_the_stored_resource(client: Client, calls: Calls) -> None:
-    """This includes ids whose tenancy is left to the defaults."""
+    """The stored id may have tenancy units that the request left to the defaults."""
     heard = Heard()
     client = Client(calls.channel, registry(), heard)
     await client.delete(ResourceId(NOTE.name, "one"))
@@ -347,7 +350,7 @@ async def test_acknowledgement_has_the_key_of_the_stored_resource(client: Client
 
 
 async def test_lease_client_raises_fences_and_records_checkpoints(calls: Calls) -> None:
-    """It raises the same errors as the client."""
+    """The lease client raises the same errors as the client."""
     lease = LeaseClient(calls.channel)
     first = await lease.raise_fence("painter", "here")
     assert (first.fence.term, first.position, first.checkpoint) == (1, calls.backend.position, 1)

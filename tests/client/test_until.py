@@ -18,7 +18,7 @@ from tests.helpers.declared import NOTE, Note, registry
 
 
 async def test_until_returns_at_once_if_the_condition_holds(client: Client) -> None:
-    """It returns the resource for which it held."""
+    """The function returns the resource for which the condition held."""
     written = await client.write(NOTE.new("one", Note(text="a")))
     assert await headway.until(client, NOTE, "one", lambda note: note is not None) == written
     await headway.until_gone(client, NOTE, "two")
@@ -46,7 +46,7 @@ async def test_until_waits_for_a_change(client: Client, nursery: trio.Nursery) -
 
 
 async def test_until_gone_with_a_uid_ignores_a_later_incarnation(client: Client, autojump_clock: MockClock) -> None:  # noqa: ARG001
-    """By name alone the resource still exists."""
+    """Without the uid, the function would wait for the later incarnation as well."""
     first = await client.write(NOTE.new("one"))
     await client.delete(first)
     second = await client.write(NOTE.new("one"))
@@ -57,7 +57,7 @@ async def test_until_gone_with_a_uid_ignores_a_later_incarnation(client: Client,
 
 
 async def test_until_condition_requires_the_current_generation(client: Client, autojump_clock: MockClock) -> None:  # noqa: ARG001
-    """It also requires the state and, if given, the writer."""
+    """The condition also requires the state and, if given, the writer."""
     ready = headway.Condition("Ready", headway.ConditionState.TRUE)
     note = await client.write(NOTE.new("one"))
     await client.write_status(note, "writer", [ready])
@@ -77,7 +77,7 @@ async def test_until_condition_requires_the_current_generation(client: Client, a
 
 
 class Forgetful(MemoryBackend):
-    """Its first watcher falls behind."""
+    """A client whose first watch falls behind."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -102,6 +102,6 @@ async def test_until_starts_again_after_compacted_history() -> None:
 
 
 async def test_until_refuses_an_invalid_name(client: Client) -> None:
-    """Every other call refuses it too."""
+    """All other calls refuse the name, too."""
     with pytest.raises(headway.errors.InvalidArgument):
         await headway.until(client, NOTE, "No Name", lambda _: True)

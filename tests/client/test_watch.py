@@ -1,4 +1,4 @@
-"""Watches of the client, which yield typed events."""
+"""Watches by a client, which yield typed events."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ async def test_progress_over_a_network_is_one_per_second_by_default() -> None:
 
 
 async def test_watch_covers_every_tenancy_by_default(client: Client, calls: Calls) -> None:
-    """Tenancy and prefix restrict it, for every scope."""
+    """Tenancy and prefix restrict the watch, for every scope."""
     await calls.make_room(("default", "up"))
     for type in (NOTE, REGION, PLANET):
         await client.write(type.new("one"))
@@ -89,7 +89,7 @@ async def test_watch_covers_every_tenancy_by_default(client: Client, calls: Call
 
 
 async def test_watch_resumes_after_a_position(client: Client, calls: Calls) -> None:
-    """It begins with its position and yields only later changes."""
+    """The watch begins with its position, and yields only later changes."""
     await client.write(NOTE.new("one"))
     seen = calls.backend.position
     two = await client.write(NOTE.new("two"))
@@ -99,7 +99,7 @@ async def test_watch_resumes_after_a_position(client: Client, calls: Calls) -> N
 
 
 async def test_change_to_another_version_is_a_decodable_deletion(client: Client) -> None:
-    """The bytes of the other version are not decoded as this one."""
+    """The payload of the other version is not decoded as this version."""
     async with client.watch(NOTE) as events:
         await anext(events)
         await client.write(NOTE.new("one"))
@@ -111,7 +111,7 @@ async def test_change_to_another_version_is_a_decodable_deletion(client: Client)
 
 
 async def test_watch_raises_the_errors_of_the_client(client: Client, calls: Calls) -> None:
-    """This holds when it opens, at its first item and later."""
+    """The errors may come when the watch opens, at its first item, or later."""
     async with client.watch(UNKNOWN) as events:
         with pytest.raises(InvalidArgument, match="not registered"):
             await anext(events)

@@ -1,4 +1,4 @@
-"""Daemons and timers: they begin and end with their resource, and with their controller's run."""
+"""Daemons and timers: they start and stop with their resource, and with their controller's run."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from tests.helpers.staff import Staff
 
 class Living(Staff):
     """A daemon that records when it begins and ends.
+
     Attributes:
         lives: (name, uid, "begins" or "ends") in order.
         linger: seconds that it takes to end.
@@ -36,7 +37,7 @@ class Living(Staff):
         @self.app.daemon(self.team, **options)
         async def heart(rt: headway.Runtime, team: headway.Resource[Team]) -> None:
             assert rt.cache.get(self.team, team.id) is not None
-            # What it writes is nobody's reconcile's, though one has started it.
+            # A write of the daemon does not count as a write of the reconcile that started it.
             assert RECONCILING.get() is None
             self.lives.append((team.name, team.uid, "begins"))
             try:
@@ -54,7 +55,7 @@ class Living(Staff):
 
 
 async def test_daemon_runs_as_long_as_its_resource_exists(autojump_clock: MockClock) -> None:  # noqa: ARG001
-    """There is one task per resource; a change doesn't affect it, the beginning of the deletion ends it."""
+    """There is one task per resource. A change doesn't affect it, and the beginning of the deletion ends it."""
     staff = Living()
     async with staff.open() as engine:
         await staff.write_team("a")
@@ -75,7 +76,7 @@ async def test_daemon_runs_as_long_as_its_resource_exists(autojump_clock: MockCl
 
 
 async def test_daemon_of_one_incarnation_ends_before_the_next_begins(autojump_clock: MockClock) -> None:  # noqa: ARG001
-    """This holds however long it takes to end; other resources' daemons don't wait."""
+    """This holds however long the daemon takes to end. The daemons of other resources don't wait."""
     staff = Living()
     staff.linger = 50.0
     async with staff.open() as engine:
@@ -94,7 +95,7 @@ async def test_daemon_of_one_incarnation_ends_before_the_next_begins(autojump_cl
 
 
 async def test_daemon_that_raises_is_restarted_with_back_off(autojump_clock: MockClock) -> None:  # noqa: ARG001
-    """The failure is reported, the other daemon continues, and one that returns is not restarted."""
+    """The failure is reported, and the other daemon continues. A daemon that returns is not restarted."""
     staff, times = Living(), list[float]()
 
     def outcome(name: str) -> None:
@@ -123,7 +124,7 @@ async def test_daemon_that_raises_is_restarted_with_back_off(autojump_clock: Moc
 
 
 async def test_daemons_end_with_their_run_and_start_with_the_next(autojump_clock: MockClock) -> None:  # noqa: ARG001
-    """A resource never has two at once."""
+    """A resource never has two daemons at once."""
     staff = Living(watches=[])
     staff.linger = 5.0
     async with staff.open() as engine:
@@ -141,7 +142,7 @@ async def test_daemons_end_with_their_run_and_start_with_the_next(autojump_clock
 
 
 def _end(run: Any) -> None:
-    """End a run by a replacement of the store."""
+    """End a run by replacing the store."""
     for subscription in run._caches.subscriptions.values():
         subscription.fail(headway.errors.StoreChanged("replaced"))
 
@@ -187,7 +188,10 @@ async def test_writes_of_a_daemon_do_not_count_as_a_self_trigger(autojump_clock:
 
 
 async def test_timer_is_called_repeatedly(autojump_clock: MockClock) -> None:  # noqa: ARG001
-    """The first call comes at once, the next one an interval after the end of the last; a change causes no call."""
+    """The first call comes at once. Each later call comes an interval after the end of the previous one.
+
+    A change causes no call.
+    """
     staff, calls = Staff(), list[tuple[str, float]]()
 
     @staff.app.timer(staff.team, every=10, jitter=0)
@@ -260,7 +264,7 @@ async def test_timer_call_is_canceled_when_the_deletion_begins(autojump_clock: M
 async def test_timer_calls_a_new_incarnation_at_once_even_if_the_change_was_unseen(
     autojump_clock: MockClock,  # noqa: ARG001
 ) -> None:
-    """A resource is recreated while the only worker is busy; the new one doesn't inherit the old one's schedule."""
+    """A resource is recreated while the only worker is busy. The new resource doesn't inherit the old schedule."""
     staff, calls = Staff(), list[tuple[str, float]]()
 
     @staff.app.timer(staff.team, every=1000, concurrency=1)

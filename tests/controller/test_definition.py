@@ -1,4 +1,4 @@
-"""Declarations of an app and its controllers: every misuse is refused at once, with the right form."""
+"""Declarations of an app and its controllers. Every misuse is refused at once, with the valid form."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ def plain(rt: headway.Runtime, request: headway.Request) -> None:
 
 
 async def async_mapper(resource: headway.Resource[Any], cache: headway.CacheReader) -> list[headway.ResourceId]:
-    """Map with async, which a mapper must not be."""
+    """Map asynchronously, which a mapper must not do."""
     return [resource.id for _ in (cache,)]
 
 
 def lonely_mapper(resource: headway.Resource[Any]) -> list[headway.ResourceId]:
-    """Take no cache."""
+    """Take no cache argument."""
     return [resource.id]
 
 
@@ -162,7 +162,7 @@ MISUSES: list[tuple[str, Mapping[str, Any]]] = [
 
 @pytest.mark.parametrize(("says", "arguments"), MISUSES, ids=[f"{index}" for index in range(len(MISUSES))])
 def test_misuse_is_refused_with_the_argument_and_the_right_form(says: str, arguments: Mapping[str, Any]) -> None:
-    """The error also has the value and the controller's name; the declaration is not kept."""
+    """The error also has the value and the controller's name. The declaration is not kept."""
     with pytest.raises(DeclarationError) as caught:
         app.controller(**{"manages": THING, **arguments})(reconcile)
 
@@ -190,13 +190,13 @@ def test_watch_rejects_wrong_arguments(says: str, type: Any, mapper: Any) -> Non
 
 @pytest.mark.parametrize("function", [plain, no_arguments, "reconcile", None])
 def test_reconciler_must_be_an_async_function_of_two_arguments(function: Any) -> None:
-    """This holds for the decorator, too."""
+    """The decorator has the same check."""
     with pytest.raises(DeclarationError, match="the reconciler"):
         app.controller(manages=THING, name="thing")(function)
 
 
 def test_reconciler_without_a_name_needs_one() -> None:
-    """A `functools.partial` has none."""
+    """A `functools.partial` has no name."""
     with pytest.raises(DeclarationError, match=r"functools.partial.*has no name for the controller.*name='...'"):
         app.controller(manages=THING)(functools.partial(reconcile))
     nothing: Any = None
@@ -212,7 +212,7 @@ def test_controller_decorator_without_parentheses_is_refused() -> None:
 
 
 def test_controller_names_are_unique_within_an_app() -> None:
-    """This holds for given names and for those taken from the function."""
+    """This holds for explicit names and for names that are taken from the function."""
     own = headway.App("own")
     thing = own.type("test", "v1", "Thing", Thing)
     own.controller(manages=thing)(reconcile)
@@ -233,7 +233,7 @@ def test_controller_name_from_a_function_has_hyphens() -> None:
 
 
 def test_object_with_an_async_call_may_reconcile() -> None:
-    """It needs a name."""
+    """The object needs an explicit name."""
     own = headway.App("own")
 
     class Reconciler:
@@ -263,7 +263,7 @@ def test_requeue_refuses_an_invalid_delay(seconds: Any) -> None:
 
 @pytest.mark.parametrize(("base", "maximum"), [(2.0, 1.0), (-1.0, 1.0), (0.0, 1.0), (1.0, math.inf)])
 def test_invalid_back_off_is_refused(base: float, maximum: float) -> None:
-    """The base is above the maximum, or not a positive time."""
+    """The base is above the maximum, or is not a positive time."""
     with pytest.raises(ValueError, match=r"Backoff\."):
         headway.Backoff(base, maximum)
 
@@ -306,6 +306,6 @@ def test_declared_arguments_are_copied() -> None:
 
 
 def test_typed_options_are_those_that_a_definition_keeps() -> None:
-    """Each option that a type checker accepts has a field with its default, and no field lacks its option."""
+    """Each option that a type checker accepts has a field with the same default, and each field has such an option."""
     kept = {each.name for each in dataclasses.fields(Options)}
     assert kept == GivenControllerOptions.__annotations__.keys() - {"name"}

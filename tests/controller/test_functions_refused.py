@@ -1,4 +1,4 @@
-"""Every place that takes a user's function refuses one that can't work, where it is declared."""
+"""Every place that takes a user's function. Each refuses, at the declaration, a function that can't work."""
 
 from __future__ import annotations
 
@@ -24,29 +24,29 @@ BY_NAME = headway.indexes.by(TEAM, "name", lambda team: team.name)
 
 
 async def waits(*_: Any) -> Any:
-    """Async, and takes anything."""
+    """Wait, with any arguments."""
 
 
 async def waits_and_yields(*_: Any) -> AsyncIterator[int]:
-    """An async generator, that takes anything."""
+    """Yield asynchronously, with any arguments."""
     yield 1
 
 
 def yields(*_: Any) -> Iterator[int]:
-    """A generator, that takes anything."""
+    """Yield, with any arguments."""
     yield 1
 
 
 def lonely() -> None:
-    """Takes no argument, where every place gives one."""
+    """Take no argument, although every place passes one."""
 
 
 def crowded(_: object, __: object, ___: object, ____: object) -> None:
-    """Takes more arguments than any place gives."""
+    """Take more arguments than any place passes."""
 
 
 class Waits:
-    """An object whose call is async."""
+    """An object with an async `__call__`."""
 
     async def __call__(self, *_: Any) -> None:
         """Do nothing."""
@@ -135,7 +135,7 @@ WRONG: list[tuple[Place, Any]] = [
 
 
 def test_function_that_cannot_work_is_refused_where_it_is_declared() -> None:
-    """It is async but not awaited, or plain but awaited, or it has a yield or other arguments."""
+    """The function is async but not awaited, or plain but awaited, or it yields, or it takes other arguments."""
     accepted = []
     for place, given in WRONG:
         try:
@@ -162,13 +162,13 @@ UNCALLED: list[tuple[str, Callable[[], object]]] = [
 
 
 def wrongly(given: Any) -> Any:
-    """Return the function without its signature, so that the type checker accepts it where it is wrong."""
+    """Return the function without its signature, so that the type checker accepts it in the wrong place."""
     return given
 
 
 @pytest.mark.parametrize(("call", "declare"), UNCALLED)
 def test_ready_made_function_without_parentheses_is_refused(call: str, declare: Callable[[], object]) -> None:
-    """A signature that does not fit, as of any other function, would not say what is missing."""
+    """The usual error about a signature that doesn't fit would not say that the parentheses are missing."""
     name = call.partition("(")[0]
     with pytest.raises(DeclarationError) as caught:
         declare()
@@ -176,7 +176,7 @@ def test_ready_made_function_without_parentheses_is_refused(call: str, declare: 
 
 
 def test_query_must_be_plain_and_take_a_cache_first() -> None:
-    """Its callers pass the other arguments, so it may take more of them."""
+    """The callers pass the other arguments, so a query may take more of them."""
     needs: Any = headway.query(TEAM)
     for wrong in (waits, waits_and_yields, lonely, "core"):
         with pytest.raises(DeclarationError, match="the function of a query must"):
@@ -186,7 +186,7 @@ def test_query_must_be_plain_and_take_a_cache_first() -> None:
 
 @pytest.mark.parametrize("report", [waits, waits_and_yields, lonely, "log"])
 async def test_async_report_is_refused(report: Any) -> None:
-    """It is never awaited, so no event would be reported."""
+    """An async report is never awaited, so no event would be reported."""
     with pytest.raises(DeclarationError, match="report must"):
         async with headway.open_engine("memory:", STAFF.app, report=report):
             pass
@@ -196,7 +196,7 @@ async def test_async_report_is_refused(report: Any) -> None:
 
 
 async def test_functions_of_pages_and_metrics_are_checked() -> None:
-    """A status that is called instead of passed, and async functions are refused."""
+    """A status that is called instead of passed is refused, and so are async functions."""
     metrics = headway.observe.Metrics()
     wrong: list[Any] = [[], waits, crowded]
     for given in wrong:
@@ -228,7 +228,7 @@ def test_process_that_cannot_be_awaited_is_refused() -> None:
 
 
 def test_async_always_condition_is_refused() -> None:
-    """It would hold for any stored state."""
+    """An async condition would hold for any stored state."""
     given: Any = waits
     with pytest.raises(DeclarationError, match="always must be a plain function"):
         simulation.explore(STAFF.app, waits, always=[given])
@@ -246,7 +246,7 @@ OPTIONS: list[tuple[str, dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("says", "options"), OPTIONS)
 def test_unknown_option_of_a_daemon_or_timer_is_refused(says: str, options: dict[str, Any]) -> None:
-    """The error suggests the option that was meant."""
+    """The error suggests the closest valid option."""
     staff = Staff()
 
     async def lives(_: headway.Runtime, __: headway.Resource[Team]) -> None:
@@ -261,7 +261,7 @@ def test_unknown_option_of_a_daemon_or_timer_is_refused(says: str, options: dict
 
 
 def test_decorator_without_parentheses_is_refused() -> None:
-    """Otherwise the function would be lost, and nothing declared."""
+    """Otherwise, the function would be lost and nothing declared."""
     app: Any = Staff().app
     for decorator in (app.daemon, functools.partial(app.timer, every=1)):
         with pytest.raises(DeclarationError, match="needs a type, as app"):

@@ -23,7 +23,7 @@ Said = tuple[str, Iterable[str], "Iterable[str] | None"]
 
 
 def declared(controllers: Mapping[str, Said], types: str = "") -> headway.App:
-    """Return an app of controllers by name: (manages, watches, writes), each type by one letter."""
+    """Return an app of controllers by name: (manages, watches, writes), with one letter for each type."""
     app = headway.App("app")
     letters = set(types)
     for manages, watches, writes in controllers.values():
@@ -40,12 +40,12 @@ def declared(controllers: Mapping[str, Said], types: str = "") -> headway.App:
 
 
 def ways(app: headway.App) -> list[str]:
-    """Return the cycles, each as its types."""
+    """Return the cycles, each as its list of types."""
     return ["".join(name.removeprefix("tt.v1.T") for name in cycle.types) for cycle in headway.graph(app).cycles]
 
 
 def test_graph_contains_every_declaration() -> None:
-    """It also has unused types, and the names of mappers and predicates."""
+    """The graph also has unused types, and the names of mappers and predicates."""
     app = declared({}, "XYZ")
     x, y, z = (next(each for each in app.registry if each.name.kind == f"T{kind}") for kind in "XYZ")
     app.controller(
@@ -60,7 +60,7 @@ def test_graph_contains_every_declaration() -> None:
 
     @app.daemon(x)
     async def heart(_: headway.Runtime, __: headway.Resource[Account]) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     data = headway.graph(app).data()
     assert json.loads(json.dumps(data)) == data
@@ -105,11 +105,11 @@ def test_flowchart_is_deterministic() -> None:
 
 
 CYCLES: list[tuple[str, dict[str, Said], list[str]]] = [
-    ("none", {"a": ("X", "YZ", None), "b": ("Y", "Z", "W")}, []),
-    ("watches what manages it, and writes neither", {"a": ("X", "Y", ""), "b": ("Y", "X", "")}, []),
-    ("watches itself", {"a": ("X", "X", None)}, ["X"]),
-    ("writes what it manages", {"a": ("X", "", "X")}, ["X"]),
-    ("writes what it watches", {"a": ("X", "Y", "Y")}, ["Y"]),
+    ("no cycle", {"a": ("X", "YZ", None), "b": ("Y", "Z", "W")}, []),
+    ("two watch each other's type and write neither", {"a": ("X", "Y", ""), "b": ("Y", "X", "")}, []),
+    ("watches the type that it manages", {"a": ("X", "X", None)}, ["X"]),
+    ("writes the type that it manages", {"a": ("X", "", "X")}, ["X"]),
+    ("writes a type that it watches", {"a": ("X", "Y", "Y")}, ["Y"]),
     ("two watch each other", {"a": ("X", "Y", None), "b": ("Y", "X", None)}, ["XY"]),
     ("three in a ring", {"a": ("X", "Y", None), "b": ("Y", "Z", None), "c": ("Z", "X", None)}, ["XZY"]),
     ("by writes alone", {"a": ("A", "Y", "X"), "b": ("B", "X", "Y")}, ["XY"]),
@@ -139,7 +139,7 @@ TYPES = st.sets(st.sampled_from("UVWXYZ"), max_size=3)
     )
 )
 def test_every_relation_within_a_cycle_is_reported_in_one(controllers: Any) -> None:
-    """The expected relations come from a plain computation of reachability; each reported cycle is a real one."""
+    """The expected relations come from a plain computation of reachability. Each reported cycle exists."""
     graph = headway.graph(declared(controllers))
     arrows = set()
     for manages, watches, writes in controllers.values():

@@ -27,7 +27,7 @@ def projected(type: ResourceType[Team]) -> headway.Projection[Account]:
 
 
 async def test_controller_of_a_projection_gets_projected_data(autojump_clock: MockClock) -> None:
-    """Its predicate and its cache do. `rt.resource` and `rt.outputs` need whole types."""
+    """The predicate and the cache of the controller get it, too. `rt.resource` and `rt.outputs` need whole types."""
     staff, seen = Staff(), list[str]()
     first = projected(staff.team)
 
@@ -46,10 +46,10 @@ async def test_controller_of_a_projection_gets_projected_data(autojump_clock: Mo
         assert_type(whole, headway.Resource[Team])
         with pytest.raises(headway.errors.NotWatched):
             await rt.apply(whole)
-        # What was read whole is followed by the projection.
+        # rt.alive follows a resource that was read whole through the projection.
         with rt.alive(whole) as scope:
             assert not scope.cancel_called
-        # By the stored type: it may be written.
+        # A resource of the stored type may be written.
         await rt.client.write_status(whole, "firsts", [])
 
     async with staff.open():
@@ -96,7 +96,7 @@ async def test_daemons_and_timers_of_a_projection_get_projected_data(autojump_cl
 
 
 def test_payload_that_cannot_be_projected_counts_as_changed() -> None:
-    """A predicate that compared two missing values would lose the change."""
+    """A predicate that compares two missing values would lose the change."""
     first = projected(TEAM)
     old, new = (stored("core", version, data=Team(members=["ada"])) for version in (1, 2))
     assert predicates.data_changed().passes(first, first.without_payload(old), first.without_payload(new))
@@ -104,7 +104,7 @@ def test_payload_that_cannot_be_projected_counts_as_changed() -> None:
 
 
 async def test_rolled_back_store_is_accepted_for_every_form_of_a_type(autojump_clock: MockClock) -> None:
-    """One projection has detected the rollback. The whole type and the other types are cached anew as well."""
+    """A projection has detected the rollback. The whole type and the other types are cached anew as well."""
     staff = Staff()
     async with staff.open() as engine, trio.open_nursery() as nursery:
         heard: list[object] = []

@@ -154,7 +154,10 @@ async def test_value_other_than_an_iterator_is_named_in_the_error(autojump_clock
 
 
 async def test_every_reconciles_keys_periodically(autojump_clock: MockClock) -> None:  # noqa: ARG001
-    """By default it reconciles all managed resources, with a jitter, and first one interval after the run's start."""
+    """The default is to reconcile all managed resources, with a jitter.
+
+    The first time is one interval after the start of the run.
+    """
     staff = Sourced(lambda _: headway.sources.every(100, jitter=0.2))
     async with staff.open():
         await staff.write_team("a")
@@ -175,7 +178,7 @@ async def test_every_reconciles_keys_periodically(autojump_clock: MockClock) -> 
 
 
 class Pretended:
-    """A process that ends on request."""
+    """A fake process that ends on request."""
 
     def __init__(self) -> None:
         self.ended = trio.Event()
@@ -188,7 +191,7 @@ class Pretended:
 
 
 async def test_exit_of_a_process_reconciles_its_key_once(autojump_clock: MockClock) -> None:  # noqa: ARG001
-    """Watching it repeatedly has no effect. An exit between two runs, or in the next run, counts as well."""
+    """Watching the process repeatedly has no effect. An exit between two runs, or in the next run, counts as well."""
     exits = headway.sources.process_exits()
     staff = Sourced(lambda _: exits)
     first, second, third = Pretended(), Pretended(), Pretended()

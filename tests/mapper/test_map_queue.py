@@ -18,7 +18,7 @@ def change(revision: int, name: str = "ada") -> Applied:
 
 
 def taken(queue: MapQueue, complete: int) -> list[tuple[int, str]]:
-    """Return all changes that are ready, as revision and name."""
+    """Return all changes that are ready, each as revision and name."""
     found = []
     while (item := queue.pop(complete)) is not None:
         found.append((item.revision, item.applied.key[2]))
@@ -35,7 +35,7 @@ def test_change_waits_until_every_type_has_reached_its_revision() -> None:
 
 
 def test_changes_are_ordered_by_revision_then_by_arrival() -> None:
-    """The order spans types, whatever order they arrived in."""
+    """The order holds across types, in whatever order they arrived."""
     queue = MapQueue()
     queue.push(TEAM.name, [change(12, "c"), change(13, "e")])
     queue.push(ACCOUNT.name, [change(11, "a"), change(12, "d")])
@@ -45,7 +45,7 @@ def test_changes_are_ordered_by_revision_then_by_arrival() -> None:
 
 
 def test_changes_of_one_key_are_never_merged_in_the_map_queue() -> None:
-    """Each has an old and a new state of its own."""
+    """Each change has its own old and new state."""
     queue = MapQueue()
     queue.push(TEAM.name, [change(11), change(12), change(12)])
     assert len(queue) == 3
@@ -53,7 +53,7 @@ def test_changes_of_one_key_are_never_merged_in_the_map_queue() -> None:
 
 
 def test_backlog_is_handed_out_when_no_change_is_ready() -> None:
-    """It keeps its order. A change that isn't ready doesn't hold it up, and one that has become ready goes first."""
+    """The backlog keeps its order. A change that isn't ready doesn't delay it. A ready change goes first."""
     queue = MapQueue()
     queue.push_backlog(TEAM.name, [change(3, "x"), change(2, "y")])
     queue.push(TEAM.name, [change(11, "live"), change(12, "later")])
@@ -66,7 +66,7 @@ def test_backlog_is_handed_out_when_no_change_is_ready() -> None:
 
 
 def test_failed_change_waits_for_its_retry_without_blocking_others() -> None:
-    """Its failures are counted."""
+    """The failures of the change are counted."""
     queue = MapQueue()
     queue.push(TEAM.name, [change(11, "bad"), change(12, "good")])
     item = queue.pop(12)
@@ -85,7 +85,7 @@ def test_failed_change_waits_for_its_retry_without_blocking_others() -> None:
 
 
 def test_failed_changes_are_retried_in_order_of_due_time() -> None:
-    """The order of the failures doesn't matter."""
+    """The order of the failures makes no difference."""
     queue = MapQueue()
     queue.push(TEAM.name, [change(11, "a"), change(12, "b"), change(13, "c")])
     for due in (9.0, 7.0, 7.0):
@@ -97,7 +97,7 @@ def test_failed_changes_are_retried_in_order_of_due_time() -> None:
 
 
 def test_failed_changes_of_one_resource_are_retried_together() -> None:
-    """They keep their order and come at the time of the first; each type has its own time."""
+    """The changes keep their order, and are due with the first of them. Each type has its own time."""
     queue = MapQueue()
     queue.push(TEAM.name, [change(11), change(12)])
     queue.push(ACCOUNT.name, [change(13)])
@@ -116,8 +116,9 @@ def test_failed_changes_of_one_resource_are_retried_together() -> None:
 
 
 def test_many_failed_changes_of_one_resource_are_reduced_to_two() -> None:
-    """One goes from the first old state to the last new one, so that memory doesn't grow with the changes; the loss is
-    recorded. The other is the last change, whose old state may be the only one that maps to a key (C6).
+    """The first goes from the oldest state to the newest, so that memory doesn't grow. The dropped states are counted.
+
+    The second is the last change, because only its old state may map to a key (C6).
     """
     queue = MapQueue()
     states = [stored("ada", version) for version in range(10, 4011)]
@@ -153,7 +154,7 @@ def test_reduced_change_of_a_created_and_deleted_resource_keeps_a_state() -> Non
 
 
 class MapQueueMachine(RuleBasedStateMachine):
-    """Compares the map queue with three plain lists that are searched from end to end each time."""
+    """A comparison of the map queue with three plain lists, which are searched from end to end each time."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -168,7 +169,7 @@ class MapQueueMachine(RuleBasedStateMachine):
         self.done = 0
 
     def _number(self) -> Applied:
-        # Every change has a name of its own, so that none can stand in for another.
+        # Every change has a name of its own, so that the test notices if two are exchanged.
         self.pushed += 1
         return Applied(key(f"n{self.pushed}"), None, None, 0)
 

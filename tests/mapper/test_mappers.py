@@ -47,7 +47,7 @@ def account(name: str, **more: Any) -> Resource[Account]:
 
 
 def test_owner_mapper_maps_to_owners_of_the_managed_type() -> None:
-    """Any version of the type counts. An owner of another type, or no owner, is mapped to nothing."""
+    """Any version of the type counts. An owner of another type, or a missing owner, maps to nothing."""
     for owner in (TEAM.id("core", uid="core1"), TEAM_2.id("core")):
         assert list(mappers.owner()(account("ada", owner=owner), cache())) == [owner]
     assert list(mappers.owner()(account("ada", owner=ACCOUNT.id("boss")), cache())) == []
@@ -70,13 +70,13 @@ def test_reference_index_mapper_maps_to_referring_resources(by: Index[Any, Resou
 
 
 def test_index_mapper_refuses_the_name_of_an_index() -> None:
-    """The error comes where the mapper is declared."""
+    """The error comes at the declaration."""
     with pytest.raises(DeclarationError, match="expects an index"):
         mappers.index("references")  # type: ignore[call-overload]  # what is tested
 
 
-def test_reports_name_a_mapper() -> None:
-    """The name is its function's, or else the object's."""
+def test_reports_name_the_mapper() -> None:
+    """The name is that of the function or of the object."""
 
     class Odd:
         def __call__(self, *_: object) -> list[Resource[Any]]:
@@ -90,11 +90,11 @@ def test_reports_name_a_mapper() -> None:
     assert mapper_name(mappers.index(BY_ID)) == "mappers.index(<Index ids on staff.v1.Team>)"
 
 
-# --- what a mapper returned --------------------------------------------------
+# --- results of a mapper -------------------------------------------------------
 
 
 def test_ids_and_resources_of_the_managed_type_become_keys() -> None:
-    """They may be of any version and come from any iterable; their order is kept."""
+    """The resources may be of any version of the type and come from any iterable. Their order is kept."""
     given = (each for each in (TEAM.id("b"), TEAM.view(stored("a", 1)), TEAM_2.id("c")))
     assert ids_of(given, TEAM) == ([key("b"), key("a"), key("c")], [])
     assert ids_of([], TEAM) == ([], [])
@@ -102,14 +102,14 @@ def test_ids_and_resources_of_the_managed_type_become_keys() -> None:
 
 @pytest.mark.parametrize("result", [None, "core", TEAM.id("core"), TEAM.new("core"), 7])
 def test_mapper_result_that_is_not_a_list_is_refused(result: object) -> None:
-    """This includes a text and an id, which is a tuple: both could be iterated by accident."""
+    """The invalid results include a text and an id, which is a tuple. Both could be iterated by accident."""
     keys, problems = ids_of(result, TEAM)
     assert keys == []
     assert len(problems) == 1
 
 
 def test_id_outside_the_scope_of_the_managed_type_is_refused() -> None:
-    """Such an id was made by hand, without its tenancy or with a namespace that the scope doesn't have."""
+    """An invalid id was made by hand, without its tenancy or with a namespace that the scope doesn't have."""
     by_hand = ResourceId(TEAM.name, "core")
     assert ids_of([by_hand, TEAM.id("a")], TEAM)[0] == [key("a")]
     assert "TYPE.id(name)" in ids_of([by_hand], TEAM)[1][0]
@@ -120,7 +120,7 @@ def test_id_outside_the_scope_of_the_managed_type_is_refused() -> None:
 
 
 def test_invalid_items_of_a_result_are_named_and_the_others_are_kept() -> None:
-    """Each invalid item has a sentence of its own."""
+    """The error has one sentence for each invalid item."""
     keys, problems = ids_of([TEAM.id("a"), ACCOUNT.id("b"), "c", None, TEAM.id("d")], TEAM)
     assert keys == [key("a"), key("d")]
     assert len(problems) == 3

@@ -1,4 +1,4 @@
-"""Predicates: the changes that each of them passes, those that always pass, and combinations."""
+"""Predicates: the changes that they pass, the changes that always pass, and combinations."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_own_writes_are_filtered_and_other_writes_pass() -> None:
 
 
 def test_predicate_function_is_called_for_every_change() -> None:
-    """It gets the old and the new state, either of which may be None. So does a function within a combination."""
+    """The function gets the old and the new state. Either may be None, also in a combination."""
     seen: list[tuple[Any, Any]] = []
 
     def only_deletions(old: headway.Resource[Team] | None, new: headway.Resource[Team] | None) -> bool:

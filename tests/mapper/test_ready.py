@@ -1,4 +1,4 @@
-"""The mapper library: the keys that each mapper gives, and the misuses that are refused when it is built."""
+"""The mapper library: the keys that each mapper returns, and the misuses that are refused when a mapper is built."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def fail(name: str, *_: object) -> None:
 def reader(
     held: Mapping[CachedType[Any], Sequence[Any]], indexes: Mapping[CachedType[Any], Sequence[Index[Any, Any]]]
 ) -> CacheReader:
-    """Return the cache of a controller that manages teams and holds these."""
+    """Return the cache of a controller that manages teams. The cache has these resources."""
     opened = {}
     for type in {**held, **indexes}:
         informer = Informer(type, ignore)
@@ -47,7 +47,7 @@ def account(name: str, login: str = "", **more: Any) -> Resource[Account]:
 
 
 def names(mapper: headway.mappers.Mapper[Any], *states: Resource[Any] | None, cache: CacheReader = EMPTY) -> list[str]:
-    """Return the keys that a change of (old, new) maps to; a change of one state is a creation."""
+    """Return the keys that a change from old to new maps to. A change of one state is a creation."""
     old, new = states if len(states) == 2 else (None, states[0])
     keys = []
     for answer in ask(mapper, old, new, cache):
@@ -63,7 +63,7 @@ def test_resource_of_the_managed_type_is_mapped_to_itself() -> None:
 
 
 def test_owned_mapper_maps_to_owned_resources() -> None:
-    """Owners match by uid, so that another owner's resources are not included."""
+    """Owners match by uid, so resources of other owners are not included."""
     teams = [
         stored(name, 1, owner=ACCOUNT.id("ada", uid=uid)) for name, uid in (("a", "ada1"), ("b", "x"), ("c", "ada1"))
     ]
@@ -84,8 +84,8 @@ def test_owned_mapper_maps_to_owned_resources() -> None:
         (ACCOUNT.id("core").reference(), []),
     ],
 )
-def test_reference_of_the_managed_type_is_mapped_to(given: Any, expected: list[str]) -> None:
-    """The function may return an id, a reference or a name; None maps to nothing."""
+def test_reference_mapper_maps_to_the_referenced_resource(given: Any, expected: list[str]) -> None:
+    """The function may return an id, a reference or a name. None maps to nothing."""
     assert names(mappers.reference(lambda _: given), account("ada")) == expected
     assert names(mappers.references(lambda _: [given, "other", given]), account("ada")) == [
         *expected,
@@ -95,7 +95,7 @@ def test_reference_of_the_managed_type_is_mapped_to(given: Any, expected: list[s
 
 
 def test_name_is_resolved_in_the_tenancy_of_the_referring_resource() -> None:
-    """Only units that the managed type's scope has are taken."""
+    """Only the units that the managed type's scope has are used."""
     apart = ACCOUNT.view(ACCOUNT.new("ada", Account(login="core"), namespace="apart").message())
     by_login = mappers.reference(lambda each: each.data.login)
     assert list(by_login(apart, EMPTY)) == [TEAM.id("core", namespace="apart")]
@@ -105,7 +105,7 @@ def test_name_is_resolved_in_the_tenancy_of_the_referring_resource() -> None:
 
 
 def test_reference_without_tenancy_is_resolved_in_the_referring_tenancy() -> None:
-    """Missing units are filled in from there, the namespace only if the partition is the same."""
+    """Missing units come from there. The namespace does so only if the partition is the same."""
     apart = ACCOUNT.view(ACCOUNT.new("ada", Account(), namespace="apart").message())
 
     def given(**units: str) -> list[object]:
@@ -118,7 +118,7 @@ def test_reference_without_tenancy_is_resolved_in_the_referring_tenancy() -> Non
 
 
 def test_same_name_mapper_adapts_the_tenancy_to_the_scope() -> None:
-    """A cluster-scoped type has none, and a cluster-scoped resource maps to the default one."""
+    """A cluster-scoped type has no tenancy. A cluster-scoped resource maps to the default tenancy."""
     assert list(mappers.same_name().towards(account("n1"), EMPTY, NODE)) == [NODE.id("n1")]
     node = NODE.view(NODE.new("core", Account()).message())
     assert list(mappers.same_name()(node, EMPTY)) == [TEAM.id("core")]
@@ -126,7 +126,10 @@ def test_same_name_mapper_adapts_the_tenancy_to_the_scope() -> None:
 
 @pytest.mark.parametrize("texts", [True, False])
 def test_index_prefix_and_parents_mappers_match_prefixes(texts: bool) -> None:
-    """One finds values with the given prefix, the other values that are a prefix of it; None maps to nothing."""
+    """The prefix mapper finds values that begin with the key, and the parents mapper values that are a prefix of it.
+
+    None maps to nothing.
+    """
 
     def path(of: str) -> Any:
         return of if texts else tuple(of)
@@ -144,7 +147,7 @@ def test_index_prefix_and_parents_mappers_match_prefixes(texts: bool) -> None:
 
 
 def test_index_mapper_takes_a_function_for_the_value() -> None:
-    """By default the value is the id of the changed resource."""
+    """The default value is the id of the changed resource."""
     by_member = indexes.by_many(TEAM, "member", lambda team: team.data.members)
     cache = reader({TEAM: [stored("a", 1, data=Team(members=["ada", "bob"]))]}, {TEAM: [by_member]})
     assert names(mappers.index(by_member, value=lambda each: each.name), account("bob"), cache=cache) == ["a"]
@@ -155,7 +158,7 @@ def test_index_mapper_takes_a_function_for_the_value() -> None:
 
 
 def test_union_combines_all_its_mappers() -> None:
-    """They may map by one state or by two."""
+    """The mappers may map one state or both."""
     plain = mappers.union(mappers.owner(), mappers.reference(lambda each: each.data.login))
     assert names(plain, account("ada", "x", owner=TEAM.id("core"))) == ["core", "x"]
 
@@ -169,13 +172,13 @@ def test_union_combines_all_its_mappers() -> None:
 
 @pytest.mark.parametrize("wrong", [None, "core"])
 def test_invalid_result_of_a_part_of_a_union_is_refused(wrong: Any) -> None:
-    """None and a text are not lists there either."""
+    """None and a text are not lists, also in a union."""
     answers = ask(mappers.union(mappers.owner(), lambda _, __: wrong), None, account("ada"), EMPTY)
     assert repr(wrong) in ids_of(answers[0], TEAM)[1][0]
 
 
 def test_condition_applies_to_each_state_separately() -> None:
-    """A key that the old state mapped to is reconciled when the condition stops holding."""
+    """The keys of the old state are reconciled when the condition stops being true."""
     mapper = mappers.only_if(lambda each: each.data.login != "gone", mappers.reference(lambda each: each.name))
     assert names(mapper, account("a", "x"), account("b", "gone")) == ["a"]
     assert names(mapper, account("a", "gone"), account("b", "x")) == ["b"]
@@ -193,7 +196,7 @@ def test_condition_applies_to_each_state_separately() -> None:
 
 
 def test_through_mapper_maps_by_way_of_a_third_type() -> None:
-    """It maps a node to its pods, and these to their owners; each pod once, and only pods that exist."""
+    """The mapper maps a node to its pods, and these to their owners. It maps each existing pod once."""
     pods = [
         stored(name, 1, type=POD, owner=TEAM.id(team), data=Account(login="n1"))
         for name, team in (("p", "a"), ("q", "b"))
@@ -208,7 +211,7 @@ def test_through_mapper_maps_by_way_of_a_third_type() -> None:
 
 
 def test_through_mapper_accepts_a_projection() -> None:
-    """The second mapper gets the projection, whatever the first one gives."""
+    """The second mapper gets the projection, whatever the first one returns."""
     slim = projection(POD, Account, lambda pod: Account(login=pod.data.login.upper()))
     pod = stored("p", 1, type=POD, data=Account(login="core"))
     cache = reader({TEAM: [], slim: [pod]}, {})

@@ -1,4 +1,4 @@
-"""The settings in which the contract is tested."""
+"""The stores and transports that the contract is tested with."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""on_start and on_stop: when they are called, what they can read, and what happens when they fail."""
+"""on_start and on_stop: when they are called, what they can read, and how their failures are handled."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Called(Staff):
 async def test_callbacks_run_around_the_reconciles_and_can_read_the_cache(
     autojump_clock: MockClock,  # noqa: ARG001
 ) -> None:
-    """on_start comes before the first reconcile, on_stop after the last; the end of the engine is not an error."""
+    """on_start comes before the first reconcile, and on_stop after the last. The end of the engine is not an error."""
     staff = Called()
     async with staff.open():
         await staff.write_team("core")
@@ -50,7 +50,7 @@ async def test_callbacks_run_around_the_reconciles_and_can_read_the_cache(
 
 
 async def test_on_stop_gets_the_error_of_a_run_that_failed(autojump_clock: MockClock) -> None:  # noqa: ARG001
-    """A run may also fail while priming: then on_start was not called, and the cache can't be read."""
+    """A run may also fail while priming. Then on_start was not called, and the cache can't be read."""
     runs = 0
 
     async def initialiser(_: headway.Runtime) -> None:
@@ -80,7 +80,7 @@ async def test_callback_that_fails_is_reported_and_the_run_continues(
     slow: bool,
     autojump_clock: MockClock,  # noqa: ARG001
 ) -> None:
-    """One that takes longer than 10 s is canceled, also when the engine ends."""
+    """A callback that takes longer than 10 s is canceled, also when the engine ends."""
 
     async def failing(*_: object) -> None:
         if slow:

@@ -1,4 +1,4 @@
-"""C1, C2 and C4 of the contract, each by the fewest steps that could break it."""
+"""C1, C2 and C4 of the contract, each tested by the fewest steps that could break it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def test_c1_nothing_runs_before_every_type_is_primed(autojump_clock: MockC
 async def test_c1_first_reconciles_see_every_type_at_the_same_revision(
     autojump_clock: MockClock, setting: Setting
 ) -> None:
-    """A run begins when every type has reached the highest of the revisions at which they were primed."""
+    """A run begins when every type has reached the highest revision of all snapshots."""
     rig = Rig(autojump_clock, setting=setting)
     rig.channel.stall(rig.pools.member)
     async with rig.open():
@@ -54,7 +54,7 @@ async def test_c1_first_reconciles_see_every_type_at_the_same_revision(
 
 
 async def test_c2_older_snapshot_is_ignored(autojump_clock: MockClock, setting: Setting) -> None:
-    """A replica still has a deleted member, and an older version of another one."""
+    """A lagging replica sends a snapshot with a deleted member and an older version of another member."""
     rig = Rig(autojump_clock, setting=setting)
     async with rig.open():
         await rig.write_pool("a")
@@ -104,7 +104,7 @@ async def test_c2_older_change_is_ignored(autojump_clock: MockClock, setting: Se
 
 
 async def test_c2_late_reply_is_ignored(autojump_clock: MockClock, setting: Setting) -> None:
-    """The stream has already delivered the write, and a newer change."""
+    """The answer to a write arrives after the stream has delivered that write and a newer change."""
     rig = Rig(autojump_clock, setting=setting, concurrency=2)
     async with rig.open():
         await rig.write_pool("a")
@@ -125,7 +125,8 @@ async def test_c2_change_below_an_own_write_is_mapped_but_not_applied(
     autojump_clock: MockClock, setting: Setting
 ) -> None:
     """The stream delivers an earlier change after the cache has shown the controller's own write.
-    The change is not applied, but the pool that it had moved the member to is owed a reconcile (C6).
+
+    The change is not applied, but it had moved the member to another pool, and that pool is reconciled (C6).
     """
     rig = Rig(autojump_clock, setting=setting)
     pools, channel = rig.pools, rig.channel
@@ -174,7 +175,7 @@ async def test_c4_change_waits_until_every_type_has_reached_it(autojump_clock: M
 
 
 async def test_c4_change_during_priming_waits_as_well(autojump_clock: MockClock, setting: Setting) -> None:
-    """A member's change between the subscription and the start of the run is not mapped ahead of the other types."""
+    """A member changes between the subscription and the start of the run. It is not mapped ahead of the other types."""
     rig = Rig(autojump_clock, setting=setting)
     pool, channel = rig.pools.pool, rig.channel
     channel.stall(pool)
@@ -184,7 +185,7 @@ async def test_c4_change_during_priming_waits_as_well(autojump_clock: MockClock,
         await rig.write_pool("a")
         await rig.write_member("m", "a")
         await trio.sleep(1)
-        # The pools stand at the starting revision, which is the cut; the members have gone on.
+        # The pools are at the starting revision, which is the cut. The members are past it.
         channel.old_snapshot(pool, start)
         channel.drop(pool)
         channel.release(pool)

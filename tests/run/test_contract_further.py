@@ -1,4 +1,4 @@
-"""C8 to C11 of the contract, each in a whole engine, by the fewest steps that could break it."""
+"""C8 to C11 of the contract, each tested in a whole engine by the fewest steps that could break it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.helpers.settings import Setting
 
 
 async def test_c8_late_write_of_a_superseded_run_is_refused(autojump_clock: MockClock, setting: Setting) -> None:
-    """The first run sends it, and it arrives during the third one."""
+    """The first run sends the write, and it arrives during the third run."""
     rig = Rig(autojump_clock, setting=setting)
     async with rig.open():
         await rig.write_pool("a")
@@ -44,7 +44,7 @@ async def test_c8_late_write_of_a_superseded_run_is_refused(autojump_clock: Mock
         [late] = await rig.channel.run_late()
 
         assert late.request.fence.term == 1
-        # The end of a term and the beginning of the next one are a commit each.
+        # The end of a term and the beginning of the next are one commit each.
         assert rig.witness.reconciles[-1].term == 5
         assert late.error is not None
         assert reason_of(late.error) is Reason.FENCED
@@ -105,7 +105,7 @@ def _tasks() -> set[trio.lowlevel.Task]:
 async def test_c10_crash_restarts_one_controller_and_leaves_no_task(
     autojump_clock: MockClock, setting: Setting
 ) -> None:
-    """The second controller stays in its first run when the first one's source fails; at the end both have ended."""
+    """The second controller stays in its first run when the first one's source fails. At the end, both have ended."""
     rig = Rig(autojump_clock, setting=setting)
     other: list[int] = []
 
@@ -159,7 +159,7 @@ trio.run(main)
 
 @pytest.mark.parametrize("network", [False, True], ids=["in process", "network"])
 async def test_c11_acknowledged_write_survives_kill_9(tmp_path: Path, network: bool) -> None:
-    """This holds for a whole engine's client, and for one that writes to it over the network."""
+    """This holds for the client of a whole engine, and for a client that writes to it over the network."""
     pools, store = PoolsApp(), tmp_path / "c11.db"
     acknowledged: set[str] = set()
     with tempfile.TemporaryDirectory(prefix="headway-") as short:
@@ -209,7 +209,7 @@ async def _write_until_killed(where: str, pools: PoolsApp, host: trio.Process, a
 
 
 async def test_c11_acknowledged_write_is_synced_to_disk(tmp_path: Path) -> None:
-    """Each transaction is synced before it is answered, so that the machine may fail as well."""
+    """Each transaction is synced before it is answered, so the write also survives a failure of the machine."""
     async with open_store(f"sqlite:{tmp_path / 'c11.db'}") as store:
         assert isinstance(store, SqliteBackend)
         assert store._opened is not None

@@ -35,7 +35,7 @@ def _registry(pools: PoolsApp) -> Registry:
 
 
 async def _replica(store: RecordingBackend | RecordingSqlite) -> MemoryBackend:
-    """Return a copy of a store in which everything so far was a creation. It receives no further changes."""
+    """Return a copy of a store in which every commit so far was a creation. The copy receives no further changes."""
     replica = MemoryBackend()
     replica._store_id, replica._session = store.position.store_id, store.position.session
     for commit in store.commits:
@@ -47,7 +47,7 @@ async def _replica(store: RecordingBackend | RecordingSqlite) -> MemoryBackend:
 
 @asynccontextmanager
 async def _lagging(setting: Setting, store: Backend, replica: Backend, pools: PoolsApp) -> AsyncIterator[str]:
-    """Return a server whose watches are the replica's. Its other answers are the store's, as a quorum's would be."""
+    """Serve watches from the replica, and everything else from the store, as a quorum would answer it."""
     behind = ResourceService(replica, _registry(pools)).__mapping__()[WATCH_LIST].func
 
     async def lag(path: str, stream: Any, handler: Callable[[Any], Awaitable[None]]) -> None:
@@ -60,7 +60,10 @@ async def _lagging(setting: Setting, store: Backend, replica: Backend, pools: Po
 
 
 async def test_c3_lagging_server_is_left_for_another_after_a_wait(autojump_clock: MockClock, setting: Setting) -> None:
-    """The first server ends its snapshots below the starting revision and then is silent; the second one is well."""
+    """The first server's snapshots end below the starting revision, and nothing follows.
+
+    The second server is current.
+    """
     rig = Rig(autojump_clock, setting=setting)
     rig.lag_limit = LAG_LIMIT
     async with rig.store as store:
@@ -69,7 +72,7 @@ async def test_c3_lagging_server_is_left_for_another_after_a_wait(autojump_clock
         await client.write(rig.pools.pool.new("a"))
         await client.write(rig.pools.member.new("m", Member(pool="a")))
         replica = await _replica(rig.store)
-        # Neither of these is known to the lagging server.
+        # The lagging server has neither of these.
         await client.write(rig.pools.pool.new("b"))
         await client.write(rig.pools.member.new("n", Member(pool="b")))
         async with _lagging(setting, store, replica, rig.pools) as where:

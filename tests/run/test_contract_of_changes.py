@@ -1,4 +1,4 @@
-"""C6 and C7 of the contract, each by the fewest steps that could break it."""
+"""C6 and C7 of the contract, each tested by the fewest steps that could break it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def test_c6_change_is_mapped_by_its_old_state_too(autojump_clock: MockCloc
 
 
 async def test_c6_change_during_a_reconcile_causes_another_one(autojump_clock: MockClock, setting: Setting) -> None:
-    """A change while its key is in hand is seen by a reconcile that starts after it."""
+    """A key that changes during its reconcile is reconciled again, and that reconcile sees the change."""
     rig = Rig(autojump_clock, setting=setting)
     rig.pools.final_pause = 1.0
     async with rig.open():
@@ -43,7 +43,7 @@ async def test_c6_change_during_a_reconcile_causes_another_one(autojump_clock: M
 
 
 async def test_c6_unmapped_change_of_a_run_is_mapped_by_the_next(autojump_clock: MockClock, setting: Setting) -> None:
-    """Only the change knows the key that a member moved away from; a run that ends hands the change on."""
+    """Only the change shows which key a member moved away from. A run that ends hands the change to the next run."""
     rig = Rig(autojump_clock, setting=setting)
     async with rig.open():
         await rig.write_pool("a")
@@ -83,7 +83,7 @@ async def test_c6_change_between_two_runs_is_mapped_by_the_next(autojump_clock: 
 
 
 async def test_c6_run_owes_the_unreconciled_keys_of_the_run_before(autojump_clock: MockClock, setting: Setting) -> None:
-    """A key that waited when the run ended is reconciled by the next one, although its cache doesn't show it."""
+    """A key that waits when a run ends is reconciled by the next run, although its cache doesn't show the change."""
     rig = Rig(autojump_clock, setting=setting, concurrency=1)
     async with rig.open():
         await rig.write_pool("a")
@@ -118,7 +118,7 @@ async def test_c6_deletion_while_no_engine_ran_is_found_in_history(autojump_cloc
 
 
 async def test_c7_key_in_hand_is_not_dequeued_again(autojump_clock: MockClock, setting: Setting) -> None:
-    """A pool that changes during its reconcile waits for the end of it, although another worker is free."""
+    """A pool that changes during its reconcile waits until that reconcile ends, although another worker is free."""
     rig = Rig(autojump_clock, setting=setting, concurrency=2)
     rig.pools.pause = 1.0
     async with rig.open():
@@ -132,7 +132,7 @@ async def test_c7_key_in_hand_is_not_dequeued_again(autojump_clock: MockClock, s
 async def test_c7_keys_are_reconciled_concurrently_but_each_only_once_at_a_time(
     autojump_clock: MockClock, setting: Setting
 ) -> None:
-    """Of three keys that change all the time two are in hand, and none of them twice."""
+    """Three keys change all the time. At most two are reconciled at once, and never the same key twice."""
     rig = Rig(autojump_clock, setting=setting, concurrency=2)
     most = 0
 

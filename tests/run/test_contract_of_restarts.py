@@ -1,4 +1,4 @@
-"""C3 of the contract, by the fewest steps that could break it."""
+"""C3 of the contract, tested by the fewest steps that could break it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.helpers.settings import Setting
 async def test_c3_late_write_of_an_initialiser_is_refused_in_a_later_run(
     autojump_clock: MockClock, setting: Setting
 ) -> None:
-    """An initialiser's writes are fenced as well, and the run begins with them in its cache."""
+    """The writes of an initialiser are fenced as well, and the run begins with them in its cache."""
     rig = Rig(autojump_clock, setting=setting)
     pools, channel = rig.pools, rig.channel
 
@@ -43,7 +43,7 @@ async def test_c3_late_write_of_an_initialiser_is_refused_in_a_later_run(
 
 
 async def test_c3_run_waits_for_its_starting_revision(autojump_clock: MockClock, setting: Setting) -> None:
-    """A run after a crash doesn't begin on a cache that is behind the raising of its fence."""
+    """After a crash, a run doesn't begin while its cache is behind the commit that raised its fence."""
     rig = Rig(autojump_clock, setting=setting)
     async with rig.open():
         await rig.write_pool("a")
@@ -64,16 +64,16 @@ async def test_c3_run_waits_for_its_starting_revision(autojump_clock: MockClock,
 
 
 async def test_c3_late_write_of_the_previous_run_is_refused(autojump_clock: MockClock, setting: Setting) -> None:
-    """The write was in flight when that run ended, and arrives during the next one."""
+    """The write was in flight when the previous run ended, and arrives during the next run."""
     rig = Rig(autojump_clock, setting=setting)
     async with rig.open():
-        # The former run gets no chance to settle it.
+        # The previous run gets no chance to resolve the write.
         rig.channel.writes(Fault.LATE)
         await trio.sleep(1)
         rig.channel.raises(*[Fault.FAILED] * 3)
         await rig.write_pool("a")
         await rig.write_member("m", "a")
-        # The member is mapped when the other streams have told that they stand there, over a network with a delay.
+        # Over a network with a delay, the member is mapped only when the other streams have reported that revision.
         with trio.fail_after(1):
             while not rig.channel.unknown:  # noqa: ASYNC110  # nothing tells of it
                 await trio.sleep(0.001)

@@ -1,4 +1,4 @@
-"""C5 by the fewest steps, then for every way in which a write's outcome can be unknown, and every time of arrival."""
+"""C5 of the contract: first by the fewest steps, then for all the ways to lose a write's outcome."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ UNKNOWN = {
 async def test_c5_unknown_write_is_resolved_before_any_key_is_reconciled(
     autojump_clock: MockClock, setting: Setting, how: str, lands: str
 ) -> None:
-    """Raising the fence fails for a while: no key is reconciled. A write that arrives after the raise is refused."""
+    """While raising the fence fails, no key is reconciled. A write that arrives after the raise is rejected."""
     rig = Rig(autojump_clock, setting=setting, deadline=DEADLINE)
     async with rig.open():
         await rig.write_pool("a")
@@ -96,7 +96,7 @@ async def test_c5_run_begins_with_the_writes_of_its_initialiser_in_the_cache(
 
 
 async def test_c5_acknowledged_write_is_seen_by_the_next_reconcile(autojump_clock: MockClock, setting: Setting) -> None:
-    """This holds before the stream has delivered it, and for a deletion, too."""
+    """This holds before the stream has delivered the write, and for a deletion too."""
     rig = Rig(autojump_clock, setting=setting)
     pools, channel = rig.pools, rig.channel
     seen: list[bool] = []
@@ -182,7 +182,7 @@ async def test_c5_resolution_waits_until_the_cache_has_reached_the_commit(
 
 
 async def test_c5_write_lost_during_a_resolution_is_resolved_too(autojump_clock: MockClock, setting: Setting) -> None:
-    """The raise that resolved the first write is below the second: the keys wait for another one."""
+    """The raise that resolves the first write is below the second write, so the keys wait for another raise."""
     rig = Rig(autojump_clock, setting=setting, concurrency=2)
     channel = rig.channel
     async with rig.open():
@@ -195,7 +195,7 @@ async def test_c5_write_lost_during_a_resolution_is_resolved_too(autojump_clock:
         await trio.sleep(1)
         await rig.write_member("n", "b")
         await trio.sleep(0.5)
-        # The first is settled by a commit at 2 s, for which the keys wait when the second is lost.
+        # A commit at 2 s resolves the first write. The keys still wait for it when the second write is lost.
         channel.hold(rig.pools.summary)
         await trio.sleep(1)
         assert len(channel.unknown) == 1
@@ -215,7 +215,7 @@ async def test_c5_write_lost_during_a_resolution_is_resolved_too(autojump_clock:
 
 
 async def test_c5_canceled_write_is_resolved_like_a_lost_one(autojump_clock: MockClock, setting: Setting) -> None:
-    """A write canceled by the reconcile's deadline may have been stored: the keys wait for its resolution."""
+    """A write that the reconcile's deadline cancels may have been stored. The keys wait for its resolution."""
     rig = Rig(autojump_clock, setting=setting, deadline=5.0)
     async with rig.open():
         await rig.write_pool("a")
@@ -233,19 +233,20 @@ async def _until_unknown(rig: Rig) -> None:
         while not rig.witness.events_of(WriteUnknown):
             assert not rig.witness.events_of(WriteResolved)
             await trio.sleep(0.01)
-    # What a write that landed has done is there for everybody by now.
+    # By now every reader sees the effect of a write that was stored.
     await rig.run_until_blocked()
 
 
-# --- the same where the network itself does it ---
+# --- the same faults, caused by the network itself ---
 
 TIMEOUT = 2.0
 """Of the channel, for the kind "deadline"."""
 
 
 class Mistreated:
-    """An interceptor by which a server mistreats the next write of a controller.
-    A call that arrives late is kept when it ends on the server's side, like a call that is still in flight.
+    """An interceptor through which a server mishandles the next write of a controller.
+
+    A late call is kept after it has ended on the server's side, like a call that is still in flight.
     """
 
     def __init__(self, setting: Setting, how: str, lands: str) -> None:
@@ -298,7 +299,7 @@ class _Unanswered:
 async def test_c5_write_left_unknown_by_a_network_is_resolved(
     autojump_clock: MockClock, setting: Setting, how: str, lands: str
 ) -> None:
-    """The channel's deadline passes, the reconcile's does, or the connection breaks, all on a real connection."""
+    """On a real connection, the channel's or the reconcile's deadline passes, or the connection breaks."""
     server = Mistreated(setting, how, lands)
     setting.interceptors.append(server)
     setting.timeout = TIMEOUT if how == "deadline" else 30.0

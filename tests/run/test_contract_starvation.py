@@ -19,10 +19,10 @@ PAUSE = 0.01
 
 @pytest.mark.parametrize("size", [500, pytest.param(10_000, marks=[pytest.mark.deep, pytest.mark.timeout(600)])])
 async def test_c6_stream_of_live_changes_does_not_starve_the_backlog(
-    autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
+    autojump_clock: MockClock,  # noqa: ARG001  # for virtual time
     size: int,
 ) -> None:
-    """Live changes come faster than the worker runs; one of nine reconciles still takes a key of the backlog."""
+    """Live changes come faster than the worker runs. Still, one of nine reconciles takes a key of the backlog."""
     pools, backend = PoolsApp(concurrency=1), MemoryBackend(max_changes=1_000)
     types = headway.App("bare")
     for type in pools.types:
@@ -32,7 +32,7 @@ async def test_c6_stream_of_live_changes_does_not_starve_the_backlog(
             await engine.client.write(pools.pool.new(f"old-{number}"))
     backlog = {f"old-{number}" for number in range(size)}
     done = trio.Event()
-    # How many reconciles of live keys there were, when the n-th backlog key was reconciled.
+    # passed_by[n] is the number of live reconciles before the n-th key of the backlog was reconciled.
     passed_by: list[int] = []
     live = 0
 
@@ -48,11 +48,11 @@ async def test_c6_stream_of_live_changes_does_not_starve_the_backlog(
             done.set()
 
     async def change(client: headway.Client) -> None:
-        # What is there when the run begins belongs to the backlog.
+        # The backlog is the set of resources that exist when the run begins.
         await begun.wait()
         number = 0
         while True:
-            # 11 in the time of 10 reconciles.
+            # Make 11 changes in the time of 10 reconciles.
             for _ in range(11):
                 number += 1
                 await client.apply(pools.pool.new(f"live-{number % LIVE}", Pool(note=str(number))))
@@ -71,5 +71,5 @@ async def test_c6_stream_of_live_changes_does_not_starve_the_backlog(
             await done.wait()
         nursery.cancel_scope.cancel()
     assert all(count <= number * LIVE_PER_BACKLOG for number, count in enumerate(passed_by, 1))
-    # The live ones were always there: without the turns of the backlog it would not have been reconciled at all.
+    # Live keys were always waiting: without its reserved turns, the backlog would never have been reconciled.
     assert live > size * LIVE_PER_BACKLOG * 0.9

@@ -1,4 +1,4 @@
-"""`sys.exit()` and similar in a user's function: it ends the run of one controller, and never the engine."""
+"""`sys.exit()` and similar exits in a user's function. They end the run of one controller, and never the engine."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Exit = type[BaseException]
 
 
 class Program:
-    """An app with a controller of teams that exits where it is told to, and one of accounts that doesn't.
+    """An app with a controller of teams that exits on request, and a controller of accounts that doesn't.
 
     Attributes:
         times: how often it exits.
@@ -45,7 +45,7 @@ class Program:
             self.accounts.append(request.id.name)
 
     def leave(self, *_: object) -> Any:
-        """Raise, as often as was asked for."""
+        """Raise the exit as often as requested."""
         if self.times:
             self.times -= 1
             raise self.exit
@@ -59,7 +59,7 @@ class Program:
             self.teams.append(request.id.name)
 
     async def run(self) -> list[events.RunEnded]:
-        """Write a team and an account, see that all is done in the end, and return the runs that failed."""
+        """Write a team and an account, check that both are reconciled in the end, and return the runs that failed."""
         async with self.staff.open() as engine:
             await trio.sleep(30)
             await self.staff.write_team("core")
@@ -72,7 +72,7 @@ class Program:
         return [ended for ended in self.staff.events_of(events.RunEnded) if ended.error is not None]
 
     async def check(self) -> None:
-        """The controller of teams was run again each time, and no other one."""
+        """Check that the controller of teams was run again each time, and that no other controller was."""
         ended = await self.run()
         assert [(each.controller, type(each.error)) for each in ended] == [("teams", self.exit)] * 2
 
@@ -156,7 +156,7 @@ PLACES = [
 async def test_c10_exit_restarts_its_controller_only(
     place: Callable[[Program], None],
     exit: Exit,
-    autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
+    autojump_clock: MockClock,  # noqa: ARG001  # for virtual time
 ) -> None:
     """Other controllers continue, nothing is lost, and the report has the same error object."""
     program = Program(exit)
@@ -165,9 +165,9 @@ async def test_c10_exit_restarts_its_controller_only(
 
 
 async def test_exit_of_a_reconcile_is_reported_with_its_key(
-    autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
+    autojump_clock: MockClock,  # noqa: ARG001  # for virtual time
 ) -> None:
-    """The run's end alone would not show which of thousands of keys it was."""
+    """The end of the run alone would not show which of thousands of keys raised it."""
     program = Program(SystemExit)
     _in_reconcile(program)
     await program.check()
@@ -176,9 +176,9 @@ async def test_exit_of_a_reconcile_is_reported_with_its_key(
 
 
 async def test_keys_are_reconciled_although_another_key_always_exits(
-    autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
+    autojump_clock: MockClock,  # noqa: ARG001  # for virtual time
 ) -> None:
-    """That key comes last in the next run, so that each run gets further than the one before."""
+    """The key that exits comes last in the next run, so that each run gets further than the previous one."""
     staff, done = Staff(), set()
 
     @staff.app.controller(manages=staff.team)
@@ -195,7 +195,7 @@ async def test_keys_are_reconciled_although_another_key_always_exits(
 
 
 async def test_on_stop_gets_the_exit_that_ended_its_run(
-    autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
+    autojump_clock: MockClock,  # noqa: ARG001  # for virtual time
 ) -> None:
     """`on_stop` gets the error as it was raised."""
     program, heard = Program(SystemExit), []
@@ -211,9 +211,9 @@ async def test_on_stop_gets_the_exit_that_ended_its_run(
 @pytest.mark.parametrize("exit", EXITS)
 async def test_exit_of_a_callback_fails_that_callback_only(
     exit: Exit,
-    autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
+    autojump_clock: MockClock,  # noqa: ARG001  # for virtual time
 ) -> None:
-    """It is reported like any other error."""
+    """The exit is reported like any other error of the callback."""
     program = Program(exit, times=1)
     program.controller(on_start=program.leave)
     assert await program.run() == []
@@ -224,9 +224,9 @@ async def test_exit_of_a_callback_fails_that_callback_only(
 @pytest.mark.parametrize("exit", EXITS)
 async def test_exit_of_an_index_function_or_projection_drops_that_resource_only(
     exit: Exit,
-    autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
+    autojump_clock: MockClock,  # noqa: ARG001  # for virtual time
 ) -> None:
-    """They run for every controller that reads the type, in a task of the engine's."""
+    """These functions run for every controller that reads the type, in a task of the engine."""
     staff, done = Staff(), []
     names = headway.projection(staff.account, Account, lambda _: _exit(exit))
     by_name = headway.indexes.by(staff.team, "name", lambda _: _exit(exit))
@@ -256,7 +256,7 @@ def _exit(exit: Exit) -> Any:
 async def test_exit_of_a_hook_fails_that_write_only(
     name: str,
     exit: Exit,
-    autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
+    autojump_clock: MockClock,  # noqa: ARG001  # for virtual time
 ) -> None:
     """The caller's error says that the hook failed."""
     app, heard = headway.App("staff"), list[object]()
@@ -273,7 +273,7 @@ async def test_exit_of_a_hook_fails_that_write_only(
 @pytest.mark.parametrize("place", PLACES)
 async def test_interrupt_ends_the_engine_wherever_it_is_raised(
     place: Callable[[Program], None],
-    autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
+    autojump_clock: MockClock,  # noqa: ARG001  # for virtual time
 ) -> None:
     """Python raises it in whatever code runs when a user presses Ctrl-C."""
     program = Program(KeyboardInterrupt)
@@ -290,9 +290,9 @@ def _leaves(error: BaseException) -> set[type[BaseException]]:
 
 
 async def test_interrupt_in_an_index_function_ends_the_engine(
-    autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
+    autojump_clock: MockClock,  # noqa: ARG001  # for virtual time
 ) -> None:
-    """It is not taken for a failure of the function."""
+    """The interrupt is not treated as a failure of the function."""
     staff = Staff()
     by_name = headway.indexes.by(staff.team, "name", lambda _: _exit(KeyboardInterrupt))
 

@@ -1,4 +1,4 @@
-"""Reconcilers, mappers and index functions that fail: named, retried, and without effect on other keys."""
+"""Reconcilers, mappers and index functions that fail: each failure is reported, retried, and affects no other key."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ async def test_invalid_result_of_a_reconciler_is_a_failure(autojump_clock: MockC
 
 
 async def test_forgotten_await_is_reported(autojump_clock: MockClock) -> None:
-    """The returned coroutine has done nothing, and Python's own warning would point to another line."""
+    """The returned coroutine has done nothing, and Python's own warning would point at another line."""
     rig = Rig(autojump_clock)
 
     async def reconcile(rt: headway.Runtime, request: headway.Request) -> object:
@@ -77,7 +77,7 @@ async def test_forgotten_await_is_reported(autojump_clock: MockClock) -> None:
 
 
 async def test_reconciler_that_never_returns_is_canceled_at_its_deadline(autojump_clock: MockClock) -> None:
-    """It is reported as slow before that, and retried; the other key is done."""
+    """The reconcile is reported as slow before the deadline, and retried after it. The other key is reconciled."""
     rig = Rig(autojump_clock, deadline=70.0)
 
     async def reconcile(_: headway.Runtime, request: headway.Request) -> None:
@@ -133,7 +133,7 @@ def _another_type(rig: Rig) -> object:
 async def test_mapper_failure_is_reported_without_affecting_other_keys(
     autojump_clock: MockClock, mapped: Mapped, says: str
 ) -> None:
-    """A member that can't be mapped holds up no other; the valid part of a result is reconciled."""
+    """A member that can't be mapped delays no other member. The valid part of a result is reconciled."""
     rig = Rig(autojump_clock)
     pools = rig.pools
     seen: list[str] = []
@@ -158,13 +158,13 @@ async def test_mapper_failure_is_reported_without_affecting_other_keys(
     assert says in str(failed[0].error)
     assert "mapper" in failed[0].mapper
     assert failed[0].key[2] == "bad"
-    # Kept, whatever was wrong, and asked about again.
+    # The change is kept and mapped again, whatever the failure was.
     assert sum(1 + event.suppressed for event in failed) == 11
     assert sorted(set(seen)) == (["good", "other"] if mapped is _another_type else ["other"])
 
 
 async def test_mapper_that_raises_is_retried_until_it_succeeds(autojump_clock: MockClock) -> None:
-    """The change is kept, with growing delays, and the controller isn't idle until then."""
+    """The change is kept, with growing delays, and the controller isn't idle until the mapper succeeds."""
     rig = Rig(autojump_clock)
     tries: list[float] = []
 
@@ -187,7 +187,7 @@ async def test_mapper_that_raises_is_retried_until_it_succeeds(autojump_clock: M
 
 
 async def test_index_function_that_raises_affects_that_index_only(autojump_clock: MockClock) -> None:
-    """Reads of that index raise IndexIncomplete, other reads work, and a good state ends the failure."""
+    """Reads of that index raise IndexIncomplete, while other reads work. A good state ends the failure."""
     rig = Rig(autojump_clock)
     pools = rig.pools
     reads: list[str] = []
@@ -233,8 +233,9 @@ async def test_index_function_that_raises_affects_that_index_only(autojump_clock
 
 
 async def test_c6_flood_at_a_failing_mapper_is_bounded_and_misses_no_key(autojump_clock: MockClock) -> None:
-    """301 changes of one resource keep a few states and cause one report a second; its former pools are reconciled in
-    the end.
+    """After 301 changes of one resource, only a few states are kept, and one report a second is made.
+
+    All pools that the resource was ever in are reconciled in the end.
     """
     rig = Rig(autojump_clock)
     broken = True
@@ -251,7 +252,7 @@ async def test_c6_flood_at_a_failing_mapper_is_bounded_and_misses_no_key(autojum
         before = len(rig.names)
         for number in range(400):
             await rig.write_member("m", "b" if number < 100 else "ca"[number % 2])
-        # Until every type has reached them.
+        # Wait until every type has reached the changes.
         await trio.sleep(1)
         assert engine.controllers["pools"].status().unmapped == 1
         failed = rig.witness.events_of(events.MappingFailed)
@@ -265,7 +266,7 @@ async def test_c6_flood_at_a_failing_mapper_is_bounded_and_misses_no_key(autojum
 
 
 async def test_flood_of_index_failures_is_reported_once_a_second(autojump_clock: MockClock) -> None:
-    """The report has the number of the others, and metrics count them."""
+    """The report has the number of the suppressed failures, and metrics count them."""
     rig = Rig(autojump_clock)
     pools = rig.pools
     metrics = Metrics()

@@ -1,4 +1,4 @@
-"""A server with a false bookmark: the hidden change is found, and the controller is not idle until then."""
+"""A server with a false bookmark: the change that it hid is found, and the controller is not idle until then."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.helpers.rig import Rig
 async def test_controller_is_not_idle_until_the_change_behind_a_false_bookmark_arrives(
     autojump_clock: MockClock,
 ) -> None:
-    """Once the bookmark has proved false its revision doesn't count, until a snapshot has confirmed it."""
+    """Once the bookmark has proved false, its revision doesn't count until a snapshot has confirmed it."""
     rig = Rig(autojump_clock)
     async with rig.open():
         await rig.write_pool("a")
@@ -26,7 +26,7 @@ async def test_controller_is_not_idle_until_the_change_behind_a_false_bookmark_a
 
 
 async def test_snapshot_from_before_a_false_bookmark_does_not_restore_trust(autojump_clock: MockClock) -> None:
-    """A replica's older snapshot can't contain the hidden change: snapshots are requested until one can."""
+    """An older snapshot from a replica can't contain the hidden change. Snapshots are requested until one can."""
     rig = Rig(autojump_clock)
     async with rig.open():
         await rig.write_pool("a")
@@ -41,7 +41,10 @@ async def test_snapshot_from_before_a_false_bookmark_does_not_restore_trust(auto
 
 
 async def test_older_snapshot_after_a_refused_resume_leaves_the_frontier_trusted(autojump_clock: MockClock) -> None:
-    """A server that can't resume casts no doubt on the cache: it is idle once the stream has caught up."""
+    """A server that can't resume a stream casts no doubt on the cache.
+
+    The cache is idle when the stream has caught up.
+    """
     rig = Rig(autojump_clock)
     async with rig.open():
         await rig.write_pool("a")

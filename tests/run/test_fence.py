@@ -1,4 +1,4 @@
-"""A run's writes, alone: the resolution of an initialiser's lost write."""
+"""The writes of a run, tested alone: the resolution of an initialiser's lost write."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from headway.run._priming import RunCaches
 
 
 class _Leases:
-    """Raises every fence. During a raise, another write is lost."""
+    """A lease client that raises every fence and, during a raise, loses another write."""
 
     def __init__(self) -> None:
         self.lose: Any = None
@@ -28,8 +28,8 @@ class _Leases:
         return RunFence(fence, Position("store", "incarnation", 1), 1)
 
 
-async def test_write_lost_while_those_of_the_initialiser_are_resolved_holds_the_keys() -> None:
-    """A task that the initialiser left behind may still write; the raise above the others is not above that one."""
+async def test_write_lost_during_a_resolution_holds_the_keys() -> None:
+    """A task that the initialiser left behind may still write after the raise that resolves the other writes."""
     queue = WaitingQueue[Key, Reason](WorkQueue())
     leases = _Leases()
     caches = cast("RunCaches", None)

@@ -1,4 +1,4 @@
-"""A blocked loop doesn't lose a lease of a store that only this process can ask, as nobody could take it (C7)."""
+"""A blocked loop keeps a lease of a store that only this process can use: no other could acquire it (C7)."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def store(
 
 
 async def _blocked(store: Store, clock: MockClock, placement: Any) -> Staff:
-    """Block the loop for long in a reconcile, then let the controller continue."""
+    """Block the loop for a long time in a reconcile, then let the controller continue."""
     staff, terms = Staff(), []
 
     @staff.app.controller(manages=staff.team, placement=placement)
     async def teams(rt: headway.Runtime, request: headway.Request) -> None:
         terms.append(rt.term)
         if request.id.name == "blocks" and len(terms) == 2:
-            # No task of the loop runs between.
+            # No other task of the loop runs during the jump.
             clock.jump(LONG)
 
     async with staff.open(store):
@@ -54,20 +54,20 @@ async def _blocked(store: Store, clock: MockClock, placement: Any) -> Staff:
 async def test_c7_blocked_loop_keeps_a_lease_of_its_own_store(
     store: str, placement: Any, autojump_clock: MockClock
 ) -> None:
-    """The run continues in its term."""
+    """The run continues in the same term."""
     staff = await _blocked(store, autojump_clock, placement)
     assert [each for each in staff.events_of(events.LeaseEnded) if each.error is not None] == []
     assert [each for each in staff.events_of(events.RunEnded) if each.error is not None] == []
 
 
 async def test_c7_blocked_loop_loses_a_lease_that_others_can_acquire(autojump_clock: MockClock) -> None:
-    """A store that was passed to the engine may be served elsewhere as well."""
+    """Another process may serve a store that was passed to the engine."""
     staff = await _blocked(MemoryBackend(), autojump_clock, "singleton")
     assert [type(each.error) for each in staff.events_of(events.LeaseEnded) if each.error is not None] == [LeaseLost]
 
 
 async def test_lease_of_a_program_outlives_a_blocked_loop(store: str, autojump_clock: MockClock) -> None:
-    """This holds for `hold_lease`. Another waiting task of the process waits until the lease is released."""
+    """This holds for `hold_lease`. Another task of the process that waits for the lease waits until it is released."""
     order: list[str] = []
 
     async def wait(client: headway.Client) -> None:
@@ -92,7 +92,7 @@ async def test_lease_of_a_program_outlives_a_blocked_loop(store: str, autojump_c
 
 @pytest.mark.parametrize("attempt", ["", "first"])
 async def test_lease_without_renewal_expires(store: str, attempt: str, autojump_clock: MockClock) -> None:
-    """The lease was acquired by hand, without `hold_lease`."""
+    """The lease was acquired without `hold_lease`, so no task renews it."""
     del autojump_clock
     async with headway.open_engine(store, Staff().app) as engine:
         leases = engine.client.leases
@@ -106,7 +106,7 @@ async def test_lease_without_renewal_expires(store: str, attempt: str, autojump_
 async def test_c7_lease_released_while_the_loop_is_blocked_becomes_free(
     store: str, tick: int, autojump_clock: MockClock
 ) -> None:
-    """Whichever step of the release the block cuts off, at the latest the lease expires."""
+    """The block may cut off any step of the release. At the latest, the lease expires."""
     leave = trio.Event()
 
     async def hold(client: headway.Client) -> None:
@@ -130,7 +130,7 @@ async def test_c7_lease_released_while_the_loop_is_blocked_becomes_free(
 
 
 async def test_c7_lease_expires_if_its_release_was_cut_off(store: str, autojump_clock: MockClock) -> None:
-    """The release is cut off at its first step, as by a block that outlasts its deadline."""
+    """The release is cut off at its first step, as by a block that lasts longer than its deadline."""
     async with headway.open_engine(store, Staff().app) as engine:
         leases = engine.client.leases
         granted = await leases.acquire("reports", "web", 5.0, attempt="first")
@@ -147,7 +147,7 @@ async def test_c7_lease_expires_if_its_release_was_cut_off(store: str, autojump_
 
 
 async def test_second_holder_of_the_same_name_ends_the_first(store: str, autojump_clock: MockClock) -> None:
-    """A lasting lease is lost to its own holder's next term, like any other one."""
+    """A lease that outlasts a blocked loop is still lost to the next term of its own holder, like any other lease."""
     del autojump_clock
 
     async def twice(client: headway.Client) -> None:

@@ -13,7 +13,7 @@ from tests.helpers.rig import Rig
 
 
 async def test_type_without_any_data_ends_the_run_with_its_name(autojump_clock: MockClock) -> None:
-    """The next run waits for it as well, and continues when data comes."""
+    """The next run waits for the type as well, and continues when data arrives."""
     rig = Rig(autojump_clock)
     rig.channel.stall(rig.pools.summary)
     async with rig.open():
@@ -31,7 +31,7 @@ async def test_type_without_any_data_ends_the_run_with_its_name(autojump_clock: 
 
 
 async def test_stall_limit_is_configurable(autojump_clock: MockClock) -> None:
-    """The argument is one of `open_engine`."""
+    """The limit is an argument of `open_engine`."""
     rig = Rig(autojump_clock)
     rig.channel.stall(rig.pools.summary)
     async with headway.open_engine(
@@ -42,7 +42,7 @@ async def test_stall_limit_is_configurable(autojump_clock: MockClock) -> None:
 
 
 async def test_status_shows_the_types_that_priming_waits_for(autojump_clock: MockClock) -> None:
-    """It has how much of each has arrived."""
+    """The status has how much of each type has arrived."""
     rig = Rig(autojump_clock)
     rig.channel.stall(rig.pools.summary)
     async with rig.open():

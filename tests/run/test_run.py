@@ -1,4 +1,4 @@
-"""One run: its priming, the streams that it shares with other runs, and its failing functions."""
+"""A single run: its priming, the streams that it shares with other runs, and its functions that fail."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.helpers.truth import RecordingBackend
 
 
 async def test_each_type_is_primed_by_a_task_of_its_own(autojump_clock: MockClock) -> None:
-    """Two watched types and a managed one make three tasks, and all reach the starting revision."""
+    """Two watched types and a managed one make three tasks. All of them reach the starting revision."""
     rig = Rig(autojump_clock)
     async with rig.open():
         await rig.wait_idle()
@@ -35,7 +35,7 @@ async def test_each_type_is_primed_by_a_task_of_its_own(autojump_clock: MockCloc
 
 
 async def test_process_opens_one_stream_per_type_and_shares_it(autojump_clock: MockClock) -> None:
-    """A second controller, and a second run, join the present stream: each type has one snapshot."""
+    """A second controller, and a second run, join the open stream, so each type has one snapshot."""
     rig = Rig(autojump_clock)
 
     @rig.pools.app.controller(
@@ -52,13 +52,13 @@ async def test_process_opens_one_stream_per_type_and_shares_it(autojump_clock: M
 
         assert len(rig.witness.events_of(events.RunStarted)) == 3
         assert len(rig.witness.events_of(events.StreamOpened)) == 3
-        # What resumes only reads the history, for deletions.
+        # A stream that resumes only reads history, for deletions.
         snapshots = [kind for kind, resumed in rig.channel.opened if not resumed]
         assert sorted(snapshots) == sorted(type.kind for type in rig.pools.types)
 
 
 async def test_change_between_priming_and_the_start_is_not_missed(autojump_clock: MockClock) -> None:
-    """A pool that is written while another type is being primed is reconciled."""
+    """A pool that is written while another type is still being primed is reconciled."""
     rig = Rig(autojump_clock)
     rig.channel.stall(rig.pools.summary)
     async with rig.open():
@@ -89,7 +89,7 @@ async def test_broken_stream_resumes_without_ending_the_run(autojump_clock: Mock
 
 
 async def test_failing_initialiser_fails_the_run(autojump_clock: MockClock) -> None:
-    """No key is reconciled until an initialiser has succeeded; wait_idle outlasts the failures."""
+    """No key is reconciled until the initialiser has succeeded. wait_idle waits through its failures."""
     rig = Rig(autojump_clock)
     tries: list[float] = []
 
@@ -159,7 +159,7 @@ async def test_source_may_only_enqueue_ids_of_the_managed_type(autojump_clock: M
 
 
 async def test_compacted_history_is_reported(autojump_clock: MockClock) -> None:
-    """If the store no longer has the deletions since the last run, the run reports it and continues."""
+    """If the store no longer has the deletions since the last run, the run reports that and continues."""
     store = RecordingBackend(max_changes=3)
     first = Rig(autojump_clock, store=store)
     async with first.open():
@@ -182,12 +182,12 @@ async def test_compacted_history_is_reported(autojump_clock: MockClock) -> None:
 
 
 async def test_superseded_run_ends_and_restarts(autojump_clock: MockClock) -> None:
-    """A refused write reveals that another run has begun; the run doesn't keep failing."""
+    """A rejected write reveals that another run has begun. This run ends instead of failing repeatedly."""
     rig = Rig(autojump_clock)
     async with rig.open():
         await rig.write_pool("a")
         await rig.wait_idle()
-        # A process of this one's name has begun a term.
+        # A process with the same name has begun a term.
         await LeaseClient(rig.channel).acquire("test/pools", "server", 15)
         await rig.write_member("m", "a")
         await rig.wait_idle()

@@ -1,4 +1,4 @@
-"""A key that triggers itself by its own writes is detected, slowed down and reported, and loses no change."""
+"""A key that triggers itself by its own writes: it is detected, slowed down and reported, and misses no change."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.helpers.staff import Staff
 
 
 class Looping(Staff):
-    """A controller whose reconcile of team "loop" always writes it again.
+    """A controller that writes team "loop" in every reconcile of it.
 
     Attributes:
         runs: when each reconcile of it began, and what it saw.
@@ -43,8 +43,11 @@ class Looping(Staff):
                 await rt.client.write(team)
 
 
-async def test_self_triggering_key_rests_longer_each_time(autojump_clock: MockClock) -> None:  # noqa: ARG001
-    """After ten times: 0.1 s, doubling up to a minute. The report has its writes, and the key is never idle."""
+async def test_self_triggering_key_is_delayed_longer_each_time(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """After ten reconciles the key is delayed by 0.1 s, and the delay doubles up to a minute.
+
+    The report has the key's writes, and the controller is never idle.
+    """
     staff = Looping()
     async with staff.open() as engine:
         await staff.write_team("loop")
@@ -65,7 +68,7 @@ async def test_self_triggering_key_rests_longer_each_time(autojump_clock: MockCl
 
 
 async def test_other_keys_are_not_slowed_by_a_self_triggering_one(autojump_clock: MockClock) -> None:  # noqa: ARG001
-    """A single worker serves them while the loop delays."""
+    """A single worker reconciles the other keys while the self-triggering key is delayed."""
     staff = Looping()
     async with staff.open():
         await staff.write_team("loop")
@@ -77,8 +80,8 @@ async def test_other_keys_are_not_slowed_by_a_self_triggering_one(autojump_clock
         assert trio.current_time() - began < 1
 
 
-async def test_change_of_another_writer_ends_the_rest_at_once(autojump_clock: MockClock) -> None:  # noqa: ARG001
-    """The key's count starts over."""
+async def test_change_by_another_writer_ends_the_delay_at_once(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """The count of the key starts again."""
     staff = Looping()
     async with staff.open():
         await staff.write_team("loop")
@@ -91,7 +94,7 @@ async def test_change_of_another_writer_ends_the_rest_at_once(autojump_clock: Mo
         assert len(staff.runs) == count + 1 + FREE
 
 
-async def test_source_ends_the_rest_too(autojump_clock: MockClock) -> None:  # noqa: ARG001
+async def test_key_from_a_source_ends_the_delay(autojump_clock: MockClock) -> None:  # noqa: ARG001
     send, receive = trio.open_memory_channel[str](1)
     team = headway.ResourceType("staff", "v1", "Team", Team)
     staff = Looping(sources={"outside": headway.sources.from_channel(receive, team.id)})
@@ -105,7 +108,7 @@ async def test_source_ends_the_rest_too(autojump_clock: MockClock) -> None:  # n
 
 
 async def test_self_trigger_that_ends_is_forgotten(autojump_clock: MockClock) -> None:  # noqa: ARG001
-    """A key that needs some of its own writes isn't slowed, also not the next time."""
+    """A key that needs some of its own writes isn't slowed, neither this time nor the next."""
     staff = Looping()
     async with staff.open() as engine:
         for number in range(1, 6):
@@ -118,7 +121,7 @@ async def test_self_trigger_that_ends_is_forgotten(autojump_clock: MockClock) ->
 
 
 async def test_failing_key_that_writes_its_failure_is_slowed(autojump_clock: MockClock) -> None:  # noqa: ARG001
-    """Otherwise a status that always differs would end each back-off at once."""
+    """Without the delay, a status that differs each time would end every back-off at once."""
     staff, tries = Staff(), list[float]()
 
     @staff.app.controller(manages=staff.team)
@@ -161,7 +164,7 @@ async def test_self_trigger_through_an_output_is_detected(autojump_clock: MockCl
 
 
 async def test_two_keys_that_trigger_each_other_are_not_slowed(autojump_clock: MockClock) -> None:  # noqa: ARG001
-    """A write of another key's reconcile doesn't count as an own one."""
+    """A write by the reconcile of another key doesn't count as an own write."""
     staff = Staff()
     runs = 0
 
@@ -185,8 +188,8 @@ async def test_two_keys_that_trigger_each_other_are_not_slowed(autojump_clock: M
     assert not staff.events_of(events.SelfTriggered)
 
 
-async def test_change_of_another_writer_ends_the_rest_of_a_failing_key(autojump_clock: MockClock) -> None:  # noqa: ARG001
-    """Its reasons are those of all its attempts, so an old one among them doesn't count."""
+async def test_change_by_another_writer_ends_the_delay_of_a_failing_key(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """A failing key keeps the reasons of all its attempts, so an old reason of another writer doesn't count."""
     staff, tries = Staff(), list[float]()
 
     @staff.app.controller(manages=staff.team)
@@ -209,7 +212,7 @@ async def test_change_of_another_writer_ends_the_rest_of_a_failing_key(autojump_
 
 
 class Stating(Staff):
-    """A controller of eight workers that keeps a status of each team.
+    """A controller with eight workers that keeps a status of each team.
 
     Attributes:
         runs: when each reconcile began, and what it saw: the members, and what the status said of them before.
@@ -231,7 +234,7 @@ class Stating(Staff):
 
 
 async def test_own_status_and_the_next_change_share_one_reconcile(autojump_clock: MockClock) -> None:  # noqa: ARG001
-    """A hundred changes of a key, one each 10 ms, cause a hundred reconciles and one for the last status."""
+    """A hundred changes of a key, one every 10 ms, cause a hundred reconciles, and one more for the last status."""
     staff = Stating()
     async with staff.open():
         for number in range(100):
@@ -245,7 +248,7 @@ async def test_own_status_and_the_next_change_share_one_reconcile(autojump_clock
 
 
 async def test_own_status_is_seen_by_a_later_reconcile(autojump_clock: MockClock) -> None:  # noqa: ARG001
-    """It is a change like any other (C6): the key is owed until then."""
+    """An own status is a change like any other (C6), so the key is owed until a reconcile has seen it."""
     staff = Stating()
     async with staff.open() as engine:
         await staff.write_team("core", "ada")
@@ -259,7 +262,7 @@ async def test_own_status_is_seen_by_a_later_reconcile(autojump_clock: MockClock
 
 
 async def test_controller_that_steps_by_its_own_status_finishes(autojump_clock: MockClock) -> None:  # noqa: ARG001
-    """It is called after each step, also after those beyond the tenth."""
+    """The controller is called after each step, also after the tenth."""
     staff, steps = Staff(), list[int]()
 
     @staff.app.controller(manages=staff.team, concurrency=8)
@@ -279,7 +282,7 @@ async def test_controller_that_steps_by_its_own_status_finishes(autojump_clock: 
     assert steps == list(range(13))
 
 
-# --- what is remembered ------------------------------------------------------
+# --- the writes that are remembered --------------------------------------------
 
 
 def noted(own: OwnWrites, revision: int) -> None:
@@ -297,7 +300,7 @@ def test_number_of_remembered_writes_is_bounded() -> None:
 
 
 def test_own_write_is_recognized_by_key_and_revision() -> None:
-    """A revision alone is not enough."""
+    """A revision alone is not enough to recognize a write."""
     own = OwnWrites()
     noted(own, 7)
     assert own.find(ACCOUNT.name, key("bob"), 7) is None
@@ -305,7 +308,7 @@ def test_own_write_is_recognized_by_key_and_revision() -> None:
 
 
 def test_write_outside_a_reconcile_is_no_self_trigger() -> None:
-    """A source's write is an example."""
+    """A source makes such writes."""
     own = OwnWrites()
     triggers = SelfTriggers(own)
     for revision in range(1, 100):
@@ -315,7 +318,7 @@ def test_write_outside_a_reconcile_is_no_self_trigger() -> None:
 
 
 def caused(own: OwnWrites, revision: int) -> Reason:
-    """A change that a reconcile of ada's has made itself."""
+    """Note an own write by a reconcile of ada, and return the change that it caused."""
     reconciling = Reconciling()
     reconciling.key = key("ada")
     token = RECONCILING.set(reconciling)
@@ -328,7 +331,7 @@ OTHER = Reason("changed", ACCOUNT.name, key("ada"), 10_000)
 
 
 def test_requeue_is_no_self_trigger() -> None:
-    """This holds for any number of requeues: no write of the key causes them."""
+    """This holds for any number of requeues, because no write of the key causes them."""
     own = OwnWrites()
     triggers = SelfTriggers(own)
     caused(own, 1)
@@ -346,7 +349,7 @@ def test_self_trigger_is_detected_although_the_key_also_requeues() -> None:
 
 
 def test_reason_from_elsewhere_ends_the_count() -> None:
-    """So it does beside an own reason; in a later attempt it is an old one, and doesn't."""
+    """A reason from elsewhere ends the count, even with an own reason, unless it is from an earlier attempt."""
     own = OwnWrites()
     for attempt, ends in ((1, True), (2, False)):
         triggers = SelfTriggers(own)
@@ -358,7 +361,7 @@ def test_reason_from_elsewhere_ends_the_count() -> None:
 
 
 def test_status_is_an_own_write_only_if_nothing_else_changed_at_its_revision() -> None:
-    """An unneeded status write is answered with the revision of another writer's creation or change."""
+    """An unneeded status write returns the revision of another writer's creation or change."""
     ours, theirs = ({"ours": pb.Status(observed_generation="1")}, {"theirs": pb.Status(observed_generation="1")})
     own = OwnWrites()
     said = stored("ada", 7, status=ours)

@@ -1,4 +1,4 @@
-"""The clock of the contract tests stands still while a thread works or a byte is between two sockets."""
+"""The clock of the contract tests, which stands still while a thread works or a byte is between two sockets."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.helpers.settings import Setting
 
 
 async def test_time_stands_still_while_work_is_in_progress(autojump_clock: MockClock, setting: Setting) -> None:
-    """Writes take no virtual time on any store and transport, although a task waits for time to pass."""
+    """Writes take no virtual time on any store and transport, even while a task waits for time to pass."""
     pools = PoolsApp()
     pools.app.controllers.clear()
     async with trio.open_nursery() as nursery:

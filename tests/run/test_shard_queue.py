@@ -1,4 +1,4 @@
-"""The queue of a sharded controller: closed, collecting and open shards, and the holders that stop it."""
+"""The queue of a sharded controller: its closed, collecting and open shards, and its holds."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ def key(name: str) -> Key:
 
 
 def dequeued(queue: ShardQueue) -> str:
-    """Return the next key's name; empty if there is none."""
+    """Return the name of the next key, or "" if no key is ready."""
     found = queue.dequeue_nowait()
     return "" if found is None else found.key[2]
 
 
 async def test_keys_of_a_collecting_shard_are_handed_out_when_it_opens() -> None:
-    """Keys of a closed shard never are."""
+    """Keys of a closed shard are never handed out."""
     queue = ShardQueue(WorkQueue(), shard)
     queue.add(key("1-early"), REASON)
     queue.collect(1)
@@ -38,7 +38,7 @@ async def test_keys_of_a_collecting_shard_are_handed_out_when_it_opens() -> None
 
 
 async def test_closing_a_shard_removes_all_its_keys() -> None:
-    """This holds for ready and resting keys, and for a key in hand that fails."""
+    """This holds for ready keys, for keys that back off, and for a key that fails while it is being reconciled."""
     queue = ShardQueue(WorkQueue(), shard)
     queue.open_shard(1)
     for name in ("1-fails", "1-in-hand", "1-ready"):
@@ -65,7 +65,7 @@ async def test_closing_a_shard_removes_its_scheduled_keys() -> None:
 
 
 async def test_queue_is_held_until_its_last_holder_releases_it() -> None:
-    """One shard's resolution doesn't release the hold of another one."""
+    """The resolution of one shard doesn't release the hold of another shard."""
     queue = ShardQueue(WorkQueue(), shard)
     queue.open_shard(1)
     first, second = OneShard(queue, 1, shard), OneShard(queue, 2, shard)
@@ -80,7 +80,10 @@ async def test_queue_is_held_until_its_last_holder_releases_it() -> None:
 
 
 async def test_open_shard_that_collects_again_keeps_its_owed_keys() -> None:
-    """They were ready, in hand or resting. They are handed out with later keys when the shard opens again."""
+    """The keys were ready, in progress or backing off.
+
+    They are handed out with later keys when the shard opens again.
+    """
     queue = ShardQueue(WorkQueue(), shard)
     queue.open_shard(1)
     queue.open_shard(2)
@@ -102,7 +105,7 @@ async def test_open_shard_that_collects_again_keeps_its_owed_keys() -> None:
 
 
 async def test_closed_shard_owes_no_keys() -> None:
-    """Neither its collected keys nor one still in hand are owed: another process reconciles them."""
+    """Another process reconciles the keys of a closed shard, those that it collected and those still in progress."""
     queue = ShardQueue(WorkQueue(), shard)
     queue.open_shard(1)
     queue.collect(2)
@@ -118,8 +121,8 @@ async def test_closed_shard_owes_no_keys() -> None:
     assert queue.is_idle()
 
 
-async def test_former_owner_of_a_shard_cannot_hold_the_queue() -> None:
-    """A write lost afterwards would hold every key for ever, because no task would resolve it."""
+async def test_previous_owner_of_a_shard_cannot_hold_the_queue() -> None:
+    """A write lost after the shard closed would hold every key forever, because no task would resolve it."""
     queue = ShardQueue(WorkQueue(), shard)
     queue.open_shard(1)
     left = OneShard(queue, 1, shard)

@@ -1,4 +1,4 @@
-"""A sharded controller: each key is with one member at a time through joins, leaves and crashes; none is missed."""
+"""A sharded controller: through joins, leaves and crashes, each key has one member at a time, and none is missed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def shard(job: str) -> int:
 
 
 def holders(cluster: Cluster) -> dict[int, str]:
-    """Return the member that reports each shard. Fail if two report the same one."""
+    """Return the member that reports each shard. Fail if two members report the same shard."""
     found: dict[int, str] = {}
     for member in cluster.members.values():
         if not member.ended.is_set():
@@ -40,7 +40,7 @@ def holders(cluster: Cluster) -> dict[int, str]:
 
 
 async def shared(cluster: Cluster, seconds: float = TTL + 8) -> None:
-    """Wait until every shard is with the living member that should have it."""
+    """Wait until every shard is held by the living member that it is assigned to."""
     living = [name for name, member in cluster.members.items() if not member.ended.is_set()]
     wanted = {number: member_of(number, living) for number in range(SHARDS)}
     await cluster.until(lambda: holders(cluster) == wanted, seconds)
@@ -52,14 +52,14 @@ async def write(cluster: Cluster, wanted: dict[str, str]) -> None:
 
 
 def test_shard_of_a_key_never_changes() -> None:
-    """Processes of any version of the program agree on it."""
+    """Processes with different versions of the program agree on the shard of a key."""
     assert [shard_of(("default", "default", f"j{number}"), 16) for number in range(8)] == [8, 12, 1, 3, 4, 13, 12, 0]
     spread = Counter(shard_of(("p", "n", str(number)), 16) for number in range(16_000))
     assert min(spread.values()) > 850
 
 
 def test_few_shards_move_when_members_change() -> None:
-    """A new member takes shards from all others, and between those no shard moves."""
+    """A new member takes shards from all others. No shard moves between the others."""
     before = {number: member_of(number, ["a", "b", "c"]) for number in range(300)}
     after = {number: member_of(number, ["a", "b", "c", "d"]) for number in range(300)}
     moved = {number for number in before if before[number] != after[number]}
@@ -69,9 +69,9 @@ def test_few_shards_move_when_members_change() -> None:
 
 
 async def test_keys_stay_spread_through_joins_leaves_and_crashes(autojump_clock: MockClock) -> None:
-    """Every key is reconciled by one member at a time, and no write of a former holder follows its successor's."""
+    """Every key has one member at a time, and no write of a previous holder follows a write of its successor."""
     cluster = Cluster(autojump_clock, headway.sharded(shards=SHARDS))
-    # All of them take some seconds, so that shards move while their keys are in hand.
+    # Each reconcile takes a second, so that shards move while their keys are being reconciled.
     cluster.pause = 1.0
     async with cluster.open("web-1", "web-2", "web-3") as nursery:
         await shared(cluster)
@@ -92,8 +92,8 @@ async def test_keys_stay_spread_through_joins_leaves_and_crashes(autojump_clock:
 
         await write(cluster, jobs("4"))
         cluster.members["web-2"].kill()
-        # The leases have to run out, and then what is left is reconciled: a second for each, in the worst case four by
-        # four in one process.
+        # First the leases expire. Then the remaining keys are reconciled: a second each, in the worst case four at a
+        # time in one process.
         await cluster.until(lambda: cluster.copied(**jobs("4")), TTL * 2 + len(jobs("4")) / 4)
         await shared(cluster)
         with trio.fail_after(60):
@@ -107,7 +107,7 @@ async def test_keys_stay_spread_through_joins_leaves_and_crashes(autojump_clock:
 
 
 async def test_deletions_during_a_move_are_not_missed(autojump_clock: MockClock) -> None:
-    """They come between the death of the holder and its replacement: history has them (C6)."""
+    """The deletions come between the death of the holder and its replacement. History has them (C6)."""
     cluster = Cluster(autojump_clock, headway.sharded(shards=SHARDS))
     async with cluster.open("web-1", "web-2"):
         await shared(cluster)
@@ -121,7 +121,7 @@ async def test_deletions_during_a_move_are_not_missed(autojump_clock: MockClock)
         killed_at = trio.current_time()
         for name in gone:
             await cluster.client.delete(cluster.job.id(name))
-            # So that nothing which is still there tells of it.
+            # Delete the copy as well, so that no remaining resource points to the job.
             await cluster.client.delete(cluster.copy.id(name))
         await cluster.until(
             lambda: {job for when, _, job, _ in cluster.reconciled if when > killed_at} >= set(gone), TTL * 2
@@ -130,7 +130,7 @@ async def test_deletions_during_a_move_are_not_missed(autojump_clock: MockClock)
 
 
 async def test_late_write_for_a_moved_shard_is_refused(autojump_clock: MockClock) -> None:
-    """It bears the fence of the shard that it was made for (C8)."""
+    """The write has the fence of the shard that it was made for (C8)."""
     cluster = Cluster(autojump_clock, headway.sharded(shards=SHARDS))
     async with cluster.open("web-1", "web-2"):
         await shared(cluster)
@@ -151,7 +151,7 @@ async def test_late_write_for_a_moved_shard_is_refused(autojump_clock: MockClock
 
 
 async def test_lost_write_is_resolved_under_the_fence_of_its_shard(autojump_clock: MockClock) -> None:
-    """All keys of the process wait, and then continue (C5)."""
+    """All keys of the process wait until the write is resolved, and then continue (C5)."""
     cluster = Cluster(autojump_clock, headway.sharded(shards=SHARDS))
     async with cluster.open("web-1"):
         await shared(cluster)
@@ -168,7 +168,7 @@ async def test_lost_write_is_resolved_under_the_fence_of_its_shard(autojump_cloc
 
 
 async def test_reconcile_in_progress_ends_before_its_shard_moves(autojump_clock: MockClock) -> None:
-    """It is canceled after a ttl. The new holder waits for its end (C7)."""
+    """The reconcile is canceled after a ttl. The new holder waits for its end (C7)."""
     cluster = Cluster(autojump_clock, headway.sharded(shards=SHARDS))
     cancelled: list[float] = []
 
@@ -178,7 +178,7 @@ async def test_reconcile_in_progress_ends_before_its_shard_moves(autojump_clock:
                 await trio.sleep(2 if request.id.name == short else math.inf)
             except trio.Cancelled:
                 cancelled.append(trio.current_time())
-                # It takes its time: who comes after it waits.
+                # The reconcile takes long, and its successor waits for it.
                 with trio.CancelScope(shield=True):
                     await trio.sleep(1.5)
                 raise
@@ -204,7 +204,7 @@ async def test_reconcile_in_progress_ends_before_its_shard_moves(autojump_clock:
 
 
 async def test_partitioned_member_ends_its_reconciles_in_time(autojump_clock: MockClock) -> None:
-    """They end before another member can have its shards. It comes back when it is reachable."""
+    """The reconciles end before another member can acquire the shards. The member rejoins when it is reachable."""
     cluster = Cluster(autojump_clock, headway.sharded(shards=SHARDS))
     async with cluster.open("web-1", "web-2"):
         await shared(cluster)

@@ -16,7 +16,10 @@ from tests.helpers.shards import SHARDS, Sources, has_all, lose, reconciled_sinc
 
 
 async def test_c6_owed_keys_of_a_run_are_owed_by_the_next(autojump_clock: MockClock) -> None:
-    """No cache has the keys, which are in hand or waiting when the run fails; the shards' leases are acquired anew."""
+    """The keys are waiting or being reconciled when the run fails, and no cache shows them.
+
+    The leases of the shards are acquired anew.
+    """
     cluster = Cluster(autojump_clock, headway.sharded(shards=SHARDS))
     sources = Sources(cluster)
     nowhere = {f"x{number}" for number in range(12)}
@@ -37,7 +40,7 @@ async def test_c6_owed_keys_of_a_run_are_owed_by_the_next(autojump_clock: MockCl
 
 
 async def test_owed_keys_of_shards_of_others_are_forgotten(autojump_clock: MockClock) -> None:
-    """A run that restarts keeps all keys only until it knows the assignment of the shards."""
+    """A run that restarts keeps all owed keys only until it knows which shards it has."""
     cluster = Cluster(autojump_clock, headway.sharded(shards=SHARDS))
     sources = Sources(cluster)
     async with cluster.open("web-1", "web-2"):
@@ -53,7 +56,7 @@ async def test_owed_keys_of_shards_of_others_are_forgotten(autojump_clock: MockC
 
 
 async def test_c6_owed_keys_survive_the_loss_of_the_lease_of_their_shard(autojump_clock: MockClock) -> None:
-    """So do keys that come before the lease is back; a run that fails in between hands them on."""
+    """Keys that arrive before the lease is acquired again survive too. A run that fails in between hands them on."""
     cluster = Cluster(autojump_clock, headway.sharded(shards=SHARDS))
     sources = Sources(cluster)
     alike = [f"x{number}" for number in range(99) if shard(f"x{number}") == 0]
@@ -78,7 +81,7 @@ async def test_c6_owed_keys_survive_the_loss_of_the_lease_of_their_shard(autojum
         await cluster.until(lambda: reconciled_since(cluster, lost_at) == before | after, TTL * 2)
         assert member.events_of(events.RunEnded) == []
 
-        # The same, but that the run fails while the shard is away.
+        # Do the same, but fail the run while another member has the shard.
         cluster.pause = 1000.0
         for name in before:
             sources.enqueue["web-1"](cluster.job.id(name))
@@ -93,7 +96,7 @@ async def test_c6_owed_keys_survive_the_loss_of_the_lease_of_their_shard(autojum
 
 
 async def test_c6_keys_of_a_shard_that_is_being_acquired_are_owed(autojump_clock: MockClock) -> None:
-    """Its lease is held, and a type has not reached its starting revision yet."""
+    """The lease of the shard is held, but one type has not reached the starting revision yet."""
     cluster = Cluster(autojump_clock, headway.sharded(shards=SHARDS))
     sources = Sources(cluster)
     async with cluster.open("web-1", "web-2"):
@@ -119,7 +122,7 @@ async def test_c6_keys_of_a_shard_that_is_being_acquired_are_owed(autojump_clock
 
 
 async def test_c6_unreconciled_deletion_of_a_dead_holder_is_found(autojump_clock: MockClock) -> None:
-    """The holder had received it, and still owed it when it recorded its checkpoint."""
+    """The previous holder had received the deletion, and still owed it when it recorded its checkpoint."""
     cluster = Cluster(autojump_clock, headway.sharded(shards=SHARDS))
     stuck: list[str] = []
 
@@ -145,7 +148,7 @@ async def test_c6_unreconciled_deletion_of_a_dead_holder_is_found(autojump_clock
 
 
 async def test_c6_unmapped_deletion_of_a_dead_holder_is_found(autojump_clock: MockClock) -> None:
-    """The holder's predicate failed for a deletion from history, and the next holder finds it there again."""
+    """The holder's predicate failed for a deletion from history. The next holder finds the deletion there again."""
     cluster = Cluster(autojump_clock, headway.sharded(shards=SHARDS))
     failed: list[str] = []
 
@@ -159,7 +162,7 @@ async def test_c6_unmapped_deletion_of_a_dead_holder_is_found(autojump_clock: Mo
         return {"when": when}
 
     async def around(_: str, __: headway.Runtime, ___: headway.Request[Job]) -> None:
-        # No copy is made, which would tell of the key as well.
+        # No copy is made: a copy would cause a reconcile of the key as well.
         raise headway.PermanentFailure("not this one")
 
     cluster.options, cluster.around = options, around
@@ -182,7 +185,7 @@ async def test_c6_unmapped_deletion_of_a_dead_holder_is_found(autojump_clock: Mo
 
 
 async def test_controller_is_not_idle_while_a_shard_has_an_unmapped_deletion(autojump_clock: MockClock) -> None:
-    """It was found in history when the shard was acquired; the predicate still fails for it."""
+    """The deletion was found in history when the shard was acquired. The predicate still fails for it."""
     cluster = Cluster(autojump_clock, headway.sharded(shards=SHARDS))
     answers = False
 
@@ -195,7 +198,7 @@ async def test_controller_is_not_idle_while_a_shard_has_an_unmapped_deletion(aut
         return {"when": when}
 
     async def around(_: str, __: headway.Runtime, ___: headway.Request[Job]) -> None:
-        # No copy is made, which would tell of the key as well.
+        # No copy is made: a copy would cause a reconcile of the key as well.
         raise headway.PermanentFailure("not this one")
 
     cluster.options, cluster.around = options, around

@@ -1,4 +1,4 @@
-"""Runs of a sharded controller: their start and end, the keys that they hold, and the take-over of shards."""
+"""Runs of a sharded controller: how they start and end, the keys that they hold, and the takeover of shards."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def test_initialiser_callbacks_and_sources_run_in_every_process(autojump_c
             await rt.client.apply(cluster.job.new(f"from-{member}", Job(text="1")))
 
         async def on_start(rt: headway.Runtime) -> None:
-            # It begins by seeing what its initialiser wrote, and has reconciled nothing yet.
+            # A process begins by seeing the write of its initialiser, and has reconciled nothing before.
             assert rt.cache.get(cluster.job, f"from-{member}") is not None
             assert done(member) == before[member]
             told.append((member, "started"))
@@ -85,7 +85,7 @@ async def test_initialiser_callbacks_and_sources_run_in_every_process(autojump_c
 
 
 async def test_lost_write_of_a_source_holds_the_keys_of_all_shards(autojump_clock: MockClock) -> None:
-    """They are held until the process's own fence has been raised.
+    """The keys are held until the process has raised its own fence.
 
     The lost write is then rejected if it arrives (C5).
     """
@@ -111,11 +111,11 @@ async def test_lost_write_of_a_source_holds_the_keys_of_all_shards(autojump_cloc
 
 
 async def test_process_named_like_a_shard_has_a_fence_of_its_own(autojump_clock: MockClock) -> None:
-    """Its fence differs from that of the shard with this number."""
+    """The fence of process "3" differs from the fence of shard 3."""
     cluster = Cluster(autojump_clock, headway.sharded(shards=SHARDS))
     jobs = {f"j{number}": "1" for number in range(20)}
     async with cluster.open("0") as nursery:
-        # While the other one holds the lease of that shard.
+        # Process "0" holds the lease of shard 3 at this time.
         await has_all(cluster, cluster.members["0"])
         await cluster.run("3", nursery)
         await has_all(cluster, *cluster.members.values())
@@ -128,7 +128,7 @@ async def test_process_named_like_a_shard_has_a_fence_of_its_own(autojump_clock:
 
 
 async def test_c5_lease_lost_during_a_write_does_not_hold_the_keys_forever(autojump_clock: MockClock) -> None:
-    """The shard's next term resolves the write, and the keys of other shards continue."""
+    """The next term of the shard resolves the write. Keys of other shards continue."""
     cluster = Cluster(autojump_clock, headway.sharded(shards=SHARDS))
     jobs = {f"j{number}": "1" for number in range(20)}
     async with cluster.open("web-1"):
@@ -150,7 +150,7 @@ async def test_c5_lease_lost_during_a_write_does_not_hold_the_keys_forever(autoj
 
 
 async def test_c5_shard_is_released_only_when_its_lost_write_is_resolved(autojump_clock: MockClock) -> None:
-    """A reconcile canceled during a write, because its shard moves, holds all keys until the fence is raised.."""
+    """A reconcile is canceled during a write, because its shard moves. All keys are held until the fence is raised."""
     cluster = Cluster(autojump_clock, headway.sharded(shards=SHARDS))
     async with cluster.open("web-1") as nursery:
         first = cluster.members["web-1"]
@@ -187,7 +187,7 @@ async def test_c3_shard_begins_when_every_type_has_reached_its_starting_revision
         first.script.hold(cluster.copy)
         await cluster.write(name, "1")
         await cluster.until(lambda: cluster.copied(**{name: "1"}), 5)
-        # The former holder has noted what it owed nothing of: no read of the history is what is waited for.
+        # The previous holder has recorded its checkpoint, so the new holder doesn't wait for a read of history.
         await trio.sleep(RECORD_INTERVAL * 2)
         stopped_at = trio.current_time()
         await second.stop()
@@ -199,12 +199,12 @@ async def test_c3_shard_begins_when_every_type_has_reached_its_starting_revision
         first.script.release(cluster.copy)
         await has_all(cluster, first)
         await cluster.until(lambda: reconciled_since(cluster, stopped_at) == {name}, 5)
-        # It has seen the copy, and so did not make another one.
+        # The new holder has seen the copy, and so made no other copy.
         assert [copy.data.by for copy in await cluster.client.list(cluster.copy)] == ["web-2"]
 
 
 def test_read_of_history_covers_the_ranges_within_it() -> None:
-    """It covers the revisions from its start to each type's frontier, and none of a type with unknown deletions."""
+    """A read covers the revisions from its start to each type's frontier. It covers no type with unknown deletions."""
     job, copy = TypeName("staff", "v1", "Job"), TypeName("staff", "v1", "Copy")
     read = _Deletions(10, {job: 20, copy: 30}, {job: [], copy: []})
     assert read.cover(10, {job: 20, copy: 30})
@@ -218,7 +218,7 @@ def test_read_of_history_covers_the_ranges_within_it() -> None:
 
 
 async def test_shards_taken_over_together_share_reads_of_history(autojump_clock: MockClock) -> None:
-    """One type lags while their fences are raised, so all of them continue when it has caught up."""
+    """While the fences of the shards are raised, one type lags. All shards continue when it has caught up."""
     cluster = Cluster(autojump_clock, headway.sharded(shards=SHARDS))
 
     async def on_start(_: headway.Runtime) -> None:
@@ -237,7 +237,8 @@ async def test_shards_taken_over_together_share_reads_of_history(autojump_clock:
             for _, method, request in member.wire.asked
             if method == "WatchList" and request.resume_after is not None
         )
-        # Who comes first reads for all who owe nothing up to a later revision than it: by chance, not for each of them.
+        # A read by one shard serves every shard with a later checkpoint. So the number of reads varies, but stays below
+        # one for each shard.
         assert set(reads) == {"Job", "Copy"}
         assert max(reads.values()) < SHARDS - 1
 
@@ -245,7 +246,7 @@ async def test_shards_taken_over_together_share_reads_of_history(autojump_clock:
 async def test_errors_of_several_tasks_of_a_shard_end_only_the_shard(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The raise of its fence, the resolution of writes and the record of a checkpoint may be rejected together.."""
+    """The raise of the fence, the resolution of writes and the record of a checkpoint may be rejected together."""
     cluster = Cluster(autojump_clock, headway.sharded(shards=SHARDS))
     hold, failed = _Shard._hold, list[int]()
 

@@ -1,4 +1,4 @@
-"""A server that never answers a run's calls: each call ends in time, is reported and is repeated."""
+"""A server that never answers a run's calls: each call times out, is reported and is repeated."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def test_unanswered_first_raise_ends_the_run_and_the_next_one_starts(autoj
 
 
 async def test_unanswered_resolution_of_a_write_is_repeated(autojump_clock: MockClock) -> None:
-    """The next raise has a higher number and the delay is reported. The keys wait only until one is answered."""
+    """The next raise has a higher number, and the delay is reported. The keys wait only until one raise is answered."""
     rig = Rig(autojump_clock)
     async with rig.open():
         await rig.wait_idle()
@@ -61,7 +61,7 @@ async def test_unanswered_record_of_a_checkpoint_is_repeated(autojump_clock: Moc
 
 @pytest.mark.parametrize("told", [0, 1])
 async def test_silent_stream_of_history_fails(autojump_clock: MockClock, told: int) -> None:
-    """After half a minute of silence, at any point of the stream, the read fails with Unavailable."""
+    """The read fails with Unavailable after half a minute of silence, at any point of the stream."""
     since = Position("store", "incarnation", 5)
     first = Bookmark(since, resumed=True)
     channel = ScriptedChannel([[*[first] * told, Pause(1e9)]])

@@ -1,4 +1,4 @@
-"""A singleton in several processes: one leads, the others stand by, and late writes of a former leader are refused."""
+"""A singleton in several processes: one leads, the others stand by, and a previous leader's late writes fail."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def leader(cluster: Cluster) -> Member:
 
 
 async def led(cluster: Cluster) -> tuple[Member, Member]:
-    """Wait until one of two leads and the other stands by; return both, in this order."""
+    """Wait until one member leads and the other stands by. Return both, in this order."""
 
     def phases() -> list[str]:
         return sorted(member.status().phase for member in cluster.members.values())
@@ -31,7 +31,7 @@ async def led(cluster: Cluster) -> tuple[Member, Member]:
 
 
 async def test_one_of_two_reconciles_and_the_other_reports_the_leader(autojump_clock: MockClock) -> None:
-    """The other one stands by, is ready and idle, and has its types primed."""
+    """The other process stands by, is ready and idle, and has its types primed."""
     cluster = Cluster(autojump_clock, "singleton")
     async with cluster.open("web-1", "web-2"):
         first, second = await led(cluster)
@@ -50,7 +50,7 @@ async def test_one_of_two_reconciles_and_the_other_reports_the_leader(autojump_c
 
 
 async def test_killed_leader_is_replaced_within_its_ttl(autojump_clock: MockClock) -> None:
-    """The successor has every write of the killed one, needs no snapshot, and leads in a later term."""
+    """The successor has every write of the killed leader, needs no snapshot, and leads in a later term."""
     cluster = Cluster(autojump_clock, "singleton")
     async with cluster.open("web-1", "web-2"):
         first, second = await led(cluster)
@@ -68,7 +68,7 @@ async def test_killed_leader_is_replaced_within_its_ttl(autojump_clock: MockCloc
         first.kill()
         await cluster.write("b", "2")
         await cluster.until(lambda: cluster.copied(a="1", b="2"), TTL + 2)
-        # Its last renewal was at most a third of a ttl before.
+        # The last renewal was at most a third of a ttl before the kill.
         assert trio.current_time() - killed_at >= TTL * 0.6
         assert seen[0][1] == first.name
         assert seen[0][0] > cluster.reconciled[0][3]
@@ -78,7 +78,7 @@ async def test_killed_leader_is_replaced_within_its_ttl(autojump_clock: MockCloc
 
 
 async def test_leader_that_ends_hands_over_at_once(autojump_clock: MockClock) -> None:
-    """It releases the lease when the run has ended, which wakes the waiting process."""
+    """The leader releases the lease when its run has ended, which wakes the waiting process."""
     cluster = Cluster(autojump_clock, "singleton")
     async with cluster.open("web-1", "web-2"):
         first, second = await led(cluster)
@@ -96,8 +96,8 @@ def leader_names(cluster: Cluster, since: float) -> set[str]:
     return {member for when, member, _, _ in cluster.reconciled if when > since}
 
 
-async def test_late_write_of_a_former_leader_is_refused(autojump_clock: MockClock) -> None:
-    """It was sent in time, and arrives when another process leads (C8)."""
+async def test_late_write_of_a_previous_leader_is_rejected(autojump_clock: MockClock) -> None:
+    """The write was sent in time, and arrives when another process leads (C8)."""
     cluster = Cluster(autojump_clock, "singleton")
     async with cluster.open("web-1", "web-2"):
         first, second = await led(cluster)
@@ -114,7 +114,10 @@ async def test_late_write_of_a_former_leader_is_refused(autojump_clock: MockCloc
 
 
 async def test_partitioned_leader_ends_before_its_lease_expires(autojump_clock: MockClock) -> None:
-    """It ends by its own clock (C7), without counting a failure, and stands by once it reaches the server again."""
+    """The leader ends its run by its own clock (C7), without a failure.
+
+    It stands by once it reaches the server again.
+    """
     cluster = Cluster(autojump_clock, "singleton")
     cluster.pause = 1000.0
     async with cluster.open("web-1", "web-2"):
@@ -136,8 +139,8 @@ async def test_partitioned_leader_ends_before_its_lease_expires(autojump_clock: 
         assert (type(ended.error), ended.delay) == (headway.errors.LeaseLost, 0.0)
 
 
-async def test_feeds_of_a_former_run_end_when_another_process_leads(autojump_clock: MockClock) -> None:
-    """Otherwise they would grow for as long as it stands by."""
+async def test_feeds_of_a_previous_run_end_when_another_process_leads(autojump_clock: MockClock) -> None:
+    """Feeds that continued would grow for as long as the process stands by."""
     cluster = Cluster(autojump_clock, "singleton")
     async with cluster.open("web-1", "web-2"):
         first, second = await led(cluster)
@@ -150,7 +153,7 @@ async def test_feeds_of_a_former_run_end_when_another_process_leads(autojump_clo
 
 
 async def test_without_a_lease_every_process_reconciles_under_its_own_fence(autojump_clock: MockClock) -> None:
-    """Both processes write."""
+    """Both processes reconcile, and neither holds a lease."""
     cluster = Cluster(autojump_clock, "every_process")
     async with cluster.open("web-1", "web-2"):
         await cluster.write("a", "1")
@@ -163,7 +166,7 @@ async def test_without_a_lease_every_process_reconciles_under_its_own_fence(auto
 
 
 async def test_status_shows_a_failed_renewal_until_one_succeeds(autojump_clock: MockClock) -> None:
-    """It has the reason."""
+    """The status has the reason of the failure."""
     cluster = Cluster(autojump_clock, "singleton")
     async with cluster.open("web-1"):
         (first,) = cluster.members.values()

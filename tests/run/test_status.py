@@ -24,21 +24,21 @@ from tests.helpers.staff import Staff
 
 
 class Away(ScriptedChannel):
-    """A server that can go away, for streams."""
+    """A stream server that can become unavailable."""
 
     away = False
 
     def stream(
         self, path: str, request: object, *, metadata: Metadata | None = None
     ) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
-        """A stream, or none."""
+        """Return a stream, or raise if the server is unavailable."""
         if self.away:
             raise GRPCError(Status.UNAVAILABLE, "gone fishing")
         return super().stream(path, request, metadata=metadata)
 
 
 class Failing(Staff):
-    """A controller whose outcome for each team is in its members."""
+    """A controller whose outcome for each team is set by the team's members."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -55,7 +55,7 @@ class Failing(Staff):
 
 
 async def test_each_result_is_visible(autojump_clock: MockClock) -> None:  # noqa: ARG001
-    """A failed key has the time of its next attempt, and a permanent failure has none. Both go after a success."""
+    """A failed key has the time of its next attempt, and a permanent failure has none. A success removes both."""
     staff = Failing()
     async with staff.open() as engine:
         for name in ("fail", "never", "later", "fine"):
@@ -92,7 +92,7 @@ async def test_each_result_is_visible(autojump_clock: MockClock) -> None:  # noq
 
 
 async def test_exceptions_of_a_reconcilers_nursery_are_unwrapped(autojump_clock: MockClock) -> None:  # noqa: ARG001
-    """A single exception is shown alone, and may be a PermanentFailure. Several are summarized."""
+    """A single exception is shown alone, and may be a PermanentFailure. Several exceptions are summarized."""
     staff = Staff()
 
     async def fail(error: Exception) -> None:
@@ -127,7 +127,7 @@ async def test_exceptions_of_a_reconcilers_nursery_are_unwrapped(autojump_clock:
     ],
 )
 def test_problem_names_the_types_that_priming_waits_for(primed: bool, revision: int, waits_for: str) -> None:
-    """It names the types that are not complete yet, and no others."""
+    """The problem names the types that are not complete yet, and no others."""
     there = TypeStatus(TypeName("x", "v1", "There"), True, 7, 7, 3)
     status = ControllerStatus(
         "x", "priming", 4.0, types=(there, TypeStatus(TypeName("x", "v1", "Y"), primed, revision, 7, 3))
@@ -155,7 +155,7 @@ async def test_status_has_the_error_of_the_previous_run(autojump_clock: MockCloc
 
     @staff.app.controller(manages=staff.team, initialiser=initialiser)
     async def look(_: headway.Runtime, __: headway.Request[Team]) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     async with staff.open() as engine:
         supervisor = engine.controllers["look"]
@@ -170,13 +170,13 @@ async def test_status_has_the_error_of_the_previous_run(autojump_clock: MockCloc
 async def test_controller_is_not_ready_after_long_without_a_stream(autojump_clock: MockClock) -> None:  # noqa: ARG001
     """A short absence of the server is no problem.
 
-    After a longer one, each type is named with the reason and the time.
+    After a longer absence, each type is named with the reason and the time.
     """
     staff, channel = Staff(), Away()
 
     @staff.app.controller(manages=staff.team, watches=[headway.watch(staff.account, headway.mappers.owner())])
     async def look(_: headway.Runtime, __: headway.Request[Team]) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     async with staff.open(wrap_channel=channel.over) as engine:
         await staff.wait_idle()
@@ -204,7 +204,7 @@ async def test_status_of_priming_has_the_reason_that_a_type_has_no_stream(autoju
 
     @staff.app.controller(manages=staff.team)
     async def look(_: headway.Runtime, __: headway.Request[Team]) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     async with staff.open(wrap_channel=channel.over) as engine:
         await trio.sleep(5)
@@ -220,7 +220,7 @@ async def test_status_counts_the_lag_and_the_refused_items_of_a_type(autojump_cl
 
     @staff.app.controller(manages=staff.team, watches=[headway.watch(staff.account, headway.mappers.owner())])
     async def look(_: headway.Runtime, __: headway.Request[Team]) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     async with staff.open(wrap_channel=channel.over) as engine:
         await staff.write_team("core")
@@ -251,13 +251,13 @@ async def test_controllers_of_the_same_name_are_distinguished_by_their_apps() ->
 
         @app.controller(manages=thing)
         async def look(_: headway.Runtime, __: headway.Request[Team]) -> None:
-            """Nothing to do."""
+            """Do nothing."""
 
         apps.append(app)
 
     @apps[0].controller(manages=next(each for each in apps[0].registry if each.name.group == "one"))
     async def alone(_: headway.Runtime, __: headway.Request[Any]) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     async with headway.open_engine("memory:", *apps) as engine:
         assert {"one/look", "two/look", "alone", "reaper"} <= set(engine.controllers)

@@ -1,4 +1,4 @@
-"""A store that is replaced by another one under a running engine."""
+"""A store that is replaced by another store under a running engine."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Reply = TypeVar("Reply")
 
 
 class Switch:
-    """A `Channel` that leads to one service or to another."""
+    """A `Channel` to one of two services, with a switch between them."""
 
     def __init__(self, to: Channel) -> None:
         self.to = to
@@ -44,7 +44,7 @@ class Switch:
 
 
 async def test_runs_restart_when_another_store_replaces_theirs(
-    autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
+    autojump_clock: MockClock,  # noqa: ARG001  # for virtual time
 ) -> None:
     """The report has the error. The next run sees the content of the new store and nothing of the old one."""
     app = headway.App("pools")

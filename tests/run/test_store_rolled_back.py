@@ -24,7 +24,7 @@ from tests.run.test_store_replaced import Switch
 
 @dataclass
 class RolledBack:
-    """An engine whose controllers' channel leads to an older copy of its store."""
+    """An engine whose controllers' channel can be switched to an older copy of its store."""
 
     engine: headway.Engine
     copy: MemoryBackend
@@ -55,7 +55,7 @@ async def rolled_back() -> AsyncIterator[RolledBack]:
         seen.append([each.name for each in rt.cache.list(pool)])
 
     store, copy = MemoryBackend(), MemoryBackend()
-    # A copy from before has the same id, and was opened anew.
+    # An older copy has the same id, and a new session.
     _give_id(copy, store.position.store_id)
     elsewhere = InProcessChannel(
         ResourceService(copy, app.registry), LeaseService(copy), StoreService(copy, app.registry)
@@ -84,10 +84,10 @@ async def rolled_back() -> AsyncIterator[RolledBack]:
         yield it
 
 
-async def test_no_run_begins_when_a_rolled_back_store_grows_past_its_former_revision(
-    autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
+async def test_no_run_begins_when_a_rolled_back_store_grows_past_its_previous_revision(
+    autojump_clock: MockClock,  # noqa: ARG001  # for virtual time
 ) -> None:
-    """Its new commits are another history. No run writes to it either."""
+    """The new commits of the store are another history. No run writes to it either."""
     async with rolled_back() as it:
         reconciled = len(it.seen)
         for number in range(20):
@@ -100,9 +100,9 @@ async def test_no_run_begins_when_a_rolled_back_store_grows_past_its_former_revi
 
 
 async def test_runs_restart_when_a_rolled_back_store_is_accepted(
-    autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
+    autojump_clock: MockClock,  # noqa: ARG001  # for virtual time
 ) -> None:
-    """They see its content and nothing that they cached before. A second acceptance has no effect."""
+    """The runs see the content of the store and nothing that they cached before. A second acceptance has no effect."""
     async with rolled_back() as it:
         assert it.engine.accept_store()
         await trio.sleep(120)
@@ -114,7 +114,7 @@ async def test_runs_restart_when_a_rolled_back_store_is_accepted(
 
 
 async def test_runs_restart_when_a_restored_store_has_a_new_id(
-    autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
+    autojump_clock: MockClock,  # noqa: ARG001  # for virtual time
 ) -> None:
     """A restore that changes the store's id needs no acceptance."""
     async with rolled_back() as it:

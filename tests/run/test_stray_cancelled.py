@@ -1,4 +1,4 @@
-"""A `trio.Cancelled` that a program's function keeps and raises again. It is a failure of that function."""
+"""A `trio.Cancelled` that a program's function keeps and raises again. It counts as a failure of that function."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def _kept() -> trio.Cancelled:
 
 
 class Program:
-    """An app whose controller of teams raises a kept Cancelled where it is told to, twice.
+    """An app whose controller of teams raises a kept Cancelled twice, at a chosen place.
 
     Attributes:
         done: the teams that were reconciled to the end.
@@ -134,7 +134,7 @@ async def test_kept_cancelled_is_reported_as_a_failure_of_its_function(
     place: Callable[[Program], None],
     kind: type[object],
     expected: type[BaseException],
-    autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
+    autojump_clock: MockClock,  # noqa: ARG001  # for virtual time
 ) -> None:
     """Each event names the controller, and no other kind of event reports the failure."""
     program = Program(await _kept())
@@ -157,9 +157,9 @@ async def test_kept_cancelled_is_reported_as_a_failure_of_its_function(
 
 
 async def test_reconcile_that_raises_a_kept_cancelled_is_retried(
-    autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
+    autojump_clock: MockClock,  # noqa: ARG001  # for virtual time
 ) -> None:
-    """The report has the key, the time of the next attempt, and the Cancelled as the cause."""
+    """The report has the key and the time of the next attempt, and the Cancelled as the cause."""
     program = Program(await _kept())
     _in_reconcile(program)
     async with program.staff.open():
@@ -174,7 +174,7 @@ async def test_reconcile_that_raises_a_kept_cancelled_is_retried(
 
 
 async def test_report_that_raises_a_kept_cancelled_loses_only_that_event(
-    autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
+    autojump_clock: MockClock,  # noqa: ARG001  # for virtual time
     failed_reports: list[BaseException],
 ) -> None:
     """A report does not wait, so Trio cannot have canceled it."""

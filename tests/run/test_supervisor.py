@@ -1,4 +1,4 @@
-"""Restarts of runs: their delays, the reset of the delays, and that two runs never overlap."""
+"""Restarts of runs: their delays, and the reset of the delays. Two runs never overlap."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.helpers.rig import Rig
 
 
 def test_restart_delays_double_up_to_a_minute() -> None:
-    """0.5, 1, 2, 4 … 60 seconds, with at most a quarter on top, and no jitter on the first."""
+    """The delays are 0.5, 1, 2, 4 … 60 seconds, with at most a quarter added. The first has no jitter."""
     wanted = [0.5, 1, 2, 4, 8, 16, 32, 60, 60]
     for flaps, base in enumerate(wanted, start=1):
         for _ in range(50):
@@ -39,7 +39,7 @@ def test_run_that_lasted_is_restarted_at_once(flaps: int) -> None:
 
 
 async def test_runs_that_fail_at_once_are_delayed_until_one_lasts(autojump_clock: MockClock) -> None:
-    """The delay grows with each run that fails within 2 seconds, and is reset after one that doesn't."""
+    """The delay grows with each run that fails within 2 seconds, and is reset after a longer run."""
     rig = Rig(autojump_clock)
     lifetimes = iter([0.0, 1.9, 0.0, 2.1, 0.5])
 
@@ -64,7 +64,7 @@ async def test_runs_that_fail_at_once_are_delayed_until_one_lasts(autojump_clock
 
 
 class _EndsAtOnce:
-    """A run that ends at once, by an error."""
+    """A run that ends at once with an error."""
 
     def __init__(self, error: Exception) -> None:
         self.error = error
@@ -83,9 +83,9 @@ class _EndsAtOnce:
 
 
 async def test_lost_lease_is_requested_again_at_once(
-    autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
+    autojump_clock: MockClock,  # noqa: ARG001  # for virtual time
 ) -> None:
-    """Its loss is not a failure: it delays no run, and earlier failures are forgotten."""
+    """The loss of a lease is not a failure: it delays no run, and earlier failures are forgotten."""
     ends: list[Exception] = [SourceFailed(), SourceFailed(), LeaseLost("to web-2"), LeaseLost("again"), SourceFailed()]
     delays: list[float | None] = []
 
@@ -107,7 +107,7 @@ async def test_lost_lease_is_requested_again_at_once(
 
 
 class _Proxy:
-    """A channel to a lease service, before which something else may answer for a while."""
+    """A channel to a lease service. A proxy may answer in its place for a while."""
 
     knows_outcomes = False
 
@@ -125,9 +125,9 @@ class _Proxy:
 
 
 async def test_standby_survives_wrong_answers_after_an_engine_has_answered(
-    autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
+    autojump_clock: MockClock,  # noqa: ARG001  # for virtual time
 ) -> None:
-    """It has had no run, but an engine has named the leader. Before any has answered, wrong answers end it."""
+    """An engine has named the leader before. Otherwise, wrong answers would end the process."""
     proxy = _Proxy(LeaseService(MemoryBackend()))
     leases = LeaseClient(proxy)
     await leases.acquire("staff/pools", "web-2", 15.0)
@@ -146,7 +146,7 @@ async def test_standby_survives_wrong_answers_after_an_engine_has_answered(
         leading = Leading(leases, "staff/pools", "web-1", 15.0, report, check=lambda: None, warm=lambda: None)
         return Supervisor("pools", lambda *_: cast("Run", _EndsAtOnce(SourceFailed())), report, leading=leading)
 
-    # The other holder does not renew, so that the lease is free after its ttl.
+    # The other holder does not renew, so the lease expires after its ttl.
     with trio.move_on_after(60) as scope:
         await supervisor().supervise()
     assert any(isinstance(event, LeaseTaken) for event in heard)
@@ -157,9 +157,9 @@ async def test_standby_survives_wrong_answers_after_an_engine_has_answered(
 
 
 async def test_c10_status_summarizes_the_errors_of_many_tasks(
-    autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
+    autojump_clock: MockClock,  # noqa: ARG001  # for virtual time
 ) -> None:
-    """Each error is named once, however they are nested, with the number of times that it was raised."""
+    """Each error is named once, however deeply it is nested, with the number of times that it was raised."""
     workers = ExceptionGroup("the workers", [ValueError("a"), ValueError("a"), KeyError("b")])
     ended = ExceptionGroup("the run", [workers, SourceFailed("c")])
     heard: list[RunEnded] = []
@@ -171,7 +171,7 @@ async def test_c10_status_summarizes_the_errors_of_many_tasks(
 
 
 async def test_crash_of_one_controller_does_not_affect_another(autojump_clock: MockClock) -> None:
-    """One run fails repeatedly, and the other continues."""
+    """The run of one controller fails repeatedly, and the other run continues."""
     rig = Rig(autojump_clock)
     broken = headway.App("broken")
     broken.registry.register(rig.pools.pool)
@@ -181,7 +181,7 @@ async def test_crash_of_one_controller_does_not_affect_another(autojump_clock: M
 
     @broken.controller(manages=rig.pools.pool, initialiser=initialiser)
     async def never(_: headway.Runtime, __: headway.Request) -> None:
-        """Isn't reached."""
+        """Do nothing: this is never reached."""
 
     async with headway.open_engine(
         rig.store, rig.pools.app, broken, report=rig.witness.report, wrap_channel=rig.channel.over
@@ -194,7 +194,7 @@ async def test_crash_of_one_controller_does_not_affect_another(autojump_clock: M
 
 
 async def test_error_during_cancellation_is_reported_but_not_raised(autojump_clock: MockClock) -> None:
-    """A source that raises because the engine ends doesn't make the engine fail."""
+    """A source raises because the engine ends, and the engine doesn't fail."""
     rig = Rig(autojump_clock)
 
     async def source(_: headway.Runtime, __: object) -> None:

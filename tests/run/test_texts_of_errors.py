@@ -1,4 +1,4 @@
-"""Exceptions of a program whose text cannot be computed. They are handled like any other."""
+"""Exceptions of a program whose text cannot be computed. They are handled like any other exception."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.helpers.staff import Staff
 
 
 class NoText(ValueError):
-    """An exception without a text, such as one of a client library that lacks its response."""
+    """An exception whose `str` raises, such as that of a client library that lacks its response."""
 
     def __str__(self) -> str:
         return str(self.answer.text)  # type: ignore[attr-defined]
@@ -37,7 +37,7 @@ ERRORS = [NoText, NoRepr]
 
 
 class Program:
-    """An app that raises where it is told to, the first two times.
+    """An app that raises twice, at a chosen place.
 
     Attributes:
         done: the teams that were reconciled to the end.
@@ -154,9 +154,9 @@ async def test_error_without_a_text_is_logged_and_the_engine_continues(
     place: Callable[[Program], None],
     error: type[Exception],
     verbose: bool,
-    autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
+    autojump_clock: MockClock,  # noqa: ARG001  # for virtual time
 ) -> None:
-    """The log has its class."""
+    """The log has the class of the error."""
     program = Program(error)
     place(program)
     staff = program.staff
@@ -198,9 +198,9 @@ class Odd:
 
 
 async def test_reconcile_fails_if_it_returns_a_value_without_a_repr(
-    autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
+    autojump_clock: MockClock,  # noqa: ARG001  # for virtual time
 ) -> None:
-    """Its key is retried, and no run ends."""
+    """The key is retried, and no run ends."""
     staff = Staff()
 
     @staff.app.controller(manages=staff.team)

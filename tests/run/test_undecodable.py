@@ -1,4 +1,4 @@
-"""Stored payloads that do not decode: only their own resources are missing from indexes and mappers."""
+"""Stored payloads that do not decode. Only the resources that have them are missing from indexes and mappers."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _login_changed(old: headway.Resource[Account] | None, new: headway.Resource[
 
 
 async def put(store: Backend, program: Program, name: str, over: headway.Resource[Account] | None = None) -> None:
-    """Store garbage as another writer of the same store does, without the checks of the service."""
+    """Store garbage as another writer of the same store would, without the checks of the service."""
     await store.commit((program.garbage(name, over),))
 
 
@@ -77,7 +77,7 @@ async def wait_idle(engine: headway.Engine) -> None:
 
 @pytest.mark.parametrize("projected", [False, True])
 async def test_undecodable_payload_stops_no_reconcile(autojump_clock: MockClock, projected: bool) -> None:
-    """It may be stored before the run or during it. The other resources are indexed, mapped and reconciled."""
+    """The payload may be stored before the run or during it. The other resources are indexed, mapped and reconciled."""
     assert autojump_clock.autojump_threshold == 0
     program, store = Program(projected=projected), MemoryBackend()
     await put(store, program, "old")
@@ -162,7 +162,7 @@ async def test_c6_undecodable_state_is_mapped_by_a_mapper_that_reads_no_payload(
 ) -> None:
     """If the mapper itself fails, the change is kept.
 
-    A failing predicate that reads the payload does not prevent it.
+    A failing predicate that reads the payload does not prevent the mapping.
     """
     assert autojump_clock.autojump_threshold == 0
     owned = Owned(looks=looks)
@@ -174,7 +174,7 @@ async def test_c6_undecodable_state_is_mapped_by_a_mapper_that_reads_no_payload(
 async def test_undecodable_payload_appears_in_status_metrics_events_and_readiness(
     autojump_clock: MockClock, projected: bool
 ) -> None:
-    """Its type, a key and the number are shown until it is repaired or deleted. The controller stays ready."""
+    """The type, a key and the number are shown until the payload is repaired or deleted. The controller stays ready."""
     assert autojump_clock.autojump_threshold == 0
     program, store = Program(projected=projected), MemoryBackend()
     for name in ("x", "y"):
@@ -192,7 +192,7 @@ async def test_undecodable_payload_appears_in_status_metrics_events_and_readines
         )
         assert status.problem == ""
         assert unready(engine.status) == []
-        # The second one is told as the rest of the burst.
+        # The second event reports the rest of the burst.
         said: list[Any] = program.of(events.PayloadUndecodable)
         assert [(each.key[2], "login" in each.problem) for each in said] == [("x", True), ("y", True)]
         gauge = b'headway_cache_undecodable{controller="teams",type="staff.v1.Account"} '
@@ -226,7 +226,7 @@ async def _ready(engine: headway.Engine) -> tuple[int, str]:
 
 
 async def test_view_leaves_out_undecodable_payloads(autojump_clock: MockClock) -> None:
-    """An undecodable payload that has changed since the view opened does not make its index incomplete.."""
+    """An undecodable payload that has changed since the view opened does not make the view's index incomplete."""
     assert autojump_clock.autojump_threshold == 0
     program, store = Program(), MemoryBackend()
     by_login = headway.indexes.by(program.account, "login", lambda account: account.data.login)

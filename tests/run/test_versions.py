@@ -28,9 +28,9 @@ class Job:
 
 
 async def test_c5_write_in_another_version_is_visible_in_both(
-    autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
+    autojump_clock: MockClock,  # noqa: ARG001  # for virtual time
 ) -> None:
-    """When it has returned, the resource is absent in the old version and present in the new one."""
+    """After the write, the resource is absent in the old version and present in the new version."""
     app = headway.App("versions")
     old: ResourceType[Old] = app.type("versions", "v1", "Note", Old)
     new: ResourceType[New] = app.type("versions", "v2", "Note", New)
@@ -73,9 +73,9 @@ def converted(name: str = "converted") -> tuple[headway.App, ResourceType[Old], 
 
 
 async def test_c5_write_is_visible_at_once_in_every_convertible_version(
-    autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
+    autojump_clock: MockClock,  # noqa: ARG001  # for virtual time
 ) -> None:
-    """The controller that wrote it sees it in its caches of both versions. An update removes it from no cache."""
+    """The controller that made the write sees it in its caches of both versions. An update removes it from no cache."""
     app, old, new = converted()
     job = app.type("versions", "v1", "Job", Job)
     seen: list[tuple[str, str]] = []
@@ -122,9 +122,9 @@ def _text(found: headway.Resource[Old] | headway.Resource[New] | None) -> str:
 
 
 async def test_c6_controllers_of_each_version_reconcile_changes_of_all_versions(
-    autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
+    autojump_clock: MockClock,  # noqa: ARG001  # for virtual time
 ) -> None:
-    """This includes deletions, and resources that were stored before the converter was declared."""
+    """The changes include deletions, and resources that were stored before the converter was declared."""
     former = headway.App("former")
     plain: ResourceType[Old] = former.type("versions", "v1", "Note", Old)
     app, old, new = converted()
@@ -156,7 +156,7 @@ async def test_c6_controllers_of_each_version_reconcile_changes_of_all_versions(
 
 
 async def test_c6_new_converter_hides_no_deletion(
-    autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
+    autojump_clock: MockClock,  # noqa: ARG001  # for virtual time
 ) -> None:
     """A run reads the deletions since the previous run, whichever versions that run used."""
     seen: list[str] = []
@@ -187,9 +187,9 @@ async def test_c6_new_converter_hides_no_deletion(
 
 
 async def test_unconvertible_resource_fails_only_its_own_reconciles(
-    autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
+    autojump_clock: MockClock,  # noqa: ARG001  # for virtual time
 ) -> None:
-    """They fail with an error that names it, indexes leave it out, and it is reported once."""
+    """The reconciles fail with an error that names the resource. Indexes leave it out, and it is reported once."""
     former = headway.App("former")
     plain: ResourceType[Old] = former.type("versions", "v1", "Note", Old)
     app, old, new = converted()

@@ -1,4 +1,4 @@
-"""Predicates and mappers in a running controller: the changes that they reject, map and fail for."""
+"""Predicates and mappers in a running controller: the changes that they reject, map and fail on."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ async def test_predicate_rejects_only_the_changes_that_it_names(autojump_clock: 
 
 
 async def test_resources_cached_at_the_start_of_a_run_are_not_rejected(autojump_clock: MockClock) -> None:  # noqa: ARG001
-    """All managed resources pass. Of the watched ones, those pass that a predicate function accepts."""
+    """All managed resources pass. A watched resource passes if a predicate function accepts it."""
     store = MemoryBackend()
     first = Staff()
     async with first.open(store):
@@ -115,13 +115,13 @@ async def test_change_is_kept_while_its_predicate_raises(autojump_clock: MockClo
     assert seen == ["core"]
     assert [round(b - a, 3) for a, b in itertools.pairwise(tries)] == [0.01, 0.02, 0.04]
     failed = staff.events_of(events.MappingFailed)
-    # One report a second.
+    # There is one report a second.
     assert [event.retry_after for event in failed] == [0.01]
     assert failed[0].mapper.endswith("fickle")
 
 
 async def test_only_own_writes_are_rejected_by_not_own_writes(autojump_clock: MockClock) -> None:  # noqa: ARG001
-    """An unneeded status write returns the revision of another writer, whose change still counts."""
+    """An unneeded status write returns the revision of another writer. The change of that writer still counts."""
     staff, seen = Staff(), list[list[str]]()
 
     @staff.app.controller(manages=staff.team, when=headway.predicates.not_own_writes())
@@ -164,7 +164,7 @@ async def test_unneeded_status_write_does_not_hide_the_change_of_another_writer(
         said = [headway.Condition("Said", headway.ConditionState.TRUE)]
         await rt.client.write_status(team, "say", said, observed_generation=first)
         if len(seen) == 2:
-            # Before this run has heard of it: the answer brings somebody else's commit.
+            # This run has not received the other commit yet: the answer to the next write brings it.
             await engine.client.write_status(
                 team, "other", [headway.Condition("Heard", headway.ConditionState.TRUE)], observed_generation=first
             )

@@ -1,4 +1,4 @@
-"""A worker's one cancel scope: its deadline is that of the reconcile under way, and of no other."""
+"""The single cancel scope of a worker: its deadline belongs to the current reconcile, and to no other."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ async def _first_attempt(name: str) -> None:
 async def test_each_reconcile_has_its_own_deadline_and_its_own_error(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    """Errors, timeouts and deadlines that pass while a worker is idle are told apart, key by key."""
+    """The report distinguishes errors, timeouts, and deadlines that pass while a worker is idle, for each key."""
     assert autojump_clock.autojump_threshold == 0
     app = headway.App("deadlines")
     type = app.type("deadlines", "v1", "Note", Note)
@@ -102,10 +102,13 @@ async def test_each_reconcile_has_its_own_deadline_and_its_own_error(
     assert {found for name, found in first.items() if name.startswith("quick")} == {("done", "", 0.0)}
 
 
-async def test_a_timeout_has_the_traceback_of_where_the_reconcile_was(
-    autojump_clock: trio.testing.MockClock,  # noqa: ARG001  # the test runs by it
+async def test_a_timeout_has_the_traceback_of_the_reconcile(
+    autojump_clock: trio.testing.MockClock,  # noqa: ARG001  # for virtual time
 ) -> None:
-    """The log shows the line that it waited at, in a task of its own nursery too; the status says that it timed out."""
+    """The log shows the line at which the reconcile waited, also if a task in its nursery waited there.
+
+    The status says that the reconcile timed out.
+    """
     app, heard = headway.App("deadlines"), list[object]()
     type = app.type("deadlines", "v1", "Note", Note)
 

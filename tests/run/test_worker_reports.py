@@ -1,4 +1,4 @@
-"""What a worker reports of its reconciles: everything, unless the report wants failures alone."""
+"""The events that a worker reports: all of them, unless the report accepts failures alone."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Note:
 
 
 class Heard(list[object]):
-    """A report that keeps what it hears."""
+    """A report that records its events."""
 
     def __init__(self, *, failures_only: bool) -> None:
         super().__init__()
@@ -28,8 +28,8 @@ class Heard(list[object]):
 
 
 @pytest.mark.parametrize(("failures_only", "expected"), [(False, ["failed", "done"]), (True, ["failed"])])
-async def test_a_report_of_failures_only_does_not_hear_of_success(failures_only: bool, expected: list[str]) -> None:
-    """A failed reconcile is always reported, one that went well only to who wants to hear of it."""
+async def test_a_report_of_failures_only_gets_no_successes(failures_only: bool, expected: list[str]) -> None:
+    """A failed reconcile is always reported. A success is reported only to a report that accepts successes."""
     app = headway.App("reports")
     type = app.type("reports", "v1", "Note", Note)
 
@@ -43,6 +43,6 @@ async def test_a_report_of_failures_only_does_not_hear_of_success(failures_only:
     async with headway.open_engine("memory:", app, report=heard) as engine:
         await engine.client.write(type.new("one"))
         await engine.wait_idle()
-    told = [event for event in heard if isinstance(event, Reconciled)]
-    assert [event.outcome for event in told] == expected
-    assert [event.attempt for event in told] == [1, 2][: len(expected)]
+    reported = [event for event in heard if isinstance(event, Reconciled)]
+    assert [event.outcome for event in reported] == expected
+    assert [event.attempt for event in reported] == [1, 2][: len(expected)]

@@ -1,4 +1,4 @@
-"""Fixtures: a service over each kind of store."""
+"""Fixtures that open a service over each kind of store."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ async def reached(
 
 @pytest.fixture
 async def in_memory() -> AsyncIterator[Calls]:
-    """Return a service over a store in memory, for requests that are refused before any store is asked."""
+    """Return a service over a store in memory, for requests that are refused before the store is used."""
     service = Calls(MemoryBackend(), registry())
     yield service
     assert service.unexpected == []

@@ -1,4 +1,4 @@
-"""An authorizer's decisions: requests that are refused, resources that are hidden, and no leaks in either."""
+"""The decisions of an authorizer: refused requests and hidden resources. Neither leaks what is stored."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ EVERYWHERE = pb.Tenancy(partition="*", namespace="*")
 class Guard:
     """An authorizer that decides by name.
 
-    It denies everything on ``denied``, hides content that says "secret", hides the ``unlisted`` and ``unread``
-    types, and denies the deletion of anything ``kept``. It knows nothing of ``unknown`` types.
+    It denies everything on ``denied``, hides content that says "secret", hides the ``unlisted`` and ``unread`` types,
+    denies the deletion of any ``kept`` resource, and hides that ``unknown`` types exist.
     """
 
     def __init__(self) -> None:
@@ -113,7 +113,7 @@ async def said(call: Awaitable[object]) -> tuple[Status, str | None]:
 
 @pytest.mark.parametrize("call", BY_NAME)
 async def test_denied_name_is_refused_alike_whether_or_not_it_exists(calls: Calls, guarded: Calls, call: Call) -> None:
-    """The status and the message are the same, also for another version of the kind."""
+    """The status and the message are the same for an existing and a missing name, in any version of the kind."""
     absent = await said(call(guarded))
     assert absent[0] is Status.PERMISSION_DENIED
     await calls.write(a_note("denied", type=NOTE_V2))
@@ -125,7 +125,7 @@ async def test_denied_name_is_refused_alike_whether_or_not_it_exists(calls: Call
 async def test_resource_hidden_by_its_content_is_reported_as_not_found(calls: Calls, guarded: Calls) -> None:
     """The authorizer is asked again with the resource.
 
-    If it then denies, the answer is the one for a missing name. Consul answers that permission is denied, which
+    If it then denies, the answer is the same as for a missing name. Consul answers that permission is denied, which
     reveals that the resource exists.
     """
     absent = await said(guarded.read(an_id("secret")))
@@ -145,7 +145,7 @@ async def test_write_is_authorized_by_the_given_content(guarded: Calls) -> None:
 
 
 async def test_namespaces_and_partitions_are_guarded_like_other_resources(calls: Calls, guarded: Calls) -> None:
-    """They are resources. Consul has no rules for them yet."""
+    """Namespaces and partitions are resources. Consul has no rules for them yet."""
     for type in (NAMESPACE, PARTITION):
         await calls.write(pb.Resource(id=an_id("denied", type)))
         await refused(guarded.read(an_id("denied", type)), Status.PERMISSION_DENIED)
@@ -156,7 +156,7 @@ async def test_namespaces_and_partitions_are_guarded_like_other_resources(calls:
 
 
 async def test_malformed_request_is_refused_before_authorization(guarded: Calls, guard: Guard) -> None:
-    """The form of a request reveals nothing of the store, so the authorizer is not asked."""
+    """The form of a request reveals no stored content, so the authorizer is not asked."""
     await refused(guarded.read(an_id("Denied")), Status.INVALID_ARGUMENT)
     await refused(guarded.write(a_note("denied", type=UNKNOWN)), Status.INVALID_ARGUMENT)
     await refused(guarded.delete(an_id("denied-")), Status.INVALID_ARGUMENT)
@@ -176,7 +176,7 @@ async def test_lists_leave_out_unreadable_resources(calls: Calls, guarded: Calls
 
 
 async def test_type_that_may_not_be_listed_is_refused(guarded: Calls, guard: Guard) -> None:
-    """The refusal comes once, at the start, and names the requested tenancy."""
+    """The request is refused once, at the start, with the requested tenancy in the message."""
     guard.unlisted.add(NOTE.name)
     said = "permission denied: you may not list tests.v1.Note there"
     await refused(guarded.list_type(a_type(), pb.Tenancy(namespace="*")), Status.PERMISSION_DENIED, said)
@@ -188,7 +188,7 @@ async def test_type_that_may_not_be_listed_is_refused(guarded: Calls, guard: Gua
 
 
 async def test_watch_leaves_out_unreadable_resources_and_stays_complete(calls: Calls, guarded: Calls) -> None:
-    """The last visible change of a commit ends it. If none is visible, a bookmark carries the position."""
+    """The last visible change of a commit ends that commit. If no change is visible, a bookmark has the position."""
     await calls.write(a_note("denied"))
     await calls.write(a_note("plain"))
     async with guarded.watch(a_type(), EVERYWHERE) as items:
@@ -213,7 +213,10 @@ async def test_watch_leaves_out_unreadable_resources_and_stays_complete(calls: C
 async def test_departure_from_a_version_is_authorized_by_its_last_content_there(
     calls: Calls, guarded: Calls, guard: Guard, resumed: bool
 ) -> None:
-    """A reader of one version alone hears of a resource that leaves it, unless that resource was hidden there."""
+    """A resource leaves the requested version.
+
+    A reader of that version gets a deletion, unless the resource was hidden from it there.
+    """
     guard.unread.add(NOTE_V2.name)
     plain = await calls.stored(a_note("plain"))
     await calls.write(a_note("secret", "secret"))
@@ -233,8 +236,8 @@ async def test_departure_from_a_version_is_authorized_by_its_last_content_there(
         assert await anext(items) == Bookmark(calls.backend.position)
 
 
-async def test_frontier_passes_unreadable_changes_at_the_end(calls: Calls, guarded: Calls) -> None:
-    """A reader that was away gets several commits at once, and its frontier still reaches the last of them."""
+async def test_frontier_advances_past_unreadable_changes(calls: Calls, guarded: Calls) -> None:
+    """A reader that was disconnected gets several commits at once, and its frontier still reaches the last one."""
     async with guarded.watch(a_type(), EVERYWHERE) as items:
         await anext(items)
         await calls.write(a_note("plain"))

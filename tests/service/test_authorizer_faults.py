@@ -1,4 +1,4 @@
-"""An authorizer that raises: the caller gets a fault, and a writer learns that nothing was written."""
+"""An authorizer that raises: the caller gets an error, and a writer learns that nothing was written."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.service.conftest import reached
 
 
 class Failing:
-    """An authorizer that allows everything and raises at one kind of question."""
+    """An authorizer that allows everything, and raises at one kind of question."""
 
     def __init__(self) -> None:
         self.question = ""
@@ -56,7 +56,7 @@ class Failing:
 
 
 class Heard(PlainWrites):
-    """A controller's writes, reduced to the reports of unknown outcomes."""
+    """A controller's writes, reduced to their reports of unknown outcomes."""
 
     def __init__(self) -> None:
         self.unknowns = 0
@@ -98,7 +98,7 @@ FAULTS: list[tuple[str, str, Verb]] = [
 async def test_authorizer_fault_leaves_no_unknown_outcome(how: str, question: str, call: Verb) -> None:
     """The authorizer is asked before anything is stored.
 
-    The operator gets the error; its text is not sent to the caller.
+    The operator gets the error. Its text is not sent to the caller.
     """
     failing, heard = Failing(), Heard()
     async with reached(how, MemoryBackend(), failing) as calls:
@@ -137,7 +137,7 @@ async def test_authorizer_fault_after_the_commit_leaves_the_outcome_unknown(how:
 async def test_fault_of_a_lease_authorizer_is_named(
     question: str, call: Callable[[LeaseClient], Awaitable[object]]
 ) -> None:
-    """A holder asks again, and its report gives the reason."""
+    """A holder tries again, and its report gives the reason."""
     backend, failing, failed = MemoryBackend(), Failing(), []
     await backend.acquire_lease("staff/other", "ada", 100.0, "")
     failing.question = question
@@ -149,7 +149,7 @@ async def test_fault_of_a_lease_authorizer_is_named(
 
 @pytest.mark.parametrize("verb", ["write", "write_status", "delete", "read"])
 async def test_authentication_fault_leaves_no_unknown_outcome(verb: str) -> None:
-    """The clock that a token is compared with may raise, for example."""
+    """For example, the clock that a token's expiry is compared with may raise."""
     text, token = new_token(["all"], expires_at=100.0)
     everything = Rule(verbs=["*"], type="*", partition="*", namespace="*")
     works = True

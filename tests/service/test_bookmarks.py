@@ -1,4 +1,4 @@
-"""The rate of a watch's bookmarks, in virtual time."""
+"""The rate of a watch's bookmarks, measured in virtual time."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.service.conftest import reached
 
 
 class Log:
-    """The items of a watch, each with the second of its arrival."""
+    """The items of a watch, each with the time at which it arrived."""
 
     def __init__(self, clock: trio.testing.MockClock) -> None:
         self._clock = clock
@@ -51,7 +51,10 @@ class Log:
 
 @pytest.mark.parametrize("interval", [0, 1000])
 async def test_bookmarks_come_at_most_once_per_interval(autojump_clock: trio.testing.MockClock, interval: int) -> None:
-    """The first comes at once, later ones when they are due, with the latest position. Changes are never delayed."""
+    """The first bookmark comes at once. Later ones come when they are due, with the latest position.
+
+    Changes are never delayed.
+    """
     calls = Calls(MemoryBackend(), registry())
     log = Log(autojump_clock)
     async with calls.watch(a_type(), bookmark_interval_ms=interval) as items, trio.open_nursery() as nursery:
@@ -86,7 +89,7 @@ async def test_bookmarks_come_at_most_once_per_interval(autojump_clock: trio.tes
 
 
 async def test_stream_without_progress_sends_no_bookmarks(autojump_clock: trio.testing.MockClock) -> None:
-    """An interval is not a heartbeat."""
+    """The interval is not a heartbeat."""
     calls = Calls(MemoryBackend(), registry())
     log = Log(autojump_clock)
     async with calls.watch(a_type(), bookmark_interval_ms=1) as items, trio.open_nursery() as nursery:
@@ -97,7 +100,7 @@ async def test_stream_without_progress_sends_no_bookmarks(autojump_clock: trio.t
 
 
 async def test_bookmark_of_a_resumed_stream_is_immediate(autojump_clock: trio.testing.MockClock) -> None:
-    """The changes after it are immediate, too."""
+    """The changes after the bookmark are immediate, too."""
     calls = Calls(MemoryBackend(), registry())
     seen = calls.backend.position
     await calls.write(a_note())
@@ -114,7 +117,7 @@ async def test_bookmark_of_a_resumed_stream_is_immediate(autojump_clock: trio.te
 
 
 async def test_bookmark_of_another_session_is_immediate(autojump_clock: trio.testing.MockClock) -> None:
-    """Later items belong to that session, so a later item cannot replace the bookmark."""
+    """Later items belong to the new session, so a later bookmark cannot replace the one that announces it."""
     first, second = Position("store", "first", 0), Position("store", "second", 0)
     said: list[StreamItem] = [
         EndOfSnapshot(first),
@@ -128,7 +131,7 @@ async def test_bookmark_of_another_session_is_immediate(autojump_clock: trio.tes
         return next(coming)
 
     spaced = SpacedBookmarks(upcoming, 1000.0)
-    # The second of the first incarnation has to wait, and the third says more.
+    # The second bookmark of the first session has to wait, and the bookmark of the second session replaces it.
     assert [await spaced.next() for _ in range(4)] == [*said[:2], *said[3:]]
     assert autojump_clock.current_time() == 0
 
@@ -158,7 +161,7 @@ class NothingToSee:
 async def test_unreadable_changes_send_bookmarks_at_the_usual_rate(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    """A change of which nothing is visible becomes a bookmark, which waits like any other."""
+    """A change without any visible part becomes a bookmark, which waits like any other bookmark."""
     calls = Calls(MemoryBackend(), registry(), NothingToSee())
     log = Log(autojump_clock)
     async with calls.watch(a_type(), bookmark_interval_ms=1000) as items, trio.open_nursery() as nursery:
@@ -172,7 +175,7 @@ async def test_unreadable_changes_send_bookmarks_at_the_usual_rate(
 
 
 async def test_bookmark_of_an_unreadable_change_names_the_announced_session() -> None:
-    """The store may have begun another session since; the bookmark does not name that one."""
+    """The store may have begun another session since. The bookmark names the session that was announced."""
     backend = MemoryBackend()
     calls = Calls(backend, registry(), NothingToSee())
     async with calls.watch(a_type()) as items:
@@ -192,12 +195,12 @@ async def test_invalid_interval_is_refused(anywhere: Calls, milliseconds: int) -
 
 
 @pytest.mark.parametrize(("backend", "how"), PLACES, indirect=["backend"])
-async def test_interval_holds_wherever_the_watch_comes_from(
+async def test_interval_applies_in_process_and_over_the_network(
     backend: Backend, mock_clock: trio.testing.MockClock, how: str
 ) -> None:
-    """While the clock stands still, one bookmark and all changes arrive.
+    """One bookmark and all changes arrive while the clock stands still.
 
-    After the interval the next bookmark arrives.
+    The next bookmark arrives after the interval.
     """
     async with reached(how, backend) as calls, calls.watch(a_type(), bookmark_interval_ms=60_000) as items:
         assert isinstance(await anext(items), EndOfSnapshot)

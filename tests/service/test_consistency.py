@@ -1,4 +1,4 @@
-"""The consistency mode and the least revision of a read, by every way of calling."""
+"""The consistency mode and the least revision of a read, in process and over the network."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ EVERYWHERE = pb.Tenancy(partition="*", namespace="*")
 
 @pytest.mark.parametrize("mode", ["consistent", "default", "stale", "CONSISTENT"])
 async def test_every_read_sees_every_acknowledged_write_in_every_mode(anywhere: Calls, mode: str) -> None:
-    """In Consul only ``consistent`` does. An unknown mode counts as none, as in Consul."""
+    """In Consul, only ``consistent`` does this. An unknown mode is ignored, as in Consul."""
     anywhere.metadata = {"x-consul-consistency-mode": mode}
     for number in range(5):
         written = await anywhere.write(a_note("one", str(number)))
@@ -25,7 +25,7 @@ async def test_every_read_sees_every_acknowledged_write_in_every_mode(anywhere: 
 
 
 async def test_least_revision_is_met_or_refused_with_both_revisions(anywhere: Calls) -> None:
-    """The refusal is immediate for every kind of read and any distance: no read waits for the store."""
+    """The refusal is immediate for every kind of read and any distance. No read waits for the store."""
     await anywhere.write(a_note())
     here = anywhere.revision
     for least in (0, 1, here):
@@ -39,7 +39,7 @@ async def test_least_revision_is_met_or_refused_with_both_revisions(anywhere: Ca
 
 
 async def test_page_respects_the_least_revision(anywhere: Calls) -> None:
-    """A list in pages does not bypass it."""
+    """A list in pages respects the bound, too."""
     await anywhere.write(a_note())
     least = anywhere.revision + 1
     call = anywhere.list_type(a_type(), EVERYWHERE, min_revision=least, page_size=1)

@@ -1,4 +1,4 @@
-"""The resource service under the name of Consul's API: what its clients need and Headway's own do not get."""
+"""The resource service under Consul's API name: behavior that Consul's clients need and Headway's do not get."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ from tests.service.conftest import reached
 OURS = "type.googleapis.com/headway.resource.v1.Tombstone"
 THEIRS = "type.googleapis.com/hashicorp.consul.resource.Tombstone"
 
-# The sentences by which Consul's clients recognize an error.
+# Consul's clients recognize an error by these sentences.
 CAS_FAILED = "CAS operation failed because the given version doesn't match what is stored"
 WRONG_UID = "write failed because the given uid doesn't match what is stored"
 NOT_FOUND = "resource not found"
 
 
 async def test_write_with_uid_of_a_deleted_incarnation_creates_a_new_one(anywhere: Calls) -> None:
-    """A client made for Consul writes back the resource that it has read, and livelocks if that is refused."""
+    """A client made for Consul writes back the resource that it has read. It livelocks if that write is refused."""
     consul = anywhere.as_consul()
     first = await anywhere.stored(a_note("one", "first"))
     await anywhere.delete(an_id("one"))
@@ -45,10 +45,10 @@ async def test_write_with_uid_of_a_deleted_incarnation_creates_a_new_one(anywher
     again = await consul.stored(a_note("one", "again", uid=uid_of(first)))
     assert text_of((await anywhere.read(an_id("one"))).resource) == "again"
     assert uid_of(again) != uid_of(first)
-    # The uid is that of a deleted incarnation still, and another one bears the name.
+    # The uid still belongs to the deleted incarnation, and another incarnation has the name.
     call = consul.write(a_note("one", uid=uid_of(first)))
     await refused(call, Status.FAILED_PRECONDITION, uid_of(again), WRONG_UID, reason=Reason.WRONG_UID)
-    # What can't be said of a new resource is refused here too.
+    # A version and a status, which no new resource may have, are refused here too.
     await consul.delete(an_id("one"))
     late = a_note("one", uid=uid_of(again), version=again.version)
     await refused(consul.write(late), Status.ABORTED, "does not exist", CAS_FAILED)
@@ -59,7 +59,7 @@ async def test_write_with_uid_of_a_deleted_incarnation_creates_a_new_one(anywher
 async def test_incarnation_deleted_before_the_commit_is_created_anew(
     calls: Calls, racing: Calls, interrupted: Interrupted, autojump_clock: trio.testing.MockClock
 ) -> None:
-    """The second attempt finds nothing, as if the write had come after the deletion."""
+    """The second attempt finds no resource, as if the write had come after the deletion."""
     first = await calls.stored(a_note("one", "first"))
     interrupted.before_commit = [lambda: calls.delete(an_id("one"))]
     again = await racing.as_consul().stored(a_note("one", "again", uid=uid_of(first)))
@@ -82,7 +82,7 @@ REFUSED: list[tuple[Callable[[Calls], Awaitable[object]], Status, str]] = [
 async def test_refusal_contains_consuls_message_beside_ours(
     calls: Calls, call: Callable[[Calls], Awaitable[object]], status: Status, sentence: str
 ) -> None:
-    """Consul's clients look for it. Under Headway's own name the refusal has only Headway's message."""
+    """Consul's clients look for Consul's message. Under Headway's own name, the refusal has only Headway's message."""
     await calls.write(a_note("one"))
     reason = Reason.WRONG_UID if sentence == WRONG_UID else None
     ours = await refused(call(calls), status, "Note", reason=reason)
@@ -91,7 +91,7 @@ async def test_refusal_contains_consuls_message_beside_ours(
 
 
 async def test_other_refusals_are_the_same_under_both_names(calls: Calls) -> None:
-    """A failed precondition that does not concern a uid has no message about one."""
+    """A failed precondition that is unrelated to a uid has no message about uids."""
     tombstone = await _tombstone(calls)
     alike: list[Callable[[Calls], Awaitable[object]]] = [
         lambda it: it.delete(id_of(tombstone)),
@@ -109,7 +109,7 @@ async def test_other_refusals_are_the_same_under_both_names(calls: Calls) -> Non
 
 
 async def _tombstone(calls: Calls) -> pb.Resource:
-    """Delete an owner and return the tombstone."""
+    """Delete an owner and return its tombstone."""
     owner = await calls.stored(a_note("boss"))
     await calls.write(a_note("child", type=CHILD, owner=owner.id))
     await calls.delete(an_id("boss"))
@@ -122,7 +122,7 @@ def _urls(resources: list[pb.Resource]) -> list[str]:
 
 
 async def test_tombstones_decode_in_consuls_clients(anywhere: Calls) -> None:
-    """The payload's message is Consul's under Consul's name, and Headway's under Headway's own."""
+    """The payload's message is Consul's under Consul's name, and Headway's under Headway's name."""
     everywhere = pb.Tenancy(partition="*", namespace="*")
     stored = await _tombstone(anywhere)
     status = a_status(stored.generation)
@@ -161,8 +161,11 @@ CONSULS = ResourceType("tenancy", "v2beta1", "Namespace", ConsulNamespace, scope
 
 
 @pytest.mark.parametrize(("backend", "how"), PLACES, indirect=["backend"])
-async def test_consuls_namespaces_are_namespaces(backend: Backend, how: str) -> None:
-    """Declared as a version of Headway's own type, they are found by their content and follow the same rules."""
+async def test_namespaces_of_consuls_type_follow_the_rules_of_namespaces(backend: Backend, how: str) -> None:
+    """Consul's type is declared as a version of Headway's own.
+
+    Namespaces of both are found by their content and follow the same rules.
+    """
     types = registry()
     types.register(CONSULS)
     async with reached(how, backend, types=types) as calls:
@@ -186,7 +189,7 @@ async def test_consuls_namespaces_are_namespaces(backend: Backend, how: str) -> 
 
 
 async def test_lists_are_bounded_under_consuls_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A list that is too large is refused before it is built, as under Headway's own name."""
+    """A list that is too large is refused before it is built, as under Headway's name."""
     monkeypatch.setattr("headway.service._pages.MAX_REPLY", 64 << 10)
     backend = MemoryBackend()
     id = an_id("big", partition="default", namespace="default", uid=ULID)

@@ -1,4 +1,4 @@
-"""Write with create_only: it creates, or reports that the name is taken; it never replaces anything."""
+"""Write with create_only: it creates, or reports that the name is taken. It never replaces a resource."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ async def create(calls: Calls, resource: pb.Resource, token: str = "", **rest: A
 
 
 async def test_taken_name_is_refused(anywhere: Calls) -> None:
-    """The content, the version of the type and the given uid don't matter. Nothing is written."""
+    """The content, the version of the type and the given uid make no difference. Nothing is written."""
     first = await create(anywhere, a_note("one", "a"))
     at = anywhere.revision
     for again in (a_note("one", "a"), a_note("one", "b"), a_note("one", "", NOTE_V2)):
@@ -39,7 +39,7 @@ async def test_taken_name_is_refused(anywhere: Calls) -> None:
 async def test_creator_that_loses_the_race_is_refused(
     calls: Calls, racing: Calls, interrupted: Interrupted, autojump_clock: trio.testing.MockClock
 ) -> None:
-    """The name was free when the creator looked and is taken at its commit."""
+    """The name was free when the creator read it, and is taken at the time of the commit."""
     assert autojump_clock.autojump_threshold == 0
     interrupted.before_commit = [lambda: calls.write(a_note("one", "winner"))]
     await refused(create(racing, a_note("one", "loser")), Status.ALREADY_EXISTS, "Note one already exists")
@@ -47,7 +47,7 @@ async def test_creator_that_loses_the_race_is_refused(
 
 
 async def test_repeated_creation_gets_the_first_answer(anywhere: Calls) -> None:
-    """The token identifies the creation, also after others have changed the resource.
+    """The token identifies the creation, also after other writers have changed the resource.
 
     Another token, name or type does not match.
     """
@@ -66,10 +66,10 @@ async def test_repeated_creation_gets_the_first_answer(anywhere: Calls) -> None:
 
 
 async def test_recreation_after_a_deletion_is_another_incarnation(calls: Calls) -> None:
-    """The same token makes no difference: a uid never returns."""
+    """A uid never returns, not even for the same token."""
     first = await create(calls, a_note("one"), "token")
     await calls.delete(id_of(first))
-    # A ULID's first part is its millisecond.
+    # The first ten characters of a ULID are its millisecond.
     while ulid_now()[:10] == uid_of(first)[:10]:
         pass
     again = await create(calls, a_note("one"), "token")
@@ -78,7 +78,7 @@ async def test_recreation_after_a_deletion_is_another_incarnation(calls: Calls) 
 
 
 async def test_invalid_creation_is_refused(calls: Calls) -> None:
-    """Invalid are a version, a token without create_only, and a token that is too long."""
+    """The invalid creations have a version, a token without create_only, or a token that is too long."""
     resource = a_note("one")
     resource.version = "7"
     await refused(
@@ -92,7 +92,7 @@ async def test_invalid_creation_is_refused(calls: Calls) -> None:
 
 
 async def test_superseded_run_is_fenced_even_if_the_name_is_taken(calls: Calls) -> None:
-    """If it heard that its creation exists, it would continue."""
+    """An answer that the creation exists would let the run continue."""
     await create(calls, a_note("one"), "token")
     old = pb.Fence(controller="app/c", member="", term=1, number=0)
     for _ in range(2):
@@ -115,7 +115,7 @@ async def test_caller_without_read_permission_learns_only_that_the_name_is_taken
 async def test_repeated_creation_is_not_answered_in_an_unconvertible_version() -> None:
     """Another writer has replaced the resource by a version without a converter.
 
-    A version with a converter is converted.
+    A resource in a version with a converter is converted.
     """
     calls = Calls(MemoryBackend(), versions())
     await create(calls, a_team(V1, roster("ada")), "token")

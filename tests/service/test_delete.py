@@ -1,4 +1,4 @@
-"""Delete: removal, marking for deletion, and the answer's account of the name."""
+"""Delete: removal, marking for deletion, and the state of the name in the answer."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ from tests.helpers.declared import (
     ],
 )
 async def test_invalid_id_is_refused_with_the_field(in_memory: Calls, id: pb.Id | None, said: str) -> None:
-    """The refusals are those of Read."""
+    """The refusals are the same as in Read."""
     await refused(in_memory.delete(id), Status.INVALID_ARGUMENT, said)
 
 
 @pytest.mark.parametrize("with_version", [False, True])
 @pytest.mark.parametrize("with_uid", [False, True])
 async def test_delete_matches_name_version_and_uid_as_given(calls: Calls, with_version: bool, with_uid: bool) -> None:
-    """The answer has the position of the deletion and no resource."""
+    """The answer has the position of the deletion, and no resource."""
     stored = await calls.stored(a_note())
     id = an_id(uid=uid_of(stored) if with_uid else "")
     reply = await calls.delete(id, version=stored.version if with_version else "")
@@ -72,9 +72,9 @@ async def test_missing_resource_counts_as_deleted(calls: Calls) -> None:
 
 
 async def test_other_incarnation_stays_and_is_returned(calls: Calls) -> None:
-    """The named incarnation is gone, as the caller wanted.
+    """The named incarnation no longer exists, which is what the caller wanted.
 
-    The answer contains the present one, so that no cache takes the name for free.
+    The answer contains the present incarnation, so that no cache takes the name for free.
     """
     stored = await calls.stored(a_note())
     reply = await calls.delete(an_id(uid=ULID), version="7")
@@ -88,7 +88,7 @@ async def test_other_incarnation_stays_and_is_returned(calls: Calls) -> None:
 async def test_version_is_compared_with_or_without_uid_and_finalizers(
     calls: Calls, with_uid: bool, finalizers: str
 ) -> None:
-    """Consul compares it only together with a uid, and never if finalizers hold the resource."""
+    """Consul compares the version only together with a uid, and never if finalizers hold the resource."""
     old = await calls.stored(a_note(metadata={FINALIZERS: finalizers}))
     new = await calls.stored(a_note("one", "changed"))
     id = an_id(uid=uid_of(old) if with_uid else "")
@@ -99,7 +99,7 @@ async def test_version_is_compared_with_or_without_uid_and_finalizers(
 
 
 async def test_finalizers_turn_a_deletion_into_a_mark(calls: Calls) -> None:
-    """The resource is marked with a time and returned. A second delete does not mark it again."""
+    """The resource is marked with a time, and returned. A second delete does not mark it again."""
     stored = await calls.stored(a_note("one", "kept", metadata={FINALIZERS: "a b", "colour": "red"}))
     begun = datetime.datetime.now(datetime.UTC).replace(microsecond=0)
     reply = await calls.delete(id_of(stored), version=stored.version)
@@ -118,7 +118,7 @@ async def test_finalizers_turn_a_deletion_into_a_mark(calls: Calls) -> None:
 
 
 async def test_marked_resource_without_finalizers_is_removed_by_the_next_delete(calls: Calls) -> None:
-    """Until then it stays."""
+    """The marked resource stays until then."""
     await calls.write(a_note(metadata={FINALIZERS: "a"}))
     await calls.delete(an_id())
     bare = await calls.stored(a_note(metadata={FINALIZERS: ""}))
@@ -129,7 +129,7 @@ async def test_marked_resource_without_finalizers_is_removed_by_the_next_delete(
 
 
 async def test_other_version_of_the_kind_is_refused_as_a_caller_error(calls: Calls) -> None:
-    """Consul answers Internal."""
+    """Consul answers INTERNAL."""
     await calls.write(a_note(type=NOTE_V2))
     said = "Note one is stored as tests.v2.Note, but was requested as version 'v1'"
     await refused(calls.delete(an_id(type=NOTE)), Status.INVALID_ARGUMENT, said)
@@ -154,7 +154,7 @@ async def test_lower_fence_is_refused_even_if_nothing_would_change(calls: Calls)
 
 
 async def test_delete_for_another_store_is_refused(calls: Calls) -> None:
-    """The rule is that of Write."""
+    """The rule is the same as in Write."""
     await calls.write(a_note())
     call = calls.delete(an_id(), store_id="elsewhere")
     await refused(call, Status.FAILED_PRECONDITION, "store_id: the write is for store elsewhere")
@@ -189,7 +189,7 @@ async def test_lost_race_with_a_version_is_a_conflict(calls: Calls, racing: Call
 @pytest.mark.parametrize("finalizers", ["", "a"])
 @pytest.mark.parametrize("with_version", [False, True])
 @pytest.mark.parametrize("with_uid", [False, True])
-async def test_answer_contains_an_incarnation_created_meanwhile(
+async def test_answer_contains_an_incarnation_created_concurrently(
     calls: Calls,
     racing: Calls,
     interrupted: Interrupted,
@@ -200,7 +200,7 @@ async def test_answer_contains_an_incarnation_created_meanwhile(
 ) -> None:
     """The answer is true at its own position.
 
-    That holds even if another caller deleted the resource first and a third recreated the name.
+    That holds even if another caller deleted the resource first and a third caller created the name again.
     """
     stored = await calls.stored(a_note(metadata={FINALIZERS: finalizers}))
 
@@ -228,7 +228,7 @@ async def test_answer_contains_an_incarnation_created_meanwhile(
 async def test_concurrent_writes_do_not_change_the_answer(
     calls: Calls, racing: Calls, interrupted: Interrupted, gone: bool
 ) -> None:
-    """At the answer's position the name is free, whichever caller deleted it."""
+    """At the answer's position the name is free, no matter which caller deleted the resource."""
     stored = await calls.stored(a_note())
 
     async def others() -> None:
@@ -244,7 +244,7 @@ async def test_concurrent_writes_do_not_change_the_answer(
 
 
 class AfterCommit(Interrupted):
-    """A store that runs a function after a commit and cannot be read from then on."""
+    """A store that calls a function after each commit, and cannot be read afterwards."""
 
     def __init__(self, inner: Backend, happens: Callable[[], None]) -> None:
         super().__init__(inner)
@@ -263,7 +263,7 @@ class AfterCommit(Interrupted):
 
 @pytest.mark.parametrize("owning", [False, True])
 async def test_completed_deletion_is_answered(calls: Calls, owning: bool) -> None:
-    """C5: concurrent commits, a caller that gives up and a store that can no longer be read don't change that."""
+    """C5: concurrent commits, a canceled caller, and a store that can no longer be read don't change the answer."""
     owner = await calls.stored(a_note())
     if owning:
         await calls.write(a_note("owned", owner=id_of(owner)))

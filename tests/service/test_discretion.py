@@ -55,7 +55,7 @@ class WriteOnly:
 
 @pytest.fixture(params=["name in process", "name network", "content in process"])
 async def blind(request: pytest.FixtureRequest, backend: Backend) -> AsyncIterator[Calls]:
-    """Return the service over the same store as ``calls``, for a caller without read permission."""
+    """Return a service over the same store as ``calls``, for a caller without read permission."""
     by, how = request.param.split(" ", 1)
     async with reached(how, backend, WriteOnly(by)) as service:
         yield service
@@ -63,7 +63,7 @@ async def blind(request: pytest.FixtureRequest, backend: Backend) -> AsyncIterat
 
 
 async def a_secret(calls: Calls, **metadata: str) -> pb.Resource:
-    """Store a resource with a secret in each of its parts."""
+    """Store a resource that has a secret in each of its parts."""
     await calls.write(a_note("boss"))
     stored = await calls.stored(a_note("one", SECRET, metadata={"plan": SECRET, **metadata}, owner=an_id("boss")))
     status = a_status(stored.generation)
@@ -74,7 +74,7 @@ async def a_secret(calls: Calls, **metadata: str) -> pb.Resource:
 
 
 async def test_write_returns_the_content_sent_by_its_writer(calls: Calls, blind: Calls) -> None:
-    """It also returns the state that the write made, but not the status and the finalizers, which stay stored."""
+    """The answer also has the state that the write made, but not the stored status and finalizers."""
     stored = await a_secret(calls, finalizers="secret.cleanup")
     own = a_note("one", "mine", metadata={"plan": "mine, no more secret"}, owner=an_id("boss"))
     reply = await blind.write(own)
@@ -95,7 +95,7 @@ async def test_write_returns_the_content_sent_by_its_writer(calls: Calls, blind:
 
 
 async def test_creation_returns_the_content_sent_by_its_writer(calls: Calls, blind: Calls) -> None:
-    """It returns all of it, and its position."""
+    """The answer has all of the content, and the position."""
     reply = await blind.write(a_note("one", "mine", metadata={"plan": SECRET}))
     kept = (await calls.read(an_id())).resource
     assert reply.resource == kept
@@ -125,7 +125,10 @@ async def test_additions_of_a_hook_are_redacted(by: str) -> None:
 
 
 async def test_status_write_returns_only_that_status(calls: Calls, blind: Calls) -> None:
-    """Other statuses, the data and the metadata are redacted, and so is the fact that the status was stored already."""
+    """The answer omits other statuses, the data and the metadata.
+
+    It also hides whether the status was stored already.
+    """
     stored = await a_secret(calls)
     for _ in range(2):
         reply = await blind.write_status(id_of(stored), a_status(stored.generation))
@@ -138,7 +141,7 @@ async def test_status_write_returns_only_that_status(calls: Calls, blind: Calls)
 
 
 async def test_deletion_returns_the_mark_without_finalizers(calls: Calls, blind: Calls) -> None:
-    """The owners of the finalizers are redacted. A second delete looks like a delete of a free name."""
+    """The owners of the finalizers are redacted. A second delete is answered like a delete of a free name."""
     stored = await a_secret(calls, finalizers="secret.cleanup")
     reply = await blind.delete(an_id())
     kept = (await calls.read(an_id())).resource
@@ -162,7 +165,7 @@ async def test_guessed_version_of_a_marked_resource_reveals_nothing() -> None:
 
 
 async def test_status_in_another_version_of_the_kind_reveals_nothing(calls: Calls, blind: Calls) -> None:
-    """The right uid is refused like a wrong one. A caller with read permission learns the stored version."""
+    """The right uid is refused like a wrong one. A caller with read permission gets the stored version."""
     stored = await a_secret(calls)
     said = "not found"
     for uid in (uid_of(stored), ULID):
@@ -173,9 +176,9 @@ async def test_status_in_another_version_of_the_kind_reveals_nothing(calls: Call
 
 
 async def test_uid_does_not_reveal_a_taken_name_under_consuls_name(calls: Calls, blind: Calls) -> None:
-    """A Write with the uid of a deleted resource creates for callers with read permission.
+    """A Write with the uid of a deleted resource creates a new one for callers with read permission.
 
-    Others get the same refusal either way.
+    Other callers get the same refusal whether or not the name is taken.
     """
     await a_secret(calls)
     for name in ("one", "free"):
@@ -184,7 +187,7 @@ async def test_uid_does_not_reveal_a_taken_name_under_consuls_name(calls: Calls,
 
 
 def owned(**metadata: str) -> pb.Resource:
-    """Return the stored content that concerns the owner."""
+    """Return the stored content that the owner reads."""
     return a_note(metadata=metadata, owner=an_id("boss"))
 
 
@@ -211,7 +214,7 @@ REFUSED: dict[str, tuple[Attempt, Status]] = {
 
 @pytest.mark.parametrize("what", REFUSED)
 async def test_refusal_reveals_nothing_stored(calls: Calls, blind: Calls, what: str) -> None:
-    """A caller that knows the uid learns that stored content conflicts with the write, and nothing else."""
+    """A caller that knows the uid learns only that stored content conflicts with the write."""
     stored = await a_secret(calls)
     attempt, status = REFUSED[what]
     with pytest.raises(GRPCError) as seeing:
@@ -233,7 +236,7 @@ GUESSES: dict[str, Callable[[Calls], Awaitable[object]]] = {
     ),
     "a status with another uid": lambda calls: calls.write_status(an_id(uid=ULID), a_status()),
     "a deletion with another uid": lambda calls: calls.delete(an_id(uid=ULID)),
-    "a deletion with a uid that is none": lambda calls: calls.delete(an_id(uid="anything")),
+    "a deletion with an invalid uid": lambda calls: calls.delete(an_id(uid="anything")),
     "a deletion with another uid and version": lambda calls: calls.delete(an_id(uid=ULID), version="999"),
     "a deletion at another version": lambda calls: calls.delete(an_id(), version="999"),
     "a deletion of another version of the kind": lambda calls: calls.delete(an_id(type=NOTE_V2)),
@@ -254,9 +257,9 @@ async def outcome(call: Awaitable[object]) -> tuple[object, ...]:
 
 @pytest.mark.parametrize("name", ["Headway's", "Consul's"])
 async def test_guess_is_answered_alike_whether_or_not_the_name_is_taken(calls: Calls, blind: Calls, name: str) -> None:
-    """A guess changes nothing, so a caller without read permission does not learn from it that a resource exists."""
+    """A guess changes nothing, so it does not show a caller without read permission that a resource exists."""
     asking = blind.as_consul() if name == "Consul's" else blind
-    # Under Consul's name a write with another uid creates the resource where there is none.
+    # Under Consul's name, a write with an unknown uid creates the resource if the name is free.
     guesses = {what: guess for what, guess in GUESSES.items() if asking is blind or what != "a write with another uid"}
     absent = {what: await outcome(guess(asking)) for what, guess in guesses.items()}
     stored = await a_secret(calls)
@@ -265,9 +268,9 @@ async def test_guess_is_answered_alike_whether_or_not_the_name_is_taken(calls: C
 
 
 async def test_guessed_mark_is_answered_like_a_new_mark() -> None:
-    """Only a caller that may read a mark can carry it along.
+    """Only a caller that may read a mark can preserve it.
 
-    Others need the right to delete, whether or not it is marked.
+    Other callers need the right to delete, whether or not the resource is marked.
     """
     backend = MemoryBackend()
     calls, blind = Calls(backend, registry()), Calls(backend, registry(), WriteOnly("name", deletes=False))
@@ -281,7 +284,7 @@ async def test_guessed_mark_is_answered_like_a_new_mark() -> None:
 
 
 async def test_refusal_for_a_frozen_resource_omits_the_differences(calls: Calls, blind: Calls) -> None:
-    """Only readers learn which finalizers hold it and which parts differ."""
+    """Only readers learn which finalizers hold the resource and which parts differ."""
     await a_secret(calls, finalizers="secret.cleanup")
     await calls.delete(an_id())
     said = await refused(blind.write(owned(plan="guessed")), Status.INVALID_ARGUMENT)
@@ -289,7 +292,7 @@ async def test_refusal_for_a_frozen_resource_omits_the_differences(calls: Calls,
 
 
 async def test_missing_resource_is_refused_like_another_incarnation(calls: Calls, blind: Calls) -> None:
-    """The words are the same for every caller."""
+    """The message is the same for every caller."""
     absent = await refused(blind.write_status(an_id(uid=ULID), a_status()), Status.NOT_FOUND)
     await a_secret(calls)
     assert await refused(blind.write_status(an_id(uid=ULID), a_status()), Status.NOT_FOUND) == absent

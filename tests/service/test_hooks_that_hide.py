@@ -1,4 +1,4 @@
-"""Hooks that look synchronous but return before they have run: their write is refused and never stored unchecked."""
+"""Hooks that look synchronous but return before they have run. Their write is refused, and never stored unchecked."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ HIDDEN: list[tuple[headway.Hooks[Any], str]] = [
 
 @pytest.mark.parametrize(("hooks", "says"), HIDDEN)
 async def test_hook_that_has_checked_nothing_fails_the_write(hooks: headway.Hooks[Any], says: str) -> None:
-    """Its return value shows it. The operator gets the reason, and nothing is stored."""
+    """The return value shows that the hook has not run. The operator gets the reason, and nothing is stored."""
     app = headway.App("staff")
     team = app.type("staff", "v1", "Team", Team, hooks=hooks)
     heard: list[object] = []
     async with headway.open_engine("memory:", app, report=heard.append) as engine:
-        # The text of the error is the operator's alone.
+        # Only the operator gets the text of the error.
         with pytest.raises(headway.HeadwayError, match=r"the (mutate|validate) hook of"):
             await engine.client.write(team.new("ops"))
         assert await engine.client.list(team) == []

@@ -1,4 +1,4 @@
-"""The lease service's fences and checkpoints. The tests of leases are in test_leases_by_service.py."""
+"""The fences and checkpoints of the lease service. The tests of leases are in test_leases_by_service.py."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HIGHEST = 2**63 - 1
 
 
 async def test_fence_is_raised_by_a_commit(calls: Calls) -> None:
-    """Its position is unique: a write that was sent before it cannot be stored after it."""
+    """The position of the commit is unique. A write that was sent before it cannot be stored after it."""
     await calls.write(a_note())
     for term in (1, 2):
         reply = await calls.raise_fence("painter", "here")
@@ -30,7 +30,7 @@ async def test_fence_is_raised_by_a_commit(calls: Calls) -> None:
 
 
 async def test_raised_fence_reaches_watchers_as_a_bookmark(calls: Calls) -> None:
-    """The commit has a revision without a change. A bookmark reports it, so that a run can wait for it."""
+    """The commit has a revision without a change. A bookmark reports the revision, so that a run can wait for it."""
     async with calls.watch(a_type()) as items:
         await take(items, 1)
         reply = await calls.raise_fence()
@@ -41,7 +41,7 @@ async def test_raised_fence_reaches_watchers_as_a_bookmark(calls: Calls) -> None
 async def test_terms_and_numbers_only_rise(calls: Calls) -> None:
     """The term is compared first, then the number.
 
-    An equal or lower fence is refused as fenced, with the present one.
+    An equal or lower fence is refused as fenced, and the error has the present fence.
     """
     for _ in range(5):
         await calls.raise_fence()
@@ -56,7 +56,7 @@ async def test_terms_and_numbers_only_rise(calls: Calls) -> None:
 
 
 async def test_controllers_and_members_have_separate_fences(calls: Calls) -> None:
-    """Raising one supersedes no other."""
+    """Raising one fence supersedes no other."""
     first = (await calls.raise_fence("painter", "a")).fence
     await calls.raise_fence("painter", "b")
     await calls.raise_fence("writer", "a")
@@ -74,7 +74,7 @@ async def test_error_of_a_fence_names_its_member(calls: Calls) -> None:
 
 
 async def test_next_run_gets_the_checkpoint(calls: Calls) -> None:
-    """It is the highest recorded revision, or that of the first raise if none was recorded.
+    """The checkpoint is the highest recorded revision, or the revision of the first raise if none was recorded.
 
     Recording makes no commit.
     """
@@ -94,7 +94,7 @@ async def test_next_run_gets_the_checkpoint(calls: Calls) -> None:
 
 
 async def test_request_without_a_name_is_refused(in_memory: Calls) -> None:
-    """The owner of the fence must be given."""
+    """The request must name the owner of the fence."""
     await refused(in_memory.raise_fence(""), Status.INVALID_ARGUMENT, "controller is required")
     await refused(in_memory.record_checkpoint(None, 1), Status.INVALID_ARGUMENT, "fence is required")
     call = in_memory.record_checkpoint(pb.Fence(controller="painter"), 1)
@@ -121,7 +121,7 @@ async def test_term_that_was_never_granted_is_refused(calls: Calls) -> None:
 
 
 async def test_checkpoint_above_the_store_is_refused(calls: Calls) -> None:
-    """With it, the next run would skip future changes and miss deletions (C6)."""
+    """With such a checkpoint, the next run would skip future changes and miss deletions (C6)."""
     fence = (await calls.raise_fence()).fence
     here = calls.revision
     for wrong in (here + 1, 2**63 - 1, 2**64 - 1):
@@ -169,7 +169,7 @@ async def test_every_field_of_a_fence_is_bounded(in_memory: Calls, given: dict[s
 
 
 def test_remaining_time_of_a_lease_is_rounded_alike_at_any_time() -> None:
-    """Clocks are floats: now + 10 - now may be slightly more than ten."""
+    """A clock is a float, so now + 10 - now may be slightly more than ten."""
     assert {milliseconds((begin + 10.0) - begin) for begin in (count / 7 for count in range(1000))} == {10_000}
     assert milliseconds(0.0001) == 1
     assert milliseconds(-1.0) == 0

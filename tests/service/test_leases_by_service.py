@@ -1,4 +1,4 @@
-"""The lease service: requests, answers, and waiting for a lease that another holder has."""
+"""The lease service: requests, answers, and waiting for a lease of another holder."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ METHODS = {
 
 
 class Leases:
-    """The service's lease methods, called with raw messages."""
+    """The lease methods of a service, called with raw messages."""
 
     def __init__(self, backend: Backend, waits: LeaseWaits | None = None) -> None:
         self.channel = InProcessChannel(LeaseService(backend, waits=waits))
@@ -44,7 +44,10 @@ def leases(backend: Backend) -> Leases:
 
 
 async def test_lease_is_acquired_kept_listed_and_released(leases: Leases, backend: Backend) -> None:
-    """The holder does so in its term. Another caller learns the holder and the least remaining time."""
+    """The holder acquires, renews and releases the lease in its term.
+
+    Another caller gets the holder and the least remaining time.
+    """
     mine = await leases.acquire()
     assert (mine.acquired, mine.holder, mine.term, mine.retry_after_ms) == (True, "ada", 1, 0)
     assert at(mine.position) == backend.position
@@ -73,7 +76,7 @@ async def test_lease_is_acquired_kept_listed_and_released(leases: Leases, backen
 
 
 async def test_loss_to_a_holder_of_the_same_name_explains_the_remedy(leases: Leases) -> None:
-    """Two processes of one name take the lease from each other."""
+    """Two processes of the same name take the lease from each other."""
     await leases.acquire("web-1")
     await leases.acquire("web-1")
     keep = leases.call("KeepAlive", name="staff/accounts", holder="web-1", term=1)
@@ -113,7 +116,7 @@ async def test_loss_to_a_holder_of_the_same_name_explains_the_remedy(leases: Lea
     ],
 )
 async def test_invalid_request_is_refused_with_the_field(fields: dict[str, Any], said: str) -> None:
-    """The refusal names valid values, and no lease is acquired."""
+    """The refusal has valid values, and no lease is acquired."""
     leases = Leases(MemoryBackend())
     assert len(await refused(leases.acquire(**fields), Status.INVALID_ARGUMENT, said)) < 300
     assert (await leases.call("List")).leases == []
@@ -126,7 +129,7 @@ async def test_invalid_request_is_refused_with_the_field(fields: dict[str, Any],
 @pytest.mark.parametrize("term", [0, 2**63, 2**64 - 1])
 @pytest.mark.parametrize("method", ["KeepAlive", "Release"])
 async def test_invalid_term_is_refused(method: str, term: int) -> None:
-    """Terms are from 1 to the highest integer that every store holds."""
+    """Terms are from 1 to the highest integer that every store can keep."""
     said = f"term {term} must be from 1 to {2**63 - 1}: send the term that Acquire answered with"
     call = Leases(MemoryBackend()).call(method, name="a", holder="ada", term=term)
     await refused(call, Status.INVALID_ARGUMENT, said)
@@ -153,7 +156,7 @@ async def test_values_at_the_bounds_are_accepted() -> None:
 
 
 async def test_lease_is_free_exactly_when_its_time_has_passed(mock_clock: MockClock) -> None:
-    """The monotonic clock decides, whatever the wall clock says."""
+    """The monotonic clock decides, whatever the wall clock shows."""
     leases = Leases(MemoryBackend())
     await leases.acquire()
     mock_clock.jump(9.5)
@@ -166,7 +169,7 @@ async def test_lease_is_free_exactly_when_its_time_has_passed(mock_clock: MockCl
 
 
 async def test_waiter_is_answered_when_the_lease_is_released(leases: Leases) -> None:
-    """One waiter acquires it at the moment of the release. The others go on waiting."""
+    """A single waiter acquires the lease at the moment of the release. The others continue to wait."""
     await leases.acquire()
     send, answers = trio.open_memory_channel[Any](3)
 
@@ -192,7 +195,7 @@ async def test_waiter_is_answered_when_the_lease_is_released(leases: Leases) -> 
 async def test_late_release_does_not_end_a_renewed_lease(leases: Leases) -> None:
     """This holds even if the holder repeats the attempt that it is about to release: the answer has a new term."""
     released = await leases.acquire("grace", attempt="one")
-    # Grace has sent her release and asks again. The request overtakes the release; ada's arrives after both.
+    # Grace has sent a release and then a new request, which overtakes the release. Ada's request comes last.
     again = await leases.acquire("grace", attempt="one")
     await leases.call("Release", name="staff/accounts", holder="grace", term=released.term)
     other = await leases.acquire("ada", attempt="two")
@@ -203,7 +206,10 @@ async def test_late_release_does_not_end_a_renewed_lease(leases: Leases) -> None
 
 
 async def test_only_the_newest_waiting_request_of_an_attempt_acquires_the_lease(leases: Leases) -> None:
-    """The sender gave up the older request. If that were granted, it would end the term of the newer one."""
+    """The sender gave up the older request.
+
+    If that request acquired the lease, it would end the term of the newer one.
+    """
     await leases.acquire()
     answers: list[Any] = []
 
@@ -221,7 +227,10 @@ async def test_only_the_newest_waiting_request_of_an_attempt_acquires_the_lease(
 
 
 async def test_late_request_does_not_wait_for_its_own_term_to_end(leases: Leases) -> None:
-    """Its sender has the lease. After the release the request would acquire it without a caller."""
+    """The sender has the lease.
+
+    If the request waited, it would acquire the lease after the release, without a caller.
+    """
     term = (await leases.acquire(attempt="one")).term
     await leases.call("KeepAlive", name="staff/accounts", holder="ada", term=term)
     with trio.fail_after(15):
@@ -231,7 +240,7 @@ async def test_late_request_does_not_wait_for_its_own_term_to_end(leases: Leases
 
 
 async def test_waiter_acquires_an_expired_lease(autojump_clock: MockClock) -> None:
-    """It is answered when the holder's time ends. At the end of its own time it learns the present holder."""
+    """The waiter is answered when the holder's time ends. When its own time ends first, it gets the present holder."""
     leases = Leases(MemoryBackend())
     await leases.acquire()
     began = autojump_clock.current_time()
@@ -242,7 +251,7 @@ async def test_waiter_acquires_an_expired_lease(autojump_clock: MockClock) -> No
 
 
 async def test_waits_end_when_the_server_stops(autojump_clock: MockClock) -> None:
-    """They end at once, with a correct answer, and later requests do not wait."""
+    """The waits end at once, with a correct answer. Later requests do not wait."""
     waits = LeaseWaits()
     leases = Leases(MemoryBackend(), waits)
     await leases.acquire(ttl_ms=3_600_000)
@@ -262,9 +271,9 @@ async def test_waits_end_when_the_server_stops(autojump_clock: MockClock) -> Non
 
 
 async def test_fence_is_raised_in_the_term_of_its_lease(calls: Calls) -> None:
-    """Another term is refused as fenced.
+    """A raise in another term is refused as fenced.
 
-    So is a write of the former holder, even before its successor has raised the fence.
+    So is a write of the previous holder, even before its successor has raised the fence.
     """
     leases = Leases(calls.backend)
     for term in (1, 2):

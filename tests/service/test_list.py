@@ -54,7 +54,7 @@ Consul's List accepts a tenancy on a cluster-scoped type.
 
 PLACES = [("default", "default"), ("default", "up"), ("far", "default"), ("far", "up")]
 
-# Empty units, and what the star means.
+# The meanings of empty units and of stars.
 TENANCIES: list[tuple[ResourceType[Any], str, str, list[str]]] = [
     (NOTE, "", "", ["default-default"]),
     (NOTE, "", "default", ["default-default"]),
@@ -74,7 +74,7 @@ TENANCIES: list[tuple[ResourceType[Any], str, str, list[str]]] = [
 
 
 async def fill(calls: Calls) -> None:
-    """Store one note in every place, named after it, and the content of the other scopes."""
+    """Store one note in every place, named after the place, and a resource of each other scope."""
     await calls.make_room(*PLACES)
     for partition, namespace in PLACES:
         await calls.write(a_note(f"{partition}-{namespace}", partition=partition, namespace=namespace))
@@ -87,7 +87,7 @@ async def fill(calls: Calls) -> None:
 async def test_invalid_request_is_refused_with_the_field(
     in_memory: Calls, type: pb.Type | None, tenancy: pb.Tenancy, prefix: str, said: str
 ) -> None:
-    """A star stands for any unit; everything else is a name."""
+    """A star stands for any unit. Every other value must be a valid name."""
     await refused(in_memory.list_type(type, tenancy, prefix), Status.INVALID_ARGUMENT, said)
 
 
@@ -98,7 +98,7 @@ async def test_tenancy_is_required(in_memory: Calls) -> None:
 
 
 async def test_list_is_of_the_requested_tenancy(calls: Calls) -> None:
-    """Empty units are the default ones, and stars match any. The list of a missing tenancy is empty."""
+    """Empty units mean the default ones, and stars match any. The list of a missing tenancy is empty."""
     await fill(calls)
     for type, partition, namespace, expected in TENANCIES:
         reply = await calls.list_type(a_type(type), within(partition, namespace))
@@ -108,7 +108,7 @@ async def test_list_is_of_the_requested_tenancy(calls: Calls) -> None:
 
 
 async def test_list_has_one_version_of_the_kind_in_order_and_by_prefix(calls: Calls) -> None:
-    """Other versions are left out; the order is that of partition, namespace and name."""
+    """Resources of other versions are left out. The order is by partition, namespace and name."""
     for name, type in (("ab", NOTE), ("b", NOTE), ("a", NOTE), ("abc", NOTE_V2)):
         await calls.write(a_note(name, type=type))
     await calls.make_room(("a", ""))
@@ -121,7 +121,7 @@ async def test_list_has_one_version_of_the_kind_in_order_and_by_prefix(calls: Ca
 
 
 async def test_min_revision_is_met_or_refused(calls: Calls) -> None:
-    """A reader that has seen a revision is never answered from below it."""
+    """A reader that has seen a revision never gets an answer from below it."""
     await calls.write(a_note())
     here = calls.revision
     assert len((await calls.list_type(a_type(), EVERYWHERE, min_revision=here)).resources) == 1
@@ -143,12 +143,12 @@ async def test_min_revision_is_met_or_refused(calls: Calls) -> None:
     ],
 )
 async def test_invalid_owner_is_refused(in_memory: Calls, owner: pb.Id | None, said: str) -> None:
-    """An owner is given by its complete id, with its uid."""
+    """An owner must be a complete id, with a uid."""
     await refused(in_memory.list_by_owner(owner), Status.INVALID_ARGUMENT, said)
 
 
 async def test_owned_resources_are_found_in_every_type_tenancy_and_version(calls: Calls) -> None:
-    """They are found by uid, and so after the owner's deletion, too."""
+    """The resources are found by the uid of the owner, and so also after its deletion."""
     await calls.make_room(("default", "up"))
     boss = await calls.stored(a_note("boss"))
     other = await calls.stored(a_note("other"))
@@ -182,9 +182,9 @@ async def test_owned_resources_are_found_in_every_type_tenancy_and_version(calls
 
 
 async def test_uid_owns_nothing_under_another_name_or_in_another_tenancy(anywhere: Calls) -> None:
-    """An owner in a tenancy that does not exist owns nothing, as in Consul, whatever uid the request names.
+    """In a tenancy that does not exist, an owner owns nothing, whatever uid the request names. Consul does the same.
 
-    Otherwise a caller that may read one owner could ask for the children of another.
+    Otherwise, a caller that may read one owner could list the children of another.
     """
     calls = anywhere
     boss = await calls.stored(a_note("boss"))
@@ -204,8 +204,8 @@ async def test_uid_owns_nothing_under_another_name_or_in_another_tenancy(anywher
         assert (await calls.list_by_owner(owner)).resources == [child], owner
 
 
-async def test_known_position_is_of_this_stores_history_or_refused(calls: Calls) -> None:
-    """So a store that was rolled back and has been written to since can be told apart."""
+async def test_known_position_of_another_history_is_refused(calls: Calls) -> None:
+    """The position detects a store that was rolled back and has been written to since."""
     nobody = an_id("nobody", uid="none")
     here = calls.backend.position
     assert at((await calls.list_by_owner(nobody, here)).position) == here
@@ -214,7 +214,7 @@ async def test_known_position_is_of_this_stores_history_or_refused(calls: Calls)
 
 
 async def test_size_of_a_reply_is_exact(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The size of a resource is estimated when it is kept, and exact once it is encoded."""
+    """The size of a resource is an estimate when it is cached, and exact once it is encoded."""
     monkeypatch.setattr("headway.service._pages._AT_ONCE", 0)
     async with reached("network", MemoryBackend()) as calls:
         stored = await calls.stored(a_note())

@@ -1,4 +1,4 @@
-"""The services have the methods of the schema."""
+"""The methods of the services, compared with the schema."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SERVICES: dict[str, Callable[[], Any]] = {
 
 
 def described() -> dict[str, dict[str, tuple[tuple[bool, bool], str, str]]]:
-    """Return the methods of each service of the schema by their paths: which sides stream, and the messages."""
+    """Return the methods of each service in the schema by path, each with its streaming sides and its messages."""
     schema = FileDescriptorSet.FromString((files("headway._gen") / "descriptors.bin").read_bytes())
     return {
         f"{file.package}.{service.name}": {
@@ -50,7 +50,7 @@ def test_every_service_of_the_schema_is_compared() -> None:
 
 @pytest.mark.parametrize("name", SERVICES)
 def test_service_has_the_methods_of_its_schema(name: str) -> None:
-    """It has all of them and no others, with their messages."""
+    """The service has all methods of the schema and no others, with the same messages."""
     package = name.rpartition(".")[0]
     assert described()[name] == {
         path: (

@@ -40,7 +40,7 @@ async def everything(backend: Backend) -> list[pb.Resource]:
 
 
 async def filled(backend: Backend, count: int) -> Calls:
-    """Store several complete resources as a program without converters stores them."""
+    """Store several complete resources as a program without converters would."""
     old = Calls(backend, without_converters())
     for number in range(count):
         await old.write(a_team(V1, roster(f"m{number}"), f"team-{number}", metadata={FINALIZERS: "hold", "n": "1"}))
@@ -53,7 +53,7 @@ async def filled(backend: Backend, count: int) -> Calls:
 
 
 async def test_migration_changes_only_payloads_and_versions(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It works page by page, and watches report updates. A second migration changes nothing."""
+    """Migration works page by page, and watches report updates. A second migration changes nothing."""
     monkeypatch.setattr(_migrate, "PAGE", 7)
     monkeypatch.setattr(_migrate, "OPERATIONS", 3)
     await filled(backend, 20)
@@ -90,7 +90,10 @@ def version_of_end(item: Any) -> bool:
 
 
 async def test_migration_works_in_both_directions(backend: Backend) -> None:
-    """For a rollback, everything that the older version can hold is rewritten to it. The rest is left, and reported."""
+    """For a rollback, everything that the older version can represent is rewritten to it.
+
+    The rest is left, and reported.
+    """
     calls = Calls(backend, versions())
     await calls.write(a_team(V3, Band(room="B12"), "a"))
     await calls.write(a_team(V2, crew(("ada", "")), "b"))
@@ -101,7 +104,7 @@ async def test_migration_works_in_both_directions(backend: Backend) -> None:
 
 
 async def test_resource_that_cannot_be_rewritten_is_left_and_reported(backend: Backend) -> None:
-    """A failing converter, unknown fields and a version without a converter each affect only that one resource."""
+    """A failing converter, unknown fields, or a version without a converter affects only that one resource."""
     old = Calls(backend, without_converters())
     await old.write(a_team(V1, roster(color="raise"), "a"))
     unknown = a_team(V1, roster(), "b")
@@ -137,7 +140,10 @@ async def test_canceled_migration_continues_when_it_is_run_again(
 
 @pytest.mark.parametrize("type", [V1, V2])
 async def test_concurrent_write_is_not_lost(backend: Backend, type: ResourceType[Any]) -> None:
-    """An old or a new program may write or delete. The other resources of the same commit are rewritten."""
+    """The concurrent writer may be an old or a new program, and may write or delete.
+
+    The rest of the commit is rewritten.
+    """
     await filled(backend, 6)
     racing = Interrupted(backend)
     old, new = Calls(backend, without_converters()), Calls(backend, versions())
@@ -184,7 +190,7 @@ async def _nothing() -> None:
 
 
 async def test_client_that_knows_one_version_lists_owned_resources(backend: Backend) -> None:
-    """The reply has the storage version; the client converts it to the version that it knows."""
+    """The reply has the storage version. The client converts it to the version that it knows."""
     known = versions()
     calls = Calls(backend, known)
     owner = await calls.stored(a_note("owner"))
@@ -226,7 +232,7 @@ async def test_a_page_token_of_another_server_is_refused() -> None:
 
 @pytest.mark.parametrize("types", [Registry(), versions()], ids=["without converters", "with converters"])
 async def test_a_caller_without_any_rights_learns_no_position(types: Registry) -> None:
-    """The rights are checked before the store is looked at, even if no type has a converter."""
+    """The rights are checked before the store is read, even if no type has a converter."""
     text, token = new_token(["nothing"])
     access = Authorizer(Access([Policy("nothing", [])], [token]))
     guarded = Guarded(partial(MigrationService, MemoryBackend(), types), access, types)

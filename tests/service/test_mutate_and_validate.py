@@ -1,4 +1,4 @@
-"""MutateAndValidate: the resource that Write would store, as far as it is known without the store."""
+"""MutateAndValidate: the resource that Write would store, as far as it can be computed without the store."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ async def test_request_that_write_refuses_without_the_store_is_refused(
 
 
 async def test_hooks_run_and_nothing_is_stored(calls: Calls) -> None:
-    """The answer has the changes of defaults and mutate, and no uid, version or generation."""
+    """The answer has the changes of defaults and mutate, and has no uid, version or generation."""
     reply = await calls.mutate_and_validate(a_note("one", "", HOOKED))
     assert reply.resource is not None
     assert text_of(reply.resource) == "untitled"
@@ -36,7 +36,7 @@ async def test_hooks_run_and_nothing_is_stored(calls: Calls) -> None:
 
 @pytest.mark.parametrize("mark", ["", "soon", "2024-02-02T10:00:00"])
 async def test_invalid_mark_is_refused(calls: Calls, mark: str) -> None:
-    """Write refuses it, too, whether or not the resource exists."""
+    """Write refuses the mark as well, whether or not the resource exists."""
     await calls.write(a_note("there"))
     for name in ("there", "absent"):
         said = f"metadata.deletionTimestamp {mark!r} must be a timestamp such as"
@@ -56,7 +56,7 @@ async def test_checks_that_need_the_store_are_skipped(calls: Calls) -> None:
 
 
 async def test_unconverted_payload_is_refused() -> None:
-    """It cannot be checked, like one that does not decode."""
+    """An unconverted payload cannot be checked, and neither can one that does not decode."""
     calls = Calls(MemoryBackend(), versions())
     for type, said in ((V1, "could not be converted"), (ALONE, "not headway.resource.v1.Unconverted")):
         resource = a_team(type, roster())

@@ -1,4 +1,4 @@
-"""Failed writes: an error that certainly wrote nothing stays certain over a network."""
+"""Failed writes: over a network, too, the error says whether anything was written."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ async def test_failed_write_reports_whether_anything_was_written(
 
 
 class Heard(PlainWrites):
-    """A controller's writes, reduced to the reports of unknown outcomes."""
+    """A controller's writes, reduced to their reports of unknown outcomes."""
 
     def __init__(self) -> None:
         self.unknowns = 0
@@ -78,7 +78,7 @@ def _garble(resource: Resource[Note]) -> None:
 )
 @pytest.mark.parametrize("how", ["in process", "network"])
 async def test_failing_hook_leaves_no_unknown_outcome(how: str, hooks: Hooks[Note]) -> None:
-    """Hooks run before the store is asked, so a run has nothing to resolve."""
+    """Hooks run before the store is asked, so a run has no write to resolve."""
     broken = ResourceType("tests", "v1", "Broken", Note, hooks=hooks)
     known, heard = registry(), Heard()
     known.register(broken)
@@ -87,7 +87,7 @@ async def test_failing_hook_leaves_no_unknown_outcome(how: str, hooks: Hooks[Not
         for call in (client.write, client.create, client.apply, client.validate):
             with pytest.raises(Unavailable, match=r"^INTERNAL: ") as caught:
                 await call(broken.new("one"))
-            assert "mistake" not in str(caught.value), "the exception's text is for the operator"
+            assert "mistake" not in str(caught.value), "the caller must not get the exception's text"
         assert (heard.unknowns, calls.revision, len(calls.unexpected)) == (0, 0, 4)
 
 

@@ -48,7 +48,7 @@ async def names(calls: Calls, **rest: Any) -> list[str]:
 
 
 async def test_metadata_filter_matches_resources_that_meet_all_its_terms(calls: Calls) -> None:
-    """A term is equal, not equal, present or absent. Consul's server has no filter."""
+    """A term requires a value to be equal, unequal, present or absent. Consul's server has no filter."""
     for name, metadata in METADATA.items():
         await calls.write(a_note(name, metadata=metadata))
     for text, expected in FILTERS:
@@ -57,7 +57,7 @@ async def test_metadata_filter_matches_resources_that_meet_all_its_terms(calls: 
 
 @pytest.mark.parametrize("text", [",", "a,", "=a", "!=a", "!", "!!a", "a!b", "a!b=c", " = "])
 async def test_invalid_filter_is_refused_with_the_term(in_memory: Calls, text: str) -> None:
-    """The error also gives the valid forms."""
+    """The error also has the valid forms."""
     said = f"metadata_filter {text!r}: "
     call = in_memory.list_type(a_type(), EVERYWHERE, metadata_filter=text)
     await refused(call, Status.INVALID_ARGUMENT, said, "use key=value, key!=value, key or !key")
@@ -89,7 +89,7 @@ async def test_pages_add_up_to_the_list(calls: Calls) -> None:
 
 
 async def test_reads_for_a_page_are_bounded(calls: Calls, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A selective filter takes several reads and misses nothing between them."""
+    """A selective filter takes several reads, and misses nothing between them."""
     monkeypatch.setattr("headway.service._pages._LEAST_READ", 2)
     for index in range(9):
         await calls.write(a_note(f"n{index}", metadata={"third": str(index % 3)}))
@@ -97,7 +97,7 @@ async def test_reads_for_a_page_are_bounded(calls: Calls, monkeypatch: pytest.Mo
 
 
 async def test_unchanged_resource_is_on_exactly_one_page(calls: Calls) -> None:
-    """Keys have one order: the position of a deleted resource stays valid if it was the last of a page."""
+    """Keys have a single order. If the last resource of a page is deleted, its position stays valid."""
     for name in ("b", "d", "f", "h"):
         await calls.write(a_note(name))
     first = await calls.list_type(a_type(), EVERYWHERE, page_size=2)
@@ -109,7 +109,7 @@ async def test_unchanged_resource_is_on_exactly_one_page(calls: Calls) -> None:
 
 
 async def test_token_of_another_query_or_store_is_refused(calls: Calls) -> None:
-    """A token is a position in one list and means nothing in another. A malformed token is refused, too."""
+    """A token is a position in one list, and means nothing in another. A malformed token is refused, too."""
     for name in ("a", "b"):
         await calls.write(a_note(name))
     token = (await calls.list_type(a_type(), EVERYWHERE, page_size=1)).next_page_token
@@ -130,7 +130,7 @@ async def test_token_of_another_query_or_store_is_refused(calls: Calls) -> None:
 
 
 async def test_token_with_an_impossible_key_is_refused(calls: Calls) -> None:
-    """The digest in it is no secret, so a caller can forge one. Not every store can look up a lone surrogate."""
+    """The digest in a token is not secret, so a caller can forge one. Not every store can look up a lone surrogate."""
     for name in ("a", "b"):
         await calls.write(a_note(name))
     token = (await calls.list_type(a_type(), EVERYWHERE, page_size=1)).next_page_token
@@ -140,7 +140,7 @@ async def test_token_with_an_impossible_key_is_refused(calls: Calls) -> None:
 
 
 async def test_client_filters_and_goes_through_pages(calls: Calls) -> None:
-    """The client yields lists of resources, of which the last may be shorter. An empty result is one empty page."""
+    """The client yields one list for each page. The last may be shorter. An empty result is one empty page."""
     client = Client(calls.channel, registry())
     for index in range(5):
         await client.write(NOTE.new(f"n{index}", metadata={"odd": str(index % 2)}))

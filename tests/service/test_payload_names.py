@@ -1,6 +1,4 @@
-"""Data stored under an older name of its message: reads, changes, finalizers and deletions, and the rename by a
-Write.
-"""
+"""Data stored under an older name of its message: reads, changes, finalizers, deletions, and the rename by a Write."""
 
 from __future__ import annotations
 
@@ -42,7 +40,7 @@ def registry(type: ResourceType[Crew] | ResourceType[Team]) -> Registry:
 
 @pytest.fixture(params=["in process", "network", "network, as Consul's"])
 async def calls(request: pytest.FixtureRequest, backend: Backend) -> AsyncIterator[Calls]:
-    """Return a program with the present name, on a store that was written by a program with the former name."""
+    """Return a program with the present name, on a store that was written by a program with the older name."""
     former = Calls(backend, registry(FORMER))
     await former.write(FORMER.new("core", Crew(members=["ada"]), metadata={FINALIZERS: "one"}).message())
     if request.param == "in process":
@@ -56,12 +54,12 @@ async def core(calls: Calls) -> pb.Resource:
     found = (await calls.read(PRESENT.id("core").message())).resource
     assert found is not None
     assert found.data is not None
-    # In the process what is read is shared with the store.
+    # In process, the resource that was read is shared with the store.
     return copy_message(found)
 
 
 async def test_finalizer_of_a_resource_with_an_older_name_can_be_removed(calls: Calls) -> None:
-    """The resource is written back as it was read, with the older name, and stored with the present one."""
+    """The resource is written back with the older name, as it was read, and stored with the present name."""
     found = await core(calls)
     assert found.data is not None
     assert (PRESENT.view(found).data.members, found.data.type_url) == (["ada"], OLD_URL)
@@ -82,7 +80,10 @@ async def test_finalizer_of_a_resource_with_an_older_name_can_be_removed(calls: 
 
 
 async def test_older_name_is_checked_and_replaced(calls: Calls) -> None:
-    """MutateAndValidate and a Write without a version do so. A second Write by the older name is refused."""
+    """MutateAndValidate and a Write without a version check and replace it.
+
+    A second Write by the older name is refused.
+    """
     found = await core(calls)
     found.version = ""
     checked = (await calls.mutate_and_validate(copy_message(found))).resource
@@ -96,7 +97,7 @@ async def test_older_name_is_checked_and_replaced(calls: Calls) -> None:
 
 
 async def test_creation_by_an_older_name_is_refused(calls: Calls) -> None:
-    """So is any other name, except the one that this class had in earlier versions: its module and its own name."""
+    """Any other name is refused, too, except the name of this class in earlier versions: its module and name."""
     made = FORMER.new("tools", Crew(members=["bob"])).message()
     await refused(calls.write(copy_message(made)), Status.INVALID_ARGUMENT, SAID)
     found = await core(calls)
@@ -112,7 +113,7 @@ async def test_creation_by_an_older_name_is_refused(calls: Calls) -> None:
 
 
 async def test_caller_without_read_permission_learns_nothing_from_a_name(backend: Backend) -> None:
-    """The refusal is the one for a name that is free."""
+    """The refusal is the same as for a free name."""
     await Calls(backend, registry(FORMER)).write(FORMER.new("core", Crew()).message())
     blind = Calls(backend, registry(PRESENT), WriteOnly("name"))
     for name in ("core", "free"):
@@ -120,7 +121,7 @@ async def test_caller_without_read_permission_learns_nothing_from_a_name(backend
 
 
 async def test_client_changes_a_resource_stored_under_an_older_name(calls: Calls) -> None:
-    """It uses the calls that programs use: apply, write and delete."""
+    """The client uses the calls that programs use: apply, write and delete."""
     client = Client(calls.channel, registry(PRESENT))
     applied = await client.apply(PRESENT.new("core", Team(members=["ada", "bob"])))
     assert applied.data.members == ["ada", "bob"]
@@ -135,7 +136,10 @@ GARBAGE = b"\x0a\x30" + b"\xff" * 48
 
 @pytest.mark.parametrize("name", ["__main__.Crew", f"{__name__}.Team", "staff.v1.Team"])
 async def test_undecodable_resource_is_released_under_any_stored_name(name: str) -> None:
-    """The writer returns the data that it read; the payload's present name does not count as a change of the data."""
+    """The writer returns the data that it read.
+
+    The present name of the payload does not count as a change of the data.
+    """
     calls = Calls(MemoryBackend(), registry(PRESENT))
     await put(calls, f"type.googleapis.com/{name}", GARBAGE)
     marked = (await calls.delete(PRESENT.id("core").message())).resource
@@ -150,7 +154,7 @@ async def test_undecodable_resource_is_released_under_any_stored_name(name: str)
 
 
 async def put(calls: Calls, type_url: str, data: bytes) -> pb.Resource:
-    """Store a resource that no Write of this program stores."""
+    """Store a resource that no Write of this program would store."""
     resource = PRESENT.new("core", Team(), metadata={FINALIZERS: "one two"}).message()
     assert resource.id is not None
     resource.id.uid, resource.generation, resource.id.tenancy = ULID, ULID, PRESENT.tenancy

@@ -30,14 +30,14 @@ async def asked(
 
 
 async def read_by_cache(channel: Channel, type: ResourceType[Note], known: Position | None = None) -> Position:
-    # An informer would run in the nursery, but only the position is read.
+    # In use, an informer would run in the nursery. Here only the position is read.
     async with trio.open_nursery() as nursery:
         informers = Informers(channel, nursery, ignore)
     return await informers.linearizable(type, known)
 
 
 async def test_position_includes_every_acknowledged_commit(anywhere: Calls) -> None:
-    """The type may have no resources."""
+    """This holds even if the type has no resources."""
     for name in ("one", "two"):
         await anywhere.write(a_note(name))
         for type in (NOTE, CHILD):
@@ -46,7 +46,7 @@ async def test_position_includes_every_acknowledged_commit(anywhere: Calls) -> N
 
 
 async def test_known_position_of_another_history_is_refused(anywhere: Calls) -> None:
-    """A store that was rolled back and has been written to since does not know the position."""
+    """A store that was rolled back and has been written to since does not have the known position in its history."""
     here = anywhere.backend.position
     assert at((await asked(anywhere.channel, a_type(), here)).position) == here
     lost = here._replace(session="lost")
@@ -77,7 +77,7 @@ async def test_position_needs_a_right_to_the_type() -> None:
 
 
 async def test_server_without_positions_is_named_as_too_old() -> None:
-    """The error says what to do about it."""
+    """The error says how to solve the problem."""
     channel = InProcessChannel(ResourceService(MemoryBackend(), registry()))
     with pytest.raises(Unavailable, match=r"does not serve the position of its store \(.*\): update the server"):
         await read_by_cache(channel, NOTE)

@@ -1,4 +1,4 @@
-"""Read: one resource by its id."""
+"""Read: returns one resource by its id."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ from tests.helpers.declared import (
     ],
 )
 async def test_invalid_id_is_refused_with_the_field(in_memory: Calls, id: pb.Id | None, said: str) -> None:
-    """Every part of an id is checked. The error names the part, its value and the valid form."""
+    """Every part of an id is checked. The error has the part, its value and the valid form."""
     await refused(in_memory.read(id), Status.INVALID_ARGUMENT, said)
 
 
 @pytest.mark.parametrize("type", [each for each in TYPES if each is not NOTE_V2], ids=lambda each: each.name.kind)
 async def test_resource_is_found_with_default_tenancy(calls: Calls, type: ResourceType[Any]) -> None:
-    """Empty units are filled in as far as the type's scope has them."""
+    """Empty units are filled in, if the type's scope has them."""
     stored = await calls.stored(a_note("one", "hello", type))
     found = (await calls.read(an_id("one", type))).resource
     assert found == stored
@@ -69,7 +69,7 @@ async def test_resource_is_found_with_default_tenancy(calls: Calls, type: Resour
 
 
 async def test_given_units_are_kept(calls: Calls) -> None:
-    """Each empty unit is filled in on its own."""
+    """Each empty unit is filled in separately."""
     await calls.make_room(("default", "up"))
     await calls.write(a_note("one", "there", namespace="up"))
     assert text_of((await calls.read(an_id("one", partition="default", namespace="up"))).resource) == "there"
@@ -77,7 +77,7 @@ async def test_given_units_are_kept(calls: Calls) -> None:
 
 
 async def test_missing_resource_is_not_found(calls: Calls) -> None:
-    """The name is free or belongs to another incarnation."""
+    """The name is free, or belongs to another incarnation."""
     await refused(calls.read(an_id("one", namespace="up")), Status.NOT_FOUND, "Note up/one not found")
     stored = await calls.stored(a_note("one"))
     await refused(calls.read(an_id("one", uid="other")), Status.NOT_FOUND, "Note one with uid other not found")
@@ -85,14 +85,14 @@ async def test_missing_resource_is_not_found(calls: Calls) -> None:
 
 
 async def test_other_version_of_the_kind_is_refused_and_named(calls: Calls) -> None:
-    """A resource stored as v2 is not returned as v1, and the error names both."""
+    """A resource stored as v2 is not returned as v1. The error names both versions."""
     await calls.write(a_note("one", type=NOTE_V2))
     said = "Note one is stored as tests.v2.Note, but was requested as version 'v1'"
     await refused(calls.read(an_id("one", NOTE)), Status.INVALID_ARGUMENT, said)
 
 
 async def test_answer_has_a_position_at_which_it_was_true(calls: Calls) -> None:
-    """Every answer can be placed in the history of its store."""
+    """Every answer has a place in the history of its store."""
     written = at((await calls.write(a_note("one"))).position)
     await calls.write(a_note("two"))
     reply = await calls.read(an_id("one"))
@@ -111,6 +111,6 @@ async def test_min_revision_is_met_or_refused(calls: Calls) -> None:
 
 
 async def test_hooks_do_not_run_when_reading(calls: Calls) -> None:
-    """The stored resource is returned unchanged: the mutate hook ran when it was written."""
+    """The stored resource is returned unchanged. The mutate hook ran when the resource was written."""
     stored = await calls.stored(a_note("one", "", HOOKED))
     assert text_of((await calls.read(an_id("one", HOOKED))).resource) == text_of(stored) == "untitled"

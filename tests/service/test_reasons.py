@@ -1,4 +1,4 @@
-"""The reason of a refusal reaches its caller by every way, beside the status and the message."""
+"""The reason of a refusal, which reaches the caller with the status and the message over every kind of channel."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def forwarded() -> AsyncIterator[Calls]:
 
 @pytest.mark.parametrize("how", ["in process", "network", "forwarder"])
 async def test_reason_is_the_same_by_every_way(how: str) -> None:
-    """A client raises the same error, with the same message, which has no mark of the reason."""
+    """A client raises the same error with the same message, which does not contain the reason."""
     async with forwarded() if how == "forwarder" else reached(how, MemoryBackend()) as calls:
         old = (await calls.raise_fence()).fence
         await calls.raise_fence()
@@ -75,6 +75,6 @@ async def test_long_message_fits_with_its_details_into_the_trailers() -> None:
     ids=["of another service", "of a newer server", "broken", "empty"],
 )
 def test_unknown_detail_leaves_the_status(detail: AnyMessage) -> None:
-    """A client takes the refusal for one without a reason."""
+    """A client handles the refusal like a refusal without a reason."""
     error = GRPCError(Status.FAILED_PRECONDITION, "not now", [detail])
     assert type(client_error(error, write=True)) is FailedPrecondition

@@ -1,4 +1,4 @@
-"""Every field of a request has a bound, and an error quotes no more than the field's beginning."""
+"""The bound of each field of a request. An error quotes no more than the beginning of the field."""
 
 from __future__ import annotations
 
@@ -140,14 +140,17 @@ async def test_no_part_of_an_id_is_longer_than_a_name(
 
 @pytest.mark.parametrize("field", FIELDS)
 async def test_field_beyond_its_bound_is_refused(calls: Calls, field: str) -> None:
-    """It never ends as an unexpected error."""
+    """The request never ends with an unexpected error."""
     said = await refused(FIELDS[field](calls), Status.INVALID_ARGUMENT)
     assert len(said) < 1000
     assert calls.unexpected == []
 
 
 async def test_values_at_the_bounds_are_accepted(calls: Calls) -> None:
-    """A resource may have that much metadata and that many statuses and conditions, over the network and back, too."""
+    """A resource may have that much metadata, and that many statuses and conditions.
+
+    This holds over the network and back.
+    """
     metadata = {f"{each:0255}": "v" for each in range(1000)}
     stored = await calls.stored(a_note(metadata=metadata))
     full = a_status(stored.generation, *["c" * 255] * 5)
@@ -167,7 +170,7 @@ async def test_values_at_the_bounds_are_accepted(calls: Calls) -> None:
 
 
 async def test_resource_from_before_the_bounds_keeps_its_statuses(calls: Calls) -> None:
-    """Each of them can be written again, but none can be added."""
+    """Each of the statuses can be written again, but none can be added."""
     full = a_status(ULID, *[f"c{each}" for each in range(50)])
     id = an_id(partition="default", namespace="default", uid=ULID)
     old = pb.Resource(id=id, generation=ULID, status={str(each): full for each in range(120)})
@@ -199,7 +202,7 @@ PAYLOADS: dict[str, tuple[ResourceType[Any], bytes, bytes]] = {
 
 @pytest.mark.parametrize("what", PAYLOADS)
 async def test_number_of_payload_fields_is_bounded(what: str) -> None:
-    """Two million empty strings blocked the event loop for a second in a hook.
+    """Two million empty strings in a hook blocked the event loop for a second.
 
     A payload with too many fields is not decoded.
     """

@@ -1,4 +1,4 @@
-"""Watches that are resumed by a program whose converters have changed since they began."""
+"""Watches that are resumed by a program with other converters than the program that began them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def left_off(calls: Calls) -> Position:
     [(without_converters, versions), (versions, without_converters), (lambda: versions(newest=V2), versions)],
 )
 async def test_watch_with_changed_converters_restarts_with_a_snapshot(tmp_path: Path, before: Any, after: Any) -> None:
-    """A converter was declared or removed, or one more was declared. Watches of other types continue."""
+    """A converter was declared or removed, or a further one was declared. Watches of other types continue."""
     async with opened(tmp_path) as store:
         calls = Calls(store, before())
         await calls.write(a_team(V1, roster("ada"), "a"))
@@ -69,7 +69,7 @@ async def test_watch_with_the_same_converters_continues(tmp_path: Path, known: A
 
 
 async def test_list_reports_its_versions(tmp_path: Path) -> None:
-    """So a watch from the list's position is refused, too. A caller that wants only deletions asks for any versions."""
+    """A watch from the list's position is refused, too. A caller that wants only deletions asks for any versions."""
     everywhere = pb.Tenancy(partition="*", namespace="*")
     async with opened(tmp_path) as store:
         position = at((await Calls(store, without_converters()).list_type(a_type(V1), everywhere)).position)

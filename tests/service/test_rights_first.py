@@ -1,4 +1,4 @@
-"""Authorization comes first: before hooks, filters and other fields, and before a type is known to exist."""
+"""Authorization before everything else: before hooks and filters, and before the caller learns that a type exists."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def guard() -> Guard:
 
 @pytest.fixture
 def both(guard: Guard) -> tuple[Calls, Calls]:
-    """Return a service without authorization, and one over the same store with the guard in front of it."""
+    """Return a service without authorization, and a service over the same store with the guard in front of it."""
     backend = MemoryBackend()
     return Calls(backend, registry()), Calls(backend, registry(), guard)
 
@@ -78,7 +78,7 @@ async def answer(call: Awaitable[object]) -> tuple[Status, str]:
 
 @pytest.mark.parametrize("verb", OF_A_TYPE)
 async def test_type_without_a_rule_looks_unregistered(both: tuple[Calls, Calls], guard: Guard, verb: str) -> None:
-    """The status and the message are the same, whatever the type's scope and whatever else is wrong."""
+    """The status and the message are the same, for every scope of the type and every further mistake."""
     said = set()
     for type in (UNKNOWN, CHILD, PLANET):
         guard.unknown.add(type.name)
@@ -94,7 +94,7 @@ async def test_type_without_a_rule_looks_unregistered(both: tuple[Calls, Calls],
 async def test_invalid_type_name_is_refused_like_a_type_without_a_rule(
     both: tuple[Calls, Calls], guard: Guard, changes: dict[str, str]
 ) -> None:
-    """A caller with rights on other types gets the refusal for any type on which it has none."""
+    """A caller with rights on other types gets the same refusal as for any type on which it has no right."""
     type = a_type(NOTE, **changes)
     guard.unknown.add(type_name(type))
     said = f"permission denied: none of your rules covers type {type_name(type)}"
@@ -103,14 +103,14 @@ async def test_invalid_type_name_is_refused_like_a_type_without_a_rule(
 
 
 async def test_unreadable_owner_is_refused_before_its_uid_is_required(both: tuple[Calls, Calls]) -> None:
-    """Every field that is no part of a name is checked after the rights."""
+    """The rights are checked before every field that is not part of a name."""
     await refused(
         both[1].list_by_owner(an_id("denied")), Status.PERMISSION_DENIED, "permission denied: you may not read"
     )
 
 
 async def test_errors_name_no_type_that_the_caller_may_not_know(both: tuple[Calls, Calls], guard: Guard) -> None:
-    """Such a type is neither suggested nor listed among the registered types."""
+    """The type is neither suggested nor listed among the registered types."""
     guard.unknown.update(each.name for each in (NOTE, CHILD))
     for type in (a_type(kind="note"), a_type(group="zzzz", kind="Qqqq")):
         said = await refused(both[1].read(pb.Id(name="one", type=type)), Status.INVALID_ARGUMENT, "is not registered")
@@ -122,7 +122,10 @@ async def test_errors_name_no_type_that_the_caller_may_not_know(both: tuple[Call
 async def test_reference_reveals_nothing_of_a_type_that_its_writer_may_not_know(
     both: tuple[Calls, Calls], guard: Guard
 ) -> None:
-    """It is stored like a reference to an unregistered type: neither filled in nor refused by the type's scope."""
+    """The reference is stored like a reference to an unregistered type.
+
+    The scope of its type is not used to complete or refuse it.
+    """
     _, guarded = both
     stored = await guarded.stored(a_note("one"))
     for type in (UNKNOWN, NAMESPACE):
@@ -138,7 +141,7 @@ async def test_reference_reveals_nothing_of_a_type_that_its_writer_may_not_know(
 
 
 async def test_hooks_run_only_for_callers_that_may_write(both: tuple[Calls, Calls]) -> None:
-    """A stranger neither runs a program's code nor reads its messages."""
+    """Without the right, a caller neither runs a program's code nor reads its messages."""
     _, guarded = both
     for text in ("crash", "bad", "fine"):
         for call in (guarded.write, guarded.mutate_and_validate):
@@ -153,7 +156,7 @@ def _forbid(resource: Resource[Note]) -> None:
 
 
 async def test_resource_changed_by_a_hook_is_authorized_again() -> None:
-    """A rule that depends on content applies to the stored content."""
+    """A rule that depends on content applies to the content that is stored."""
     forbidding = ResourceType("tests", "v1", "Forbidding", Note, hooks=Hooks(mutate=_forbid))
     known = registry()
     known.register(forbidding)
@@ -181,13 +184,13 @@ DENIED_WORK: list[Callable[[Calls], Awaitable[object]]] = [
 async def test_caller_without_rights_learns_nothing_of_further_fields(
     both: tuple[Calls, Calls], guard: Guard, call: Callable[[Calls], Awaitable[object]]
 ) -> None:
-    """Formerly, a List's filter blocked the event loop for seconds before its caller was authorized."""
+    """A List's filter once blocked the event loop for seconds before its caller was authorized."""
     guard.unlisted.add(NOTE.name)
     await refused(call(both[1]), Status.PERMISSION_DENIED, "permission denied: you may not")
 
 
 async def test_marking_a_resource_requires_the_right_to_delete(both: tuple[Calls, Calls]) -> None:
-    """The refusal is the same whether or not it exists. The Delete verb requires the right, too."""
+    """The refusal is the same whether or not the resource exists. The Delete verb requires the right, too."""
     calls, guarded = both
     denied = "permission denied: you may not delete Note kept"
     for call in (guarded.write, guarded.mutate_and_validate):
@@ -230,7 +233,10 @@ FENCED: dict[str, Callable[[Calls, pb.Fence], Awaitable[object]]] = {
 async def test_fence_is_accepted_only_from_callers_that_may_acquire_its_lease(
     both: tuple[Calls, Calls], verb: str, member: str
 ) -> None:
-    """A write under it reveals the present fence. Others get the same refusal whether or not there is one."""
+    """A write under the fence reveals the present fence.
+
+    Other callers get the same refusal whether or not there is one.
+    """
     calls, guarded = both
     fence = pb.Fence(controller="denied/teams", member=member, term=1)
     said = await refused(

@@ -1,4 +1,4 @@
-"""The changes that a Write may make to a stored resource: one row per state and change."""
+"""The changes that a Write may make to a stored resource: one row for each state and change."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Change = Callable[[pb.Resource], pb.Resource]
 
 
 def a_write(text: str = "", *, drop: str = "", **metadata: str) -> Change:
-    """Return the stored resource with other data or metadata, and with its version, which makes the write complete."""
+    """Return a change to the data or metadata that keeps the version, so that the write replaces all metadata."""
 
     def change(stored: pb.Resource) -> pb.Resource:
         kept = {**stored.metadata, **metadata}
@@ -34,7 +34,7 @@ def a_write(text: str = "", *, drop: str = "", **metadata: str) -> Change:
 
 
 def a_blanket_write(text: str = "", **metadata: str) -> Change:
-    """Return a write without a version and, unless they are given, without the reserved keys."""
+    """Return a change without a version. Reserved keys are absent unless they are passed."""
 
     def change(stored: pb.Resource) -> pb.Resource:
         return a_note("one", text, metadata={**STORED, **metadata}, owner=stored.owner)
@@ -54,63 +54,63 @@ def as_version_2(stored: pb.Resource) -> pb.Resource:
     return a_note("one", type=NOTE_V2, metadata=stored.metadata)
 
 
-TIME = "who reads the mark takes it for a time"
-FROZEN = "it has been deleted, and nothing holds it: only Delete is left"
+TIME = "readers expect the mark to be a time"
+FROZEN = "a marked resource without finalizers can only be deleted"
 
-# The state; the change in words; the change; what becomes of it; what is asked of what is stored then.
+# Each row has the state, the change in words, the change, and the expected outcome.
 ROWS: list[tuple[str, str, Change, Cell]] = [
     (NORMAL, "data", a_write("changed"), OK),
     (NORMAL, "metadata", a_write(colour="blue"), OK),
-    (NORMAL, "metadata goes", a_write(drop="colour"), OK),
+    (NORMAL, "metadata removed", a_write(drop="colour"), OK),
     (NORMAL, "nothing", a_write(), OK),
     (NORMAL, "nothing, without a version", a_blanket_write(), OK),
-    (NORMAL, "a status comes", with_status({"mine": a_status()}), INVALID),
-    (NORMAL, "an owner comes", with_owner(an_id("boss")), INVALID),
+    (NORMAL, "a status added", with_status({"mine": a_status()}), INVALID),
+    (NORMAL, "an owner added", with_owner(an_id("boss")), INVALID),
     (NORMAL, "the group version", as_version_2, OK),
-    (WITH_STATUS, "nothing, with no status said", a_blanket_write(), OK),
-    (WITH_STATUS, "nothing, with the status that is stored", with_status(None), OK),
+    (WITH_STATUS, "nothing, without a status", a_blanket_write(), OK),
+    (WITH_STATUS, "nothing, with the stored status", with_status(None), OK),
     (WITH_STATUS, "another status", with_status({"mine": a_status(ULID, "other")}), INVALID),
     (WITH_STATUS, "another key of status", with_status({"theirs": a_status()}), INVALID),
     (OWNED, "the same owner without its uid", with_owner(an_id("boss")), OK),
-    (OWNED, "the owner goes", with_owner(None), INVALID),
+    (OWNED, "the owner removed", with_owner(None), INVALID),
     (OWNED, "another owner", with_owner(an_id("other")), INVALID),
     (OWNED, "another incarnation of the owner", with_owner(an_id("boss", uid=ULID)), INVALID),
-    (HELD, "a finalizer comes", a_write(finalizers="a b c"), OK),
-    (HELD, "finalizers go", a_write(drop=FINALIZERS), OK),
-    (HELD, "finalizers are not said, without a version", a_blanket_write("changed"), OK),
-    (HELD, "the mark comes", a_write(deletionTimestamp=MARK), OK),
+    (HELD, "a finalizer added", a_write(finalizers="a b c"), OK),
+    (HELD, "finalizers removed", a_write(drop=FINALIZERS), OK),
+    (HELD, "finalizers not mentioned, without a version", a_blanket_write("changed"), OK),
+    (HELD, "the mark added", a_write(deletionTimestamp=MARK), OK),
     (
         HELD,
-        "the mark comes, as no time",
+        "the mark added, but not a time",
         a_write(deletionTimestamp="soon"),
         Difference(INVALID, OK, TIME),
     ),
-    (HELD, "the mark comes, with data", a_write("changed", deletionTimestamp=MARK), INVALID),
-    (HELD, "the mark comes, with metadata", a_write(deletionTimestamp=MARK, colour="blue"), INVALID),
-    (HELD, "the mark comes, with a finalizer", a_write(deletionTimestamp=MARK, finalizers="a b c"), INVALID),
-    (MARKED, "one finalizer goes", a_write(finalizers="a"), OK),
-    (MARKED, "all finalizers go", a_write(drop=FINALIZERS), OK),
-    (MARKED, "one finalizer goes, without a version", a_blanket_write(finalizers="a"), OK),
+    (HELD, "the mark added, with data", a_write("changed", deletionTimestamp=MARK), INVALID),
+    (HELD, "the mark added, with metadata", a_write(deletionTimestamp=MARK, colour="blue"), INVALID),
+    (HELD, "the mark added, with a finalizer", a_write(deletionTimestamp=MARK, finalizers="a b c"), INVALID),
+    (MARKED, "one finalizer removed", a_write(finalizers="a"), OK),
+    (MARKED, "all finalizers removed", a_write(drop=FINALIZERS), OK),
+    (MARKED, "one finalizer removed, without a version", a_blanket_write(finalizers="a"), OK),
     (MARKED, "nothing", a_write(), INVALID),
     (MARKED, "nothing, without a version", a_blanket_write(), INVALID),
     (MARKED, "data", a_write("changed"), INVALID),
-    (MARKED, "data, and a finalizer goes", a_write("changed", finalizers="a"), INVALID),
+    (MARKED, "data, and a finalizer removed", a_write("changed", finalizers="a"), INVALID),
     (MARKED, "other metadata", a_write(colour="blue"), INVALID),
-    (MARKED, "other metadata, and a finalizer goes", a_write(colour="blue", finalizers="a"), INVALID),
-    (MARKED, "a finalizer comes", a_write(finalizers="a b c"), INVALID),
-    (MARKED, "one finalizer for another", a_write(finalizers="a c"), INVALID),
-    (MARKED, "the mark goes", a_write(drop=DELETION_TIMESTAMP), INVALID),
-    (MARKED, "the mark is altered", a_write(deletionTimestamp=MARK), INVALID),
+    (MARKED, "other metadata, and a finalizer removed", a_write(colour="blue", finalizers="a"), INVALID),
+    (MARKED, "a finalizer added", a_write(finalizers="a b c"), INVALID),
+    (MARKED, "one finalizer replaced by another", a_write(finalizers="a c"), INVALID),
+    (MARKED, "the mark removed", a_write(drop=DELETION_TIMESTAMP), INVALID),
+    (MARKED, "the mark changed", a_write(deletionTimestamp=MARK), INVALID),
     (MARKED, "the group version", as_version_2, INVALID),
     (BARE, "nothing", a_write(), INVALID),
     (BARE, "data", a_write("changed"), Difference(INVALID, OK, FROZEN)),
     (BARE, "metadata", a_write(colour="blue"), Difference(INVALID, OK, FROZEN)),
-    (BARE, "the mark goes", a_write(drop=DELETION_TIMESTAMP), Difference(INVALID, OK, FROZEN)),
+    (BARE, "the mark removed", a_write(drop=DELETION_TIMESTAMP), Difference(INVALID, OK, FROZEN)),
 ]
 
 
 async def stored_as(calls: Calls, state: str) -> pb.Resource:
-    """Bring the resource into a state."""
+    """Store a resource and bring it into a state."""
     owner = None
     if state == OWNED:
         owner = (await calls.stored(a_note("boss"))).id
@@ -136,7 +136,7 @@ def params() -> list[Any]:
 async def test_change_is_accepted_or_refused_as_in_the_table(
     anywhere: Calls, state: str, change: Change, cell: Cell
 ) -> None:
-    """An accepted change has a new version and generation in the same incarnation. A refused one changes nothing."""
+    """An accepted change has a new version and generation in the same incarnation. A refused change stores nothing."""
     before = await stored_as(anywhere, state)
     written = change(before)
     version_2 = written.id is not None and written.id.type is not None and written.id.type.group_version == "v2"
@@ -156,6 +156,6 @@ async def test_change_is_accepted_or_refused_as_in_the_table(
     assert id_of(after).uid == id_of(before).uid
     assert (after.owner, after.status) == (before.owner, before.status)
     for key in (FINALIZERS, DELETION_TIMESTAMP):
-        # A write that says no version leaves what it doesn't mention.
+        # A write without a version keeps the metadata that it doesn't mention.
         if key in before.metadata and not written.version and key not in written.metadata:
             assert after.metadata[key] == before.metadata[key]

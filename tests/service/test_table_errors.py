@@ -1,4 +1,4 @@
-"""The answer of every verb in every situation: one row per situation, one column per verb."""
+"""The answer of every verb in every situation: one row for each situation, one column for each verb."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ UNAVAILABLE, BEHIND = "UNAVAILABLE", "OUT_OF_RANGE"
 Given = Callable[[Calls], Awaitable[Arguments]]
 NO_TYPE = ResourceType("tests", "v1", "Empty", Note)
 NO_TYPE.name = TypeName("", "", "")
-SCOPES = "what no Read finds and no Delete removes must not be stored"
+SCOPES = "a resource that Read can't find and Delete can't remove must not be stored"
 
 
 def plain(**parts: Any) -> Given:
@@ -65,7 +65,7 @@ def plain(**parts: Any) -> Given:
 
 
 def stored(uid: str | None = None, version: str = "", **parts: Any) -> Given:
-    """Store a resource that owns another. ``uid`` and ``version`` replace the stored ones in the request."""
+    """Store a resource that owns another. ``uid`` and ``version`` replace the stored values in the request."""
 
     async def given(calls: Calls) -> Arguments:
         asked = Arguments(**parts)
@@ -106,15 +106,15 @@ async def another_version_of_the_kind(calls: Calls) -> Arguments:
     return asked.of(kept)
 
 
-# A situation; how it comes about; the answer of each verb in the order of `VERBS`, None where there is nothing to ask.
+# Each row has a situation, its setup, and the answers in the order of `VERBS`. None: the verb does not apply.
 ROWS: list[tuple[str, Given, tuple[Cell | None, ...]]] = [
     (
-        "a name that is none",
+        "an invalid name",
         plain(name="No name"),
         (INVALID,) * 8,
     ),
     (
-        "a partition that is none",
+        "an invalid partition",
         plain(partition="Up"),
         (INVALID,) * 8,
     ),
@@ -126,7 +126,7 @@ ROWS: list[tuple[str, Given, tuple[Cell | None, ...]]] = [
             INVALID,
             INVALID,
             INVALID,
-            Difference(EMPTY, INVALID, "it is the uid that owns; what it owned is to be found"),
+            Difference(EMPTY, INVALID, "the uid is the owner, and its children can still be found"),
             INVALID,
             INVALID,
             INVALID,
@@ -168,22 +168,22 @@ ROWS: list[tuple[str, Given, tuple[Cell | None, ...]]] = [
         (OK, INVALID, OK, FOUND, FOUND, GONE, FOUND, INVALID),
     ),
     (
-        "finalizers that go in a namespace that is marked for deletion",
+        "finalizers removed in a namespace that is marked for deletion",
         finalizers_that_go_in_a_marked_namespace,
         (OK, OK, OK, FOUND, EMPTY, LEFT, FOUND, INVALID),
     ),
-    ("it is missing", plain(), (MISSING, OK, MISSING, EMPTY, EMPTY, GONE, EMPTY, OK)),
+    ("a missing resource", plain(), (MISSING, OK, MISSING, EMPTY, EMPTY, GONE, EMPTY, OK)),
     (
-        "it is missing and a version is given",
+        "a missing resource, by a version",
         plain(version="7"),
         (MISSING, CONFLICT, MISSING, EMPTY, EMPTY, GONE, EMPTY, OK),
     ),
     (
-        "it is missing and a uid is given",
+        "a missing resource, by a uid",
         plain(uid=ULID),
         (
             MISSING,
-            Difference(PRECONDITION, OK, "a late writer brings nothing back"),
+            Difference(PRECONDITION, OK, "a late write must not recreate a deleted resource"),
             MISSING,
             EMPTY,
             EMPTY,
@@ -193,17 +193,17 @@ ROWS: list[tuple[str, Given, tuple[Cell | None, ...]]] = [
         ),
     ),
     (
-        "it is there with another uid",
+        "a resource with another uid",
         stored(uid=ULID),
         (MISSING, PRECONDITION, MISSING, FOUND, EMPTY, LEFT, FOUND, OK),
     ),
     (
-        "it is there at another version",
+        "a resource at another version",
         stored(version="999"),
         (OK, CONFLICT, CONFLICT, FOUND, FOUND, CONFLICT, FOUND, OK),
     ),
     (
-        "it is there at another version and no uid is given",
+        "a resource at another version, without a uid",
         stored(uid="", version="999"),
         (
             OK,
@@ -211,48 +211,48 @@ ROWS: list[tuple[str, Given, tuple[Cell | None, ...]]] = [
             None,
             FOUND,
             None,
-            Difference(CONFLICT, OK, "the version was given"),
+            Difference(CONFLICT, OK, "the request has a version"),
             FOUND,
             OK,
         ),
     ),
-    ("it is there", stored(), (OK, OK, OK, FOUND, FOUND, GONE, FOUND, OK)),
+    ("an existing resource", stored(), (OK, OK, OK, FOUND, FOUND, GONE, FOUND, OK)),
     (
-        "it is there as another version of the kind",
+        "a resource stored as another version of the kind",
         another_version_of_the_kind,
         (
             INVALID,
             OK,
-            Difference(INVALID, INTERNAL, "it is the caller's, not the server's"),
+            Difference(INVALID, INTERNAL, "the error is the caller's, not the server's"),
             EMPTY,
             FOUND,
-            Difference(INVALID, INTERNAL, "it is the caller's, not the server's"),
+            Difference(INVALID, INTERNAL, "the error is the caller's, not the server's"),
             EMPTY,
             OK,
         ),
     ),
     (
-        "what the validate hook refuses",
+        "a resource that the validate hook refuses",
         plain(type=HOOKED, text="bad"),
         (None, INVALID, None, None, None, None, None, INVALID),
     ),
     (
-        "what the mutate hook fails on",
+        "a resource that the mutate hook fails on",
         plain(type=HOOKED, text="crash"),
         (None, INTERNAL, None, None, None, None, None, INTERNAL),
     ),
     (
-        "a tombstone by hand",
+        "a tombstone written by a caller",
         plain(name="tombstone-x", type=TOMBSTONE),
         (
             MISSING,
-            Difference(INVALID, OK, "one would delete what a living owner owns"),
+            Difference(INVALID, OK, "a tombstone would delete the children of a living owner"),
             MISSING,
             EMPTY,
             EMPTY,
             GONE,
             EMPTY,
-            Difference(INVALID, OK, "one would delete what a living owner owns"),
+            Difference(INVALID, OK, "a tombstone would delete the children of a living owner"),
         ),
     ),
 ]
@@ -270,7 +270,7 @@ def cells() -> list[Any]:
 
 @pytest.mark.parametrize(("given", "verb", "cell"), cells())
 async def test_verb_answers_as_in_the_table(anywhere: Calls, given: Given, verb: str, cell: Cell) -> None:
-    """The answer is the same on each store, in the process and over the network.
+    """The answer is the same on each store, in process and over the network.
 
     Internal failures are reported, too.
     """
@@ -281,7 +281,7 @@ async def test_verb_answers_as_in_the_table(anywhere: Calls, given: Given, verb:
 
 
 class Gate:
-    """An authorizer that denies a given set of requests."""
+    """An authorizer that denies a given set of rights."""
 
     def __init__(self, *denied: str) -> None:
         self._denied = denied
@@ -305,8 +305,8 @@ class Gate:
         return "list" not in self._denied
 
 
-NO_SCOPE = "what somebody owns is of every type and place: there is no scope to list, and each is asked for"
-# What is denied; the answers, in the order of `VERBS`.
+NO_SCOPE = "owned resources may be of any type in any tenancy, so each is authorized on its own"
+# Each row has the denied rights, and the answers in the order of `VERBS`.
 DENIALS: list[tuple[tuple[str, ...], tuple[Cell, ...]]] = [
     (("read", "write", "list"), (DENIED,) * 8),
     (("read",), (DENIED, OK, OK, EMPTY, DENIED, GONE, EMPTY, OK)),
@@ -349,20 +349,22 @@ class Unusable(Interrupted):
 
 @pytest.mark.parametrize(("backend", "how"), PLACES, indirect=["backend"])
 async def test_owned_resource_of_an_unregistered_type_is_found(backend: Backend, how: str) -> None:
-    """In Consul one such child makes the whole ListByOwner fail."""
+    """In Consul, one such child makes the whole ListByOwner fail."""
     asked = await stored()(Calls(backend, registry()))
     without = Registry()
     without.register(NOTE)
-    cell = Difference(FOUND, INVALID, "one of a former program would keep the others from being found")
+    cell = Difference(FOUND, INVALID, "a child stored by an older program must not hide the other children")
     async with reached(how, backend, types=without) as calls:
         assert await outcome(calls, "ListByOwner", asked) == expected_answer(cell)
 
 
 @pytest.mark.parametrize(("store", "how"), PLACES)
 async def test_watch_that_the_store_cannot_continue_ends(store: str, how: str, tmp_path: Path) -> None:
-    """Consul has one status for it, ABORTED, upon which a client discards everything."""
+    """Consul always answers ABORTED, and its clients then discard everything."""
     opened = MemoryBackend(max_changes=3) if store == "memory" else SqliteBackend(tmp_path / "s.db", max_changes=3)
-    cell = Difference(BEHIND, CONFLICT, "history is gone, and what is held is still true: take a new snapshot over it")
+    cell = Difference(
+        BEHIND, CONFLICT, "history is compacted, but the cache is still true: take a new snapshot over it"
+    )
     async with opened as backend, reached(how, backend) as calls:
         seen = backend.position
         for number in range(20):
@@ -373,15 +375,15 @@ async def test_watch_that_the_store_cannot_continue_ends(store: str, how: str, t
         assert caught.value.status.name == expected_answer(cell)
 
 
-NOBODYS = "it is nobody's bug, and may be tried again"
+NOT_A_BUG = "it is not a bug, and the call can be retried"
 
 
 @pytest.mark.parametrize(("backend", "how"), PLACES, indirect=["backend"])
 @pytest.mark.parametrize("verb", VERBS)
 async def test_store_that_cannot_answer_is_unavailable(backend: Backend, how: str, verb: str) -> None:
-    """Consul answers INTERNAL if a strong read is impossible."""
+    """Consul answers INTERNAL if a strongly consistent read is impossible."""
     async with reached(how, Unusable(backend)) as calls:
         assert await outcome(calls, verb, Arguments(namespace="up")) == expected_answer(
-            Difference(UNAVAILABLE, INTERNAL, NOBODYS)
+            Difference(UNAVAILABLE, INTERNAL, NOT_A_BUG)
         )
         assert calls.unexpected == []

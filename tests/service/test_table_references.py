@@ -1,4 +1,4 @@
-"""The tenancy of a reference that leaves some of it out, by the referring resource and by the type's scope."""
+"""The tenancy of an incomplete reference, by the referring resource and by the scope of the type."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from tests.helpers.calls import PLACES, Calls
 from tests.helpers.declared import NOTE, PLANET, REGION, UNKNOWN, a_note, a_status, a_type, an_id, id_of
 from tests.service.conftest import reached
 
-REFUSED = "an owner is an id, and in an id units that its type doesn't have are refused wherever it stands"
+REFUSED = "an owner is an id, and every id is refused if it has units that its type doesn't have"
 
 
 def cleared(answer: str) -> Cell:
     return Difference("INVALID_ARGUMENT", answer, REFUSED)
 
 
-# What a reference says, what refers to it (a cluster-scoped resource is in no tenancy), and what is meant then, by
-# the scope of the type that is referred to; an owner in the last three.
+# Each row has the reference, the tenancy of the referring resource (empty for cluster scope), and the completed
+# reference for each scope of the referenced type: first three for a plain reference, then three for an owner.
 Row = tuple[str, str, tuple[Cell, ...], tuple[Cell, ...]]
 ROWS: list[Row] = [
     (".", ".", (".", "default.", "default.default"), (".", "default.", "default.default")),
@@ -33,16 +33,16 @@ ROWS: list[Row] = [
     ("zim.", "foo.bar", (".", "zim.", "zim.default"), (cleared("."), "zim.", "zim.default")),
     (".gir", "foo.bar", (".", "foo.", "foo.gir"), (cleared("."), cleared("foo."), "foo.gir")),
     ("foo.bar", "zim.gir", (".", "foo.", "foo.bar"), (cleared("."), cleared("foo."), "foo.bar")),
-    # A partition-scoped parent has no namespace to give.
+    # A partition-scoped parent has no namespace.
     (".", "foo.", (".", "foo.", "foo.default"), (".", "foo.", "foo.default")),
-    # The parent's own partition, said.
+    # The reference names the parent's own partition.
     ("foo.", "foo.bar", (".", "foo.", "foo.bar"), (cleared("."), "foo.", "foo.bar")),
 ]
 SCOPED: tuple[ResourceType[Any], ...] = (PLANET, REGION, NOTE)
 
 
 def rows(column: int) -> list[Any]:
-    """Return a test's parameters: reference, parent, referenced type, cell."""
+    """Return a test's parameters: reference, parent, referenced type and cell."""
     return [
         pytest.param(row[0], row[1], type, cell, id=f"{row[0]} in {row[1]}, {type.scope.name.lower()} scope")
         for row in ROWS
@@ -74,7 +74,7 @@ def referring(parent: str, **rest: Any) -> pb.Resource:
 
 @pytest.mark.parametrize(("reference", "parent", "type", "cell"), rows(0))
 def test_reference_is_completed(reference: str, parent: str, type: ResourceType[Any], cell: Cell) -> None:
-    """It is completed in place, by its type. The referring resource is not changed."""
+    """The reference is completed in place, by its type. The referring resource is not changed."""
     assert ".".join(tenancy_within(type.scope, units(reference), units(parent))) == expected_answer(cell)
     made = pb.Reference(name="one", tenancy=a_tenancy(reference))
     within = ResourceId(NOTE.name, "parent", *units(parent)) if parent != "." else None
@@ -83,7 +83,7 @@ def test_reference_is_completed(reference: str, parent: str, type: ResourceType[
 
 
 def test_reference_to_another_type_is_refused() -> None:
-    """Refused are another kind and invalid names. Another version of the kind is kept."""
+    """Another kind and invalid names are refused. Another version of the kind is kept."""
     with pytest.raises(InvalidArgument, match=r"reference\.type tests\.v1\.Region must be tests\.v1\.Note"):
         NOTE.complete(pb.Reference(type=a_type(REGION), name="one"))
     with pytest.raises(InvalidArgument, match=r"reference to tests\.v1\.Note: name 'One' is not a valid name"):
@@ -101,7 +101,7 @@ def test_tombstone_reference_is_kept_as_given() -> None:
 
 
 @pytest.mark.parametrize(("reference", "parent", "type", "cell"), rows(0))
-async def test_conditions_reference_is_stored_complete(
+async def test_reference_in_a_condition_is_stored_complete(
     anywhere: Calls, reference: str, parent: str, type: ResourceType[Any], cell: Cell
 ) -> None:
     """The referenced resource need not exist."""
@@ -111,7 +111,7 @@ async def test_conditions_reference_is_stored_complete(
     status = a_status(stored.generation)
     status.conditions[0].resource = pb.Reference(type=a_type(type), name="one", tenancy=a_tenancy(reference))
     for _ in range(2):
-        # Said in the same words again, it is the same status and makes no commit.
+        # Written again as before, the status is the same and makes no commit.
         written = (await anywhere.write_status(id_of(stored), status)).resource
         assert written is not None
         (condition,) = written.status["mine"].conditions
@@ -122,7 +122,7 @@ async def test_conditions_reference_is_stored_complete(
 
 
 async def test_reference_to_an_unregistered_type_is_unchanged(anywhere: Calls) -> None:
-    """Its scope is unknown here."""
+    """The service does not know the scope of the type."""
     stored = await anywhere.stored(a_note())
     status = a_status(stored.generation)
     status.conditions[0].resource = pb.Reference(type=a_type(UNKNOWN), name="one", tenancy=pb.Tenancy(partition="far"))
@@ -135,7 +135,7 @@ async def test_reference_to_an_unregistered_type_is_unchanged(anywhere: Calls) -
 async def test_owner_is_looked_up_in_the_completed_tenancy(
     anywhere: Calls, reference: str, parent: str, type: ResourceType[Any], cell: Cell
 ) -> None:
-    """The tenancy of the child completes it. A later write with the same words changes nothing."""
+    """The tenancy of the child completes the reference. A later write with the same reference changes nothing."""
     wanted = expected_answer(cell)
     meant = wanted if "." in wanted else expected_answer(cell.consul) if isinstance(cell, Difference) else ""
     await anywhere.make_room(*{units(place) for place in (parent, meant) if units(place)[0]})
@@ -175,8 +175,8 @@ POINTER = ResourceType("tests", "v1", "Pointer", Pointer, hooks=Hooks(mutate=_co
 
 
 @pytest.mark.parametrize(("backend", "how"), PLACES, indirect=["backend"])
-async def test_payloads_reference_is_completed_by_a_mutate_hook(backend: Backend, how: str) -> None:
-    """The hook uses the tenancy of its resource, which the service has completed by then."""
+async def test_reference_in_a_payload_is_completed_by_a_mutate_hook(backend: Backend, how: str) -> None:
+    """The hook uses the tenancy of its resource, which the service has already completed."""
     types = Registry()
     types.register(POINTER)
     async with reached(how, backend, types=types) as calls:

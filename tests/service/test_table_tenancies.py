@@ -1,4 +1,4 @@
-"""The places in which a List or a WatchList looks, by the requested tenancy and the type's scope."""
+"""The places that a List or a WatchList covers, by the requested tenancy and the scope of the type."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from tests.helpers.declared import NOTE, PLANET, REGION, a_type, id_of
 PLACES = [("default", "default"), ("default", "up"), ("far", "default"), ("far", "up")]
 ALL = "default.default default.up far.default far.up"
 ABSENT = "(none)"
-STRAY = "what no Read finds must not be listed"
+STRAY = "a resource that Read can't find must not be listed"
 
-# The type; the tenancy that is given; where its resources are that are found, for List and for WatchList.
+# Each row has the type, the requested tenancy, and the places in which List and WatchList find resources.
 ROWS: list[tuple[ResourceType[Any], str, Cell, Cell]] = [
     (NOTE, ".default", "default.default", "default.default"),
     (NOTE, "default.", "default.default", "default.default"),
@@ -54,7 +54,7 @@ def params() -> list[Any]:
 
 
 async def fill(calls: Calls) -> None:
-    """Store one resource of each type in every place that its scope has, by one commit."""
+    """Store one resource of each type in every place that its scope has, in a single commit."""
     places: list[tuple[ResourceType[Any], str, str]] = [(NOTE, *place) for place in PLACES]
     places += [(REGION, "default", ""), (REGION, "far", ""), (PLANET, "", "")]
     puts = []
@@ -69,7 +69,7 @@ async def fill(calls: Calls) -> None:
 async def test_tenancy_matches_as_in_the_table(
     anywhere: Calls, type: ResourceType[Any], given: str, verb: str, cell: Cell
 ) -> None:
-    """Empty units are the default ones, and stars match any. No tenancy means everywhere, for a watch alone."""
+    """Empty units are the default ones, and stars match any. A watch without a tenancy covers everything."""
     await fill(anywhere)
     partition, _, namespace = given.partition(".")
     tenancy = None if given == ABSENT else pb.Tenancy(partition=partition, namespace=namespace)

@@ -55,7 +55,7 @@ async def test_write_to_an_unknown_tenancy_is_refused(calls: Calls, resource: pb
 
 
 async def test_unknown_tenancy_is_empty(calls: Calls) -> None:
-    """Read finds nothing, List and WatchList are empty, Delete has nothing to do."""
+    """Read finds nothing, List and WatchList are empty, and Delete does nothing."""
     await refused(calls.read(an_id(namespace="up")), Status.NOT_FOUND, "Note up/one not found")
     assert (await calls.list_type(a_type(), pb.Tenancy(namespace="up"))).resources == []
     assert (await calls.delete(an_id(namespace="up"))).resource is None
@@ -80,14 +80,14 @@ async def test_tenancy_exists_as_long_as_its_resources(calls: Calls) -> None:
 
 @pytest.mark.parametrize("unit", [a_namespace("default"), a_partition("default"), a_namespace("default", "far")])
 async def test_default_units_can_be_neither_written_nor_deleted(calls: Calls, unit: pb.Resource) -> None:
-    """They exist without being stored."""
+    """The default units exist without being stored."""
     await calls.write(a_partition())
     await refused(calls.write(unit), Status.INVALID_ARGUMENT, "'default' always exists and cannot be written")
     await refused(calls.delete(unit.id), Status.INVALID_ARGUMENT, "'default' always exists and cannot be deleted")
 
 
 async def test_unit_has_its_finalizer_from_the_first_write(calls: Calls) -> None:
-    """However soon it is deleted, it is emptied first. Consul's finalizer is added later, by its controller."""
+    """However soon a unit is deleted, it is emptied first. In Consul, a controller adds the finalizer later."""
     for resource in (a_namespace(), a_partition()):
         stored = await calls.stored(resource)
         assert stored.metadata == {FINALIZERS: EMPTIED_FINALIZER}
@@ -102,7 +102,7 @@ async def test_unit_has_its_finalizer_from_the_first_write(calls: Calls) -> None
 
 
 async def test_unit_cannot_have_an_owner(calls: Calls) -> None:
-    """With an owner, it could be deleted without a request for that."""
+    """A unit with an owner could be deleted without a request to delete it."""
     boss = await calls.stored(a_note("boss"))
     for unit in (a_namespace(owner=boss.id), a_partition(owner=boss.id)):
         await refused(calls.write(unit), Status.INVALID_ARGUMENT, "owner must be empty: a ")
@@ -131,7 +131,7 @@ async def test_only_deletion_continues_in_a_marked_unit(calls: Calls, unit: pb.R
 
 
 async def test_removing_a_finalizer_in_a_marked_unit_changes_nothing_else(calls: Calls) -> None:
-    """In Consul a write that removes a finalizer may also change other metadata despite the mark."""
+    """In Consul, a write that removes a finalizer may also change other metadata despite the mark."""
     await calls.write(a_namespace())
     await calls.write(a_note(metadata={FINALIZERS: "a b", "colour": "red"}, **UP))  # type: ignore[arg-type]
     await calls.delete(an_id("up", NAMESPACE))
@@ -147,8 +147,9 @@ async def test_removing_a_finalizer_in_a_marked_unit_changes_nothing_else(calls:
 async def test_creation_after_a_concurrent_deletion_is_refused(
     calls: Calls, racing: Calls, interrupted: Interrupted, autojump_clock: trio.testing.MockClock, gone: bool
 ) -> None:
-    """The creation's own commit verifies that the namespace exists unmarked, so nothing is created after the last
-    sweep. Consul checks before the commit.
+    """The commit of the creation verifies that the namespace exists and is not marked.
+
+    So no resource is created after the last sweep. Consul checks before the commit.
     """
     await calls.write(a_namespace())
 

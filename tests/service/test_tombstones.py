@@ -1,4 +1,4 @@
-"""Tombstones: records of deleted owners, and the permitted requests on them."""
+"""Tombstones: records of deleted owners, and the requests that are permitted on them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def tombstones(calls: Calls) -> list[pb.Resource]:
 
 @pytest.mark.parametrize(("name", "type"), OWNERS)
 async def test_deletion_of_any_owner_leaves_a_tombstone(calls: Calls, name: str, type: ResourceType[Any]) -> None:
-    """It is named after the uid, which is valid for names of every scope, and stored in the owner's tenancy."""
+    """The tombstone is named after the uid, which is a valid name in every scope, and stored in the owner's tenancy."""
     boss = await calls.stored(a_note(name, "", type))
     await calls.write(a_note("child", type=CHILD, owner=boss.id))
     await calls.delete(id_of(boss))
@@ -53,7 +53,7 @@ async def test_deletion_of_any_owner_leaves_a_tombstone(calls: Calls, name: str,
 
 
 async def test_tombstone_replaces_its_owner_in_one_commit(calls: Calls) -> None:
-    """No reader sees both or neither."""
+    """No reader sees both of them or neither."""
     boss = await calls.stored(a_note("boss"))
     await calls.write(a_note("child", owner=boss.id))
     async with calls.watch(a_type(TOMBSTONE), pb.Tenancy(partition="*", namespace="*")) as items:
@@ -64,7 +64,10 @@ async def test_tombstone_replaces_its_owner_in_one_commit(calls: Calls) -> None:
 
 
 async def test_deletion_without_children_leaves_no_tombstone(calls: Calls) -> None:
-    """It is one commit with one change. Most resources own nothing, and their deletion costs nothing extra."""
+    """The deletion is one commit with one change.
+
+    Most resources own nothing, and their deletion costs nothing extra.
+    """
     boss = await calls.stored(a_note("boss"))
     child = await calls.stored(a_note("child", owner=boss.id))
     await calls.delete(id_of(child))
@@ -76,7 +79,7 @@ async def test_deletion_without_children_leaves_no_tombstone(calls: Calls) -> No
 
 @pytest.mark.parametrize("finalizers", ["", "a"])
 async def test_failed_deletion_leaves_no_tombstone(calls: Calls, finalizers: str) -> None:
-    """A conflict of versions or a finalizer leaves the owner, and so its children, unchanged."""
+    """A conflict of versions or a finalizer leaves the owner unchanged, and so its children."""
     boss = await calls.stored(a_note("boss", metadata={FINALIZERS: finalizers}))
     await calls.write(a_note("child", owner=boss.id))
     await refused(calls.delete(id_of(boss), version="1234567"), Status.ABORTED)
@@ -85,8 +88,8 @@ async def test_failed_deletion_leaves_no_tombstone(calls: Calls, finalizers: str
     assert await tombstones(calls) == []
 
 
-async def test_child_created_meanwhile_is_found(calls: Calls, racing: Calls, interrupted: Interrupted) -> None:
-    """The deletion's own commit verifies whether there are children."""
+async def test_child_created_concurrently_is_found(calls: Calls, racing: Calls, interrupted: Interrupted) -> None:
+    """The commit of the deletion verifies whether there are children."""
     boss = await calls.stored(a_note("boss"))
     interrupted.before_commit = [lambda: calls.write(a_note("child", owner=boss.id))]
     await racing.delete(an_id("boss"))
@@ -106,7 +109,7 @@ async def test_concurrent_deletions_of_an_owner_leave_one_tombstone(
 
 
 async def test_write_of_a_tombstone_is_refused(calls: Calls) -> None:
-    """It would delete the children of a living owner. MutateAndValidate refuses it, too."""
+    """A tombstone would delete the children of a living owner. MutateAndValidate refuses it, too."""
     forged = pb.Resource(id=an_id(f"tombstone-{ULID.lower()}", TOMBSTONE))
     said = "only the service writes tombstones"
     await refused(calls.write(forged), Status.INVALID_ARGUMENT, said)
@@ -119,7 +122,7 @@ async def test_write_of_a_tombstone_is_refused(calls: Calls) -> None:
 
 
 async def test_tombstone_can_be_deleted_once_nothing_is_owned(calls: Calls) -> None:
-    """It leaves none of its own. An earlier deletion would strand the remaining children."""
+    """The deletion leaves no other tombstone. An earlier deletion would strand the remaining children."""
     boss = await calls.stored(a_note("boss"))
     child = await calls.stored(a_note("child", owner=boss.id))
     await calls.delete(id_of(boss))
@@ -132,7 +135,7 @@ async def test_tombstone_can_be_deleted_once_nothing_is_owned(calls: Calls) -> N
 
 
 async def test_owner_of_an_unregistered_type_can_be_listed(calls: Calls) -> None:
-    """It is given by its id, whose tenancy cannot be completed."""
+    """The owner is named by its id, whose tenancy cannot be completed."""
     boss = await calls.stored(a_note("boss"))
     child = await calls.stored(a_note("child", owner=boss.id))
     later = Calls(calls.backend, Registry())

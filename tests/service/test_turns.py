@@ -1,4 +1,4 @@
-"""The longest turn of a request: however large it is, it lets other tasks run."""
+"""The longest turn of a request. However large the request is, other tasks run in between."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BOUND = 0.020
 
 
 class Longest(trio.abc.Instrument):
-    """The longest that a call of the server has computed in one turn, in processor time."""
+    """The longest turn of the server's calls so far, in processor time."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -41,7 +41,7 @@ class Longest(trio.abc.Instrument):
 
 
 class Crowded(trio.abc.Instrument):
-    """A counter of the loop's turns, and of those with at least ``least`` steps of the server's calls."""
+    """The number of the loop's turns, and of those with at least ``least`` steps of the server's calls."""
 
     def __init__(self, least: int) -> None:
         self.turns = 0
@@ -59,7 +59,7 @@ class Crowded(trio.abc.Instrument):
 
 
 class Anybody:
-    """An authorizer that allows everything, at the cost of rules: one question for each resource."""
+    """An authorizer that allows everything, but costs as much as rules: one question for each resource."""
 
     def may_know(self, type: TypeName) -> bool:  # noqa: ARG002 - the protocol's
         return True
@@ -81,7 +81,7 @@ class Anybody:
 
 
 def slowness() -> float:
-    """Return by how much this machine decodes slower than the one that the bound was set for."""
+    """Return how many times slower this machine decodes than the machine that the bound was set for."""
     began = time.thread_time()
     data: dict[str, str] = {}
     for number in range(100_000):
@@ -91,7 +91,7 @@ def slowness() -> float:
 
 @pytest.fixture(scope="module")
 def full() -> MemoryBackend:
-    """Return a store with many resources of one owner, in another order than that of their names."""
+    """Return a store with many resources of one owner, which are not in the order of their names."""
     backend = MemoryBackend(max_changes=1)
 
     async def fill() -> None:
@@ -115,7 +115,7 @@ async def calls(full: MemoryBackend) -> AsyncIterator[Calls]:
 
 @pytest.fixture
 def no_collection() -> Iterator[None]:
-    """Turn off garbage collection, whose time belongs to no request."""
+    """Turn off garbage collection, because its time does not belong to the request."""
     gc.collect()
     gc.disable()
     try:
@@ -191,7 +191,7 @@ REQUESTS: dict[str, Callable[[Calls], Awaitable[object]]] = {
 @pytest.mark.usefixtures("no_collection")
 @pytest.mark.parametrize("request_", REQUESTS)
 async def test_call_computes_for_at_most_20_ms_in_one_turn(calls: Calls, request_: str) -> None:
-    """The best of several tries counts: the machine's other work belongs to no request."""
+    """The best of several tries counts, because other work of the machine does not belong to the request."""
     best = float("inf")
     for _ in range(8):
         slow = slowness()
@@ -203,7 +203,7 @@ async def test_call_computes_for_at_most_20_ms_in_one_turn(calls: Calls, request
             pass
         finally:
             trio.lowlevel.remove_instrument(longest)
-        # Before and after: another program on the same core may come and go.
+        # Measure before and after, because another program may use the same core for a while.
         best = min(best, longest.seconds / max(slow, slowness()))
         if best <= BOUND:
             break
@@ -211,14 +211,14 @@ async def test_call_computes_for_at_most_20_ms_in_one_turn(calls: Calls, request
 
 
 @pytest.mark.parametrize("request_", ["List", "WatchList"])
-async def test_one_of_many_long_calls_continues_in_each_turn(calls: Calls, request_: str) -> None:
-    """Otherwise each step of a short call would wait for a slice of every long one."""
+async def test_at_most_one_long_call_continues_in_each_turn(calls: Calls, request_: str) -> None:
+    """Otherwise, each step of a short call would wait for a slice of every long call."""
     crowded = Crowded(3)
     async with trio.open_nursery() as nursery:
         trio.lowlevel.add_instrument(crowded)
         for _ in range(4):
             nursery.start_soon(REQUESTS[request_], calls)
     trio.lowlevel.remove_instrument(crowded)
-    # Several calls meet in a turn when they begin, end, or send at the same time: in about a tenth of the turns. With a
-    # plain checkpoint between slices they meet in about half of them.
+    # Several calls meet in a turn when they begin, end, or send at the same time, in about a tenth of the turns. With a
+    # plain checkpoint between slices, they meet in about half of the turns.
     assert crowded.crowded < crowded.turns / 4

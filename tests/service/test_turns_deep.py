@@ -1,4 +1,4 @@
-"""The longest turn with a million resources: no request in the process computes for long."""
+"""The longest turn with a million resources. No request in the process computes for long."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ AT_ONCE = 10_000
 
 
 class Longest(trio.abc.Instrument):
-    """The longest step of any task, in processor time."""
+    """The longest step of any task so far, in processor time."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
-        # The step in which this is made has no beginning that it would hear of.
+        # The instrument is made in the middle of a step, so that step has no before_task_step.
         self._began = time.thread_time()
 
     def before_task_step(self, task: trio.lowlevel.Task) -> None:  # noqa: ARG002 - the protocol's
@@ -38,7 +38,7 @@ class Longest(trio.abc.Instrument):
 
 @pytest.fixture(scope="module")
 def full() -> Iterator[MemoryBackend]:
-    """Return a store with a million minimal resources of one owner, in another order than that of their names."""
+    """Return a store with a million minimal resources of one owner, which are not in the order of their names."""
     backend = MemoryBackend(max_changes=1)
     type, tenancy = NOTE.name.message(), pb.Tenancy(partition="default", namespace="default")
     owner = pb.Id(name="boss", type=type, tenancy=tenancy, uid="BOSS")
@@ -72,7 +72,7 @@ async def watched(backend: MemoryBackend) -> None:
 
 
 async def written(backend: MemoryBackend) -> None:
-    """Write while a cut is being read: each write copies a list once."""
+    """Write while a cut is being read, because each write then copies a list once."""
     watch = await backend.watch(NOTE.kind, Within())
     for number in range(0, COUNT, COUNT // 200):
         await watch.next()
@@ -88,7 +88,7 @@ async def listed(backend: MemoryBackend) -> None:
     found = await client.list(NOTE)
     assert len(found) == COUNT
     while found:
-        # To free all of them at once is the caller's own long step.
+        # Freeing all of them at once would be a long step of the caller.
         del found[-AT_ONCE:]
         await trio.lowlevel.checkpoint()
 
@@ -108,7 +108,7 @@ ASKED: dict[str, Callable[[MemoryBackend], Awaitable[object]]] = {
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("asked", ASKED)
 async def test_no_step_takes_20_ms_with_a_million_resources(full: MemoryBackend, asked: str) -> None:
-    """The best of several tries counts: the machine's other work does not matter here."""
+    """The best of several tries counts, because other work of the machine does not matter here."""
     bound, best = BOUND * slowness(), float("inf")
     for _ in range(4):
         longest = Longest()

@@ -1,4 +1,4 @@
-"""Payload bytes that do not decode as the type's message: refused, and kept only if they are stored already."""
+"""Payload bytes that do not decode as the type's message. They are refused unless they are stored already."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def garbage(name: str = "one", type: ResourceType[Any] = NOTE, data: bytes = GAR
 
 
 async def put(calls: Calls, resource: pb.Resource) -> pb.Resource:
-    """Store a resource that no Write stores, like an older program or another writer of the store."""
+    """Store a resource that no Write would store, like an older program or another writer of the store."""
     assert resource.id is not None
     resource.id.uid, resource.generation = "01ARZ3NDEKTSV4RRFFQ69G5FAW", "01ARZ3NDEKTSV4RRFFQ69G5FAX"
     resource.id.tenancy = NOTE.tenancy
@@ -41,7 +41,7 @@ async def put(calls: Calls, resource: pb.Resource) -> pb.Resource:
 @pytest.mark.parametrize("data", [GARBAGE, b"\x0a\x05ab", b"\x0a\x01\xff", b"\x1a\x02\x10", b"\x08"])
 @pytest.mark.parametrize("type", [NOTE, HOOKED])
 async def test_undecodable_bytes_are_refused(type: ResourceType[Any], data: bytes) -> None:
-    """Creation, update and MutateAndValidate refuse them, with or without hooks, and name the field."""
+    """Creation, update and MutateAndValidate refuse the bytes, with or without hooks, and name the field."""
     calls = Calls(MemoryBackend(), registry())
     said = f"resource.data of {type.name.kind} one: not a valid Note: "
     await refused(calls.write(garbage(type=type, data=data)), Status.INVALID_ARGUMENT, said)
@@ -57,7 +57,7 @@ async def test_undecodable_bytes_are_refused(type: ResourceType[Any], data: byte
 
 @pytest.mark.parametrize("how", ["in process", "network"])
 async def test_refusal_names_the_field_of_the_payload(how: str) -> None:
-    """It does so over the network, too, and under both names of the service."""
+    """This holds over the network, too, and under both names of the service."""
     async with reached(how, MemoryBackend()) as calls:
         for each in (calls, calls.as_consul()):
             said = await refused(each.write(garbage(data=b"\x0a\x01\xff")), Status.INVALID_ARGUMENT)
@@ -65,7 +65,7 @@ async def test_refusal_names_the_field_of_the_payload(how: str) -> None:
 
 
 async def test_unknown_fields_are_accepted(calls: Calls) -> None:
-    """A newer program's message has fields that this one does not know."""
+    """A message of a newer program has fields that this program does not know."""
     stored = await calls.stored(garbage(data=b"\x0a\x01a\xa2\x06\x01b"))
     assert text_of(stored) == "a"
 
@@ -90,7 +90,7 @@ async def test_stored_undecodable_resource_can_lose_its_finalizers(type: Resourc
 async def test_undecodable_payload_is_replaced_only_by_one_that_decodes(calls: Calls) -> None:
     """The same bytes in another version of the type are refused, too.
 
-    A version that is not stored is reported first.
+    A conflict of versions is reported first.
     """
     stored = await put(calls, garbage())
     await refused(calls.write(garbage(data=GARBAGE + b"\x08")), Status.INVALID_ARGUMENT, "resource.data of Note one")
@@ -114,7 +114,7 @@ class ByPayload(Guard):
 
 
 async def test_authorizer_that_reads_payloads_hides_only_undecodable_resources() -> None:
-    """One resource whose payload does not decode must not make the list of all others fail."""
+    """A single resource whose payload does not decode must not make the list of all others fail."""
     plain = Calls(MemoryBackend(), registry())
     await put(plain, garbage("bad"))
     await plain.write(a_note("good", "open"))
@@ -124,7 +124,7 @@ async def test_authorizer_that_reads_payloads_hides_only_undecodable_resources()
 
 
 async def test_stale_version_of_an_undecodable_resource_is_a_conflict(calls: Calls) -> None:
-    """Another writer has corrected the payload meanwhile, or replaced it by the other version of the type."""
+    """Another writer has corrected the payload, or replaced it by the other version of the type."""
     stale = await put(calls, garbage(metadata={"finalizers": "hold"}))
     for mended in (a_note("one", "a"), a_note("one", "b", NOTE_V2)):
         await calls.write(mended)
@@ -134,7 +134,7 @@ async def test_stale_version_of_an_undecodable_resource_is_a_conflict(calls: Cal
 
 
 async def test_guess_of_stored_bytes_is_not_confirmed_without_read_permission() -> None:
-    """The right bytes are refused like wrong ones and like bytes for a free name."""
+    """The right bytes are refused like wrong ones, and like bytes for a free name."""
     calls = Calls(MemoryBackend(), registry())
     stored = await put(calls, garbage())
     blind = Calls(calls.backend, registry(), WriteOnly("name"))

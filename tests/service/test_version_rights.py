@@ -1,4 +1,4 @@
-"""Rights on one version of a kind: every verb checks them in the version that the caller names."""
+"""Rights on one version of a kind. Every verb checks them in the version that the caller names."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class OneVersion:
 
 @pytest.mark.parametrize("former", [False, True])
 async def test_every_verb_serves_a_caller_without_rights_on_the_stored_version(*, former: bool) -> None:
-    """The resource was stored by a program without converters, or by this one in its storage version."""
+    """The resource was stored by a program without converters, or by this program in its storage version."""
     backend = MemoryBackend()
     writer = Calls(backend, without_converters() if former else versions())
     await writer.write(a_team(V1, roster("ada")))
@@ -64,7 +64,7 @@ async def test_every_verb_serves_a_caller_without_rights_on_the_stored_version(*
 
 
 async def test_status_in_an_unconvertible_version_requires_the_right_to_read_it() -> None:
-    """Without a converter between the two, other callers get the answer for another incarnation."""
+    """Without a converter between the two versions, other callers get the same answer as for another incarnation."""
     backend = MemoryBackend()
     stored = await Calls(backend, versions()).stored(a_team(ALONE, roster("ada")))
     blind = Calls(backend, versions(), OneVersion("v2"))
@@ -74,7 +74,7 @@ async def test_status_in_an_unconvertible_version_requires_the_right_to_read_it(
 
 
 async def test_status_by_a_caller_without_read_permission_is_stored_and_the_rest_redacted() -> None:
-    """The stored version of the kind may be another one."""
+    """The stored version of the kind may differ from the caller's."""
     backend = MemoryBackend()
     stored = await Calls(backend, versions()).stored(a_team(V3, V3.payload(room="secret")))
     blind = Calls(backend, versions(), WriteOnly("name"))

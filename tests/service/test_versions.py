@@ -38,14 +38,14 @@ EVERYWHERE = within("*", "*")
 
 @pytest.fixture(params=["in process", "network"])
 async def teams(request: pytest.FixtureRequest, backend: Backend) -> AsyncIterator[Calls]:
-    """Return a service with three versions and converters, over each kind of store, called in both ways."""
+    """Return a service with three versions and converters, over each kind of store and channel."""
     async with reached(request.param, backend, types=versions()) as service:
         yield service
         assert service.unexpected == []
 
 
 def over(backend: Backend, types: Registry) -> Calls:
-    """Return another program's service over the same store."""
+    """Return the service of another program over the same store."""
     return Calls(backend, types)
 
 
@@ -56,7 +56,7 @@ async def stored_as(calls: Calls, name: str = "one") -> str:
 
 
 async def test_every_resource_can_be_read_in_each_version(teams: Calls) -> None:
-    """Read and List convert it, whichever version it was written in. Only the payload differs."""
+    """Read and List convert the resource from any version that it was written in. Only the payload differs."""
     await teams.write(a_team(V1, roster("ada"), "a", metadata={"color": "red"}))
     await teams.write(a_team(V2, crew(("bea", "lead")), "b"))
     await over(teams.backend, without_converters()).write(a_team(V1, roster("cyd"), "c"))
@@ -86,7 +86,7 @@ def _all(found: list[pb.Resource], type: ResourceType[Any]) -> list[Any]:
 
 
 async def test_owned_resources_are_listed_in_the_storage_version(teams: Calls) -> None:
-    """The request names no version. A resource that a former program stored is converted."""
+    """The request names no version. A resource that an older program stored is converted."""
     owner = await teams.stored(a_note("owner"))
     await over(teams.backend, without_converters()).write(a_team(V1, roster("ada"), owner=owner.id))
     (owned,) = (await teams.list_by_owner(owner.id)).resources
@@ -94,7 +94,7 @@ async def test_owned_resources_are_listed_in_the_storage_version(teams: Calls) -
 
 
 async def test_version_without_converter_is_separate(teams: Calls) -> None:
-    """As without any converters, it is left out of lists, refused by Read, and replaced by a write."""
+    """Lists leave out a version without a converter, Read refuses it, and a write replaces it."""
     await teams.write(a_team(ALONE, roster("ada")))
     assert (await teams.list_type(a_type(V1), EVERYWHERE)).resources == []
     await refused(teams.read(an_id("one", V1)), Status.INVALID_ARGUMENT, "tests.v9.Team", "declare a converter")
@@ -121,7 +121,7 @@ async def heard(items: AsyncIterator[StreamItem], revision: int) -> list[Change]
 
 
 async def rewritten(calls: Calls) -> None:
-    """Have several programs store one resource in their versions, and delete it."""
+    """Store one resource in its versions by several programs, and delete it."""
     for storage in (V1, V2, V3):
         writer = over(calls.backend, versions(storage))
         await writer.write(a_team(V1, roster("ada", color=f"from {storage.name.version}")))
@@ -171,7 +171,7 @@ async def test_snapshot_of_each_version_is_complete(teams: Calls) -> None:
 
 
 async def test_watch_reports_moves_between_versions_without_a_converter(teams: Calls) -> None:
-    """Such a resource is deleted in one version and created in the other, as without any converters."""
+    """Such a resource is deleted in one version and created in the other."""
     async with teams.watch(a_type(V1)) as items:
         await take(items, 1)
         await teams.write(a_team(V2, crew(("ada", ""))))
@@ -186,7 +186,7 @@ async def test_watch_reports_moves_between_versions_without_a_converter(teams: C
 
 
 async def test_watchers_of_one_version_share_one_conversion() -> None:
-    """The resource is converted once and encoded once, whatever the number of watchers."""
+    """The resource is converted once and encoded once, whatever the number of watchers is."""
     backend = MemoryBackend()
     calls = Calls(backend, versions())
     async with calls.watch(a_type(V1)) as one, calls.watch(a_type(V1)) as two:
@@ -202,7 +202,7 @@ async def test_watchers_of_one_version_share_one_conversion() -> None:
 
 
 async def test_status_and_deletion_do_not_change_the_stored_version(teams: Calls) -> None:
-    """They are requested in any version, and the answer has that version."""
+    """Either can be requested in any version, and the answer has that version."""
     old = over(teams.backend, without_converters())
     first = await old.stored(a_team(V1, roster("ada"), metadata={FINALIZERS: "hold"}))
     written = (await teams.write_status(an_id("one", V2, uid=uid_of(first)), a_status())).resource
@@ -235,7 +235,7 @@ async def test_marked_resource_is_frozen_in_every_version(teams: Calls) -> None:
 
 
 async def test_client_made_for_consul_gets_a_plain_stream_of_its_version(teams: Calls) -> None:
-    """It gets upserts with the whole resource in the requested version, then a deletion, and no bookmarks."""
+    """The stream has upserts with the whole resource in the requested version, then a deletion, and no bookmarks."""
     consul = teams.as_consul()
     async with consul.watch(a_type(V2), bookmarks=False) as items:
         assert isinstance(await anext(items), EndOfSnapshot)
@@ -261,7 +261,7 @@ async def test_client_made_for_consul_gets_a_plain_stream_of_its_version(teams: 
 
 
 class Failing:
-    """A service whose store has one resource that cannot be converted, among others."""
+    """A service whose store has several resources. One of them cannot be converted."""
 
     def __init__(self, color: str) -> None:
         self.events: list[Reported] = []
@@ -291,7 +291,7 @@ class Failing:
     ],
 )
 async def test_failing_converter_affects_only_the_payload_of_one_resource(color: str, why: str) -> None:
-    """Lists and watches contain it and continue. Its payload raises, and one event per version names it."""
+    """Lists and watches contain the resource and continue. Its payload raises, with one event per version."""
     failing = Failing(color)
     calls = failing.calls
     for name, written in (("a", ""), ("b", color), ("c", "")):
@@ -332,7 +332,10 @@ async def test_converter_that_exits_does_not_stop_the_server(backend: Backend) -
 
 
 async def test_unconvertible_resource_can_be_written_in_its_version_released_and_deleted() -> None:
-    """A write that would have to convert it is refused. One that returns its payload leaves it unchanged."""
+    """A write that would have to convert the payload is refused.
+
+    A write that returns the payload leaves it unchanged.
+    """
     failing = Failing("raise")
     calls = failing.calls
     stored = await failing.old.stored(a_team(V1, roster("ada", color="raise"), metadata={FINALIZERS: "hold"}))
@@ -374,7 +377,7 @@ async def test_unconverted_payload_is_refused_for_a_version_without_converters()
 
 
 async def test_unconvertible_write_is_refused_and_its_cause_reported() -> None:
-    """The caller does not get the converter's error: it may contain a secret of the program."""
+    """The caller does not get the converter's error, which may contain a secret of the program."""
     failing = Failing("raise")
     message = await refused(
         failing.calls.write(a_team(V1, roster(color="raise"))), Status.INVALID_ARGUMENT, "cannot be converted to"
@@ -384,7 +387,7 @@ async def test_unconvertible_write_is_refused_and_its_cause_reported() -> None:
 
 
 async def test_failure_is_reported_once_for_repeated_reads_of_the_store() -> None:
-    """A store on a disk makes a new message at each read."""
+    """A store on disk makes a new message at each read."""
     failing = Failing("raise")
     stored = await failing.old.stored(a_team(V1, roster(color="raise")))
     events: list[object] = []

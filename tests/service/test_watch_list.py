@@ -1,4 +1,4 @@
-"""WatchList: a snapshot, its end, then every change in order."""
+"""WatchList: a snapshot, its end, and then every change in order."""
 
 from __future__ import annotations
 
@@ -62,13 +62,13 @@ def changes(items: list[StreamItem]) -> list[Change]:
 async def test_invalid_request_is_refused_with_the_field(
     in_memory: Calls, type: pb.Type | None, tenancy: pb.Tenancy, prefix: str, said: str
 ) -> None:
-    """The refusal comes with the first item, as from a server."""
+    """The refusal comes with the first item, as it does from a server."""
     async with in_memory.watch(type, tenancy, prefix) as items:
         await refused(anext(items), Status.INVALID_ARGUMENT, said)
 
 
 async def test_watch_is_of_the_requested_tenancy(calls: Calls) -> None:
-    """The rules are those of List. No tenancy means every one that the scope has."""
+    """The rules are the same as in List. Without a tenancy, a watch covers every tenancy that the scope has."""
     await fill(calls)
     rows = [(type, within(partition, namespace), expected) for type, partition, namespace, expected in TENANCIES]
     absent: list[tuple[ResourceType[Any], pb.Tenancy | None, list[str]]] = [
@@ -105,8 +105,7 @@ async def test_stream_has_a_snapshot_its_end_and_every_change(calls: Calls) -> N
         assert not any(change.more for change in heard)
 
 
-async def test_empty_snapshot_has_an_end(calls: Calls) -> None:
-    """It has exactly one."""
+async def test_empty_snapshot_has_exactly_one_end(calls: Calls) -> None:
     await calls.write(a_note(type=PLANET))
     async with calls.watch(a_type()) as items:
         assert await take(items, 1) == [EndOfSnapshot(calls.backend.position)]
@@ -116,7 +115,7 @@ async def test_empty_snapshot_has_an_end(calls: Calls) -> None:
 
 
 async def test_changes_of_other_kinds_advance_a_stream_by_bookmarks_alone(calls: Calls) -> None:
-    """So a watcher learns its frontier although its own type has no changes."""
+    """The bookmarks show a watcher its frontier although its own type has no changes."""
     async with calls.watch(a_type()) as items:
         await take(items, 1)
         await calls.write(a_note(type=PLANET))
@@ -124,7 +123,7 @@ async def test_changes_of_other_kinds_advance_a_stream_by_bookmarks_alone(calls:
 
 
 async def test_filtered_stream_omits_everything_outside(calls: Calls) -> None:
-    """The filter is a tenancy or a prefix, in the snapshot and after it."""
+    """The filter is a tenancy or a prefix. It applies to the snapshot and to the changes after it."""
     await calls.make_room(("default", "up"))
     await calls.write(a_note("a-one"))
     await calls.write(a_note("b-one"))
@@ -142,7 +141,7 @@ async def test_filtered_stream_omits_everything_outside(calls: Calls) -> None:
 
 
 async def test_snapshot_omits_other_versions_of_the_kind(calls: Calls) -> None:
-    """Each watcher gets the resources that it can decode."""
+    """Each watcher gets only resources that it can decode."""
     await calls.write(a_note("one", type=NOTE))
     await calls.write(a_note("two", type=NOTE_V2))
     assert await snapshot(calls, a_type(NOTE)) == ["one"]
@@ -189,7 +188,7 @@ async def test_watch_of_one_version_reports_only_resources_that_it_delivered(any
 
 
 async def _through_versions(calls: Calls) -> tuple[list[pb.Resource], pb.Resource, pb.Resource]:
-    """Write a resource as v1, as v2 twice, as v1 and as v2, and delete it; two others are of v2 throughout."""
+    """Write a resource as v1, as v2 twice, as v1 and as v2, and delete it. Two others are v2 throughout."""
     await calls.write(a_note("other-1", type=NOTE_V2))
     await calls.write(a_note("other-1", "again", type=NOTE_V2))
     new = [await calls.stored(a_note("one", text, NOTE_V2)) for text in "bc"]
@@ -215,7 +214,7 @@ async def _heard(items: AsyncIterator[StreamItem], revision: int) -> list[Change
 
 
 async def test_bookmarks_reach_only_clients_that_ask_for_them(anywhere: Calls) -> None:
-    """Changes of other types, of other versions and outside the watch send nothing to others."""
+    """Other clients get nothing for changes of other types, of other versions, or outside the watch."""
     calls = anywhere
     async with calls.watch(a_type(), name_prefix="in-", bookmarks=False, bookmark_interval_ms=1) as items:
         assert await anext(items) == EndOfSnapshot(calls.backend.position)
@@ -230,7 +229,7 @@ async def test_bookmarks_reach_only_clients_that_ask_for_them(anywhere: Calls) -
 
 
 async def test_resume_after_requests_bookmarks(anywhere: Calls) -> None:
-    """Only a client that knows positions has one, and the stream must report that it is resumed."""
+    """Only a client that knows positions can resume, and the stream must report that it is resumed."""
     calls = anywhere
     seen = calls.backend.position
     async with calls.watch(a_type(), resume_after=seen.message(), bookmarks=False) as items:
@@ -240,7 +239,7 @@ async def test_resume_after_requests_bookmarks(anywhere: Calls) -> None:
 
 
 async def test_stream_resumes_after_a_position_without_a_snapshot(calls: Calls) -> None:
-    """Its first item reports that."""
+    """The first item of the stream reports that it is resumed."""
     await calls.write(a_note("one"))
     seen = calls.backend.position
     two = await calls.stored(a_note("two"))
@@ -257,7 +256,7 @@ async def test_stream_resumes_after_a_position_without_a_snapshot(calls: Calls) 
     [("elsewhere", 0, Status.DATA_LOSS), ("", 5, Status.OUT_OF_RANGE)],
 )
 async def test_unknown_position_is_refused(calls: Calls, store_id: str, ahead: int, status: Status) -> None:
-    """Positions of another store mean nothing here, and neither do future ones."""
+    """Positions of another store are meaningless here, and so are future positions."""
     here = calls.backend.position
     asked = Position(store_id or here.store_id, here.session, here.revision + ahead)
     async with calls.watch(a_type(), resume_after=asked.message()) as items:
@@ -266,9 +265,9 @@ async def test_unknown_position_is_refused(calls: Calls, store_id: str, ahead: i
 
 @pytest.mark.parametrize("resuming", [True, False])
 async def test_stream_begins_only_if_the_callers_position_is_in_the_history(calls: Calls, resuming: bool) -> None:
-    """The caller's last position must be of this store's history, or either kind of stream is refused.
+    """Both kinds of stream are refused if the caller's last position is not of this store's history.
 
-    A position above the store's own is left to the caller, which learns the store's position.
+    A position above the store's own is left to the caller, which gets the store's position.
     """
     here = calls.backend.position
     after = here.message() if resuming else None
@@ -281,7 +280,7 @@ async def test_stream_begins_only_if_the_callers_position_is_in_the_history(call
 
 
 async def test_watcher_that_falls_too_far_behind_is_refused(calls: Calls) -> None:
-    """There is never a gap: the stream ends with OUT_OF_RANGE, and so does a resumption from there."""
+    """There is never a gap: the stream ends with OUT_OF_RANGE, and so does a resumption from its end."""
     backend = MemoryBackend(max_changes=5)
     short = Calls(backend, registry())
     async with short.watch(a_type()) as items:

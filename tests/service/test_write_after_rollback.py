@@ -1,4 +1,4 @@
-"""Writes after a rollback: the storage version is older than the version of a stored resource."""
+"""Writes after a rollback, when the storage version is older than the version of a stored resource."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ BAND = Band(members=[Member(name="ada", role="lead")], tint=Tint(name="red", sha
 
 
 async def rolled_back(backend: Backend, storage: ResourceType[Any], payload: Any = BAND) -> Calls:
-    """Return a service with the older setting, on a store with a resource of the newer program."""
+    """Return a service with the older storage version, on a store with a resource of the newer program."""
     await Calls(backend, versions()).write(a_team(V3, payload))
     return Calls(backend, versions(storage))
 
 
 @pytest.mark.parametrize("storage", [V1, V2])
 async def test_fields_missing_from_the_writers_version_survive(backend: Backend, storage: ResourceType[Any]) -> None:
-    """The storage version lacks them, too, so the resource stays in its version. Migration reports it."""
+    """The storage version lacks these fields too, so the resource stays in its version. Migration reports it."""
     calls = await rolled_back(backend, storage)
     answer = await calls.stored(a_team(V1, roster("ada", "bea", color="blue")))
     assert data_of(answer, V1) == roster("ada", "bea", color="blue")
@@ -46,7 +46,7 @@ async def test_fields_missing_from_the_writers_version_survive(backend: Backend,
 async def test_resource_that_fits_the_storage_version_is_stored_in_it(
     backend: Backend, written: ResourceType[Any]
 ) -> None:
-    """So writes lead back to the storage version, also writes in the writer's own version."""
+    """In this way, writes lead back to the storage version, also writes in the writer's own version."""
     calls = await rolled_back(backend, V1, Band(members=[Member(name="ada")], tint=Tint(name="red")))
     payload: Any = {V1: roster("bea"), V2: crew(("bea", "")), V3: Band(members=[Member(name="bea")], tint=Tint())}
     await calls.write(a_team(written, payload[written]))
@@ -64,7 +64,7 @@ async def test_removing_fields_that_the_storage_version_lacks_completes_the_roll
 
 
 async def test_write_in_an_intermediate_version_is_merged_with_the_stored_resource(backend: Backend) -> None:
-    """Its writer sees the room and not the shade. The storage version has neither."""
+    """The writer sees the room field and not the shade field. The storage version has neither."""
     calls = await rolled_back(backend, V1)
     await calls.write(a_team(V2, crew(("ada", "bass"), color="red", room="B13")))
     assert await read(calls, V3) == Band(

@@ -51,8 +51,7 @@ async def test_invalid_resource_is_refused_with_the_field(
 ) -> None:
     """Nothing is stored.
 
-    Unlike in Consul, a cluster-scoped type with a tenancy is refused, too, and not stored out of reach of every
-    Read.
+    Unlike in Consul, a cluster-scoped type with a tenancy is refused, too. Stored, it could not be read by any Read.
     """
     await refused(in_memory.write(resource), Status.INVALID_ARGUMENT, said)
     assert in_memory.revision == 0
@@ -62,7 +61,7 @@ async def test_invalid_resource_is_refused_with_the_field(
 async def test_new_resource_gets_its_uid_generation_and_version_from_the_server(
     calls: Calls, type: ResourceType[Any]
 ) -> None:
-    """It is returned as stored, in the default tenancy of its scope."""
+    """The resource is returned as stored, in the default tenancy of its scope."""
     stored = await calls.stored(a_note("one", "x", type))
     assert len(uid_of(stored)) == len(stored.generation) == 26
     assert stored.version == str(calls.revision)
@@ -70,7 +69,7 @@ async def test_new_resource_gets_its_uid_generation_and_version_from_the_server(
 
 
 async def test_resource_without_data_is_stored(calls: Calls) -> None:
-    """A missing payload is the payload of all defaults."""
+    """A missing payload means a payload of all defaults."""
     stored = await calls.stored(pb.Resource(id=an_id()))
     assert stored.data is None
     assert text_of(stored) == ""
@@ -94,13 +93,13 @@ async def test_resource_without_data_is_stored(calls: Calls) -> None:
     ],
 )
 async def test_invalid_creation_is_refused(calls: Calls, resource: pb.Resource, status: Status, said: str) -> None:
-    """Refused are a version, a status, a mark, and an owner that does not exist."""
+    """The refused resources have a version, a status, a mark, or an owner that does not exist."""
     await refused(calls.write(resource), status, said)
     assert calls.revision == 0
 
 
 async def test_uid_of_a_deleted_incarnation_does_not_recreate_it(calls: Calls) -> None:
-    """Consul makes a new incarnation. Here a writer can say "update it if it still exists" by the uid."""
+    """Consul makes a new incarnation. Here, a writer can use the uid to update the resource only if it still exists."""
     stored = await calls.stored(a_note())
     await calls.delete(an_id())
     late = a_note(uid=uid_of(stored))
@@ -110,7 +109,7 @@ async def test_uid_of_a_deleted_incarnation_does_not_recreate_it(calls: Calls) -
 
 @pytest.mark.parametrize("prefix", ["", "/", "example.com/", "https://example.com/some/", "type.googleapis.com/"])
 async def test_type_url_is_compared_by_its_name_and_stored_in_canonical_form(calls: Calls, prefix: str) -> None:
-    """Only the part after the last slash names a message; Consul's command line sends nothing else."""
+    """Only the part after the last slash names a message. Consul's command line sends nothing else."""
     resource = a_note("one", "mine")
     assert resource.data is not None
     resource.data.type_url = prefix + "tests.Note"
@@ -124,7 +123,7 @@ async def test_type_url_is_compared_by_its_name_and_stored_in_canonical_form(cal
 
 
 async def test_owner_is_looked_up_by_name_and_stored_with_its_uid(calls: Calls) -> None:
-    """If the uid is missing, the owner's own is filled in, on creation and in later writes."""
+    """If the uid is missing, the owner's own uid is filled in, on creation and in later writes."""
     boss = await calls.stored(a_note("boss"))
     first = await calls.stored(a_note("one", type=CHILD, owner=an_id("boss")))
     assert first.owner == boss.id
@@ -134,7 +133,7 @@ async def test_owner_is_looked_up_by_name_and_stored_with_its_uid(calls: Calls) 
 
 
 async def test_owner_with_a_uid_must_exist(calls: Calls) -> None:
-    """Consul accepts any uid, and a resource created under a deleted one is never collected."""
+    """Consul accepts any uid. There, a resource that is created under a deleted owner is never collected."""
     for owner in (an_id("boss", uid=ULID), an_id("boss")):
         await refused(
             calls.write(a_note(owner=owner)), Status.INVALID_ARGUMENT, "resource.owner: Note boss", "not found"
@@ -154,7 +153,7 @@ async def test_owner_deleted_before_the_commit_refuses_the_child(
     autojump_clock: trio.testing.MockClock,
     with_uid: bool,
 ) -> None:
-    """The child's own commit verifies the owner, so no child is created too late to be found."""
+    """The commit of the child verifies the owner, so no child is created too late to be found."""
     boss = await calls.stored(a_note("boss"))
     interrupted.before_commit = [lambda: calls.delete(an_id("boss"))]
     owner = an_id("boss", uid=uid_of(boss) if with_uid else "")
@@ -164,7 +163,7 @@ async def test_owner_deleted_before_the_commit_refuses_the_child(
 
 
 async def test_owner_is_set_at_creation_only(calls: Calls) -> None:
-    """It can be neither added, removed nor replaced. The error names the present owner."""
+    """The owner can be neither added, removed nor replaced. The error names the present owner."""
     boss = await calls.stored(a_note("boss"))
     await calls.write(a_note("other"))
     await calls.write(a_note("owned", owner=an_id("boss")))
@@ -201,13 +200,13 @@ def _broken(resource: Resource[Note]) -> None:
 @pytest.mark.parametrize("how", ["in process", "network"])
 @pytest.mark.parametrize("hook", ["mutate", "validate"])
 async def test_exception_in_a_hook_is_reported_but_not_sent(how: str, hook: str) -> None:
-    """The text of an exception that is no refusal is for the operator."""
+    """The text of an exception is for the operator, unless the exception is a refusal."""
     broken = ResourceType("tests", "v1", "Broken", Note, hooks=Hooks(**{hook: _broken}))
     known = registry()
     known.register(broken)
     async with reached(how, MemoryBackend(), types=known) as calls:
         for call in (calls.write, calls.mutate_and_validate, calls.as_consul().write):
-            # The reason tells a client that the outcome of a write is known.
+            # The reason shows a client that the outcome of the write is known.
             said = await refused(call(a_note(type=broken)), Status.INTERNAL, reason=Reason.NOTHING_WRITTEN)
             assert said == f"the {hook} hook of tests.v1.Broken failed"
             assert [repr(each) for each in calls.unexpected] == ["RuntimeError('the password of one is broken')"]
@@ -216,26 +215,26 @@ async def test_exception_in_a_hook_is_reported_but_not_sent(how: str, hook: str)
 
 
 async def test_hooks_get_an_empty_message_if_there_is_no_data(calls: Calls) -> None:
-    """In Consul a hook that changes it crashes."""
+    """In Consul, a hook that changes the missing data crashes."""
     stored = await calls.stored(pb.Resource(id=an_id(type=HOOKED)))
     assert text_of(stored) == "untitled"
 
 
 async def test_data_that_hooks_cannot_decode_is_a_caller_error(calls: Calls) -> None:
-    """The error concerns the payload and not the hook."""
+    """The error names the payload and not the hook."""
     resource = a_note("one", "", HOOKED)
     resource.data = AnyMessage(type_url=HOOKED.type_url, value=b"\xff\xff")
     await refused(calls.write(resource), Status.INVALID_ARGUMENT, "resource.data of Hooked one: not a valid Note")
 
 
 async def test_unencodable_resource_is_refused_before_it_is_stored(calls: Calls) -> None:
-    """A request made in this process may hold values that no wire could have carried.
+    """A request made in this process may hold values that cannot be sent over a wire.
 
     SQLite's store reports them by name.
     """
     resource = a_note(metadata={"broken": "\ud800"})
     if isinstance(calls.backend, MemoryBackend):
-        await calls.write(resource)  # which needs no bytes
+        await calls.write(resource)  # no bytes are needed in process
     else:
         await refused(calls.write(resource), Status.INVALID_ARGUMENT, "metadata")
         assert calls.revision == 0

@@ -29,7 +29,7 @@ FROZEN = {FINALIZERS: "a b", "colour": "red"}
     ],
 )
 async def test_marked_resource_is_frozen(calls: Calls, text: str, metadata: dict[str, str], said: str) -> None:
-    """Only the removal of finalizers is accepted, and the error names the other change."""
+    """Only the removal of finalizers is accepted. The error names the other change."""
     await calls.write(a_note(metadata=FROZEN))
     await calls.delete(an_id())
     before = (await calls.read(an_id())).resource
@@ -49,7 +49,7 @@ async def test_mark_cannot_be_removed_by_a_write_with_a_version(calls: Calls) ->
 
 
 async def test_finalizers_are_removed_one_by_one_or_together(calls: Calls) -> None:
-    """Any proper subset of them may stay."""
+    """Any finalizers may stay, but not all of them."""
     await calls.write(a_note(metadata={FINALIZERS: "a b c"}))
     await calls.delete(an_id())
     assert (await calls.stored(a_note(metadata={FINALIZERS: "b c"}))).metadata[FINALIZERS] == "b c"
@@ -58,7 +58,7 @@ async def test_finalizers_are_removed_one_by_one_or_together(calls: Calls) -> No
 
 @pytest.mark.parametrize("text", ["", "changed"])
 async def test_marked_resource_without_finalizers_is_frozen(calls: Calls, text: str) -> None:
-    """Consul allows changes forever. Here only Delete is left, and the error says so."""
+    """Consul allows changes forever. Here, Delete is the only verb left, and the error says so."""
     await calls.write(a_note(metadata={FINALIZERS: "a"}))
     await calls.delete(an_id())
     await calls.write(a_note(metadata={FINALIZERS: ""}))
@@ -68,7 +68,7 @@ async def test_marked_resource_without_finalizers_is_frozen(calls: Calls, text: 
 
 
 async def test_marked_resource_keeps_its_version_of_the_kind(calls: Calls) -> None:
-    """An upgrade changes the stored resource as much as new data does."""
+    """An upgrade changes the stored resource as much as new data would."""
     empty = pb.Resource(id=an_id(type=NOTE), metadata={FINALIZERS: "a b"})
     await calls.write(empty)
     await calls.delete(an_id())
@@ -77,7 +77,7 @@ async def test_marked_resource_keeps_its_version_of_the_kind(calls: Calls) -> No
 
 
 async def test_reencoded_data_is_no_change_of_a_marked_resource(calls: Calls) -> None:
-    """The owner of a finalizer that decodes and re-encodes another program's payload can still remove its finalizer."""
+    """A program that decodes and re-encodes the payload of another program can still remove its finalizer."""
     one, two = b"\n\x01a\x10\x01", b"\n\x01b\x10\x02"
     entries = [b"\x1a" + bytes([len(each)]) + each for each in (one, two)]
     resource = a_note(metadata={FINALIZERS: "a"})
@@ -107,7 +107,7 @@ async def test_reencoded_data_is_no_change_of_a_marked_resource(calls: Calls) ->
 async def test_write_may_mark_a_resource_only_with_a_time(
     calls: Calls, text: str, metadata: dict[str, str], said: str | None
 ) -> None:
-    """A write may do the same as Delete, and nothing else with it. Unlike Consul's, the mark must be a time."""
+    """A write may do the same as Delete, and nothing else with it. Unlike in Consul, the mark must be a time."""
     await calls.write(a_note(metadata={FINALIZERS: "a"}))
     write = a_note("one", text, metadata=metadata)
     if said is None:

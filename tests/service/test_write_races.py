@@ -1,4 +1,4 @@
-"""Write beside other writers: positions, retried lost races, and cancellation."""
+"""Concurrent Writes: positions, retries after lost races, and cancellation."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.helpers.versions import V1, V2, V3, Member, a_team, data_of, versions
 
 
 async def test_position_of_a_write_is_that_of_its_own_commit(calls: Calls) -> None:
-    """It equals the version and is unique, even if others write at the same time."""
+    """The position equals the version and is unique, even if others write at the same time."""
     replies: list[pb.WriteResponse] = []
 
     async def write(name: str) -> None:
@@ -40,7 +40,7 @@ async def test_position_of_a_write_is_that_of_its_own_commit(calls: Calls) -> No
 async def test_lost_race_to_create_is_retried(
     calls: Calls, racing: Calls, interrupted: Interrupted, autojump_clock: trio.testing.MockClock
 ) -> None:
-    """Consul's loser gets "wrong uid". Here it updates the winner's resource."""
+    """The loser in Consul gets "wrong uid". Here, it updates the winner's resource."""
     interrupted.before_commit = [lambda: calls.write(a_note("one", "winner"))]
     stored = await racing.stored(a_note("one", "loser"))
     assert text_of(stored) == "loser"
@@ -49,7 +49,7 @@ async def test_lost_race_to_create_is_retried(
 
 
 async def test_write_without_a_version_is_tried_five_times(autojump_clock: trio.testing.MockClock) -> None:
-    """It waits between its attempts, longer each time, and not after the last."""
+    """The write waits between its attempts, longer each time, and not after the last."""
     backend = MemoryBackend()
     calls, interrupted = Calls(backend, registry()), Interrupted(backend)
     racing = Calls(interrupted, registry())
@@ -102,7 +102,7 @@ async def test_lost_race_with_a_version_is_a_conflict_with_the_stored_version(
 async def test_second_attempt_starts_from_the_original_request(
     calls: Calls, racing: Calls, interrupted: Interrupted, autojump_clock: trio.testing.MockClock
 ) -> None:
-    """The first attempt's owner is looked up again by its name."""
+    """The owner is looked up again by its name, as in the first attempt."""
     await calls.write(a_note("boss"))
 
     async def other() -> None:
@@ -118,7 +118,7 @@ async def test_second_attempt_starts_from_the_original_request(
 
 
 async def test_write_that_has_begun_to_commit_is_not_canceled(calls: Calls) -> None:
-    """C5: a write that is canceled earlier has written nothing. Otherwise its answer arrives."""
+    """C5: a write that is canceled earlier has written nothing. A write that has begun to commit is answered."""
     with trio.CancelScope() as scope:
         scope.cancel()
         await calls.write(a_note())
@@ -140,7 +140,7 @@ class Believing(MemoryBackend):
 
 @pytest.mark.parametrize("type", [V1, V2, V3])
 async def test_stale_undecodable_payload_is_read_again(type: ResourceType[Any]) -> None:
-    """Another writer has corrected the payload meanwhile, and the write is merged with the correction."""
+    """Another writer has corrected the payload, and the write is merged with the correction."""
     backend = Believing()
     calls = Calls(backend, versions())
     mended = await calls.stored(a_team(V3, V3.payload(notes={"a": "b"})))

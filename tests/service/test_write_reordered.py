@@ -1,4 +1,4 @@
-"""Writes in a version whose converter sorts, deduplicates or maps a list: each is stored exactly or refused."""
+"""Writes in a version whose converter sorts, deduplicates or maps a list. Each is stored exactly or refused."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ async def test_changed_element_of_a_sorted_list_changes_the_stored_element(backe
 async def test_deduplicating_converter_accepts_writes_that_remove_no_duplicates(
     backend: Backend, steps: Callable[[Any], list[str]]
 ) -> None:
-    """A write that would remove one of two equal elements is refused with the field: it does not say which of them."""
+    """A write that would remove one of two equal elements is refused, because it does not say which one."""
     calls, old, new = program(
         Names,
         Crew,
@@ -151,7 +151,7 @@ async def test_deduplicating_converter_accepts_writes_that_remove_no_duplicates(
 
 
 async def test_map_made_from_a_list_keeps_the_lists_order(backend: Backend) -> None:
-    """A map has no order, so its writer cannot request another one."""
+    """A map has no order, so its writer cannot request another order."""
 
     def up(old: Roles) -> Plan:
         return Plan(seats=[Seat(name=name, role=role) for name, role in old.roles.items()])
@@ -171,7 +171,7 @@ async def test_map_made_from_a_list_keeps_the_lists_order(backend: Backend) -> N
 
 
 async def test_list_made_from_a_map_is_accepted_or_refused(backend: Backend) -> None:
-    """The newer version has a map by name, the older one a list."""
+    """The newer version has a map by name, and the older version a list."""
     calls, old, new = program(
         People,
         Roles,

@@ -1,4 +1,4 @@
-"""WriteStatus: replace one status of one incarnation."""
+"""WriteStatus: replaces one status of one incarnation."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ async def test_every_invalid_condition_is_named(in_memory: Calls) -> None:
 
 @pytest.mark.parametrize("same", [False, True])
 async def test_observed_generation_never_goes_back(calls: Calls, same: bool) -> None:
-    """Consul accepts an older one. Here its writer is asked to read again, whatever else it writes."""
+    """Consul accepts an older generation. Here, its writer is asked to read again, whatever else it writes."""
     old = await calls.stored(a_note())
     new = await calls.stored(a_note("one", "changed"))
     stored = (await calls.write_status(id_of(new), a_status(new.generation, "seen"))).resource
@@ -109,7 +109,7 @@ async def test_observed_generation_never_goes_back(calls: Calls, same: bool) -> 
 
 
 async def test_generations_of_one_resource_only_grow(calls: Calls, monkeypatch: pytest.MonkeyPatch) -> None:
-    """This holds within one millisecond and after the clock is set back.
+    """This holds within one millisecond, and after the clock is set back.
 
     A mark for deletion is a new generation, too.
     """
@@ -147,7 +147,7 @@ async def test_condition_may_refer_to_any_scope_and_to_unregistered_types(
 
 
 async def test_one_status_is_replaced_and_the_others_stay(calls: Calls) -> None:
-    """The version changes, the generation does not, and the server sets the time."""
+    """The version changes and the generation does not. The server sets the time."""
     stored = await calls.stored(a_note(metadata={"a": "b"}))
     begun = datetime.datetime.now(datetime.UTC)
     await calls.write_status(id_of(stored), a_status(stored.generation), key="theirs")
@@ -195,14 +195,14 @@ async def test_version_is_compared_only_if_given(calls: Calls) -> None:
 
 
 async def test_status_of_a_missing_resource_is_not_found(calls: Calls) -> None:
-    """A missing resource and another incarnation are both NOT_FOUND, whatever the proto says."""
+    """A missing resource and another incarnation are both NOT_FOUND, although the proto says otherwise."""
     await refused(calls.write_status(THE, a_status()), Status.NOT_FOUND, f"Note one with uid {ULID} not found")
     await calls.write(a_note())
     await refused(calls.write_status(THE, a_status()), Status.NOT_FOUND, f"Note one with uid {ULID} not found")
 
 
 async def test_other_version_of_the_kind_is_refused_as_a_caller_error(calls: Calls) -> None:
-    """Consul answers Internal."""
+    """Consul answers INTERNAL."""
     stored = await calls.stored(a_note(type=NOTE_V2))
     call = calls.write_status(an_id(type=NOTE, uid=uid_of(stored)), a_status())
     await refused(call, Status.INVALID_ARGUMENT, "Note one is stored as tests.v2.Note", "'v1'")
@@ -218,7 +218,7 @@ async def test_marked_resource_accepts_a_status(calls: Calls) -> None:
 
 
 async def test_lower_fence_is_refused_even_if_nothing_would_change(calls: Calls) -> None:
-    """C8: a superseded run learns of it by any write, and none of its writes changes anything."""
+    """C8: a superseded run learns by any write that it is superseded, and none of its writes changes anything."""
     old = (await calls.raise_fence()).fence
     stored = await calls.stored(a_note())
     await calls.write_status(id_of(stored), a_status(stored.generation), fence=old)
@@ -232,7 +232,7 @@ async def test_lower_fence_is_refused_even_if_nothing_would_change(calls: Calls)
 
 
 async def test_status_for_another_store_is_refused(calls: Calls) -> None:
-    """The rule is that of Write."""
+    """The rule is the same as in Write."""
     stored = await calls.stored(a_note())
     call = calls.write_status(id_of(stored), a_status(), store_id="elsewhere")
     await refused(call, Status.FAILED_PRECONDITION, "store_id: the write is for store elsewhere")
@@ -241,7 +241,7 @@ async def test_status_for_another_store_is_refused(calls: Calls) -> None:
 async def test_lost_race_is_retried(
     calls: Calls, racing: Calls, interrupted: Interrupted, autojump_clock: trio.testing.MockClock
 ) -> None:
-    """A concurrent write between read and commit costs a wait, and no change of either writer is lost."""
+    """A concurrent write between read and commit costs a wait. No change of either writer is lost."""
     stored = await calls.stored(a_note())
     interrupted.before_commit = [lambda: calls.write_status(id_of(stored), a_status(), key="theirs")]
     reply = await racing.write_status(id_of(stored), a_status(), key="mine")
@@ -254,7 +254,7 @@ async def test_lost_race_is_retried(
 async def test_lost_race_against_a_recreation_reports_the_deleted_incarnation(
     calls: Calls, racing: Calls, interrupted: Interrupted, autojump_clock: trio.testing.MockClock, versioned: bool
 ) -> None:
-    """Consul answers Internal."""
+    """Consul answers INTERNAL."""
     stored = await calls.stored(a_note())
 
     async def recreate() -> None:
@@ -269,7 +269,7 @@ async def test_lost_race_against_a_recreation_reports_the_deleted_incarnation(
 
 
 async def test_observed_generation_may_be_in_lower_case(calls: Calls) -> None:
-    """It is stored in the case of the resource's own, so that readers and later statuses can compare the two."""
+    """The generation is stored in the same case as the resource's, so that readers can compare the two."""
     stored = await calls.stored(a_note())
     for generation in (stored.generation.lower(), stored.generation):
         reply = await calls.write_status(id_of(stored), a_status(generation))

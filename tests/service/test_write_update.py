@@ -1,4 +1,4 @@
-"""Write to an existing resource: the checks of uid, version and fence, and the parts that it keeps."""
+"""Write to an existing resource: the checks of uid, version and fence, and the parts that stay unchanged."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ async def test_update_keeps_the_uid_and_changes_generation_and_version(calls: Ca
 
 
 async def test_uid_other_than_the_stored_one_is_refused(calls: Calls) -> None:
-    """A write for one incarnation never changes another. The error names the present one."""
+    """A write for one incarnation never changes another. The error names the present uid."""
     stored = await calls.stored(a_note("one", "kept"))
     said = f"Note one is stored with uid {uid_of(stored)}, not {ULID}"
     call = calls.write(a_note("one", "lost", uid=ULID))
@@ -31,7 +31,10 @@ async def test_uid_other_than_the_stored_one_is_refused(calls: Calls) -> None:
 
 
 async def test_write_with_a_version_applies_only_to_that_version(calls: Calls) -> None:
-    """An equal version gets a new one. A different one is refused, and the error names the stored version."""
+    """A write at the stored version makes a new version.
+
+    Any other version is refused, and the error has the stored one.
+    """
     first = await calls.stored(a_note("one", "a"))
     second = await calls.stored(a_note("one", "b", version=first.version))
     said = f"Note one is stored at version {second.version}, not {first.version}; read it again"
@@ -50,7 +53,7 @@ async def test_other_version_of_the_kind_replaces_this_one_and_keeps_its_uid(cal
 
 
 async def test_status_may_be_absent_or_equal_but_not_changed(calls: Calls) -> None:
-    """An absent status keeps the stored one. A difference is named."""
+    """An absent status keeps the stored one. The error names a difference."""
     first = await calls.stored(a_note())
     kept = (await calls.write_status(id_of(first), a_status(first.generation))).resource
     assert kept is not None
@@ -65,7 +68,7 @@ async def test_status_may_be_absent_or_equal_but_not_changed(calls: Calls) -> No
 
 
 async def test_write_without_a_version_keeps_unmentioned_finalizers_and_mark(calls: Calls) -> None:
-    """Absent keys are unchanged. A present key replaces, even if it is empty."""
+    """A reserved key that is absent is unchanged. A present one replaces the stored value, even if it is empty."""
     await calls.write(a_note(metadata={FINALIZERS: "a b", "colour": "red"}))
     kept = await calls.stored(a_note("one", "changed", metadata={"colour": "blue"}))
     assert kept.metadata == {FINALIZERS: "a b", "colour": "blue"}
@@ -77,7 +80,7 @@ async def test_write_without_a_version_keeps_unmentioned_finalizers_and_mark(cal
 
 
 async def test_write_with_a_version_replaces_all_metadata(calls: Calls) -> None:
-    """Its writer has seen the reserved keys, so leaving them out removes them."""
+    """The writer has seen the reserved keys, so leaving them out removes them."""
     first = await calls.stored(a_note(metadata={FINALIZERS: "a"}))
     assert (await calls.stored(a_note(version=first.version))).metadata == {}
 
@@ -97,7 +100,7 @@ async def test_lower_fence_is_refused_and_changes_nothing(calls: Calls) -> None:
 
 
 async def test_fence_of_a_term_that_was_never_granted_is_refused(calls: Calls) -> None:
-    """It would be compared with nothing until that term comes.
+    """Such a fence would be compared with nothing until that term comes.
 
     Creations and deletions of missing resources refuse it, too.
     """
@@ -119,7 +122,7 @@ async def test_fence_of_a_term_that_was_never_granted_is_refused(calls: Calls) -
     ],
 )
 async def test_incomplete_fence_is_refused(in_memory: Calls, fence: pb.Fence, said: str) -> None:
-    """A fence that is compared with nothing protects nothing."""
+    """A fence without all of its parts would protect nothing."""
     await refused(in_memory.write(a_note(), fence=fence), Status.INVALID_ARGUMENT, said, "Raise")
 
 

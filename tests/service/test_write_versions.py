@@ -52,7 +52,7 @@ async def stored(calls: Calls) -> pb.Resource:
 
 
 async def test_fields_missing_from_the_writers_version_survive(teams: Calls) -> None:
-    """They are fields of the resource, of list elements and of a message in an element, and maps."""
+    """The fields are those of the resource, of list elements, of a message in an element, and maps."""
     band = Band(
         members=[Member(name="ada", role="lead"), Member(name="bea", role="bass")],
         tint=Tint(name="red", shade=7),
@@ -103,7 +103,7 @@ async def test_every_version_can_be_written_over_every_stored_version(
 
 
 async def test_write_that_does_not_fit_the_storage_version_is_refused(backend: Backend) -> None:
-    """Creations and updates are. The error names the fields, and nothing is stored."""
+    """Creations and updates are refused. The error names the fields, and nothing is stored."""
     calls = Calls(backend, versions(V1))
     await refused(
         calls.write(a_team(V2, crew(("ada", "lead"), room="B12"))),
@@ -121,7 +121,7 @@ async def test_write_that_does_not_fit_the_storage_version_is_refused(backend: B
 async def test_write_without_changes_in_its_version_keeps_the_generation(
     teams: Calls, written: ResourceType[Any]
 ) -> None:
-    """It makes a version, as every write does. A change of metadata or payload makes a generation."""
+    """Every write makes a version. Only a change of metadata or payload makes a generation."""
     first = await teams.stored(a_team(V3, Band(members=[Member(name="ada", role="lead")], room="B12")))
     seen = (await teams.read(an_id("one", written))).resource
     again = await teams.stored(a_team(written, data_of(seen, written)))
@@ -160,7 +160,7 @@ def losing_color() -> Registry:
 
 
 async def test_unknown_stored_fields_survive(teams: Calls) -> None:
-    """A newer program of the storage version wrote them."""
+    """A newer program of the storage version wrote these fields."""
     resource = a_team(V3, Band(room="B12"))
     resource.data = AnyMessage(type_url=V3.type_url, value=encode(Band(room="B12")) + UNKNOWN)
     await teams.write(resource)
@@ -172,7 +172,7 @@ async def test_unknown_stored_fields_survive(teams: Calls) -> None:
 
 
 async def test_payload_with_unknown_fields_is_never_stored_converted(teams: Calls) -> None:
-    """It stays in its version, or the write is refused."""
+    """The payload stays in its version, or the write is refused."""
     resource = a_team(V1, roster("ada"))
     assert resource.data is not None
     resource.data.value += UNKNOWN
@@ -192,7 +192,7 @@ async def test_payload_with_unknown_fields_is_never_stored_converted(teams: Call
 
 
 async def test_version_read_in_one_version_of_the_kind_is_valid_in_another(teams: Calls) -> None:
-    """Compare and swap concerns the resource, whichever version of the kind shows it."""
+    """The version identifies the stored resource, in every version of the kind."""
     first = await teams.stored(a_team(V1, roster("ada")))
     second = await teams.stored(a_team(V2, crew(("ada", "lead")), version=first.version))
     await refused(teams.write(a_team(V3, Band(), version=first.version)), Status.ABORTED, "read it again")
@@ -200,7 +200,7 @@ async def test_version_read_in_one_version_of_the_kind_is_valid_in_another(teams
 
 
 async def test_write_replaces_a_version_without_converter(teams: Calls) -> None:
-    """The rule is that of types without converters. The stored resource is in the storage version."""
+    """The rule is the same as for types without converters. The resource is then stored in the storage version."""
     await teams.write(a_team(ALONE, roster("ada")))
     await teams.write(a_team(V1, roster("bea")))
     assert version_of(await stored(teams)) == "v3"
@@ -210,7 +210,7 @@ async def test_write_replaces_a_version_without_converter(teams: Calls) -> None:
 async def test_write_keeps_elements_hidden_from_its_version(backend: Backend) -> None:
     """A converter may leave elements of a list out.
 
-    A writer that cannot see them removes neither them nor the others' roles.
+    A writer that cannot see them removes neither them nor the roles of the others.
     """
     calls = Calls(backend, hiding())
     await calls.write(a_team(V2, crew(("ada", "lead"), ("zoe", "hidden"))))
@@ -246,7 +246,7 @@ def hiding(down: Callable[[Crew], Roster] = visible) -> Registry:
 
 
 async def put_garbage(calls: Calls, type: ResourceType[Any], **metadata: str) -> pb.Resource:
-    """Store a payload that no Write stores, like an older program or another writer of the store."""
+    """Store a payload that no Write would store, like an older program or another writer of the store."""
     resource = a_team(type, type.payload(), metadata=metadata)
     assert resource.id is not None
     resource.id.uid, resource.generation, resource.id.tenancy = ULID, ULID, V1.tenancy
@@ -315,7 +315,7 @@ class Nest:
 
 
 async def test_conversion_that_cannot_be_read_back_is_refused_without_its_content(backend: Backend) -> None:
-    """Its converter nests deeper than any message may, which shows only when the result is decoded."""
+    """The converter nests deeper than a message may, which shows only when the result is decoded."""
     old: ResourceType[Nest] = ResourceType("tests", "v1", "Nest", Nest)
     new: ResourceType[Nest] = ResourceType("tests", "v2", "Nest", Nest)
 
@@ -333,7 +333,7 @@ async def test_conversion_that_cannot_be_read_back_is_refused_without_its_conten
     await Calls(backend, plain).write(a_team(old, Nest(name="ada")))
     calls, blind = Calls(backend, known), Calls(backend, known, WriteOnly("name"))
     resource = a_team(new, Nest())
-    uid = (await calls.read(an_id("one", old))).resource.id.uid  # type: ignore[union-attr]  # it is there
+    uid = (await calls.read(an_id("one", old))).resource.id.uid  # type: ignore[union-attr]  # it exists
     await refused(calls.write(a_team(new, Nest())), Status.FAILED_PRECONDITION, "stored as version v1, and converting")
     resource.id.uid = uid  # type: ignore[union-attr]  # it has one
     told = await refused(blind.write(resource), Status.FAILED_PRECONDITION)
@@ -341,7 +341,7 @@ async def test_conversion_that_cannot_be_read_back_is_refused_without_its_conten
 
 
 def unconverted(type: ResourceType[Any], **metadata: str) -> pb.Resource:
-    """Return a write by a writer that could not read the payload."""
+    """Return a resource from a writer that could not read the payload."""
     resource = a_team(type, type.payload(), metadata=metadata)
     resource.data = AnyMessage(type_url="type.googleapis.com/headway.resource.v1.Unconverted", value=b"tests.v1.Team")
     return resource
@@ -349,7 +349,7 @@ def unconverted(type: ResourceType[Any], **metadata: str) -> pb.Resource:
 
 @pytest.mark.parametrize("type", [V1, V2, V3])
 async def test_unconverted_payload_is_refused_if_it_can_be_converted(backend: Backend, type: ResourceType[Any]) -> None:
-    """Hooks do not see such a payload, so a writer could bypass them."""
+    """Hooks do not see an unconverted payload, so a writer could bypass them."""
     calls = Calls(backend, versions(V2))
     await calls.write(a_team(V2, crew(("ada", "lead"))))
     before = await stored(calls)
