@@ -16,6 +16,7 @@ from headway.storage.etcd._batcher import (
     MOST_BYTES,
     MOST_OPERATIONS,
     MOST_UNDER_WAY,
+    SHARED_BY_ALL,
     Batcher,
     Committed,
 )
@@ -82,7 +83,7 @@ async def test_transactions_in_flight_are_bounded_and_the_rest_is_batched() -> N
 @pytest.mark.parametrize(
     ("drafts", "asked"),
     [
-        ([draft(f"n{index}") for index in range(MOST_OPERATIONS + 20)], [MOST_OPERATIONS - 2, 22]),
+        ([draft(f"n{index}") for index in range(2 * MOST_OPERATIONS)], [MOST_OPERATIONS - 2, 51, SHARED_BY_ALL, 19]),
         ([draft(*(f"n{index}-{part}" for part in range(40))) for index in range(3)], [2, 1]),
         ([draft(f"n{index}", size=MOST_BYTES // 5) for index in range(6)], [4, 2]),
         ([draft(f"n{index}", size=MOST_BYTES // 4) for index in range(3)], [1, 1, 1]),
@@ -243,3 +244,57 @@ def test_commit_with_more_than_resources_goes_alone(change: Callable[[Draft], No
     change(it)
     assert not it.fits_with({}, set())
     assert it.alone
+
+
+@pytest.mark.parametrize(("writers", "asked"), [(20, [20] * 10), (64, [32] * 20)])
+async def test_writers_in_a_loop_share_transactions_of_even_size(
+    autojump_clock: MockClock, writers: int, asked: list[int]
+) -> None:
+    """No transaction goes with one commit because its writer was the first to run. Many writers fill two at a time."""
+    etcd = Etcd()
+
+    async def answer(drafts: Sequence[Draft]) -> TxnResponse:
+        etcd.asked.append(len(drafts))
+        await trio.sleep(0.001)
+        return TxnResponse(header=ResponseHeader(revision=len(etcd.asked)), succeeded=True)
+
+    batcher = Batcher(answer)
+
+    async def write(writer: int) -> None:
+        for index in range(10):
+            assert await batcher.submit(draft(f"n{writer}-{index}")) is not None
+
+    async with trio.open_nursery() as nursery:
+        for writer in range(writers):
+            nursery.start_soon(write, writer)
+    assert etcd.asked == asked
+    assert autojump_clock.current_time() < 1
+
+
+async def test_writer_canceled_after_its_commit_was_sent_gets_the_outcome() -> None:
+    """A cancellation reaches neither the writer that sends the batch nor one that shares it."""
+    etcd = Etcd()
+
+    async def write(drafts: Sequence[Draft]) -> TxnResponse:
+        with trio.CancelScope(shield=True):
+            return await etcd.write(drafts)
+
+    batcher = Batcher(write)
+    committed = list[Committed | None]()
+    scopes = [trio.CancelScope() for _ in range(3)]
+
+    async def submit(index: int) -> None:
+        with scopes[index]:
+            committed.append(await batcher.submit(draft(f"n{index}")))
+
+    async with trio.open_nursery() as nursery:
+        for index in range(3):
+            nursery.start_soon(submit, index)
+        await trio.testing.wait_all_tasks_blocked()
+        for scope in scopes:
+            scope.cancel()
+        await trio.testing.wait_all_tasks_blocked()
+        assert not committed
+        etcd.go_on.set()
+    assert etcd.asked == [3]
+    assert {each.revision for each in committed if each is not None} == {revision_of(1, place) for place in range(3)}

@@ -85,7 +85,7 @@ async def decided(
 
 
 async def commit(session: Session, operations: Sequence[Operation], fence: Fence | None) -> Position:
-    """Apply all operations in one commit and return its position."""
+    """Apply all operations in one commit and return its position. A cancellation is raised only if it is not stored."""
 
     def propose() -> Draft | None:
         mirror = session.mirror

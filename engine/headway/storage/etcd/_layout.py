@@ -277,6 +277,9 @@ class Timeline(NamedTuple):
 
     def at(self, revision: int) -> str:
         """Return the session of a revision."""
+        first, id = self.eras[-1]
+        if revision >= first:
+            return id
         index = bisect_right(self.eras, revision, key=lambda era: era[0])
         return self.eras[max(index - 1, 0)][1]
 

@@ -195,7 +195,7 @@ class Session:
     async def submit(self, draft: Draft) -> Committed | None:
         """Make a commit. Return None if one of its comparisons fails. Then nothing was changed.
 
-        Call this in a shielded cancel scope, because it must not be canceled.
+        A cancellation is raised only if the commit has not been sent and never will be.
 
         Raises:
             InvalidArgument: the commit has more operations than etcd accepts. It cannot be split, since it would no
@@ -206,14 +206,15 @@ class Session:
         return await self._batcher.submit(draft)
 
     async def _write(self, drafts: Sequence[Draft]) -> TxnResponse:
-        """Make several commits in one transaction: all of them or none."""
+        """Make several commits in one transaction: all of them or none. It is not canceled and takes a bounded time."""
         nonce, given = os.urandom(8), self.mirror.given
         given[nonce] = drafts[0].given
         if len(drafts) > 1:
             given[nonce] = {key: new for draft in drafts for key, new in draft.given.items()}
         reply: TxnResponse | None = None
         try:
-            reply = await self.client.write(transaction(self.layout, drafts, nonce))
+            with trio.CancelScope(shield=True):
+                reply = await self.client.write(transaction(self.layout, drafts, nonce))
         finally:
             self.failing = reply is None
             if reply is None or not reply.succeeded:
