@@ -7,7 +7,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from headway._gen.etcdserverpb import ResponseHeader, TxnResponse
+from headway._gen.etcdserverpb import ResponseHeader
 from headway.errors import OutcomeUnknown, Unavailable
 from headway.resource import resource_key
 from headway.storage import Require, RequireOwnsNothing
@@ -20,6 +20,7 @@ from headway.storage.etcd._batcher import (
     Batcher,
     Committed,
 )
+from headway.storage.etcd._encoded import TransactionReply
 from headway.storage.etcd._layout import Head, Layout, Timeline, revision_of
 from headway.storage.etcd._mirror import Mirror
 from headway.storage.etcd._transaction import Draft
@@ -47,13 +48,13 @@ class Etcd:
         self.go_on = trio.Event()
         self.error: BaseException | None = None
 
-    async def write(self, drafts: Sequence[Draft]) -> TxnResponse:
+    async def write(self, drafts: Sequence[Draft]) -> TransactionReply:
         self.asked.append(len(drafts))
         revision = len(self.asked)
         await self.go_on.wait()
         if self.error is not None:
             raise self.error
-        return TxnResponse(header=ResponseHeader(revision=revision), succeeded=True)
+        return TransactionReply(header=ResponseHeader(revision=revision), succeeded=True)
 
 
 async def test_transactions_in_flight_are_bounded_and_the_rest_is_batched() -> None:
@@ -121,10 +122,10 @@ async def test_waiting_commit_goes_alone_after_a_conflicting_one_was_sent() -> N
     asked: list[int] = []
     answered = [trio.Event() for _ in range(MOST_UNDER_WAY + 3)]
 
-    async def write(drafts: Sequence[Draft]) -> TxnResponse:
+    async def write(drafts: Sequence[Draft]) -> TransactionReply:
         asked.append(len(drafts))
         await answered[len(asked) - 1].wait()
-        return TxnResponse(header=ResponseHeader(revision=len(asked)), succeeded=True)
+        return TransactionReply(header=ResponseHeader(revision=len(asked)), succeeded=True)
 
     batcher = Batcher(write)
     first = [draft(f"first{index}") for index in range(MOST_UNDER_WAY)]
@@ -189,7 +190,7 @@ async def test_writers_time_out_when_etcd_does_not_answer(autojump_clock: MockCl
     """However many wait, a commit that has not been sent by then is not sent, and its writer gets an error."""
     etcd, call, told = Etcd(), 10.0, Counter[str]()
 
-    async def hang(drafts: Sequence[Draft]) -> TxnResponse:
+    async def hang(drafts: Sequence[Draft]) -> TransactionReply:
         etcd.asked.append(len(drafts))
         await trio.sleep(call)
         raise OutcomeUnknown("no answer")
@@ -253,10 +254,10 @@ async def test_writers_in_a_loop_share_transactions_of_even_size(
     """No transaction goes with one commit because its writer was the first to run. Many writers fill two at a time."""
     etcd = Etcd()
 
-    async def answer(drafts: Sequence[Draft]) -> TxnResponse:
+    async def answer(drafts: Sequence[Draft]) -> TransactionReply:
         etcd.asked.append(len(drafts))
         await trio.sleep(0.001)
-        return TxnResponse(header=ResponseHeader(revision=len(etcd.asked)), succeeded=True)
+        return TransactionReply(header=ResponseHeader(revision=len(etcd.asked)), succeeded=True)
 
     batcher = Batcher(answer)
 
@@ -275,7 +276,7 @@ async def test_writer_canceled_after_its_commit_was_sent_gets_the_outcome() -> N
     """A cancellation reaches neither the writer that sends the batch nor one that shares it."""
     etcd = Etcd()
 
-    async def write(drafts: Sequence[Draft]) -> TxnResponse:
+    async def write(drafts: Sequence[Draft]) -> TransactionReply:
         with trio.CancelScope(shield=True):
             return await etcd.write(drafts)
 

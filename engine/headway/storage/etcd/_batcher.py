@@ -26,9 +26,9 @@ from typing import NamedTuple
 
 import trio
 
-from headway._gen.etcdserverpb import TxnResponse
 from headway.errors import HeadwayError, InvalidArgument, OutcomeUnknown, Unavailable
 from headway.storage.etcd._client import CALL_TIMEOUT
+from headway.storage.etcd._encoded import TransactionReply
 from headway.storage.etcd._layout import PLACES, revision_of
 from headway.storage.etcd._transaction import Draft
 
@@ -55,7 +55,7 @@ class Committed(NamedTuple):
         reply: etcd's reply to the transaction.
     """
 
-    reply: TxnResponse
+    reply: TransactionReply
     revision: int
 
 
@@ -93,7 +93,7 @@ class Batcher:
             transaction may have happened.
     """
 
-    def __init__(self, write: Callable[[Sequence[Draft]], Awaitable[TxnResponse]]) -> None:
+    def __init__(self, write: Callable[[Sequence[Draft]], Awaitable[TransactionReply]]) -> None:
         self._write = write
         self._waiting: list[_Waiting] = []
         self._leading = False
@@ -141,7 +141,7 @@ class Batcher:
     async def _alone(self, draft: Draft) -> Committed | None:
         return _made(await self._sent([draft]), 0)
 
-    async def _sent(self, drafts: Sequence[Draft]) -> TxnResponse:
+    async def _sent(self, drafts: Sequence[Draft]) -> TransactionReply:
         writing = set[bytes]().union(*(draft.places for draft in drafts))
         self._writing.append(writing)
         try:
@@ -224,5 +224,5 @@ class Batcher:
             self._waiting[0].wake()
 
 
-def _made(reply: TxnResponse, place: int) -> Committed | None:
+def _made(reply: TransactionReply, place: int) -> Committed | None:
     return Committed(reply, revision_of(reply.header.revision, place)) if reply.succeeded else None  # type: ignore[union-attr]  # every reply has one

@@ -13,13 +13,13 @@ from typing import NoReturn, TypeVar
 
 import trio
 
-from headway._gen.etcdserverpb import TxnResponse
 from headway.errors import InvalidArgument, Unavailable
 from headway.resource import Position, pb
 from headway.storage._leases import lease_of, raised_fence
 from headway.storage._operations import Fence, Operation, Raised, StorageError
 from headway.storage._tables import decide
 from headway.storage.etcd._client import CALL_TIMEOUT
+from headway.storage.etcd._encoded import TransactionReply
 from headway.storage.etcd._layout import checkpoint_from, checkpoint_value, fence_value
 from headway.storage.etcd._session import Session
 from headway.storage.etcd._transaction import Draft, putting
@@ -46,7 +46,7 @@ def whole(session: Session) -> Iterator[None]:
 async def decided(
     session: Session,
     propose: Callable[[], Draft | None],
-    done: Callable[[TxnResponse, int], Result],
+    done: Callable[[TransactionReply, int], Result],
     nothing: Callable[[], Result],
 ) -> Result:
     """Make a commit and return its result.
@@ -101,7 +101,7 @@ async def commit(session: Session, operations: Sequence[Operation], fence: Fence
         draft.apply(applied)
         return draft
 
-    def done(_: TxnResponse, revision: int) -> Position:
+    def done(_: TransactionReply, revision: int) -> Position:
         version = str(revision)
         for resource in proposed:
             resource.version = version
@@ -131,8 +131,8 @@ async def raise_fence(session: Session, controller: str, member: str, term: int,
         draft.read(session.layout.checkpoint(controller, member))
         return draft
 
-    def done(reply: TxnResponse, revision: int) -> Raised:
-        noted = reply.responses[-1].response_range
+    def done(reply: TransactionReply, revision: int) -> Raised:
+        noted = reply.last().response_range
         checkpoint = checkpoint_from(noted.kvs[0]) if noted is not None and noted.kvs else since or revision
         return Raised(fence, session.at(revision), checkpoint)
 

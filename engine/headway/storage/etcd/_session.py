@@ -9,12 +9,13 @@ from typing import NamedTuple
 
 import trio
 
-from headway._gen.etcdserverpb import RangeRequest, TxnRequest, TxnResponse
+from headway._gen.etcdserverpb import RangeRequest, TxnRequest
 from headway.errors import HeadwayError, StoreUnusable, Unavailable
 from headway.resource import Position
 from headway.storage._watch import Pulse
 from headway.storage.etcd._batcher import Batcher, Committed
 from headway.storage.etcd._client import CALL_TIMEOUT, EtcdClient, too_many_operations
+from headway.storage.etcd._encoded import TransactionReply
 from headway.storage.etcd._layout import Layout, etcd_revision, revision_of
 from headway.storage.etcd._mirror import Mirror
 from headway.storage.etcd._transaction import Draft, putting, transaction, unchanged
@@ -205,13 +206,13 @@ class Session:
             raise too_many_operations(draft.needs, self._max_txn_ops, self.client.where)
         return await self._batcher.submit(draft)
 
-    async def _write(self, drafts: Sequence[Draft]) -> TxnResponse:
+    async def _write(self, drafts: Sequence[Draft]) -> TransactionReply:
         """Make several commits in one transaction: all of them or none. It is not canceled and takes a bounded time."""
         nonce, given = os.urandom(8), self.mirror.given
         given[nonce] = drafts[0].given
         if len(drafts) > 1:
             given[nonce] = {key: new for draft in drafts for key, new in draft.given.items()}
-        reply: TxnResponse | None = None
+        reply: TransactionReply | None = None
         try:
             with trio.CancelScope(shield=True):
                 reply = await self.client.write(transaction(self.layout, drafts, nonce))
