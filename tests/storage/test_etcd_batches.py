@@ -51,7 +51,8 @@ class Etcd:
     async def write(self, drafts: Sequence[Draft]) -> TransactionReply:
         self.asked.append(len(drafts))
         revision = len(self.asked)
-        await self.go_on.wait()
+        with trio.CancelScope(shield=True):
+            await self.go_on.wait()
         if self.error is not None:
             raise self.error
         return TransactionReply(header=ResponseHeader(revision=revision), succeeded=True)
@@ -275,12 +276,7 @@ async def test_writers_in_a_loop_share_transactions_of_even_size(
 async def test_writer_canceled_after_its_commit_was_sent_gets_the_outcome() -> None:
     """A cancellation reaches neither the writer that sends the batch nor one that shares it."""
     etcd = Etcd()
-
-    async def write(drafts: Sequence[Draft]) -> TransactionReply:
-        with trio.CancelScope(shield=True):
-            return await etcd.write(drafts)
-
-    batcher = Batcher(write)
+    batcher = Batcher(etcd.write)
     committed = list[Committed | None]()
     scopes = [trio.CancelScope() for _ in range(3)]
 

@@ -193,7 +193,7 @@ class Session:
         """Return an empty commit that is based on the mirror's state."""
         return Draft(self.layout, self.mirror)
 
-    async def submit(self, draft: Draft) -> Committed | None:
+    def submit(self, draft: Draft) -> Awaitable[Committed | None]:
         """Make a commit. Return None if one of its comparisons fails. Then nothing was changed.
 
         A cancellation is raised only if the commit has not been sent and never will be.
@@ -204,7 +204,7 @@ class Session:
         """
         if draft.needs > self._max_txn_ops:
             raise too_many_operations(draft.needs, self._max_txn_ops, self.client.where)
-        return await self._batcher.submit(draft)
+        return self._batcher.submit(draft)
 
     async def _write(self, drafts: Sequence[Draft]) -> TransactionReply:
         """Make several commits in one transaction: all of them or none. It is not canceled and takes a bounded time."""
@@ -220,6 +220,7 @@ class Session:
             self.failing = reply is None
             if reply is None or not reply.succeeded:
                 given.pop(nonce, None)
+        assert reply is not None, "only an error leaves it unset"
         return reply
 
     async def probe(self) -> None:

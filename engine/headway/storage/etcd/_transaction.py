@@ -66,8 +66,20 @@ class Draft:
         size: the number of bytes of the written resources.
     """
 
-    __slots__ = ("_empty", "_layout", "_mirror", "_notes", "_read", "_uncounted", "_written")
-    __slots__ += ("alone", "compared", "given", "places", "size")
+    __slots__ = (
+        "_empty",
+        "_layout",
+        "_mirror",
+        "_notes",
+        "_read",
+        "_uncounted",
+        "_written",
+        "alone",
+        "compared",
+        "given",
+        "places",
+        "size",
+    )
 
     def __init__(self, layout: Layout, mirror: Mirror) -> None:
         self._layout = layout
@@ -118,22 +130,22 @@ class Draft:
         self.compared[self._layout.lease(name)] = etcd_revision(held.revision) if held is not None else 0
 
     def compare(self, operations: Iterable[Operation]) -> None:
-        """Compare the state that each operation was based on."""
+        """Compare the state that operations without a change were based on. `apply` does so for the others."""
         for operation in operations:
             if isinstance(operation, RequireOwnsNothing):
                 self.alone = True
                 self._empty += (self._layout.owned_by(operation.owner_uid),)
             else:
                 stored = self._mirror.tables.get(operation.kind, operation.key)
-                key = self._layout.resource(operation.kind, operation.key)
-                self.compared[key] = etcd_revision(int(stored.version)) if stored is not None else 0
+                self.compared[self._layout.resource(operation.kind, operation.key)] = _changed_at(stored)
 
     def apply(self, applied: Sequence[Effect]) -> None:
-        """Add the writes for the changes of the operations."""
+        """Compare the state that the changes were based on, and add their writes."""
         layout = self._layout
         for kind, key, old, new in applied:
             place = layout.resource(kind, key)
             self.places.add(place)
+            self.compared[place] = _changed_at(old)
             if new is None:
                 self._written.append(encode(deleting(place)))
             else:
@@ -201,6 +213,11 @@ def transaction(layout: Layout, drafts: Sequence[Draft], nonce: bytes) -> Transa
     written = [each for place, draft in enumerate(drafts) for each in draft.requests(place)]
     written.append(put(layout.head, head_value([draft.changes for draft in drafts], nonce)))
     return Transaction(compare=compared, success=[*written, *first._read])
+
+
+def _changed_at(stored: pb.Resource | None) -> int:
+    """Return etcd's revision of the last change of a resource, or 0 if it is not stored."""
+    return etcd_revision(int(stored.version)) if stored is not None else 0
 
 
 def _owner(resource: pb.Resource | None) -> str:
