@@ -7,7 +7,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from headway._gen.etcdserverpb import ResponseHeader, TxnResponse
+from headway._gen.etcdserverpb import ResponseHeader
 from headway.errors import OutcomeUnknown, Unavailable
 from headway.resource import resource_key
 from headway.storage import Require, RequireOwnsNothing
@@ -16,9 +16,11 @@ from headway.storage.etcd._batcher import (
     MOST_BYTES,
     MOST_OPERATIONS,
     MOST_UNDER_WAY,
+    SHARED_BY_ALL,
     Batcher,
     Committed,
 )
+from headway.storage.etcd._encoded import TransactionReply
 from headway.storage.etcd._layout import Head, Layout, Timeline, revision_of
 from headway.storage.etcd._mirror import Mirror
 from headway.storage.etcd._transaction import Draft
@@ -46,13 +48,14 @@ class Etcd:
         self.go_on = trio.Event()
         self.error: BaseException | None = None
 
-    async def write(self, drafts: Sequence[Draft]) -> TxnResponse:
+    async def write(self, drafts: Sequence[Draft]) -> TransactionReply:
         self.asked.append(len(drafts))
         revision = len(self.asked)
-        await self.go_on.wait()
+        with trio.CancelScope(shield=True):
+            await self.go_on.wait()
         if self.error is not None:
             raise self.error
-        return TxnResponse(header=ResponseHeader(revision=revision), succeeded=True)
+        return TransactionReply(header=ResponseHeader(revision=revision), succeeded=True)
 
 
 async def test_transactions_in_flight_are_bounded_and_the_rest_is_batched() -> None:
@@ -82,7 +85,7 @@ async def test_transactions_in_flight_are_bounded_and_the_rest_is_batched() -> N
 @pytest.mark.parametrize(
     ("drafts", "asked"),
     [
-        ([draft(f"n{index}") for index in range(MOST_OPERATIONS + 20)], [MOST_OPERATIONS - 2, 22]),
+        ([draft(f"n{index}") for index in range(2 * MOST_OPERATIONS)], [MOST_OPERATIONS - 2, 51, SHARED_BY_ALL, 19]),
         ([draft(*(f"n{index}-{part}" for part in range(40))) for index in range(3)], [2, 1]),
         ([draft(f"n{index}", size=MOST_BYTES // 5) for index in range(6)], [4, 2]),
         ([draft(f"n{index}", size=MOST_BYTES // 4) for index in range(3)], [1, 1, 1]),
@@ -120,10 +123,10 @@ async def test_waiting_commit_goes_alone_after_a_conflicting_one_was_sent() -> N
     asked: list[int] = []
     answered = [trio.Event() for _ in range(MOST_UNDER_WAY + 3)]
 
-    async def write(drafts: Sequence[Draft]) -> TxnResponse:
+    async def write(drafts: Sequence[Draft]) -> TransactionReply:
         asked.append(len(drafts))
         await answered[len(asked) - 1].wait()
-        return TxnResponse(header=ResponseHeader(revision=len(asked)), succeeded=True)
+        return TransactionReply(header=ResponseHeader(revision=len(asked)), succeeded=True)
 
     batcher = Batcher(write)
     first = [draft(f"first{index}") for index in range(MOST_UNDER_WAY)]
@@ -191,7 +194,7 @@ async def test_writers_time_out_when_etcd_does_not_answer(autojump_clock: MockCl
     """
     etcd, call, errors = Etcd(), 10.0, Counter[str]()
 
-    async def hang(drafts: Sequence[Draft]) -> TxnResponse:
+    async def hang(drafts: Sequence[Draft]) -> TransactionReply:
         etcd.asked.append(len(drafts))
         await trio.sleep(call)
         raise OutcomeUnknown("no answer")
@@ -246,3 +249,52 @@ def test_commit_that_touches_more_than_resources_goes_alone(change: Callable[[Dr
     change(it)
     assert not it.fits_with({}, set())
     assert it.alone
+
+
+@pytest.mark.parametrize(("writers", "asked"), [(20, [20] * 10), (64, [32] * 20)])
+async def test_writers_in_a_loop_share_transactions_of_even_size(
+    autojump_clock: MockClock, writers: int, asked: list[int]
+) -> None:
+    """No transaction goes with one commit because its writer was the first to run. Many writers fill two at a time."""
+    etcd = Etcd()
+
+    async def answer(drafts: Sequence[Draft]) -> TransactionReply:
+        etcd.asked.append(len(drafts))
+        await trio.sleep(0.001)
+        return TransactionReply(header=ResponseHeader(revision=len(etcd.asked)), succeeded=True)
+
+    batcher = Batcher(answer)
+
+    async def write(writer: int) -> None:
+        for index in range(10):
+            assert await batcher.submit(draft(f"n{writer}-{index}")) is not None
+
+    async with trio.open_nursery() as nursery:
+        for writer in range(writers):
+            nursery.start_soon(write, writer)
+    assert etcd.asked == asked
+    assert autojump_clock.current_time() < 1
+
+
+async def test_writer_canceled_after_its_commit_was_sent_gets_the_outcome() -> None:
+    """A cancellation reaches neither the writer that sends the batch nor one that shares it."""
+    etcd = Etcd()
+    batcher = Batcher(etcd.write)
+    committed = list[Committed | None]()
+    scopes = [trio.CancelScope() for _ in range(3)]
+
+    async def submit(index: int) -> None:
+        with scopes[index]:
+            committed.append(await batcher.submit(draft(f"n{index}")))
+
+    async with trio.open_nursery() as nursery:
+        for index in range(3):
+            nursery.start_soon(submit, index)
+        await trio.testing.wait_all_tasks_blocked()
+        for scope in scopes:
+            scope.cancel()
+        await trio.testing.wait_all_tasks_blocked()
+        assert not committed
+        etcd.go_on.set()
+    assert etcd.asked == [3]
+    assert {each.revision for each in committed if each is not None} == {revision_of(1, place) for place in range(3)}

@@ -14,6 +14,7 @@ from headway.errors import StoreUnusable
 from headway.rpc import open_channel
 from headway.storage import EtcdBackend, etcd_address
 from headway.storage.etcd._client import EtcdClient, open_client
+from headway.storage.etcd._encoded import Transaction, TransactionReply
 from headway.storage.etcd._founding import begin_session
 from headway.storage.etcd._layout import Layout
 from headway.testing.conformance import names, put, thing
@@ -108,7 +109,8 @@ class _Unaware(EtcdClient):
                 each.response_range.kvs = []
         return reply
 
-    async def write(self, request: TxnRequest) -> TxnResponse:
+    async def write(self, request: TxnRequest | Transaction) -> TransactionReply:
+        assert isinstance(request, TxnRequest)
         request.compare = [each for each in request.compare if not each.range_end]
         return await super().write(request)
 
@@ -118,7 +120,7 @@ class _Overtaken(EtcdClient):
 
     overtake = ""
 
-    async def write(self, request: TxnRequest) -> TxnResponse:
+    async def write(self, request: TxnRequest | Transaction) -> TransactionReply:
         if self.overtake:
             url, self.overtake = self.overtake, ""
             with trio.fail_after(30):

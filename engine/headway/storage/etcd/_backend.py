@@ -160,8 +160,11 @@ class EtcdBackend:
         session = self._use()
         # The code below always waits. A full checkpoint here would cost every write another turn of the loop.
         await trio.lowlevel.checkpoint_if_cancelled()
-        with _commit.whole(session):
+        session.begin()
+        try:
             return await _commit.commit(session, operations, fence)
+        finally:
+            session.end()
 
     async def raise_fence(self, controller: str, member: str, term: int, number: int) -> Raised:
         """Raise a fence by a commit."""

@@ -6,6 +6,9 @@ revision: its comparisons are the same as if it were alone, and it follows the e
 A commit is sent alone, at once, if it touches the same keys as another one of the batch (`Draft.fits_with`), or
 compares a key that a transaction under way writes. If etcd rejects a batch, each of its commits is sent alone.
 
+Under load two transactions alternate: while etcd makes one durable, this process prepares the other. So a transaction
+takes at most half of the commits that wait or are under way.
+
 There is no background task. A writer that finds no leader leads one transaction, and hands over to the first waiting
 writer. Invariants:
 
@@ -13,6 +16,7 @@ writer. Invariants:
    So no writer waits longer than `LONGEST_WAIT` and one transaction, regardless of the number of writers.
 2. A leader's own commit is in the transaction. It is the first of those that waited.
 3. A commit is in one transaction at a time. It is sent again only if etcd's reply shows that it was not applied.
+4. A canceled writer leaves only while its commit has not been sent. From then on it waits for the outcome.
 """
 
 from __future__ import annotations
@@ -22,14 +26,17 @@ from typing import NamedTuple
 
 import trio
 
-from headway._gen.etcdserverpb import TxnResponse
 from headway.errors import HeadwayError, InvalidArgument, OutcomeUnknown, Unavailable
 from headway.storage.etcd._client import CALL_TIMEOUT
+from headway.storage.etcd._encoded import TransactionReply
 from headway.storage.etcd._layout import PLACES, revision_of
 from headway.storage.etcd._transaction import Draft
 
 MOST_UNDER_WAY = 2
 """The number of transactions at a time. While one is being made durable, the next one is prepared."""
+
+SHARED_BY_ALL = 32
+"""The number of commits up to which a batch takes all that wait. Two small transactions cost more than one."""
 
 MOST_OPERATIONS = 100
 """The limit of operations, and of comparisons, of a batch. etcd accepts 128 of each, with the head and anchor."""
@@ -48,43 +55,51 @@ class Committed(NamedTuple):
         reply: etcd's reply to the transaction.
     """
 
-    reply: TxnResponse
+    reply: TransactionReply
     revision: int
 
 
 class _Waiting:
-    __slots__ = ("alone", "committed", "done", "draft", "error", "since", "turn")
+    __slots__ = ("alone", "committed", "done", "draft", "error", "since", "task")
 
     def __init__(self, draft: Draft) -> None:
         self.draft = draft
         self.since = trio.current_time()
-        # Set when the commit is done, or when its writer becomes the leader.
-        self.turn = trio.Event()
+        # The task that sleeps until the commit is done, or until its writer becomes the leader.
+        self.task: trio.lowlevel.Task | None = None
         self.done = False
         self.committed: Committed | None = None
         self.error: HeadwayError | None = None
         # True if it must be sent alone: it does not fit into the batch, or the batch failed, perhaps because of others.
         self.alone = False
 
+    def wake(self) -> None:
+        """Wake the writer, unless it is awake."""
+        task, self.task = self.task, None
+        if task is not None:
+            trio.lowlevel.reschedule(task)
+
     def finish(self) -> None:
         """Wake the writer: the commit has ended."""
         self.done = True
-        self.turn.set()
+        self.wake()
 
 
 class Batcher:
     """The batches of commits to one store.
 
     Args:
-        write: makes the commits of several drafts in one transaction. Its errors show if the transaction may have
-            happened.
+        write: makes the commits of several drafts in one transaction. It must not be canceled. Its errors show if the
+            transaction may have happened.
     """
 
-    def __init__(self, write: Callable[[Sequence[Draft]], Awaitable[TxnResponse]]) -> None:
+    def __init__(self, write: Callable[[Sequence[Draft]], Awaitable[TransactionReply]]) -> None:
         self._write = write
         self._waiting: list[_Waiting] = []
         self._leading = False
         self._under_way = 0
+        # The number of commits in the batches under way.
+        self._sent_together = 0
         # The keys that each transaction under way writes. A commit that compares one of them is based on older state.
         # It will most likely be rejected, together with its batch.
         self._writing: list[set[bytes]] = []
@@ -93,7 +108,7 @@ class Batcher:
     async def submit(self, draft: Draft) -> Committed | None:
         """Make a commit. Return None if one of its comparisons fails. Then nothing was changed.
 
-        Call this in a shielded cancel scope, because it must not be canceled.
+        A cancellation is raised only if the commit has not been sent and never will be.
         """
         late = not all(each.isdisjoint(draft.compared) for each in self._writing)
         if draft.alone or late or draft.size > MOST_BYTES // 4:
@@ -101,14 +116,7 @@ class Batcher:
         mine = _Waiting(draft)
         self._waiting.append(mine)
         if self._leading or self._under_way == MOST_UNDER_WAY:
-            try:
-                await mine.turn.wait()
-            except BaseException:
-                # A shield does not stop KeyboardInterrupt.
-                if mine in self._waiting:
-                    self._waiting.remove(mine)
-                    self._hand_on()
-                raise
+            await self._turn_of(mine)
         if not mine.done:
             await self._lead()
         if mine.alone:
@@ -117,10 +125,23 @@ class Batcher:
             raise mine.error
         return mine.committed
 
+    async def _turn_of(self, mine: _Waiting) -> None:
+        """Sleep until the commit is done or its writer leads. Without an event or a cancel scope for each commit."""
+
+        def leave(_: object) -> trio.lowlevel.Abort:
+            if mine not in self._waiting:
+                return trio.lowlevel.Abort.FAILED
+            # Another writer leads, or this one would be awake. So there is nothing to hand on.
+            self._waiting.remove(mine)
+            return trio.lowlevel.Abort.SUCCEEDED
+
+        mine.task = trio.lowlevel.current_task()
+        await trio.lowlevel.wait_task_rescheduled(leave)
+
     async def _alone(self, draft: Draft) -> Committed | None:
         return _made(await self._sent([draft]), 0)
 
-    async def _sent(self, drafts: Sequence[Draft]) -> TxnResponse:
+    async def _sent(self, drafts: Sequence[Draft]) -> TransactionReply:
         writing = set[bytes]().union(*(draft.places for draft in drafts))
         self._writing.append(writing)
         try:
@@ -131,11 +152,14 @@ class Batcher:
     async def _lead(self) -> None:
         """Send the waiting commits in one transaction."""
         self._leading = True
-        # Writers that one transaction has woken arrive with their next commits in the same turn of the loop.
+        # Writers that one transaction has woken run in the next turn of the loop, in any order, and arrive with their
+        # next commits. One of them may be this leader, so only the turn after that one has seen them all.
+        await trio.lowlevel.cancel_shielded_checkpoint()
         await trio.lowlevel.cancel_shielded_checkpoint()
         self._refuse_late()
         batch = self._taken()
         self._under_way += 1
+        self._sent_together += len(batch)
         self._hand_on()
         try:
             reply = await self._sent([each.draft for each in batch])
@@ -157,6 +181,7 @@ class Batcher:
             for each in batch:
                 each.finish()
             self._under_way -= 1
+            self._sent_together -= len(batch)
             self._hand_on()
 
     def _refuse_late(self) -> None:
@@ -175,11 +200,13 @@ class Batcher:
         compared: dict[bytes, int] = {}
         places = set[bytes]().union(*self._writing)
         operations = size = 0
+        half = -(-(len(self._waiting) + self._sent_together) // MOST_UNDER_WAY)
+        most_commits = min(max(half, SHARED_BY_ALL), PLACES)
         for each in self._waiting:
             draft = each.draft
             operations, size = operations + draft.operations, size + draft.size
             most = max(operations, len(compared) + len(draft.compared))
-            if batch and (most > MOST_OPERATIONS or size > MOST_BYTES or len(batch) == PLACES):
+            if batch and (most > MOST_OPERATIONS or size > MOST_BYTES or len(batch) == most_commits):
                 break
             batch.append(each)
             each.alone = len(batch) > 1 and not draft.fits_with(compared, places)
@@ -194,8 +221,8 @@ class Batcher:
     def _hand_on(self) -> None:
         self._leading = bool(self._waiting) and self._under_way < MOST_UNDER_WAY
         if self._leading:
-            self._waiting[0].turn.set()
+            self._waiting[0].wake()
 
 
-def _made(reply: TxnResponse, place: int) -> Committed | None:
+def _made(reply: TransactionReply, place: int) -> Committed | None:
     return Committed(reply, revision_of(reply.header.revision, place)) if reply.succeeded else None  # type: ignore[union-attr]  # every reply has one

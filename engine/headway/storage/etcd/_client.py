@@ -42,6 +42,7 @@ from headway.rpc import (
     readable,
 )
 from headway.storage.etcd._address import EtcdAddress
+from headway.storage.etcd._encoded import Transaction, TransactionReply
 
 # With these statuses a write was certainly not applied. etcd returns them before it begins, or when it has decided
 # against the write. Any other error may hide that the write was applied. A member that has applied a write can even
@@ -189,9 +190,9 @@ class EtcdClient:
         """Read by a transaction that writes nothing. Retry for a while before raising."""
         return await self._read(TXN, request, TxnResponse)
 
-    async def write(self, request: TxnRequest) -> TxnResponse:
+    async def write(self, request: TxnRequest | Transaction) -> TransactionReply:
         """Write, without retries. Raise OutcomeUnknown if the write may have happened, another error if it has not."""
-        return await self._once(TXN, request, TxnResponse, writes=True)
+        return await self._once(TXN, request, TransactionReply, writes=True)
 
     async def grant(self, seconds: int) -> LeaseGrantResponse:
         """Create a new etcd lease."""

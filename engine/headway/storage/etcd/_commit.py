@@ -7,19 +7,19 @@ was also based on current state.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NoReturn, TypeVar
 
 import trio
 
-from headway._gen.etcdserverpb import TxnResponse
 from headway.errors import InvalidArgument, Unavailable
 from headway.resource import Position, pb
 from headway.storage._leases import lease_of, raised_fence
 from headway.storage._operations import Fence, Operation, Raised, StorageError
-from headway.storage._tables import decide
+from headway.storage._tables import Effect, decide
 from headway.storage.etcd._client import CALL_TIMEOUT
+from headway.storage.etcd._encoded import TransactionReply
 from headway.storage.etcd._layout import checkpoint_from, checkpoint_value, fence_value
 from headway.storage.etcd._session import Session
 from headway.storage.etcd._transaction import Draft, putting
@@ -46,7 +46,7 @@ def whole(session: Session) -> Iterator[None]:
 async def decided(
     session: Session,
     propose: Callable[[], Draft | None],
-    done: Callable[[TxnResponse, int], Result],
+    done: Callable[[TransactionReply, int], Result],
     nothing: Callable[[], Result],
 ) -> Result:
     """Make a commit and return its result.
@@ -84,31 +84,52 @@ async def decided(
         confirmed = True
 
 
-async def commit(session: Session, operations: Sequence[Operation], fence: Fence | None) -> Position:
-    """Apply all operations in one commit and return its position."""
+class _Commit:
+    """A commit of operations, as `decided` makes it. An object, because each write would pay for three closures."""
 
-    def propose() -> Draft | None:
-        mirror = session.mirror
+    __slots__ = ("_fence", "_operations", "_proposed", "_session")
+
+    def __init__(self, session: Session, operations: Sequence[Operation], fence: Fence | None) -> None:
+        self._session = session
+        self._operations = operations
+        self._fence = fence
+        self._proposed: list[pb.Resource] = []
+
+    def propose(self) -> Draft | None:
+        fence, mirror = self._fence, self._session.mirror
         stored = mirror.check_fence(fence) if fence is not None else None
-        applied = [entry for operation in operations if (entry := decide(mirror.tables, operation)) is not None]
-        proposed[:] = [new for *_, new in applied if new is not None]
+        applied: list[Effect] = []
+        others: list[Operation] = []
+        for operation in self._operations:
+            effect = decide(mirror.tables, operation)
+            if effect is None:
+                others.append(operation)
+            else:
+                applied.append(effect)
+        self._proposed = [new for *_, new in applied if new is not None]
         if not applied:
             return None
-        draft = session.draft()
+        draft = self._session.draft()
         if fence is not None and stored is not None:
             draft.compare_fence(fence.controller, fence.member, stored)
-        draft.compare(operations)
+        draft.compare(others)
         draft.apply(applied)
         return draft
 
-    def done(_: TxnResponse, revision: int) -> Position:
+    def done(self, _: TransactionReply, revision: int) -> Position:
         version = str(revision)
-        for resource in proposed:
+        for resource in self._proposed:
             resource.version = version
-        return session.at(revision)
+        return self._session.at(revision)
 
-    proposed: list[pb.Resource] = []
-    return await decided(session, propose, done, lambda: session.at(session.mirror.head.revision))
+    def nothing(self) -> Position:
+        return self._session.at(self._session.mirror.head.revision)
+
+
+def commit(session: Session, operations: Sequence[Operation], fence: Fence | None) -> Awaitable[Position]:
+    """Apply all operations in one commit and return its position. A cancellation is raised only if it is not stored."""
+    it = _Commit(session, operations, fence)
+    return decided(session, it.propose, it.done, it.nothing)
 
 
 async def raise_fence(session: Session, controller: str, member: str, term: int, number: int) -> Raised:
@@ -131,8 +152,8 @@ async def raise_fence(session: Session, controller: str, member: str, term: int,
         draft.read(session.layout.checkpoint(controller, member))
         return draft
 
-    def done(reply: TxnResponse, revision: int) -> Raised:
-        noted = reply.responses[-1].response_range
+    def done(reply: TransactionReply, revision: int) -> Raised:
+        noted = reply.last().response_range
         checkpoint = checkpoint_from(noted.kvs[0]) if noted is not None and noted.kvs else since or revision
         return Raised(fence, session.at(revision), checkpoint)
 

@@ -163,9 +163,14 @@ def resource_value(body: bytes, place: int) -> bytes:
     return _PLACE + bytes((place,)) + body if place else body
 
 
+def place_in(value: bytes) -> int:
+    """Return the place of the commit that has stored a resource."""
+    return value[2] if value.startswith(_PLACE) else 0
+
+
 def placed_body(value: bytes) -> tuple[int, bytes]:
     """Return the place of the commit that has stored a resource, and the resource's body."""
-    return (value[2], value[3:]) if value[:2] == _PLACE else (0, value)
+    return (value[2], value[3:]) if value.startswith(_PLACE) else (0, value)
 
 
 class Head(NamedTuple):
@@ -277,6 +282,9 @@ class Timeline(NamedTuple):
 
     def at(self, revision: int) -> str:
         """Return the session of a revision."""
+        first, id = self.eras[-1]
+        if revision >= first:
+            return id
         index = bisect_right(self.eras, revision, key=lambda era: era[0])
         return self.eras[max(index - 1, 0)][1]
 

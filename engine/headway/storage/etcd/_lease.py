@@ -12,10 +12,10 @@ from collections.abc import Sequence
 
 import trio
 
-from headway._gen.etcdserverpb import TxnResponse
 from headway.resource import Position
 from headway.storage._leases import Acquired, CurrentLease, Lease, TermEnded, is_late, not_held, scope_of
 from headway.storage.etcd._commit import decided, whole
+from headway.storage.etcd._encoded import TransactionReply
 from headway.storage.etcd._layout import StoredLease, fence_value, lease_value
 from headway.storage.etcd._session import Kept, Session
 from headway.storage.etcd._transaction import Draft, putting
@@ -69,7 +69,7 @@ async def _taken(session: Session, wanted: Lease) -> Acquired:
         )
         return draft
 
-    def done(_: TxnResponse, revision: int) -> Acquired:
+    def done(_: TransactionReply, revision: int) -> Acquired:
         session.kept[name] = Kept(taken.term, began + taken.ttl, renewed=False)
         return Acquired(True, CurrentLease(taken, taken.ttl), session.at(revision))
 

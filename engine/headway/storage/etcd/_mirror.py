@@ -43,6 +43,7 @@ from headway.storage.etcd._layout import (
     head_from,
     lease_from,
     lease_name_from,
+    place_in,
     place_of,
     placed_body,
     revision_of,
@@ -52,7 +53,7 @@ from headway.storage.etcd._layout import (
 
 _Gathered = tuple[bytes, bytes, Event]
 _NONE: Mapping[bytes, pb.Resource] = {}
-_COMMITTED = frozenset((RESOURCE, OWNED, FENCE, LEASE, ANCHOR))
+_COMMITTED = frozenset((OWNED, FENCE, LEASE, ANCHOR))
 
 
 class Lost(Exception):
@@ -177,7 +178,9 @@ class Mirror:
             kv = event.kv
             assert kv is not None
             segment, rest = self._layout.split(kv.key)
-            if segment == HEAD:
+            if segment == RESOURCE:
+                self._gather(segment, rest, event, kv.mod_revision)
+            elif segment == HEAD:
                 self._receive_head(event, kv, now)
             elif segment == LEASE and event.type == EventEventType.DELETE:
                 self._end_lease(rest, revision_of(kv.mod_revision))
@@ -224,7 +227,7 @@ class Mirror:
         if len(gathered) != changes:
             raise Lost(f"expected {changes} changes of the commits up to {head.revision}, got {len(gathered)}")
         # No transaction changes a key twice.
-        if changes > 1 and len({(segment, rest) for segment, rest, _ in gathered}) != changes:
+        if changes > 1 and len({event.kv.key for *_, event in gathered}) != changes:  # type: ignore[union-attr]  # as above
             raise Lost(f"a change of the commits up to {head.revision} arrived twice, and another is missing")
         if gathered and gathered[0][2].kv.mod_revision != etcd_revision(head.revision):  # type: ignore[union-attr]  # as above
             raise Lost(f"changes that no commit has made arrived before the commit at {head.revision}")
@@ -246,7 +249,8 @@ class Mirror:
             commits.append((revision, changes))
             begin += count
         for segment, rest, event in gathered:
-            self._put(segment, rest, event.kv)  # type: ignore[arg-type]  # as above
+            if segment != RESOURCE:
+                self._put(segment, rest, event.kv)  # type: ignore[arg-type]  # as above
         for revision, changes in commits:
             entries: list[LogChange] = []
             for kind, key, old, new in changes:
@@ -295,13 +299,16 @@ class Mirror:
 
 
 def _resource(kv: KeyValue, given: Mapping[bytes, pb.Resource] = _NONE) -> pb.Resource:
-    place, body = placed_body(kv.value)
+    value = kv.value
     resource = given.get(kv.key)
     if resource is None:
+        place, body = placed_body(value)
         try:
             resource = decode(pb.Resource, body)
         except ValueError as error:
             raise ValueError(f"{kv.key!r}: {error}") from error
+    else:
+        place = place_in(value)
     if resource.id is None or resource.id.type is None:
         raise ValueError(f"{kv.key!r} holds a resource without an id")
     resource.version = str(revision_of(kv.mod_revision, place))

@@ -9,12 +9,13 @@ from typing import NamedTuple
 
 import trio
 
-from headway._gen.etcdserverpb import RangeRequest, TxnRequest, TxnResponse
+from headway._gen.etcdserverpb import RangeRequest, TxnRequest
 from headway.errors import HeadwayError, StoreUnusable, Unavailable
 from headway.resource import Position
 from headway.storage._watch import Pulse
 from headway.storage.etcd._batcher import Batcher, Committed
 from headway.storage.etcd._client import CALL_TIMEOUT, EtcdClient, too_many_operations
+from headway.storage.etcd._encoded import TransactionReply
 from headway.storage.etcd._layout import Layout, etcd_revision, revision_of
 from headway.storage.etcd._mirror import Mirror
 from headway.storage.etcd._transaction import Draft, putting, transaction, unchanged
@@ -192,10 +193,10 @@ class Session:
         """Return an empty commit that is based on the mirror's state."""
         return Draft(self.layout, self.mirror)
 
-    async def submit(self, draft: Draft) -> Committed | None:
+    def submit(self, draft: Draft) -> Awaitable[Committed | None]:
         """Make a commit. Return None if one of its comparisons fails. Then nothing was changed.
 
-        Call this in a shielded cancel scope, because it must not be canceled.
+        A cancellation is raised only if the commit has not been sent and never will be.
 
         Raises:
             InvalidArgument: the commit has more operations than etcd accepts. It cannot be split, since it would no
@@ -203,21 +204,23 @@ class Session:
         """
         if draft.needs > self._max_txn_ops:
             raise too_many_operations(draft.needs, self._max_txn_ops, self.client.where)
-        return await self._batcher.submit(draft)
+        return self._batcher.submit(draft)
 
-    async def _write(self, drafts: Sequence[Draft]) -> TxnResponse:
-        """Make several commits in one transaction: all of them or none."""
+    async def _write(self, drafts: Sequence[Draft]) -> TransactionReply:
+        """Make several commits in one transaction: all of them or none. It is not canceled and takes a bounded time."""
         nonce, given = os.urandom(8), self.mirror.given
         given[nonce] = drafts[0].given
         if len(drafts) > 1:
             given[nonce] = {key: new for draft in drafts for key, new in draft.given.items()}
-        reply: TxnResponse | None = None
+        reply: TransactionReply | None = None
         try:
-            reply = await self.client.write(transaction(self.layout, drafts, nonce))
+            with trio.CancelScope(shield=True):
+                reply = await self.client.write(transaction(self.layout, drafts, nonce))
         finally:
             self.failing = reply is None
             if reply is None or not reply.succeeded:
                 given.pop(nonce, None)
+        assert reply is not None, "only an error leaves it unset"
         return reply
 
     async def probe(self) -> None:

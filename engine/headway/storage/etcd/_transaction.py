@@ -24,6 +24,7 @@ from headway.resource import pb
 from headway.storage._leases import lease_of
 from headway.storage._operations import Operation, RequireOwnsNothing
 from headway.storage._tables import Effect
+from headway.storage.etcd._encoded import Transaction, comparison, put
 from headway.storage.etcd._layout import KeyRange, Layout, StoredFence, etcd_revision, head_value, resource_value
 from headway.storage.etcd._mirror import Mirror
 
@@ -62,7 +63,23 @@ class Draft:
         given: the written resources, by their keys.
         places: the keys of the written and deleted resources. Invariant: each is also in `compared`.
         alone: True if the commit cannot share a transaction with others.
+        size: the number of bytes of the written resources.
     """
+
+    __slots__ = (
+        "_empty",
+        "_layout",
+        "_mirror",
+        "_notes",
+        "_read",
+        "_uncounted",
+        "_written",
+        "alone",
+        "compared",
+        "given",
+        "places",
+        "size",
+    )
 
     def __init__(self, layout: Layout, mirror: Mirror) -> None:
         self._layout = layout
@@ -72,17 +89,14 @@ class Draft:
         self.given: dict[bytes, pb.Resource] = {}
         self.places: set[bytes] = set()
         self.alone = False
-        self._empty: list[KeyRange] = []
-        # A resource is a pair of its key and its body, because its value depends on its place in the transaction.
-        self._written: list[RequestOp | tuple[bytes, bytes]] = []
+        self.size = 0
+        self._empty: tuple[KeyRange, ...] = ()
+        # Encoded operations. A resource is a pair of its key and its body, because its value depends on its place in
+        # the transaction.
+        self._written: list[bytes | tuple[bytes, bytes]] = []
         self._uncounted = 0
-        self._read: list[RequestOp] = []
-        self._notes: list[RequestOp] = []
-
-    @property
-    def size(self) -> int:
-        """The number of bytes of the written resources."""
-        return sum(len(each[1]) for each in self._written if isinstance(each, tuple))
+        self._read: tuple[bytes, ...] = ()
+        self._notes: tuple[bytes, ...] = ()
 
     @property
     def operations(self) -> int:
@@ -98,7 +112,7 @@ class Draft:
     def write(self, *written: RequestOp) -> None:
         """Add writes. Watches see them, and other commits may compare their keys."""
         self.alone = True
-        self._written += written
+        self._written += [encode(each) for each in written]
 
     def end_lease(self, name: str) -> None:
         """Delete a lease's key."""
@@ -116,44 +130,47 @@ class Draft:
         self.compared[self._layout.lease(name)] = etcd_revision(held.revision) if held is not None else 0
 
     def compare(self, operations: Iterable[Operation]) -> None:
-        """Compare the state that each operation was based on."""
+        """Compare the state that operations without a change were based on. `apply` does so for the others."""
         for operation in operations:
             if isinstance(operation, RequireOwnsNothing):
                 self.alone = True
-                self._empty.append(self._layout.owned_by(operation.owner_uid))
+                self._empty += (self._layout.owned_by(operation.owner_uid),)
             else:
                 stored = self._mirror.tables.get(operation.kind, operation.key)
-                key = self._layout.resource(operation.kind, operation.key)
-                self.compared[key] = etcd_revision(int(stored.version)) if stored is not None else 0
+                self.compared[self._layout.resource(operation.kind, operation.key)] = _changed_at(stored)
 
     def apply(self, applied: Sequence[Effect]) -> None:
-        """Add the writes for the changes of the operations."""
+        """Compare the state that the changes were based on, and add their writes."""
         layout = self._layout
         for kind, key, old, new in applied:
             place = layout.resource(kind, key)
             self.places.add(place)
+            self.compared[place] = _changed_at(old)
             if new is None:
-                self._written.append(deleting(place))
+                self._written.append(encode(deleting(place)))
             else:
-                self._written.append((place, encode(new)))
+                body = encode(new)
+                self._written.append((place, body))
+                self.size += len(body)
                 self.given[place] = new
             had, has = _owner(old), _owner(new)
             if had != has:
                 if had:
-                    self._written.append(deleting(layout.owned(had, kind, key)))
+                    self._written.append(encode(deleting(layout.owned(had, kind, key))))
                 if has:
-                    self._written.append(putting(layout.owned(has, kind, key)))
+                    self._written.append(encode(putting(layout.owned(has, kind, key))))
 
     def read(self, key: bytes) -> None:
         """Read a key at the commit's revision. Its value is the last response."""
         self.alone = True
-        self._read.append(RequestOp(request_range=RangeRequest(key=key)))
+        self._read += (encode(RequestOp(request_range=RangeRequest(key=key))),)
 
     def note(self, key: bytes, value: bytes) -> None:
         """Put a key unless its value is greater. A draft that only does this makes no commit."""
         self.alone = True
         held = Compare(result=CompareCompareResult.GREATER, target=CompareCompareTarget.VALUE, key=key, value=value)
-        self._notes.append(RequestOp(request_txn=TxnRequest(compare=[held], failure=[putting(key, value)])))
+        noted = RequestOp(request_txn=TxnRequest(compare=[held], failure=[putting(key, value)]))
+        self._notes += (encode(noted),)
 
     def fits_with(self, compared: Mapping[bytes, int], places: Set[bytes]) -> bool:
         """Return True if this commit may follow commits with these comparisons and writes in one transaction.
@@ -161,18 +178,17 @@ class Draft:
         etcd makes all comparisons before all writes. So no commit may compare a key that another one writes. Each
         commit is then based on the state after the commits before it.
         """
-        return (
-            not self.alone
-            and places.isdisjoint(self.compared)
-            and self.places.isdisjoint(compared)
-            and all(compared.get(key, revision) == revision for key, revision in self.compared.items())
-        )
+        if self.alone:
+            return False
+        for key, revision in self.compared.items():
+            if key in places or compared.get(key, revision) != revision:
+                return False
+        return all(key not in compared for key in self.places)
 
-    def requests(self, place: int) -> list[RequestOp]:
-        """Return the writes of this commit at its place in a transaction."""
+    def requests(self, place: int) -> list[bytes]:
+        """Return the encoded writes of this commit at its place in a transaction."""
         return [
-            putting(each[0], resource_value(each[1], place)) if isinstance(each, tuple) else each
-            for each in self._written
+            put(each[0], resource_value(each[1], place)) if isinstance(each, tuple) else each for each in self._written
         ]
 
     @property
@@ -181,7 +197,7 @@ class Draft:
         return len(self._written) - self._uncounted
 
 
-def transaction(layout: Layout, drafts: Sequence[Draft], nonce: bytes) -> TxnRequest:
+def transaction(layout: Layout, drafts: Sequence[Draft], nonce: bytes) -> Transaction:
     """Return one transaction of several commits. Each commit must fit with those before it.
 
     The transaction writes the head last, so that a watch sees the head after all other changes.
@@ -189,14 +205,19 @@ def transaction(layout: Layout, drafts: Sequence[Draft], nonce: bytes) -> TxnReq
     expected: dict[bytes, int] = {}
     for draft in drafts:
         expected |= draft.compared
-    compared = [unchanged(key, revision) for key, revision in expected.items()]
+    compared = [comparison(key, revision) for key, revision in expected.items()]
     first = drafts[0]
-    compared += [empty(keys) for keys in first._empty]
+    compared += [encode(empty(keys)) for keys in first._empty]
     if first._notes:
-        return TxnRequest(compare=compared, success=first._notes)
+        return Transaction(compare=compared, success=list(first._notes))
     written = [each for place, draft in enumerate(drafts) for each in draft.requests(place)]
-    written.append(putting(layout.head, head_value([draft.changes for draft in drafts], nonce)))
-    return TxnRequest(compare=compared, success=[*written, *first._read])
+    written.append(put(layout.head, head_value([draft.changes for draft in drafts], nonce)))
+    return Transaction(compare=compared, success=[*written, *first._read])
+
+
+def _changed_at(stored: pb.Resource | None) -> int:
+    """Return etcd's revision of the last change of a resource, or 0 if it is not stored."""
+    return etcd_revision(int(stored.version)) if stored is not None else 0
 
 
 def _owner(resource: pb.Resource | None) -> str:
