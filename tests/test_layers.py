@@ -36,7 +36,7 @@ PURE = [
     "storage/_leases.py",
     "storage/_log.py",
     "storage/_operations.py",
-    "storage/_sorted_table.py",
+    "storage/_sorted_keys.py",
     "storage/_tables.py",
     "queue/_entry.py",
     "queue/_machine.py",
