@@ -122,6 +122,11 @@ class Registry:
         """Return the versions of a kind that converters connect, or None if the kind has no converters."""
         return self._chains.get(kind)
 
+    def chain_with(self, type: ResourceType[Any]) -> VersionChain | None:
+        """Return the versions that converters connect with this one, or None if there are no converters for it."""
+        chain = self._chains.get(type.kind)
+        return chain if chain is not None and type.name.version in chain else None
+
     def add_chains(self, other: Registry) -> None:
         """Add the converters and storage versions of another registry. Its types must be registered here too."""
         for kind, chain in other._chains.items():

@@ -8,13 +8,13 @@ share objects with the store and must not be changed. In-process channels make c
 
 from headway.service._access import Decision as Decision
 from headway.service._access import Permissions as Permissions
-from headway.service._bounds import MAX_NUMBER as MAX_NUMBER
 from headway.service._bounds import MAX_PAGE as MAX_PAGE
-from headway.service._bounds import MAX_TTL_MS as MAX_TTL_MS
-from headway.service._bounds import MAX_WAIT_MS as MAX_WAIT_MS
-from headway.service._bounds import MIN_TTL_MS as MIN_TTL_MS
 from headway.service._consul import ConsulService as ConsulService
 from headway.service._consul import watch_encoders as watch_encoders
+from headway.service._fences import MAX_NUMBER as MAX_NUMBER
+from headway.service._fences import MAX_TTL_MS as MAX_TTL_MS
+from headway.service._fences import MAX_WAIT_MS as MAX_WAIT_MS
+from headway.service._fences import MIN_TTL_MS as MIN_TTL_MS
 from headway.service._lease import LeasePermissions as LeasePermissions
 from headway.service._lease import LeaseService as LeaseService
 from headway.service._lease import LeaseWaits as LeaseWaits

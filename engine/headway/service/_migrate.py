@@ -27,8 +27,8 @@ from headway.resource import (
 )
 from headway.rpc import HandlerFault
 from headway.service._access import AccessChecks, Permissions
-from headway.service._admission import admit_within
 from headway.service._handlers import unary_handlers
+from headway.service._list import admit_within
 from headway.service._pages import PageTokens
 from headway.service._refusals import invalid, store_errors_refused
 from headway.service._storage_version import in_storage_version
