@@ -37,6 +37,22 @@ class Owed(NamedTuple):
     store_id: str = ""
 
 
+class Progress:
+    """A signal that a run has mapped, reconciled or resolved something, or has ended."""
+
+    def __init__(self) -> None:
+        self._waiting = trio.lowlevel.ParkingLot()
+
+    def note(self) -> None:
+        """Wake every task that waits."""
+        if self._waiting:
+            self._waiting.unpark_all()
+
+    async def wait(self) -> None:
+        """Wait for the next progress."""
+        await self._waiting.park()
+
+
 _STEP = 500
 """The number of changes that are mapped between two checkpoints."""
 
@@ -137,7 +153,8 @@ class RunMapping:
         while True:
             applied = await subscription.next()
             self._items.push(type, applied)
-            self._lifetimes.cancel_ended(type, applied)
+            if self._lifetimes.scopes:
+                self._lifetimes.cancel_ended(type, applied)
             await self.map_ready()
 
     async def map_ready(self) -> None:

@@ -198,7 +198,7 @@ class Supervisor:
                 continue
             if run.checkpoint() >= revision:
                 return
-            await run.wait_progress()
+            await run.progress.wait()
 
     def checkpoint(self) -> int:
         """Return the revision up to which the current run owes nothing; 0 if it owes something or is not running.
