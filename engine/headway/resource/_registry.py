@@ -9,8 +9,7 @@ from headway._gen.headway.resource.v1 import Tombstone
 from headway._gen.headway.tenancy.v1 import Namespace, Partition
 from headway._safe_text import did_you_mean
 from headway.errors import DeclarationError, InvalidArgument
-from headway.resource._ids import Kind, TypeName
-from headway.resource._names import Scope
+from headway.resource._ids import Kind, Scope, TypeName
 from headway.resource._resource import Resource
 from headway.resource._types import UNIT_KINDS, Hooks, ResourceType
 from headway.resource._versions import VersionChain, step_of
