@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NoReturn
 
 import trio
@@ -171,7 +171,7 @@ class Guarded:
     def __mapping__(self) -> dict[str, Handler]:
         """Return the service's own handlers, wrapped by the guard."""
         anonymous = Caller(self._authorizer.identify({}), "", self._registry)
-        handlers: dict[str, Handler] = self._serve(anonymous).__mapping__()
+        handlers: Mapping[str, Handler] = self._serve(anonymous).__mapping__()
         return {path: handler._replace(func=self._guarded(path, handler)) for path, handler in handlers.items()}
 
     def _guarded(self, path: str, handler: Handler) -> Callable[[Any], Awaitable[None]]:

@@ -17,7 +17,6 @@ from contextlib import contextmanager
 from typing import Protocol
 
 import trio
-from grpclib.const import Handler
 
 from headway._gen.headway.lease import v1 as lease_pb
 from headway.resource import pb, quoted
@@ -36,7 +35,7 @@ from headway.service._fences import (
     check_term,
     fence_of,
 )
-from headway.service._handlers import unary_handlers
+from headway.service._handlers import Handlers, unary_handlers
 from headway.service._position import current_position
 from headway.service._refusals import denied, invalid, store_errors_refused
 from headway.storage import Acquired, Backend, CurrentLease, Fence, lease_of
@@ -228,7 +227,7 @@ class LeaseService:
             await self._backend.record_checkpoint(fence, message.revision)
         return lease_pb.RecordSettledResponse()
 
-    def __mapping__(self) -> dict[str, Handler]:
+    def __mapping__(self) -> Handlers:
         """Return the handlers by path."""
         return unary_handlers(
             "headway.lease.v1.LeaseService",
