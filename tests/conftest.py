@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
-from headway import _reports
+from headway.base import _reports
 from tests.helpers.etcd_server import NO_ETCD, EtcdServer, need_etcd, single_member
 
 # The same examples in each run: a run fails for what has been changed, and not by chance.

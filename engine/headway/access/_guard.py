@@ -10,10 +10,10 @@ import trio
 from grpclib import GRPCError
 from grpclib.const import Handler, Status
 
-from headway._reports import BoundedReport
 from headway.access._authorizer import LEASE, Authorizer, Identity, Question
 from headway.access._policy import ANY, Verb
 from headway.access._tokens import REFUSED
+from headway.base import BoundedReport
 from headway.errors import PermissionDenied
 from headway.events import AuthenticationFailed, CallDenied, Report, ignore
 from headway.resource import Registry, ResourceId, Scope, TypeName

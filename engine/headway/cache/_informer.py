@@ -13,7 +13,7 @@ from typing import Any
 
 import trio
 
-from headway._reports import BoundedReport
+from headway.base import BoundedReport
 from headway.cache._indexes import Index, IndexTable, IsUndecodable, OnFailure
 from headway.cache._isolation import Isolation
 from headway.cache._projection import UNDECODABLE, CachedType, Projection

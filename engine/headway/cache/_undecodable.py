@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from headway._reports import BoundedReport
+from headway.base import BoundedReport
 from headway.cache._projection import UNDECODABLE, CachedType, Projection, stored_type
 from headway.cache._type_store import Applied, TypeStore
 from headway.events import PayloadUndecodable

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import trio
 from grpclib import GRPCError
 
-from headway._trio import not_on_trio
+from headway.base import not_on_trio
 from headway.client._arguments import (
     check_position,
     check_revision,

@@ -7,9 +7,8 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from functools import partial
 from typing import TYPE_CHECKING
 
-from headway._declarations import check_keywords
-from headway._trio import check_trio
 from headway.access import Audit, Authorizer
+from headway.base import check_keywords, check_trio
 from headway.builtin import builtin_app
 from headway.cache import Informers, Isolation
 from headway.client import Client

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from headway._declarations import check_keywords
+from headway.base import check_keywords
 from headway.errors import InvalidArgument
 
 

@@ -13,7 +13,7 @@ from headway._gen.headway.resource.v1 import Tombstone as Tombstone
 from headway._gen.headway.tenancy.v1 import Namespace as Namespace
 from headway._gen.headway.tenancy.v1 import Partition as Partition
 from headway._gen.headway.types import v1 as _types_v1
-from headway._safe_text import did_you_mean as did_you_mean
+from headway.base import did_you_mean as did_you_mean
 from headway.resource._columns import Columns as Columns
 from headway.resource._columns import column_text as column_text
 from headway.resource._columns import readable_time as readable_time

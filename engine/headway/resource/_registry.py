@@ -7,7 +7,7 @@ from typing import Any
 
 from headway._gen.headway.resource.v1 import Tombstone
 from headway._gen.headway.tenancy.v1 import Namespace, Partition
-from headway._safe_text import did_you_mean
+from headway.base import did_you_mean
 from headway.errors import DeclarationError, InvalidArgument
 from headway.resource._ids import Kind, Scope, TypeName
 from headway.resource._resource import Resource

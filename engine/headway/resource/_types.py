@@ -8,9 +8,9 @@ from typing import Any, Generic, TypeVar
 
 import betterproto2
 
-from headway._declarations import check_keywords, plain_problem
 from headway._gen.google.protobuf import Any as AnyMessage
 from headway._gen.headway.resource import v1 as pb
+from headway.base import check_keywords, plain_problem
 from headway.errors import DeclarationError, InvalidArgument
 from headway.protobuf import Payload, bind_name, encode, module_name
 from headway.resource._columns import Columns, columns_problem

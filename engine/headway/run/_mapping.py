@@ -7,8 +7,7 @@ from typing import Any, NamedTuple, Protocol
 
 import trio
 
-from headway._groups import leaving, ordinary
-from headway._reports import BoundedReport
+from headway.base import BoundedReport, leaving, ordinary
 from headway.cache import Applied, Backlog, CachedType, CacheReader, Subscription
 from headway.controller import Definition
 from headway.errors import DeclarationError, PayloadError

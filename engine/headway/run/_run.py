@@ -27,9 +27,7 @@ from typing import Any, NoReturn
 
 import trio
 
-from headway._groups import guarded, of_controller, only_error
-from headway._reports import BoundedReport
-from headway._safe_text import repr_text
+from headway.base import BoundedReport, guarded, of_controller, only_error, repr_text
 from headway.cache import Cache, Informers
 from headway.client import Client, HeldLease, LeaseClient, RunFence
 from headway.controller import Definition, Enqueue

@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 import trio
 from typing_extensions import override
 
-from headway._groups import leaves, only_error
+from headway.base import leaves, only_error
 from headway.client import HeldLease, Writes, hold_lease
 from headway.controller import Definition, Reconciler, Sharded
 from headway.errors import Fenced, LeaseLost, StoreChanged, Unavailable

@@ -10,7 +10,7 @@ from typing import NoReturn
 
 import trio
 
-from headway._groups import of_controller, only_error, story
+from headway.base import of_controller, only_error, story
 from headway.client import HeldLease
 from headway.errors import Closed, EngineBug, LeaseLost, NotHeadway
 from headway.events import Report, RunEnded

@@ -6,8 +6,7 @@ from typing import Any, NamedTuple
 
 from grpclib import GRPCError
 
-from headway._declarations import answer_problem
-from headway._safe_text import error_text, repr_text
+from headway.base import answer_problem, error_text, repr_text
 from headway.errors import HeadwayError
 from headway.protobuf import payload_problem
 from headway.resource import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from headway._trio import give_way
+from headway.base import give_way
 from headway.resource import (
     EndOfSnapshot,
     Position,

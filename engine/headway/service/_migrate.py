@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from headway._gen.headway.migration import v1 as migration_pb
-from headway._trio import give_way
+from headway.base import give_way
 from headway.errors import PayloadError
 from headway.resource import (
     BadConversion,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import trustme
 
-from headway._private_files import check_secret, create_private, exposure, read_secret
+from headway.base import check_secret, create_private, exposure, read_secret
 from headway.errors import StoreUnusable
 from headway.rpc import client_tls, server_tls
 from headway.storage.etcd._address import etcd_address
