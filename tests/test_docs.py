@@ -54,6 +54,10 @@ PRINTS = {
 }
 
 
+_BLOCKED = re.compile(r"^.*\[warning  \] LoopBlocked .*\n(?:  .*\n)*", re.MULTILINE)
+"""The warning that a busy machine did not let the program run for a second, with its stack."""
+
+
 @headway.message
 class Account:
     login: str = field(1)
@@ -77,7 +81,7 @@ def run(program: str, folder: Path, **environment: str) -> tuple[str, str]:
         timeout=170,
         check=False,
     )
-    return done.stdout, done.stderr
+    return _BLOCKED.sub("", done.stdout), done.stderr
 
 
 # A page that explores takes some seconds of a processor, which a busy machine gives it when it can.

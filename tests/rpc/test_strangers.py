@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import socket
 import ssl
@@ -180,11 +181,14 @@ def _lines(lines: list[str], seconds: float) -> None:
 
 
 async def _honest_call(where: str, tls: Path | None = None) -> None:
-    """Assert that a client's write is answered."""
+    """Assert that a client's write is answered. On a busy machine, it may take more than one connection."""
     context = None if tls is None else rpc.client_tls(tls)
     with trio.fail_after(40):
         async with headway.connect(where, staff, tls=context) as client:
-            await client.apply(TEAM.new("core", Team()))
+            while True:
+                with contextlib.suppress(headway.errors.Unavailable):
+                    await client.apply(TEAM.new("core", Team()))
+                    return
 
 
 @pytest.mark.parametrize("count", [300, pytest.param(5000, marks=[pytest.mark.deep, pytest.mark.timeout(200)])])
