@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, rule
 
 from headway.resource import Key, pb, resource_key
-from headway.storage import SNAPSHOT_CHUNK, CutSnapshot, ResourceTables, Within, _sorted_keys
-from headway.storage._sorted_keys import Cut, Part, SortedKeys
+from headway.storage import SNAPSHOT_CHUNK, Cut, CutSnapshot, ResourceTables, SortedKeys, Within, _sorted_keys
+from headway.storage._sorted_keys import Part
 from tests.helpers.declared import NOTE, an_id
 
 KIND = NOTE.kind

@@ -9,8 +9,7 @@ import pytest
 import trio
 
 from headway.resource import Key, Position, pb, resource_key
-from headway.storage import MemoryBackend, Put, Remove, ResourceTables, Within
-from headway.storage._sorted_keys import SortedKeys
+from headway.storage import MemoryBackend, Put, Remove, ResourceTables, SortedKeys, Within
 from tests.helpers.declared import NOTE, an_id
 
 PLACES = [("default", "default"), ("default", "east"), ("west", "default"), ("west", "east")]

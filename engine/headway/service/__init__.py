@@ -37,6 +37,7 @@ from headway.service._types import DescribedPayloads as DescribedPayloads
 from headway.service._types import TypesService as TypesService
 from headway.service._types import unregistered as unregistered
 from headway.service._versions import Versions as Versions
+from headway.service._watch_list import SpacedBookmarks as SpacedBookmarks
 from headway.service._watch_wire import ResourceEncodings as ResourceEncodings
 from headway.service._watch_wire import WatchDecoder as WatchDecoder
 from headway.service._watch_wire import WatchEncoder as WatchEncoder

@@ -56,7 +56,11 @@ from headway.storage._reads import SNAPSHOT_CHUNK as SNAPSHOT_CHUNK
 from headway.storage._reads import CutSnapshot as CutSnapshot
 from headway.storage._reads import Snapshot as Snapshot
 from headway.storage._reads import in_order as in_order
+from headway.storage._reads import list_within as list_within
+from headway.storage._sorted_keys import SortedKeys as SortedKeys
+from headway.storage._tables import Effect as Effect
 from headway.storage._tables import ResourceTables as ResourceTables
+from headway.storage._tables import decide as decide
 from headway.storage._tables import refuse_repeated_keys as refuse_repeated_keys
 from headway.storage._tables import version_of as version_of
 from headway.storage._watch import LogWatch as LogWatch
