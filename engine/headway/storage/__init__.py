@@ -57,6 +57,7 @@ from headway.storage._reads import CutSnapshot as CutSnapshot
 from headway.storage._reads import Snapshot as Snapshot
 from headway.storage._reads import in_order as in_order
 from headway.storage._reads import list_within as list_within
+from headway.storage._sorted_keys import Cut as Cut
 from headway.storage._sorted_keys import SortedKeys as SortedKeys
 from headway.storage._tables import Effect as Effect
 from headway.storage._tables import ResourceTables as ResourceTables
