@@ -1,7 +1,7 @@
 """Protobuf messages as Python classes: declaring, encoding, decoding, copying, merging them, and comparing schemas.
 
 Nothing here waits, reads a clock or does I/O, and nothing refers to resources. Start reading at `_message.py`, which
-declares a class, then `_codec.py`, which compiles it.
+declares a class, then `_codec.py`, and `_compile.py`, which compiles the codec of a class.
 """
 
 from typing import TYPE_CHECKING, Any
