@@ -70,7 +70,7 @@ type: .venv/ready ## mypy, strict, and pyright: the code, and the Python of ever
 OLDEST = $(shell sed -nE 's/^ *"(grpclib|h2)>=([0-9.]+),.*/\1==\2/p' pyproject.toml)
 ends: .venv/ready ## the tests of the network with the oldest grpclib and h2 that are allowed
 	$(BIN)/pip install --quiet --disable-pip-version-check --upgrade --no-deps --target .venv/oldest $(OLDEST)
-	PYTHONPATH=$(CURDIR)/.venv/oldest $(BIN)/pytest -n 3 --dist worksteal -m 'not deep' tests/rpc tests/test_private_names.py
+	PYTHONPATH=$(CURDIR)/.venv/oldest $(BIN)/pytest -n 3 --dist worksteal -m 'not deep' tests/rpc tests/base/test_private_names.py
 
 # The tests of what builds on Python's own private names, and of what its versions do in other ways.
 # A name on the path may lead to no Python that runs, as with version managers.
@@ -83,7 +83,7 @@ pythons: ## the same with other Pythons, the newest that is found (PYTHONS="pyth
 	  $$where/bin/pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1' && \
 	  $$where/bin/pip install --quiet --disable-pip-version-check --editable . --group dev && \
 	  $$where/bin/pytest -n 3 --dist worksteal -m 'not deep' -p no:cacheprovider \
-	    tests/rpc tests/observe tests/protobuf tests/resource tests/test_engine.py tests/test_shutdown.py tests/test_private_names.py || exit 1; \
+	    tests/rpc tests/observe tests/protobuf tests/resource tests/test_engine.py tests/test_shutdown.py tests/base/test_private_names.py || exit 1; \
 	done
 
 ##@ Deeper

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
-from headway import _reports
+from headway.base import _reports
 from tests.helpers.etcd_server import NO_ETCD, EtcdServer, need_etcd, single_member
 
 # Every run has the same examples, so that it fails because of a change and not by chance.

@@ -12,7 +12,8 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 import headway
-from headway import _standard_error, field
+from headway import field
+from headway.base import say
 from headway.engine._shutdown import culprits
 from headway.errors import DeclarationError
 from headway.events import ShutdownBlocked
@@ -254,5 +255,5 @@ async def test_invalid_bound_is_refused(name: str, given: object) -> None:
 
 def test_long_stack_is_printed_to_its_last_line(capfd: pytest.CaptureFixture[str]) -> None:
     """The last line is the one that blocks."""
-    _standard_error.say("x" * 10_000 + " the last line")
+    say("x" * 10_000 + " the last line")
     assert capfd.readouterr().err == "x" * 10_000 + " the last line"

@@ -3,6 +3,7 @@
 The packages, in the order that a change passes through them. Each imports only those above it:
 
     errors, events   the exceptions, and the events that are reported
+    base             what every layer uses: checks of declarations, texts and groups of exceptions, reports
     protobuf         message classes: declaring, encoding, copying, comparing
     resource         types, ids and resources
     rpc              channels, for calling services

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from typing import Any
 
 import pytest
 from grpclib import GRPCError
 from grpclib.const import Cardinality, Handler, Status
+from typing_extensions import override
 
 from headway.access import REFUSED, Access, Authorizer, Caller, Guarded, Policy, Rule, Token, new_token
 from headway.resource import ResourceId, pb, type_name
 from headway.rpc import InProcessChannel
-from headway.service import Decision, ResourceService
+from headway.service import Decision, Handlers, ResourceService
 from headway.storage import Backend, MemoryBackend
+from tests.helpers.calls import refused
 from tests.helpers.declared import NOTE, PLANET, REGION, a_note, a_type, an_id, registry
 
 SERVICE = "/headway.resource.v1.ResourceService"
@@ -70,6 +73,34 @@ async def test_denied_call_is_answered_alike_whether_or_not_the_resource_exists(
     assert (absent[0], await said(text, authorizer, backend, "mine")) == (Status.NOT_FOUND, (Status.OK, None))
 
 
+async def test_request_makes_only_its_own_handler() -> None:
+    """The guard makes a service for each request, and the handlers of the other verbs would be made in vain."""
+    text, access = token_for(rule("read"))
+    made: list[str] = []
+
+    class Noted(ResourceService):
+        @override
+        def __mapping__(self) -> Handlers:
+            def note(path: str) -> Handler:
+                made.append(path)
+                return handlers[path]
+
+            handlers = super().__mapping__()
+            return Handlers({path: partial(note, path) for path in handlers})
+
+    guarded = Guarded(lambda caller: Noted(MemoryBackend(), registry(), caller), Authorizer(access), registry())
+    channel = InProcessChannel(guarded)
+    assert f"{SERVICE}/Write" in made
+    made.clear()
+    request = pb.ReadRequest(id=an_id("one"))
+    await refused(
+        channel.unary(f"{SERVICE}/Read", request, pb.ReadResponse, metadata={"x-consul-token": text}),
+        Status.NOT_FOUND,
+        "Note one not found",
+    )
+    assert made == [f"{SERVICE}/Read"]
+
+
 def _nothing() -> None:
     """Do nothing."""
 
@@ -82,7 +113,7 @@ class Recording:
         self.meanwhile: Callable[[], None] = _nothing
 
     def __mapping__(self) -> dict[str, Handler]:
-        mapping: dict[str, Handler] = ResourceService(MemoryBackend(), registry()).__mapping__()
+        mapping = ResourceService(MemoryBackend(), registry()).__mapping__()
         return {path: handler._replace(func=self.answer(handler)) for path, handler in mapping.items()}
 
     def answer(self, handler: Handler) -> Any:

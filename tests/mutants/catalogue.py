@@ -173,7 +173,7 @@ MUTANTS = (
     ),
     Mutant(
         "the backlog never gets a turn",
-        "queue/_order.py",
+        "queue/_entries.py",
         "if live and self._passed_over < self._live_per_backlog:",
         "if live:",
         "run/test_contract_starvation.py",

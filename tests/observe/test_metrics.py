@@ -328,7 +328,7 @@ async def test_restart_is_counted_by_the_cause_that_ended_the_run(autojump_clock
 
 def test_every_event_is_counted() -> None:
     """An event without a metric was forgotten here."""
-    modules = (events.__name__, "headway._server_events", "headway._server_events")
+    modules = ("headway.events._engine", "headway.events._server")
     told = {events.Reconciled, events.Primed, events.Priming}
     there = {each for each in vars(events).values() if isinstance(each, type) and each.__module__ in modules}
     assert there == told | _LABELS.keys()
@@ -337,7 +337,7 @@ def test_every_event_is_counted() -> None:
 
 @pytest.mark.parametrize("event", _LABELS, ids=lambda event: event.__name__)
 def test_each_event_increments_its_counter(event: type) -> None:
-    """It rises by one under its own labels. test_bounded_report.py tests events that stand for several."""
+    """It rises by one under its own labels. tests/base/test_bounded_report.py tests events that stand for several."""
     metrics = Metrics()
     fields: dict[str, Any] = {name: name for name in event.__match_args__ if name != "suppressed"}  # type: ignore[attr-defined]  # a record has them
     metrics(event(**fields))

@@ -22,7 +22,7 @@ from grpclib.const import Cardinality, Handler, Status
 
 from headway.resource import pb
 from headway.rpc import InProcessChannel
-from headway.service._handlers import unary_handlers
+from headway.service import unary_handlers
 
 Serve = Callable[[Any], Awaitable[None]]
 

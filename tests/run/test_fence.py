@@ -10,8 +10,7 @@ from headway.client import LeaseClient, RunFence
 from headway.queue import WaitingQueue, WorkQueue
 from headway.reconcile import Reason
 from headway.resource import Key, Position, pb
-from headway.run._fence import RunWrites
-from headway.run._priming import RunCaches
+from headway.run import RunCaches, RunWrites
 
 
 class _Leases:

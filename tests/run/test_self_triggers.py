@@ -13,7 +13,8 @@ from headway.cache import Applied
 from headway.client import Acknowledged
 from headway.reconcile import RECONCILING, Reason, Reconciling
 from headway.resource import pb
-from headway.run._own_writes import FREE, KEPT, MERGING, OwnWrites, SelfTriggers
+from headway.run import OwnWrites, SelfTriggers
+from headway.run._own_writes import FREE, KEPT, MERGING
 from tests.helpers.resources import ACCOUNT, Account, Team, at, key, stored
 from tests.helpers.staff import Staff
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from headway.queue import WorkQueue
 from headway.reconcile import Reason
 from headway.resource import Key
-from headway.run._shards import OneShard, ShardQueue
+from headway.run import OneShard, ShardQueue
 
 REASON = Reason("changed")
 

@@ -9,7 +9,7 @@ from trio.testing import MockClock
 from headway import events
 from headway.errors import Unavailable
 from headway.resource import Bookmark, Position
-from headway.run._priming import deletions_since
+from headway.run import deletions_since
 from headway.testing import Fault
 from tests.helpers.resources import TEAM
 from tests.helpers.rig import Rig

@@ -16,8 +16,8 @@ import headway
 from headway import ControllerStatus
 from headway.resource import TypeName
 from headway.rpc import Metadata
-from headway.run import TypeStatus
-from headway.run._status import KEPT, NotDone, Results
+from headway.run import NotDone, Results, TypeStatus
+from headway.run._status import KEPT
 from headway.testing import ScriptedChannel
 from tests.helpers.resources import TEAM, Team
 from tests.helpers.staff import Staff

@@ -11,7 +11,7 @@ import trio
 from trio.testing import MockClock
 
 import headway
-from headway._safe_text import error_text, repr_text
+from headway.base import error_text, repr_text
 from headway.observe import log_report, reports
 from tests.helpers.resources import Account, Team
 from tests.helpers.staff import Staff

@@ -21,8 +21,7 @@ from headway.resource import (
     TypeName,
     pb,
 )
-from headway.service import Decision
-from headway.service._watch_list import SpacedBookmarks
+from headway.service import Decision, SpacedBookmarks
 from headway.storage import Backend, MemoryBackend
 from tests.helpers.calls import PLACES, Calls, refused
 from tests.helpers.declared import PLANET, a_note, a_type, registry

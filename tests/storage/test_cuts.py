@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, rule
 
 from headway.resource import Key, pb, resource_key
-from headway.storage import SNAPSHOT_CHUNK, CutSnapshot, ResourceTables, Within, _sorted_table
-from headway.storage._sorted_table import Cut, Part, SortedKeys
+from headway.storage import SNAPSHOT_CHUNK, Cut, CutSnapshot, ResourceTables, SortedKeys, Within, _sorted_keys
+from headway.storage._sorted_keys import Part
 from tests.helpers.declared import NOTE, an_id
 
 KIND = NOTE.kind
 COUNT = 8_000
-MOST_LISTS = 2 * COUNT // _sorted_table.LOAD + 1
+MOST_LISTS = 2 * COUNT // _sorted_keys.LOAD + 1
 
 
 def a_key(number: int) -> Key:
@@ -65,7 +65,7 @@ def test_opening_a_cut_copies_nothing_and_references_each_list_once(copied: list
     assert copied == []
     assert len(cut._parts) <= MOST_LISTS
     assert len(taken(cut)) == COUNT
-    assert max(copied) <= 2 * _sorted_table.LOAD
+    assert max(copied) <= 2 * _sorted_keys.LOAD
 
 
 def test_cut_of_a_prefix_reads_only_the_lists_of_the_prefix(copied: list[int]) -> None:
@@ -82,7 +82,7 @@ def test_write_copies_its_list_once_for_all_cuts_that_share_it(copied: list[int]
         tables.put(KIND, a_key(number), a_resource(a_key(number)))
     assert len(copied) <= 2, "a hundred neighboring keys are in more than two lists"
     before = sum(copied)
-    assert before <= 4 * _sorted_table.LOAD
+    assert before <= 4 * _sorted_keys.LOAD
     cuts.append(tables.cut(KIND, Within()))
     for number in range(650, 655):
         tables.put(KIND, a_key(number), a_resource(a_key(number)))
@@ -139,7 +139,7 @@ def test_number_of_lists_stays_bounded_by_their_content(left: str) -> None:
             tables.remove(KIND, key)
     remaining = len(tables.keys(KIND))
     assert remaining <= 100
-    assert len(tables.cut(KIND, Within())._parts) <= 2 * remaining // _sorted_table.LOAD + 1
+    assert len(tables.cut(KIND, Within())._parts) <= 2 * remaining // _sorted_keys.LOAD + 1
 
 
 NUMBERS = st.integers(0, 60)
@@ -165,7 +165,7 @@ class CutMachine(RuleBasedStateMachine):
     @initialize()
     def begin(self) -> None:
         self.patch = pytest.MonkeyPatch()
-        self.patch.setattr(_sorted_table, "LOAD", 3)
+        self.patch.setattr(_sorted_keys, "LOAD", 3)
         self.tables = ResourceTables()
         self.model: dict[Key, pb.Resource] = {}
 
@@ -236,8 +236,8 @@ class CutMachine(RuleBasedStateMachine):
         for keys in kept:
             assert keys._maxima == [run.keys[-1] for run in keys._runs]
             sizes = [len(run.keys) for run in keys._runs]
-            assert all(size <= 2 * _sorted_table.LOAD for size in sizes)
-            assert all(one + other > _sorted_table.LOAD for one, other in pairwise(sizes))
+            assert all(size <= 2 * _sorted_keys.LOAD for size in sizes)
+            assert all(one + other > _sorted_keys.LOAD for one, other in pairwise(sizes))
 
 
 TestCutMachine = CutMachine.TestCase

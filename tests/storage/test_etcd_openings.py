@@ -26,8 +26,7 @@ from headway.events import DeletionsUnknown
 from headway.resource import Position
 from headway.rpc import RemoteChannel, open_channel
 from headway.storage import EtcdBackend
-from headway.storage.etcd import _follow
-from headway.storage.etcd._layout import etcd_revision
+from headway.storage.etcd import _follow, etcd_revision
 from headway.testing.conformance import names, put, reading, refused, remove, thing
 from tests.helpers.etcd_server import EtcdServer
 from tests.helpers.fake_etcd import FakeEtcd, serving_etcd

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from headway.storage.etcd import _follow
-from headway.storage.etcd._layout import etcd_revision
+from headway.storage.etcd import _follow, etcd_revision
 from headway.storage.etcd._session import Session
 from headway.storage.etcd._snapshot import load_mirror, read_standing
 from headway.testing.conformance import put, thing

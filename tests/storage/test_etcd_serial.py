@@ -11,6 +11,7 @@ import trio
 
 from headway.resource import pb, resource_key
 from headway.storage import (
+    Effect,
     EtcdBackend,
     Fence,
     FenceLowered,
@@ -20,10 +21,10 @@ from headway.storage import (
     RequireOwnsNothing,
     ResourceTables,
     StorageError,
+    decide,
+    list_within,
 )
-from headway.storage._reads import list_within
-from headway.storage._tables import Effect, decide
-from headway.storage.etcd._layout import etcd_revision
+from headway.storage.etcd import etcd_revision
 from headway.testing.conformance import EVERYTHING, KIND, held, putting, removing, thing, uid_of
 from tests.storage.etcd_kit import followed, primed, rigged
 

@@ -19,7 +19,7 @@ from headway.storage import (
     StorageError,
     VersionConflict,
 )
-from headway.storage.etcd._layout import etcd_revision
+from headway.storage.etcd import etcd_revision
 from headway.testing.conformance import (
     EVERYTHING,
     kind_of,

@@ -10,8 +10,7 @@ from headway._gen.etcdserverpb import RangeRequest, RangeResponse, WatchResponse
 from headway._gen.mvccpb import Event
 from headway.errors import HistoryCompacted, Unavailable
 from headway.storage import EtcdBackend
-from headway.storage.etcd import _follow
-from headway.storage.etcd._layout import etcd_revision
+from headway.storage.etcd import _follow, etcd_revision
 from headway.testing.conformance import names, put, putting, reading, refused, remove, summary, thing, uid_of
 from tests.helpers.fake_etcd import FakeEtcd
 from tests.storage.etcd_kit import followed, primed, rigged, until

@@ -9,8 +9,7 @@ import pytest
 import trio
 
 from headway.resource import Key, Position, pb, resource_key
-from headway.storage import MemoryBackend, Put, Remove, ResourceTables, Within
-from headway.storage._sorted_table import SortedKeys
+from headway.storage import MemoryBackend, Put, Remove, ResourceTables, SortedKeys, Within
 from tests.helpers.declared import NOTE, an_id
 
 PLACES = [("default", "default"), ("default", "east"), ("west", "default"), ("west", "east")]
@@ -74,7 +73,7 @@ async def test_pages_add_up_to_the_whole(monkeypatch: pytest.MonkeyPatch) -> Non
 
 async def test_whole_list_is_consistent_during_concurrent_writes(monkeypatch: pytest.MonkeyPatch) -> None:
     """The read lets other tasks run and shows none of their writes. The list of owned resources does the same."""
-    monkeypatch.setattr("headway.storage._sorted_table.LOAD", 5)
+    monkeypatch.setattr("headway.storage._sorted_keys.LOAD", 5)
     keys = [("default", "default", str(number)) for number in range(100)]
     backend = await filled(keys, owner="BOSS")
     turns = 0

@@ -9,9 +9,9 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple, NoReturn
 
-from headway._reports import safe_report
 from headway.access._policy import Policy, Rights, Verb
 from headway.access._tokens import REFUSED, Token, TokenSet
+from headway.base import safe_report
 from headway.errors import DeclarationError, InvalidArgument, PermissionDenied
 from headway.events import AccessChanged, Report
 from headway.resource import TypeName, did_you_mean

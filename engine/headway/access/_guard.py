@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NoReturn
 
 import trio
 from grpclib import GRPCError
 from grpclib.const import Handler, Status
 
-from headway._reports import BoundedReport
 from headway.access._authorizer import LEASE, Authorizer, Identity, Question
 from headway.access._policy import ANY, Verb
 from headway.access._tokens import REFUSED
+from headway.base import BoundedReport
 from headway.errors import PermissionDenied
 from headway.events import AuthenticationFailed, CallDenied, Report, ignore
 from headway.resource import Registry, ResourceId, Scope, TypeName
@@ -171,7 +171,7 @@ class Guarded:
     def __mapping__(self) -> dict[str, Handler]:
         """Return the service's own handlers, wrapped by the guard."""
         anonymous = Caller(self._authorizer.identify({}), "", self._registry)
-        handlers: dict[str, Handler] = self._serve(anonymous).__mapping__()
+        handlers: Mapping[str, Handler] = self._serve(anonymous).__mapping__()
         return {path: handler._replace(func=self._guarded(path, handler)) for path, handler in handlers.items()}
 
     def _guarded(self, path: str, handler: Handler) -> Callable[[Any], Awaitable[None]]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from headway.builtin._paced import PacedChannel as PacedChannel
 from headway.builtin._reaper import add_reaper
 from headway.builtin._tenancy import Unregistered, add_tenancy, nothing_unregistered
 from headway.controller import App

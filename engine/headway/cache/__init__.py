@@ -17,7 +17,9 @@ from headway.cache._indexes import by_metadata as by_metadata
 from headway.cache._indexes import by_owner as by_owner
 from headway.cache._indexes import by_reference as by_reference
 from headway.cache._indexes import by_references as by_references
+from headway.cache._informer import LINGER_LIMIT as LINGER_LIMIT
 from headway.cache._informer import Informer as Informer
+from headway.cache._informer import Subscription as Subscription
 from headway.cache._informers import Informers as Informers
 from headway.cache._isolation import Isolation as Isolation
 from headway.cache._projection import CachedType as CachedType
@@ -33,8 +35,6 @@ from headway.cache._reader import query as query
 from headway.cache._stream import FalseBookmark as FalseBookmark
 from headway.cache._stream import StreamBroken as StreamBroken
 from headway.cache._stream import StreamMachine as StreamMachine
-from headway.cache._subscription import LINGER_LIMIT as LINGER_LIMIT
-from headway.cache._subscription import Subscription as Subscription
 from headway.cache._type_store import Applied as Applied
 from headway.cache._type_store import Backlog as Backlog
 from headway.cache._type_store import TypeStore as TypeStore

@@ -8,10 +8,10 @@ from typing import Any
 
 import trio
 
+from headway.cache._informer import Subscription
 from headway.cache._isolation import Isolation
 from headway.cache._projection import CachedType, Projection
 from headway.cache._reader import CacheReader, Content, Query
-from headway.cache._subscription import Subscription
 from headway.cache._view import Pin, View
 from headway.errors import InvalidArgument, NotPrimed, NotWatched
 from headway.resource import TypeName

@@ -18,7 +18,7 @@ from headway.cache._projection import stored_type
 from headway.cache._stream import FalseBookmark, StreamBroken, StreamMachine
 from headway.errors import StoreChanged, StoreRolledBack, Unavailable
 from headway.events import BookmarkRefused, Report, StreamEnded, StreamLagging, StreamOpened
-from headway.resource import Position, ResourceType, Scope, SnapshotChunk, pb
+from headway.resource import Bookmark, Changes, Position, ResourceType, Scope, SnapshotChunk, pb
 from headway.rpc import Channel, Lagging
 from headway.service import WATCH_LIST
 
@@ -68,6 +68,8 @@ class Follower:
             the store never had the position that it is given, if any.
         lag_limit: the time, in seconds, after which a stream is closed if it stays below the frontier, or is silent
             while the store advances.
+        pace: the minimum time, in seconds, between two reads of a stream that has delivered its snapshot. A stream that
+            is not being read is not woken, so that not every commit of a store wakes the follower of a quiet type.
     """
 
     def __init__(
@@ -77,6 +79,7 @@ class Follower:
         report: Report,
         linearizable: Callable[[Position | None], Awaitable[Position]],
         lag_limit: float,
+        pace: float = 0.0,
     ) -> None:
         self._type = stored_type(informer.type)
         self._channel = channel
@@ -84,6 +87,7 @@ class Follower:
         self._report = report
         self._linearizable = linearizable
         self._lag_limit = lag_limit
+        self._pace = pace
         self._failures = 0
         # True if the last stream was refused because of a missing right.
         self._denied = False
@@ -181,6 +185,7 @@ class Follower:
     async def _feed(self, machine: StreamMachine, items: AsyncIterator[Any], patience: trio.CancelScope) -> str:
         """Feed the informer until the stream ends or becomes useless, and return the reason. Raises Lagging."""
         informer, store = self._informer, self._informer.store
+        next_at = -math.inf
         with patience:
             while True:
                 # A stream lags from when it falls below the known revision until it has caught up.
@@ -188,6 +193,8 @@ class Follower:
                     patience.deadline = math.inf
                 elif patience.deadline == math.inf:
                     patience.deadline = trio.current_time() + self._lag_limit
+                if self._pace:
+                    await trio.sleep_until(next_at)
                 try:
                     item = await items.__anext__()
                 except StopAsyncIteration:
@@ -195,6 +202,8 @@ class Follower:
                 checked = machine.feed(item)
                 self._received += 1
                 self._failures = 0
+                if self._pace and isinstance(item, Bookmark | Changes):
+                    next_at = trio.current_time() + self._pace
                 if informer.cut_off is not None:
                     informer.reconnected()
                 if checked is not None:

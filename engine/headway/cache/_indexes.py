@@ -17,7 +17,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from sortedcontainers import SortedList
 
-from headway._declarations import answer_problem, check_keywords, plain_problem
+from headway.base import answer_problem, check_keywords, plain_problem
 from headway.cache._isolation import Isolation
 from headway.cache._projection import CachedType, Projection
 from headway.cache._type_store import Applied

@@ -8,20 +8,20 @@ run's indexes in the same step in which it enters the store, and it enters the r
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import trio
 
-from headway._reports import BoundedReport
-from headway.cache._indexes import Index, IndexTable, OnFailure
+from headway.base import BoundedReport
+from headway.cache._indexes import Index, IndexTable, IsUndecodable, OnFailure
 from headway.cache._isolation import Isolation
-from headway.cache._projection import UNDECODABLE, CachedType, Projection, stored_type
-from headway.cache._subscription import Subscription
+from headway.cache._projection import UNDECODABLE, CachedType, Projection
 from headway.cache._type_store import Applied, TypeStore
+from headway.cache._undecodable import Undecodable
+from headway.cache._view import Pin
 from headway.errors import HeadwayError, PermissionDenied, StoreChanged
-from headway.events import BookmarkRefused, PayloadUndecodable, ProjectionFailed, Report, StaleRefused
-from headway.protobuf import payload_problem
+from headway.events import BookmarkRefused, ProjectionFailed, Report, StaleRefused
 from headway.resource import Change, Changes, EndOfSnapshot, Key, Position, SnapshotChunk, StreamItem, pb, resource_key
 
 
@@ -201,7 +201,8 @@ class Informer:
 
     def _deliver(self, applied: list[Applied], snapshot: bool = False) -> None:
         overtaken = self.store.take_overtaken()
-        self._undecodable.forget_changed(applied)
+        if self._undecodable.versions:
+            self._undecodable.forget_changed(applied)
         projection = self._projection
         # A change that does not affect the projection updates the entry, because its version counts, but is not
         # delivered.
@@ -213,51 +214,126 @@ class Informer:
         self._progress.unpark_all()
 
 
-class Undecodable:
-    """The cached resources of one type whose payloads do not decode. No payload is decoded until a function has raised.
+LINGER_LIMIT = 100_000
+"""The number of changes kept for a controller without a run, which equals the length of a store's history."""
 
-    Writes reject such payloads, but an older store or another writer of the same etcd may have stored them. A function
-    that reads such a payload raises, which is not the function's fault. The resource is left out, and everything else
-    continues.
-    """
 
-    def __init__(self, type: CachedType[Any], bounded: BoundedReport) -> None:
-        self._type = type
-        self._payload = stored_type(type).payload
-        self._report = bounded
-        # The version that does not decode, by key. It counts while that version is cached.
-        self._versions: dict[Key, str] = {}
+class Subscription:
+    """A run's subscription to an informer: its feed and its indexes."""
 
-    def note(self, key: Key, stored: pb.Resource) -> bool:
-        """Return True if the payload of a complete stored message does not decode. If so, remember and report it."""
-        problem = self._problem(stored)
-        if problem is None:
-            return False
-        if self._versions.get(key) != stored.version:
-            self._versions[key] = stored.version
-            self._report(PayloadUndecodable, type=self._type.name, key=key, version=stored.version, problem=problem)
-        return True
+    def __init__(
+        self,
+        store: TypeStore,
+        tables: dict[str, IndexTable],
+        unsubscribe: Callable[[Subscription], None],
+        is_undecodable: IsUndecodable,
+    ) -> None:
+        self.store = store
+        self.is_undecodable = is_undecodable
+        self.tables = tables
+        self._unsubscribe = unsubscribe
+        # The revision of its beginning. Its initial content is complete up to there.
+        self.subscribed_at = store.frontier
+        self._feed: list[Applied] = []
+        self._lingers = False
+        self._overflowed = False
+        self._failure: HeadwayError | None = None
+        self._woken = trio.Event()
+        # Invariant: empty unless a view is open. Views cost something only while they are open.
+        self.pins: list[Pin] = []
 
-    def check(self, store: TypeStore, key: Key, message: pb.Resource) -> bool:
-        """Return True if the payload of this state of a resource does not decode. Remember a cached state."""
-        if isinstance(self._type, Projection):
-            # The complete message was checked when it arrived, and is not kept.
-            return message.data is UNDECODABLE
-        if store.entries.get(key) is message:
-            return self.note(key, message)
-        return self._problem(message) is not None
+    def deliver(self, applied: Sequence[Applied], overtaken: Sequence[Applied]) -> None:
+        """Index the changes that the store has just applied, add all to the feed, and wake the run.
 
-    def forget_changed(self, applied: Sequence[Applied]) -> None:
-        """Forget the resources that have changed."""
-        if self._versions:
-            for key, _, new, _ in applied:
-                if new is None or self._versions.get(key) != new.version:
-                    self._versions.pop(key, None)
+        Overtaken changes happened but are not cached, so they are only mapped. If there are no changes, the frontier
+        has moved.
+        """
+        if applied:
+            for table in self.tables.values():
+                table.apply(applied)
+            self._add(applied)
+        if overtaken:
+            self._add(overtaken)
+        self._woken.set()
 
-    def found(self, store: TypeStore) -> list[Key]:
-        """Return the keys of those that are cached, in order."""
-        versions, entries = self._versions, store.entries
-        return sorted(key for key in versions if key in entries and entries[key].version == versions[key])
+    def _add(self, changes: Sequence[Applied]) -> None:
+        if self._lingers and len(self._feed) + len(changes) > LINGER_LIMIT:
+            self._feed, self._overflowed = [], True
+        elif not self._overflowed:
+            self._feed.extend(changes)
 
-    def _problem(self, message: pb.Resource) -> str | None:
-        return None if message.data is None else payload_problem(self._payload, message.data.value)
+    def fail(self, error: HeadwayError) -> None:
+        """Declare the data void, which ends the run."""
+        self._failure = error
+        self._woken.set()
+        for pin in self.pins:
+            pin.fail(error)
+
+    # --- called by readers ---
+
+    @property
+    def revision(self) -> int:
+        """The revision up to which the content is complete."""
+        return self.store.frontier
+
+    def find(self, key: Key) -> pb.Resource | None:
+        """Return the resource with this key, or None."""
+        return self.store.entries.get(key)
+
+    def everything(self) -> Mapping[Key, pb.Resource]:
+        """Return all resources."""
+        return self.store.entries
+
+    def table(self, name: str) -> IndexTable | None:
+        """Return the index of this name, or None."""
+        return self.tables.get(name)
+
+    def pin(self, revision: int, on_change: Callable[[], object]) -> Pin:
+        """Keep the state at a revision until `unpin`. The revision must not be below any that is known now."""
+        pin = Pin(self.store, self.tables, revision, on_change)
+        self.pins.append(pin)
+        return pin
+
+    def unpin(self, pin: Pin) -> None:
+        """Release a pin, because its view has been closed."""
+        self.pins.remove(pin)
+
+    # --- called by the run ---
+
+    @property
+    def pending(self) -> bool:
+        """True if changes were applied that `next` has not returned yet."""
+        return bool(self._feed)
+
+    def check(self) -> None:
+        """Raise the error that made the data void, if there is one."""
+        if self._failure is not None:
+            raise self._failure
+
+    async def next(self) -> list[Applied]:
+        """Wait until a change was applied or the frontier has moved, and return the changes since the last call.
+
+        Raises StoreChanged or StoreRolledBack if the data is void. If canceled, no change is lost.
+        """
+        await self._woken.wait()
+        self.check()
+        self._woken = trio.Event()
+        return self.drain()
+
+    def drain(self) -> list[Applied]:
+        """Return the changes since the last call, without waiting."""
+        feed, self._feed = self._feed, []
+        return feed
+
+    def linger(self) -> None:
+        """Continue with the feed only, because the run has ended, until the next run takes it over.
+
+        A feed that exceeds LINGER_LIMIT is discarded, so that a controller that cannot start does not fill the memory.
+        The next run then uses the cache and, for deletions, the store's history, as after a restart of the process.
+        """
+        self.tables = {}
+        self._lingers = True
+
+    def close(self) -> None:
+        """End the subscription. Idempotent."""
+        self._unsubscribe(self)

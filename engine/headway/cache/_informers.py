@@ -35,6 +35,7 @@ class Informers:
         channel: opens the streams.
         nursery: the engine's nursery, which runs the task of every stream.
         lag_limit: the time, in seconds, that a stream may lag behind the known revision before it is replaced.
+        pace: the minimum time, in seconds, between two reads of a stream that has delivered its snapshot.
         isolation: checks functions for mutated arguments; None disables the checks.
     """
 
@@ -45,12 +46,14 @@ class Informers:
         report: Report,
         *,
         lag_limit: float = 30.0,
+        pace: float = 0.0,
         isolation: Isolation | None = None,
     ) -> None:
         self._channel = channel
         self._nursery = nursery
         self._report = report
         self._lag_limit = lag_limit
+        self._pace = pace
         self.isolation = isolation
         # By type and by projection of it; None is the whole type.
         self._informers: dict[TypeName, dict[Projection[Any] | None, Informer]] = {}
@@ -103,7 +106,7 @@ class Informers:
         """Follow one store. Return an error when it is another store or has been accepted."""
         type, lag_limit = informer.type, self._lag_limit
         linearizable = partial(self.linearizable, type)
-        follower = Follower(self._channel, informer, self._report, linearizable, lag_limit)
+        follower = Follower(self._channel, informer, self._report, linearizable, lag_limit, self._pace)
         try:
             await follower.run()
         except StoreChanged as error:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Generic, Protocol, TypeVar
 
-from headway._declarations import answer_problem, check_keywords, plain_problem
+from headway.base import answer_problem, check_keywords, plain_problem
 from headway.cache._isolation import Isolation
 from headway.cache._type_store import Applied
 from headway.errors import DeclarationError, PayloadError

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
 
-from headway._declarations import check_keywords, plain_problem
+from headway.base import check_keywords, plain_problem
 from headway.cache._indexes import Index, Path, Table
 from headway.cache._isolation import Isolation
 from headway.cache._projection import CachedType, Projected, Projection

@@ -14,7 +14,7 @@ import click
 import trio
 from click.shell_completion import CompletionItem, get_completion_class
 
-from headway._groups import only_error
+from headway.base import only_error
 from headway.cli._connection import Connection, Target, open_connection
 from headway.cli._names import find_type
 from headway.cli._running import Usage

@@ -15,7 +15,7 @@ from click.core import ParameterSource
 from grpclib import GRPCError
 from grpclib.const import Status
 
-from headway._private_files import read_secret
+from headway.base import read_secret
 from headway.cli._running import Exit, Usage, fail, run
 from headway.client import Client
 from headway.errors import InvalidArgument, PermissionDenied, Unavailable

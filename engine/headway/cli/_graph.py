@@ -8,7 +8,7 @@ from typing import Literal
 
 import click
 
-from headway._safe_text import plain
+from headway.base import plain
 from headway.cli._arguments import apps_at
 from headway.cli._running import Exit, fail
 from headway.controller import Graph

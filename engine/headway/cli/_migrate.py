@@ -12,7 +12,7 @@ from grpclib import GRPCError
 from grpclib.const import Status
 
 from headway._gen.headway.migration import v1 as migration_pb
-from headway._safe_text import plain
+from headway.base import plain
 from headway.cli._arguments import apps_at, check_store_exists, named_store
 from headway.cli._connection import Connection, Target, current_target, open_connection
 from headway.cli._output import Details, counted, details_option, json_text, position_object

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import click
 
-from headway._safe_text import plain
+from headway.base import plain
 from headway.errors import PayloadError
 from headway.resource import Position, Resource, ResourceId, ResourceType, Scope, column_text
 

@@ -9,7 +9,7 @@ from typing import Any
 import click
 import trio
 
-from headway._safe_text import plain
+from headway.base import plain
 from headway.cli._arguments import all_of_a_type, one_of_a_name
 from headway.cli._connection import Connection, connected
 from headway.cli._names import find_listed, find_named

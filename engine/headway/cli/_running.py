@@ -15,9 +15,7 @@ from typing import Any, NoReturn
 import click
 import trio
 
-from headway._groups import only_error
-from headway._safe_text import plain
-from headway._standard_error import Output
+from headway.base import Output, only_error, plain
 from headway.engine import ShutdownWatch
 from headway.errors import HeadwayError, ManifestError, NotFound, RemoteError
 from headway.events import ignore

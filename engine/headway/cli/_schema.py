@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from headway._safe_text import plain
+from headway.base import plain
 from headway.cli._arguments import apps_at, check_store_exists, complete_type, named_store
 from headway.cli._connection import Connection, Target, connected, current_target, open_connection
 from headway.cli._names import find_type

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headway._safe_text import plain
+from headway.base import plain
 from headway.cli._arguments import check_store_exists, named_store, object_at
 from headway.cli._migrate import migrate_command
 from headway.cli._output import Details, counted, details_option, json_text, position_object

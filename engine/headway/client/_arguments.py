@@ -45,12 +45,6 @@ def milliseconds(name: str, seconds: float, least: float, most: float) -> int:
     return math.ceil(seconds * 1000)
 
 
-def check_resource(given: object) -> None:
-    """Raise InvalidArgument if the argument is not a resource."""
-    if not isinstance(given, Resource):
-        raise InvalidArgument(f"expected a resource, as made by TYPE.new(name, data), got {given!r:.120}")
-
-
 def check_position(given: pb.Position | None, min_revision: int) -> None:
     """Raise Unavailable if a server's reply is older than ``min_revision``, or has no position.
 

@@ -9,10 +9,9 @@ from typing import Any, TypeVar
 import trio
 from grpclib import GRPCError
 
-from headway._trio import check_trio
+from headway.base import not_on_trio
 from headway.client._arguments import (
     check_position,
-    check_resource,
     check_revision,
     check_size,
     check_status,
@@ -24,12 +23,13 @@ from headway.client._arguments import (
     resumed_position,
     tenancy_searched,
 )
+from headway.client._create_apply import create, stored_already
 from headway.client._lease import LeaseClient
 from headway.client._lists import Snapshot, in_registered_versions, in_turns, read_snapshot
 from headway.client._refusals import client_error
 from headway.client._watch import WatchStream
-from headway.client._writes import Acknowledged, Allow, PlainWrites, Writes, create, stored_already
-from headway.errors import Conflict, Fenced, NotFound, OutcomeUnknown, Unavailable
+from headway.client._writes import Acknowledged, Allow, PlainWrites, Writes
+from headway.errors import Conflict, Fenced, InvalidArgument, NotFound, OutcomeUnknown, Unavailable
 from headway.protobuf import Payload, copy_message
 from headway.resource import (
     DELETION_TIMESTAMP,
@@ -53,6 +53,12 @@ Reply = TypeVar("Reply")
 
 _SERVICE = "/headway.resource.v1.ResourceService/"
 _APPLY_ATTEMPTS = 8
+
+
+def _check_resource(given: object) -> None:
+    """Raise InvalidArgument if the argument is not a resource."""
+    if not isinstance(given, Resource):
+        raise InvalidArgument(f"expected a resource, as made by TYPE.new(name, data), got {given!r:.120}")
 
 
 class Client:
@@ -121,7 +127,7 @@ class Client:
         check_position(reply.position, min_revision)
         if reply.resource is None:
             raise NotFound(f"{wanted} not found")
-        return type.view(reply.resource)
+        return Resource(type, reply.resource)
 
     async def list(
         self,
@@ -178,7 +184,7 @@ class Client:
         request.page_size = size
         while True:
             reply = await self._call("List", copy_message(request), pb.ListResponse)
-            yield [type.view(resource) for resource in reply.resources]
+            yield [Resource(type, resource) for resource in reply.resources]
             if not reply.next_page_token:
                 return
             request.page_token = reply.next_page_token
@@ -198,7 +204,7 @@ class Client:
         A resource that was read carries its version. If the stored version has changed since, Conflict is raised. A new
         resource is created, or replaces the one of the same name.
         """
-        check_resource(resource)
+        _check_resource(resource)
         return await self._write(resource.type, resource.message())
 
     async def create(self, resource: Resource[T]) -> Resource[T]:
@@ -207,7 +213,7 @@ class Client:
         If several callers create the same name, one succeeds. If the outcome is unknown, the creation is repeated up to
         three times within a few seconds, without a duplicate. A controller's client leaves that to its run.
         """
-        check_resource(resource)
+        _check_resource(resource)
 
         def send(token: str) -> Awaitable[Resource[T]]:
             return self._write(resource.type, resource.message(), token)
@@ -220,26 +226,26 @@ class Client:
         Defaults from the type's mutate hook don't count as a difference; for such a type the server is asked first.
         Finalizers and the deletion mark stay as they are unless the given metadata has them.
         """
-        check_resource(resource)
+        _check_resource(resource)
         type, wanted = resource.type, resource.message()
         wanted.version = ""
         for _ in range(_APPLY_ATTEMPTS):
             current = await self.get(type, resource.id)
             try:
-                return await self.apply_over(current, type.view(wanted))
+                return await self.apply_over(current, Resource(type, wanted))
             except Conflict:
                 continue
         raise Conflict(f"{resource.id} kept being changed by others while it was applied")
 
     async def apply_over(self, current: Resource[T] | None, wanted: Resource[T]) -> Resource[T]:
         """Apply over a ``current`` state that the caller has just read. Raise Conflict if it has changed since."""
-        check_resource(wanted)
+        _check_resource(wanted)
         type, message = wanted.type, wanted.message()
         # The version and status that came with the wanted resource must not be written.
         message.version, message.status = "", {}
         if current is None:
             return await self._write(type, message)
-        check_resource(current)
+        _check_resource(current)
         current = current.original()
         stored = current.message()
         for reserved in (FINALIZERS, DELETION_TIMESTAMP):
@@ -257,12 +263,12 @@ class Client:
 
         Raises the errors of `write`, except those that depend on the stored resource, such as its version or owner.
         """
-        check_resource(resource)
+        _check_resource(resource)
         request = pb.MutateAndValidateRequest(resource=resource.message())
         reply = await self._call("MutateAndValidate", request, pb.MutateAndValidateResponse)
         if reply.resource is None:
             raise Unavailable("the server's reply to a validation has no resource")
-        return resource.type.view(reply.resource)
+        return Resource(resource.type, reply.resource)
 
     async def write_status(
         self, resource: Resource[T], key: str, conditions: builtins.list[pb.Condition], *, observed_generation: str = ""
@@ -272,7 +278,7 @@ class Client:
         An equal status makes no commit and no event. ``observed_generation`` defaults to the resource's generation.
         Concurrent writes don't cause a Conflict. Raises NotFound if this incarnation has been deleted.
         """
-        check_resource(resource)
+        _check_resource(resource)
         check_status(key, conditions, observed_generation)
         # Only the server can compare: the status in `resource` may be outdated.
         status = pb.Status(
@@ -303,7 +309,7 @@ class Client:
         await self._acknowledge(type, id.key, left, reply.position, deleted=True)
         if left is None or left.id is None or (id.uid and left.id.uid != id.uid) or not is_marked(left.metadata):
             return None
-        return type.view(left)
+        return Resource(type, left)
 
     def watch(
         self,
@@ -349,7 +355,7 @@ class Client:
         if stored is None or stored.id is None:
             raise self._unknown(OutcomeUnknown("the reply to a write has no resource"))
         await self._acknowledge(type, resource_key(stored), stored, at, status_key=status_key)
-        return type.view(stored)
+        return Resource(type, stored)
 
     async def _acknowledge(
         self,
@@ -373,7 +379,8 @@ class Client:
         return error
 
     async def _call(self, method: str, request: object, reply_type: type[Reply], *, write: bool = False) -> Reply:
-        check_trio("a client of Headway")
+        if not trio.lowlevel.in_trio_task():
+            raise not_on_trio("a client of Headway")
         if self._allow is not None:
             self._allow(method, request)
         try:

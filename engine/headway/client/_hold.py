@@ -19,8 +19,7 @@ from dataclasses import dataclass
 
 import trio
 
-from headway._reports import safe_report
-from headway._trio import check_trio
+from headway.base import check_trio, safe_report
 from headway.client._arguments import TTL, check_seconds
 from headway.client._lease import LeaseClient
 from headway.errors import HeadwayError, LeaseLost, RemoteError

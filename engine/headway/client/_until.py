@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from headway._declarations import answer_problem, check_plain
+from headway.base import answer_problem, check_plain
 from headway.client._arguments import id_of
 from headway.client._client import Client
 from headway.client._watch import SnapshotEnd, Upserted

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeVar, overload
 
 from typing_extensions import Unpack
 
-from headway._declarations import check_keywords, check_keywords_and
+from headway.base import check_keywords, check_keywords_and
 from headway.cache import CachedType, Projected, Projection
 from headway.controller._checks import (
     FORM,

@@ -8,7 +8,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from headway._declarations import async_problem, either_problem
+from headway.base import async_problem, either_problem
 from headway.cache import OWNER_INDEX, CachedType, Index, Projection, Query, stored_type
 from headway.controller._definition import Definition, placement_problem
 from headway.errors import DeclarationError

@@ -18,7 +18,7 @@ from weakref import WeakKeyDictionary
 
 import trio
 
-from headway._groups import leaving, ordinary
+from headway.base import leaving, ordinary
 from headway.cache import Projected
 from headway.controller._definition import Enqueue
 from headway.events import DaemonEnded

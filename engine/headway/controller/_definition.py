@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal, TypedDict, TypeVar
 
-from headway._declarations import check_keywords
+from headway.base import check_keywords
 from headway.cache import OWNER_INDEX, CachedType, Index, Query, by_owner
 from headway.errors import DeclarationError
 from headway.mapper import Predicate, Watch

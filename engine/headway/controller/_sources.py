@@ -11,9 +11,7 @@ from typing import Any, Protocol, TypeVar
 
 import trio
 
-from headway._declarations import check_keywords, plain_problem
-from headway._groups import ordinary
-from headway._reports import BoundedReport
+from headway.base import BoundedReport, check_keywords, ordinary, plain_problem
 from headway.controller._definition import Enqueue, Source
 from headway.errors import DeclarationError, InvalidArgument
 from headway.events import SourceFailed

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import NamedTuple
 
-from headway._declarations import check_plain
-from headway._reports import safe_report
 from headway.access import Authorizer
+from headway.base import check_plain, safe_report
 from headway.builtin import NAME
 from headway.controller import App, Definition
 from headway.errors import DeclarationError

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from headway._declarations import check_keywords
-from headway._trio import check_trio
+from headway.base import check_keywords, check_trio
 from headway.client import Client, LeaseClient
 from headway.controller import App
 from headway.engine._arguments import combine_apps

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import trio
 
-from headway._trio import check_trio
+from headway.base import check_trio
 from headway.cache import Informers
 from headway.client import Client
 from headway.engine._store_health import StoreHealth

@@ -7,10 +7,9 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from functools import partial
 from typing import TYPE_CHECKING
 
-from headway._declarations import check_keywords
-from headway._trio import check_trio
 from headway.access import Audit, Authorizer
-from headway.builtin import PacedChannel, builtin_app
+from headway.base import check_keywords, check_trio
+from headway.builtin import builtin_app
 from headway.cache import Informers, Isolation
 from headway.client import Client
 from headway.controller import App, Definition, sealed
@@ -40,7 +39,11 @@ if TYPE_CHECKING:
     from ssl import SSLContext
 
 _PACE = 0.02
-"""The interval, in seconds, at which the engine's own controllers check their streams."""
+"""The interval, in seconds, at which the engine's own controllers read their streams.
+
+They watch types that rarely change. Without this, every write of any resource would wake each of them just to learn
+that nothing relevant happened.
+"""
 
 
 @check_keywords
@@ -144,8 +147,10 @@ async def open_engine(
                 watched_nursery(options, report) as (nursery, ending),
             ):
 
-                def place(used: Channel, app: dict[str, Definition], name: str | None) -> list[Supervisor]:
-                    informers = Informers(used, nursery, report, lag_limit=lag_limit, isolation=isolation)
+                def place(
+                    used: Channel, app: dict[str, Definition], name: str | None, pace: float = 0.0
+                ) -> list[Supervisor]:
+                    informers = Informers(used, nursery, report, lag_limit=lag_limit, pace=pace, isolation=isolation)
                     all_informers.append(informers)
                     placing = Placing(informers, used, registry, report, stall_limit, name, lease_ttl)
                     return [supervisor(*each, placing) for each in app.items()]
@@ -156,10 +161,10 @@ async def open_engine(
                 own = combine_apps([builtin])[1]
                 if is_shared(backend):
                     name = worker_name(process)
-                    supervisors = place(theirs, definitions, name) + place(PacedChannel(channel, _PACE), own, name)
+                    supervisors = place(theirs, definitions, name) + place(channel, own, name, _PACE)
                 else:
                     # This engine alone has the store: Headway's own controllers run only here and need no leases.
-                    supervisors = place(theirs, definitions, SERVER) + place(PacedChannel(channel, _PACE), own, None)
+                    supervisors = place(theirs, definitions, SERVER) + place(channel, own, None, _PACE)
                 health = StoreHealth(backend, all_informers, report)
                 nursery.start_soon(health.watch, name="the health of the store")
                 start_controllers(nursery, supervisors, freeze)

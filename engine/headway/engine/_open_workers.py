@@ -6,8 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from typing import TYPE_CHECKING
 
-from headway._declarations import check_keywords
-from headway._trio import check_trio
+from headway.base import check_keywords, check_trio
 from headway.cache import Informers
 from headway.client import Client
 from headway.controller import App, sealed

@@ -7,7 +7,7 @@ from contextlib import ExitStack, asynccontextmanager
 
 import trio
 
-from headway._groups import leaves, only_error
+from headway.base import leaves, only_error
 from headway.engine._arguments import RunOptions
 from headway.engine._collector import GcFreeze
 from headway.engine._loop_watch import watching_loop

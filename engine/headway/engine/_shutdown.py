@@ -19,15 +19,15 @@ from types import FrameType
 
 import trio
 
-import headway.events
-from headway._standard_error import say
+import headway.errors
+from headway.base import say
 from headway.events import Report, ShutdownBlocked
 
 STATUS = 70
 """The exit status of a process that was ended because its engine did not end."""
 _LAST_RESORT = 1.0
 _STDERR = 2
-_OURS = tuple(os.path.dirname(module.__file__ or "") + os.sep for module in (headway.events, trio))
+_OURS = tuple(os.path.dirname(module.__file__ or "") + os.sep for module in (headway.errors, trio))
 
 
 class ShutdownWatch:

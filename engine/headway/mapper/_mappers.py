@@ -9,8 +9,7 @@ from typing import Any, Generic
 
 from typing_extensions import TypeVar
 
-from headway._declarations import answer_problem, plain_problem
-from headway._safe_text import repr_text
+from headway.base import answer_problem, plain_problem, repr_text
 from headway.cache import CachedType, CacheReader, Index, Isolation, Projected
 from headway.resource import Key, Resource, ResourceId, Stored, shared_message
 

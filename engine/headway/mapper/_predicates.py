@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic
 
-from headway._declarations import answer_problem, check_keywords, plain_problem
+from headway.base import answer_problem, check_keywords, plain_problem
 from headway.cache import CachedType, Isolation, Projection
 from headway.errors import DeclarationError
 from headway.mapper._mappers import Mapper, Need, R, R_contra, mapper_name, mapper_problem, needs_of, reading

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any, TypeVar, overload
 
-from headway._declarations import check_keywords, check_plain
+from headway.base import check_keywords, check_plain
 from headway.cache import CachedType, CacheReader, Index, Projected, Projection
 from headway.errors import DeclarationError
 from headway.mapper._mappers import (

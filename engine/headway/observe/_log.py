@@ -13,15 +13,14 @@ from typing import Any
 import outcome
 import trio
 
-from headway import events
-from headway._groups import MOST_ERRORS, leaves, story
-from headway._safe_text import bounded, plain
+from headway import errors, events
+from headway.base import MOST_ERRORS, bounded, leaves, plain, story
 from headway.events import Report
 
 _LIBRARY = os.path.dirname(os.__file__) + os.sep
 _INSTALLED = os.path.join(_LIBRARY, "site-packages") + os.sep
 # Trio raises Cancelled through outcome.
-_NOT_THE_PROGRAM = tuple(os.path.dirname(str(module.__file__)) + os.sep for module in (events, trio, outcome))
+_NOT_THE_PROGRAM = tuple(os.path.dirname(str(module.__file__)) + os.sep for module in (errors, trio, outcome))
 _FIRST, _LAST = 5, 20
 """The numbers of frames of a long stack that are shown, from its beginning and from its end."""
 _CAUSES = 5

@@ -10,9 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from headway import events
-from headway._declarations import check_plain
-from headway._reports import safe_report
 from headway.access import ANONYMOUS
+from headway.base import check_plain, safe_report
 from headway.errors import DeclarationError
 from headway.observe._gauges import OUTCOMES, aliases, gauges
 from headway.run import ControllerStatus

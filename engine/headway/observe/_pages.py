@@ -9,9 +9,7 @@ from typing import Any
 
 import trio
 
-from headway._declarations import check_plain
-from headway._private_names import PrivateNames, check_private_names
-from headway._trio import check_trio
+from headway.base import PrivateNames, check_plain, check_private_names, check_trio
 from headway.errors import DeclarationError, InvalidArgument
 from headway.observe._metrics import Metrics, Status
 from headway.rpc import is_loopback

@@ -1,7 +1,7 @@
 """Protobuf messages as Python classes: declaring, encoding, decoding, copying, merging them, and comparing schemas.
 
 Nothing here waits, reads a clock or does I/O, and nothing refers to resources. Start reading at `_message.py`, which
-declares a class, then `_codec.py`, which compiles it.
+declares a class, then `_codec.py`, and `_compile.py`, which compiles the codec of a class.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -34,13 +34,24 @@ from headway.protobuf._schema import scope_problem as scope_problem
 from headway.protobuf._wire import varint as varint
 
 if TYPE_CHECKING:
+    from headway.protobuf._descriptors import FileProto as FileProto
+    from headway.protobuf._descriptors import FileSet as FileSet
+    from headway.protobuf._descriptors import MessageProto as MessageProto
     from headway.protobuf._files import payload_files as payload_files
+
+# Imported on first use, to keep `import headway` light: only a server that describes its types needs them.
+_LATER = {
+    "FileProto": "_descriptors",
+    "FileSet": "_descriptors",
+    "MessageProto": "_descriptors",
+    "payload_files": "_files",
+}
 
 
 def __getattr__(name: str) -> Any:
-    # Imported on first use, to keep `import headway` light: only a server that describes its types needs it.
-    if name != "payload_files":
+    module = _LATER.get(name)
+    if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from headway.protobuf._files import payload_files
+    from importlib import import_module
 
-    return payload_files
+    return getattr(import_module(f"{__name__}.{module}"), name)

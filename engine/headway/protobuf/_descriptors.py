@@ -1,4 +1,4 @@
-"""Protobuf's messages that describe a .proto file, as far as payloads need them."""
+"""Protobuf's messages that describe a .proto file, as far as payloads and reflection need them."""
 
 from __future__ import annotations
 
@@ -77,12 +77,36 @@ class MessageProto:
     oneofs: list[Oneof] = field(8)
 
 
+@message(name="google.protobuf.MethodDescriptorProto")
+class MethodProto:
+    """A method."""
+
+    name: str = field(1)
+
+
+@message(name="google.protobuf.ServiceDescriptorProto")
+class ServiceProto:
+    """A service."""
+
+    name: str = field(1)
+    methods: list[MethodProto] = field(2)
+
+
 @message(name="google.protobuf.FileDescriptorProto")
 class FileProto:
-    """A .proto file without services."""
+    """A .proto file."""
 
     name: str = field(1)
     package: str = field(2)
     dependencies: list[str] = field(3)
     messages: list[MessageProto] = field(4)
+    enums: list[EnumProto] = field(5)
+    services: list[ServiceProto] = field(6)
     syntax: str = field(12)
+
+
+@message(name="google.protobuf.FileDescriptorSet")
+class FileSet:
+    """The output of protoc's --descriptor_set_out. Each file stays encoded, because reflection sends bytes."""
+
+    files: list[bytes] = field(1)

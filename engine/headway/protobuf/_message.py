@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Never, TypeVar, cast, dataclass_transform, get
 import betterproto2
 from betterproto2.casing import camel_case, safe_snake_case
 
-from headway._declarations import check_keywords
+from headway.base import check_keywords
 from headway.errors import DeclarationError
 from headway.protobuf._annotation import Annotation, Kind, Names, evaluated, later, read_annotation
 from headway.protobuf._declared import (

@@ -11,13 +11,13 @@ Start with `_machine.py`, which does no I/O and holds the rules. `_waiting.py` a
 holding the queue.
 """
 
-from headway.queue._entry import BACKLOG as BACKLOG
-from headway.queue._entry import LIVE as LIVE
-from headway.queue._entry import Backoff as Backoff
-from headway.queue._entry import Dequeued as Dequeued
-from headway.queue._entry import NotInHandError as NotInHandError
-from headway.queue._entry import Priority as Priority
-from headway.queue._entry import QueueStatistics as QueueStatistics
+from headway.queue._backoff import Backoff as Backoff
+from headway.queue._entries import BACKLOG as BACKLOG
+from headway.queue._entries import LIVE as LIVE
+from headway.queue._entries import LIVE_PER_BACKLOG as LIVE_PER_BACKLOG
+from headway.queue._entries import Dequeued as Dequeued
+from headway.queue._entries import NotInHandError as NotInHandError
+from headway.queue._entries import Priority as Priority
+from headway.queue._entries import QueueStatistics as QueueStatistics
 from headway.queue._machine import WorkQueue as WorkQueue
-from headway.queue._order import LIVE_PER_BACKLOG as LIVE_PER_BACKLOG
 from headway.queue._waiting import WaitingQueue as WaitingQueue

@@ -26,7 +26,7 @@ An entry in hand can have a *following* entry with what has been added since it 
 back, the following entry replaces the first one. A key that has changed therefore comes back once, at the end of the
 line, whatever the result of the run in hand.
 
-Ready entries stand in two lanes, delayed ones in a heap (`_order.py`). Counts that the common path does not need are
+Ready entries stand in two lanes, delayed ones in a heap (`_entries.py`). Counts that the common path does not need are
 derived and not kept: an add, dequeue and success of one key access the dictionary three times, one lane twice, and the
 heap never.
 """
@@ -35,20 +35,22 @@ import math
 from collections.abc import Iterable
 from typing import Generic
 
-from headway.queue._entry import (
+from headway.queue._backoff import Backoff
+from headway.queue._entries import (
     BACKLOG,
     LIVE,
-    Backoff,
+    LIVE_PER_BACKLOG,
+    Delays,
     Dequeued,
     Entry,
     K,
+    Lanes,
     NotInHandError,
     Priority,
     QueueStatistics,
     R,
     scheduled_entry,
 )
-from headway.queue._order import LIVE_PER_BACKLOG, Delays, Lanes
 
 
 class WorkQueue(Generic[K, R]):

@@ -23,7 +23,7 @@ from typing import Generic
 
 import trio
 
-from headway.queue._entry import LIVE, Dequeued, K, Priority, QueueStatistics, R
+from headway.queue._entries import LIVE, Dequeued, K, Priority, QueueStatistics, R
 from headway.queue._machine import WorkQueue
 
 

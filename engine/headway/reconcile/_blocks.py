@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Generic, TypeVar
 
-from headway._safe_text import error_text
+from headway.base import error_text
 from headway.cache import Cache
 from headway.client import Client
 from headway.errors import Conflict, HeadwayError, InvalidArgument, NotFound

@@ -20,13 +20,17 @@ class _Scope(NamedTuple):
 
 
 class Lifetimes:
-    """The scopes of one run, for resources of its types."""
+    """The scopes of one run, for resources of its types.
+
+    Attributes:
+        scopes: the open scopes by type and key. Read them; only this class writes here.
+    """
 
     def __init__(self, cache: CacheReader, types: Iterable[CachedType[Any]]) -> None:
         self._cache = cache
         # A resource read from the store is tracked by the projection that the controller has of its type.
         self._forms = {type.name: type for type in types}
-        self._scopes: dict[tuple[TypeName, Key], list[_Scope]] = {}
+        self.scopes: dict[tuple[TypeName, Key], list[_Scope]] = {}
 
     @contextmanager
     def scope(self, resource: Resource[Any] | Projected[Any]) -> Iterator[trio.CancelScope]:
@@ -38,22 +42,20 @@ class Lifetimes:
             each = _Scope(type, resource.uid, version, scope)
             if resource.is_deleting or self._is_over(each, where[1], self._cache.revision(type)):
                 scope.cancel()
-            self._scopes.setdefault(where, []).append(each)
+            self.scopes.setdefault(where, []).append(each)
             try:
                 yield scope
             finally:
                 # Invariant: a key is present exactly while it has a scope.
-                scopes = self._scopes[where]
+                scopes = self.scopes[where]
                 scopes.remove(each)
                 if not scopes:
-                    del self._scopes[where]
+                    del self.scopes[where]
 
     def cancel_ended(self, type: TypeName, applied: Iterable[Applied]) -> None:
         """Cancel the scopes that these changes end. The cache has applied the changes."""
-        if not self._scopes:
-            return
         for change in applied:
-            for each in self._scopes.get((type, change.key), ()):
+            for each in self.scopes.get((type, change.key), ()):
                 # The cache decides, because the change may belong to an earlier incarnation and be out of date.
                 if self._is_over(each, change.key, change.revision):
                     each.scope.cancel()

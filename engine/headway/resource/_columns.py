@@ -9,9 +9,9 @@ from typing import Any
 
 import betterproto2
 
-from headway._safe_text import did_you_mean
+from headway.base import did_you_mean
 from headway.protobuf import Payload
-from headway.resource._names import quoted
+from headway.resource._ids import quoted
 
 _LONGEST = 40
 """The maximum length of a title."""

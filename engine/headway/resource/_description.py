@@ -8,8 +8,7 @@ from typing import Any
 from headway._gen.headway.types import v1 as types_pb
 from headway.errors import PayloadError
 from headway.protobuf import Description, rebuild_messages
-from headway.resource._ids import type_name
-from headway.resource._names import Scope
+from headway.resource._ids import Scope, type_name
 from headway.resource._registry import Registry
 from headway.resource._types import ResourceType
 

@@ -7,10 +7,9 @@ from typing import Any
 
 from headway._gen.headway.resource.v1 import Tombstone
 from headway._gen.headway.tenancy.v1 import Namespace, Partition
-from headway._safe_text import did_you_mean
+from headway.base import did_you_mean
 from headway.errors import DeclarationError, InvalidArgument
-from headway.resource._ids import Kind, TypeName
-from headway.resource._names import Scope
+from headway.resource._ids import Kind, Scope, TypeName
 from headway.resource._resource import Resource
 from headway.resource._types import UNIT_KINDS, Hooks, ResourceType
 from headway.resource._versions import VersionChain, step_of
@@ -121,6 +120,11 @@ class Registry:
     def chain(self, kind: Kind) -> VersionChain | None:
         """Return the versions of a kind that converters connect, or None if the kind has no converters."""
         return self._chains.get(kind)
+
+    def chain_with(self, type: ResourceType[Any]) -> VersionChain | None:
+        """Return the versions that converters connect with this one, or None if there are no converters for it."""
+        chain = self._chains.get(type.kind)
+        return chain if chain is not None and type.name.version in chain else None
 
     def add_chains(self, other: Registry) -> None:
         """Add the converters and storage versions of another registry. Its types must be registered here too."""

@@ -8,14 +8,24 @@ from typing import Any, Generic, TypeVar
 
 import betterproto2
 
-from headway._declarations import check_keywords, plain_problem
 from headway._gen.google.protobuf import Any as AnyMessage
 from headway._gen.headway.resource import v1 as pb
+from headway.base import check_keywords, plain_problem
 from headway.errors import DeclarationError, InvalidArgument
 from headway.protobuf import Payload, bind_name, encode, module_name
 from headway.resource._columns import Columns, columns_problem
-from headway.resource._ids import Kind, ResourceId, TypeName, type_name
-from headway.resource._names import DEFAULT_TENANCY, Scope, name_problem, quoted, tenancy_within, type_problem
+from headway.resource._ids import (
+    DEFAULT_TENANCY,
+    Kind,
+    ResourceId,
+    Scope,
+    TypeName,
+    name_problem,
+    quoted,
+    tenancy_within,
+    type_name,
+    type_problem,
+)
 from headway.resource._resource import Resource
 
 T = TypeVar("T", bound=Payload)

@@ -7,10 +7,9 @@ import inspect
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
-from headway._declarations import answer_problem
 from headway._gen.google.protobuf import Any as AnyMessage
 from headway._gen.headway.resource import v1 as pb
-from headway._safe_text import error_text, repr_text
+from headway.base import answer_problem, error_text, repr_text
 from headway.errors import DeclarationError
 from headway.protobuf import Payload, decode, encode
 from headway.resource._types import ResourceType

@@ -12,7 +12,7 @@ from h2.connection import H2Connection
 from h2.errors import ErrorCodes
 from h2.exceptions import TooManyStreamsError
 
-from headway._trio import give_way
+from headway.base import give_way
 from headway.rpc._flow import Inbox, Signal
 from headway.rpc._limits import Budget
 

@@ -11,7 +11,7 @@ import trio
 import trio_asyncio
 from trio_asyncio import _loop
 
-from headway._trio import check_trio
+from headway.base import check_trio
 from headway.rpc._channel import Report
 
 T = TypeVar("T")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from headway._private_names import PYTHON, PrivateNames, check_private_names
+from headway.base import PYTHON, PrivateNames, check_private_names
 
 _GRPCLIB = PrivateNames(
     "grpclib",

@@ -15,7 +15,7 @@ from h2.errors import ErrorCodes
 from h2.exceptions import ProtocolError
 from hyperframe.frame import GoAwayFrame
 
-from headway._reports import BoundedReport
+from headway.base import BoundedReport
 from headway.events import ConnectionEnded
 from headway.rpc._addresses import named
 from headway.rpc._channel import Report

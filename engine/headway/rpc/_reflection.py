@@ -11,63 +11,13 @@ from typing import Any
 import trio
 from grpclib.const import Cardinality, Handler, Status
 
-from headway.protobuf import decode, field, message
+from headway.protobuf import FileProto, FileSet, MessageProto, decode, field, message
 from headway.rpc._limits import OpenStreams
 from headway.rpc._services import Services
 
 _VERSIONS = ("v1", "v1alpha")
 IDLE = 60.0
 """A stream ends after this many seconds without a request. Tools open a new one automatically."""
-
-
-@message(name="google.protobuf.FileDescriptorSet")
-class DescriptorSet:
-    """The output of protoc's --descriptor_set_out. Each file stays encoded, because reflection sends bytes."""
-
-    file: list[bytes] = field(1)
-
-
-@message(name="google.protobuf.EnumDescriptorProto")
-class Enumeration:
-    """The name of an enum."""
-
-    name: str = field(1)
-
-
-@message(name="google.protobuf.DescriptorProto")
-class Named:
-    """The names in a message's descriptor."""
-
-    name: str = field(1)
-    nested_type: list[Named] = field(3)
-    enum_type: list[Enumeration] = field(4)
-
-
-@message(name="google.protobuf.MethodDescriptorProto")
-class Method:
-    """The name of a method. The same message, with only a name, stands for a service in a list of services."""
-
-    name: str = field(1)
-
-
-@message(name="google.protobuf.ServiceDescriptorProto")
-class Described:
-    """The names in a service's descriptor."""
-
-    name: str = field(1)
-    method: list[Method] = field(2)
-
-
-@message(name="google.protobuf.FileDescriptorProto")
-class File:
-    """The names in a file's descriptor."""
-
-    name: str = field(1)
-    package: str = field(2)
-    dependency: list[str] = field(3)
-    message_type: list[Named] = field(4)
-    enum_type: list[Enumeration] = field(5)
-    service: list[Described] = field(6)
 
 
 class DescribedFiles:
@@ -84,15 +34,15 @@ class DescribedFiles:
         # A cache: for each file name, the file and everything that it imports.
         self._answers: dict[str, list[bytes]] = {}
         for data in files:
-            file = decode(File, data)
-            self._files[file.name] = (data, file.dependency)
+            file = decode(FileProto, data)
+            self._files[file.name] = (data, file.dependencies)
             for symbol in _symbols(file):
                 self.symbols[symbol] = file.name
 
     @classmethod
     def of_set(cls, descriptors: bytes) -> DescribedFiles:
         """Return the files of a descriptor set, as protoc writes it."""
-        return cls(decode(DescriptorSet, descriptors).file)
+        return cls(decode(FileSet, descriptors).files)
 
     def file(self, name: str) -> list[bytes] | None:
         """Return a file and everything that it imports, or None if no file has this name."""
@@ -126,20 +76,20 @@ class DescribedFiles:
                 waiting += reversed(new)
 
 
-def _symbols(file: File) -> Iterator[str]:
+def _symbols(file: FileProto) -> Iterator[str]:
     prefix = f"{file.package}." if file.package else ""
-    for service in file.service:
+    for service in file.services:
         yield prefix + service.name
-        yield from (f"{prefix}{service.name}.{method.name}" for method in service.method)
-    yield from (prefix + each.name for each in file.enum_type)
-    for each in file.message_type:
+        yield from (f"{prefix}{service.name}.{method.name}" for method in service.methods)
+    yield from (prefix + each.name for each in file.enums)
+    for each in file.messages:
         yield from _within(prefix, each)
 
 
-def _within(prefix: str, each: Named) -> Iterator[str]:
+def _within(prefix: str, each: MessageProto) -> Iterator[str]:
     yield prefix + each.name
-    yield from (f"{prefix}{each.name}.{enum.name}" for enum in each.enum_type)
-    for inner in each.nested_type:
+    yield from (f"{prefix}{each.name}.{enum.name}" for enum in each.enums)
+    for inner in each.nested:
         yield from _within(f"{prefix}{each.name}.", inner)
 
 
@@ -160,11 +110,18 @@ class Files:
     file_descriptor_proto: list[bytes] = field(1)
 
 
+@message(name="grpc.reflection.v1.ServiceResponse")
+class ListedService:
+    """A service in a list of services."""
+
+    name: str = field(1)
+
+
 @message(name="grpc.reflection.v1.ListServiceResponse")
 class Listed:
     """The names of the services."""
 
-    service: list[Method] = field(1)
+    service: list[ListedService] = field(1)
 
 
 @message(name="grpc.reflection.v1.ErrorResponse")
@@ -233,7 +190,7 @@ class Reflection:
     def _answer(self, request: ServerReflectionRequest, files: DescribedFiles) -> ServerReflectionResponse:
         answer = ServerReflectionResponse(valid_host=request.host, original_request=request)
         if request.list_services is not None:
-            answer.list_services_response = Listed(service=[Method(name=name) for name in self._services.names])
+            answer.list_services_response = Listed(service=[ListedService(name=name) for name in self._services.names])
             return answer
         asked, found = request.file_containing_symbol, None
         if asked is not None:

@@ -14,7 +14,7 @@ from typing import Any
 import trio
 
 from headway import events
-from headway._reports import BoundedReport, safe_report
+from headway.base import BoundedReport, safe_report
 from headway.events import CertificateRefused, CertificateRenewed, ConnectionRefused, HandlerFailed
 from headway.rpc._addresses import Address, address, named
 from headway.rpc._admission import Admission, Visitor, peer_of

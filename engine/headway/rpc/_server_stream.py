@@ -15,7 +15,7 @@ from grpclib.metadata import Deadline
 from grpclib.server import Stream
 from h2.errors import ErrorCodes
 
-from headway._trio import give_way
+from headway.base import give_way
 from headway.resource import AnyMessage
 from headway.rpc._channel import MESSAGE_LIMIT, NOT_BEGUN, Oversized
 from headway.rpc._details import StatusDetails

@@ -8,7 +8,7 @@ import time
 from os import PathLike
 from typing import Any
 
-from headway._private_files import check_secret
+from headway.base import check_secret
 
 File = str | PathLike[str]
 

@@ -3,21 +3,29 @@
 Start with `_run.py` (the course of a run), then read `_supervisor.py` (its restarts) and `_worker.py` (its reconciles).
 """
 
+from headway.run._fence import RunWrites as RunWrites
 from headway.run._leading import LEASE_TTL as LEASE_TTL
 from headway.run._leading import Leading as Leading
 from headway.run._mapping import Owed as Owed
 from headway.run._own_writes import OwnWrite as OwnWrite
+from headway.run._own_writes import OwnWrites as OwnWrites
+from headway.run._own_writes import SelfTriggers as SelfTriggers
 from headway.run._ownership import RECORD_INTERVAL as RECORD_INTERVAL
 from headway.run._ownership import EveryKey as EveryKey
 from headway.run._ownership import Ownership as Ownership
 from headway.run._priming import STALL_LIMIT as STALL_LIMIT
+from headway.run._priming import RunCaches as RunCaches
+from headway.run._priming import deletions_since as deletions_since
 from headway.run._run import Run as Run
 from headway.run._sharding import Shards as Shards
+from headway.run._shards import OneShard as OneShard
+from headway.run._shards import ShardQueue as ShardQueue
 from headway.run._shards import member_of as member_of
 from headway.run._shards import shard_of as shard_of
 from headway.run._status import ControllerStatus as ControllerStatus
 from headway.run._status import NotDone as NotDone
 from headway.run._status import Phase as Phase
+from headway.run._status import Results as Results
 from headway.run._status import TypeStatus as TypeStatus
 from headway.run._supervisor import Supervisor as Supervisor
 from headway.run._supervisor import restart_delay as restart_delay

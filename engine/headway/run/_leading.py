@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 
-from headway._groups import story
+from headway.base import story
 from headway.client import HeldLease, LeaseClient, hold_lease
 from headway.errors import HeadwayError
 from headway.events import LeaseAwaited, LeaseDelayed, LeaseTaken, Report

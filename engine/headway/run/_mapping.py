@@ -7,8 +7,7 @@ from typing import Any, NamedTuple, Protocol
 
 import trio
 
-from headway._groups import leaving, ordinary
-from headway._reports import BoundedReport
+from headway.base import BoundedReport, leaving, ordinary
 from headway.cache import Applied, Backlog, CachedType, CacheReader, Subscription
 from headway.controller import Definition
 from headway.errors import DeclarationError, PayloadError
@@ -35,6 +34,22 @@ class Owed(NamedTuple):
     changes: Sequence[tuple[TypeName, Applied]] = ()
     subscriptions: Sequence[tuple[TypeName, Subscription]] = ()
     store_id: str = ""
+
+
+class Progress:
+    """A signal that a run has mapped, reconciled or resolved something, or has ended."""
+
+    def __init__(self) -> None:
+        self._waiting = trio.lowlevel.ParkingLot()
+
+    def note(self) -> None:
+        """Wake every task that waits."""
+        if self._waiting:
+            self._waiting.unpark_all()
+
+    async def wait(self) -> None:
+        """Wait for the next progress."""
+        await self._waiting.park()
 
 
 _STEP = 500
@@ -137,7 +152,8 @@ class RunMapping:
         while True:
             applied = await subscription.next()
             self._items.push(type, applied)
-            self._lifetimes.cancel_ended(type, applied)
+            if self._lifetimes.scopes:
+                self._lifetimes.cancel_ended(type, applied)
             await self.map_ready()
 
     async def map_ready(self) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +24,7 @@ from headway.queue import BACKLOG, Backoff, WaitingQueue, WorkQueue
 from headway.reconcile import Fence, Reason, Runtime
 from headway.resource import Key
 from headway.run._fence import RunWrites
-from headway.run._mapping import RunMapping, SupportsAdd
+from headway.run._mapping import Progress, RunMapping, SupportsAdd
 from headway.run._priming import Deletions, RunCaches
 
 RECORD_INTERVAL = 5.0
@@ -36,7 +36,7 @@ class PrimedRun:
 
     Attributes:
         lease: the lease under which the whole run runs; None if it needs none.
-        note_progress: wakes the tasks in ``wait_progress``, because something has been mapped, reconciled or resolved.
+        progress: the progress of the run.
         new_runtime: creates a reconcile context under another fence.
         new_mapping: creates a further mapping of the run, into a queue of its own and with a callback for progress.
     """
@@ -50,8 +50,7 @@ class PrimedRun:
     queue: WaitingQueue[Key, Reason]
     writes: RunWrites
     mapping: RunMapping
-    note_progress: Callable[[], None]
-    wait_progress: Callable[[], Awaitable[None]]
+    progress: Progress
     new_runtime: Callable[[Fence], Runtime]
     new_mapping: Callable[[SupportsAdd, Callable[[], None]], RunMapping]
 

@@ -12,7 +12,7 @@ import trio
 from grpclib import GRPCError
 from grpclib.const import Status
 
-from headway._reports import BoundedReport
+from headway.base import BoundedReport
 from headway.cache import (
     Applied,
     CachedType,

@@ -27,9 +27,7 @@ from typing import Any, NoReturn
 
 import trio
 
-from headway._groups import guarded, of_controller, only_error
-from headway._reports import BoundedReport
-from headway._safe_text import repr_text
+from headway.base import BoundedReport, guarded, of_controller, only_error, repr_text
 from headway.cache import Cache, Informers
 from headway.client import Client, HeldLease, LeaseClient, RunFence
 from headway.controller import Definition, Enqueue
@@ -40,7 +38,7 @@ from headway.reconcile import Declared, Lifetimes, Reason, Runtime
 from headway.resource import Key, Registry, ResourceId
 from headway.rpc import Channel
 from headway.run._fence import RunWrites
-from headway.run._mapping import Owed, RunMapping
+from headway.run._mapping import Owed, Progress, RunMapping
 from headway.run._own_writes import SelfTriggers
 from headway.run._ownership import Ownership, PrimedRun
 from headway.run._priming import STALL_LIMIT, Deletions, RunCaches
@@ -66,6 +64,7 @@ class Run:
     Attributes:
         began: the time of its creation, on Trio's clock.
         answered: True once an engine has accepted this run's fence.
+        progress: a signal for each mapping, reconcile and resolved write, and for the end of the run.
     """
 
     def __init__(
@@ -94,10 +93,10 @@ class Run:
         self._lease = lease
         self._owed = owed
         self._leases = LeaseClient(channel)
-        self._progress = trio.lowlevel.ParkingLot()
+        self.progress = Progress()
         self._caches = RunCaches(definition, informers, channel, report, self._bounded, stall_limit)
         self._writes = RunWrites(
-            definition.name, self._leases, self._caches, ownership.queue, report, self._note_progress
+            definition.name, self._leases, self._caches, ownership.queue, report, self.progress.note
         )
         self._cache = Cache(
             definition.name, definition.manages, definition.watches, definition.queries, informers.isolation
@@ -143,7 +142,7 @@ class Run:
                     subscription.linger()
                 else:
                     subscription.close()
-            self._progress.unpark_all()
+            self.progress.note()
         raise EngineBug("a run ended by itself")
 
     async def _stopped(self, ended_by: BaseException | None) -> None:
@@ -167,14 +166,6 @@ class Run:
     def runtime_for(self, key: Key) -> Runtime:
         """Return the reconcile context of a key."""
         return self._ownership.runtime_for(key) or self._runtime
-
-    async def wait_progress(self) -> None:
-        """Wait until something has been mapped or reconciled, or until the run has ended."""
-        await self._progress.park()
-
-    def _note_progress(self) -> None:
-        if self._progress:
-            self._progress.unpark_all()
 
     def checkpoint(self) -> int:
         """Return the revision up to which this run owes nothing, or 0 while it owes something."""
@@ -239,7 +230,7 @@ class Run:
             self._runtime,
             run.queue,
             report,
-            self._note_progress,
+            self.progress.note,
             self._self_triggers,
             self._results,
         )
@@ -279,9 +270,8 @@ class Run:
             caches=self._caches,
             queue=self._ownership.queue,
             writes=self._writes,
-            mapping=new_mapping(self._ownership.queue, self._note_progress),
-            note_progress=self._note_progress,
-            wait_progress=self.wait_progress,
+            mapping=new_mapping(self._ownership.queue, self.progress.note),
+            progress=self.progress,
             new_runtime=self._new_runtime,
             new_mapping=new_mapping,
         )

@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 import trio
 from typing_extensions import override
 
-from headway._groups import leaves, only_error
+from headway.base import leaves, only_error
 from headway.client import HeldLease, Writes, hold_lease
 from headway.controller import Definition, Reconciler, Sharded
 from headway.errors import Fenced, LeaseLost, StoreChanged, Unavailable
@@ -75,7 +75,7 @@ class _Shard:
         # Keys of other shards are not added, and the queue is held until this shard's own unknown writes are resolved.
         self._queue = OneShard(shards.queue, number, shards.shard_of)
         self._writes = RunWrites(
-            run.definition.name, run.leases, run.caches, self._queue, run.report, run.note_progress, run.writes.own
+            run.definition.name, run.leases, run.caches, self._queue, run.report, run.progress.note, run.writes.own
         )
         self._recorded = 0
         # The scope of the task that waits for the shard until it is open.
@@ -140,7 +140,7 @@ class _Shard:
                     await self._wait_idle()
                 await self._end_in_hand()
                 while self._queue.held:
-                    await run.wait_progress()
+                    await run.progress.wait()
                 await self._record(checkpoint)
                 nursery.cancel_scope.cancel()
         finally:
@@ -196,13 +196,13 @@ class _Shard:
             while mapping.unmapped:
                 await mapping.map_ready()
                 if mapping.unmapped:
-                    await self._run.wait_progress()
+                    await self._run.progress.wait()
             nursery.cancel_scope.cancel()
 
     def _on_mapped(self) -> None:
         # Wait for the last change: otherwise shards that wait for progress would wake each other endlessly.
         if self.mapping is not None and not self.mapping.unmapped:
-            self._run.note_progress()
+            self._run.progress.note()
 
     def _checkpoint(self) -> int:
         """Return the revision up to which nothing of the shard is owed, or 0 while something is."""
@@ -294,7 +294,7 @@ class Shards(Ownership):
                 else:
                     members = {lease.name.removeprefix(prefix) for lease in leases}
                     self._assign(run, members | {self.process}, nursery)
-                run.note_progress()
+                run.progress.note()
                 await trio.sleep(delay)
 
     @override

@@ -10,7 +10,7 @@ from typing import NoReturn
 
 import trio
 
-from headway._groups import of_controller, only_error, story
+from headway.base import of_controller, only_error, story
 from headway.client import HeldLease
 from headway.errors import Closed, EngineBug, LeaseLost, NotHeadway
 from headway.events import Report, RunEnded
@@ -198,7 +198,7 @@ class Supervisor:
                 continue
             if run.checkpoint() >= revision:
                 return
-            await run.wait_progress()
+            await run.progress.wait()
 
     def checkpoint(self) -> int:
         """Return the revision up to which the current run owes nothing; 0 if it owes something or is not running.

@@ -8,8 +8,7 @@ from typing import Any, Literal
 
 import trio
 
-from headway._groups import leaves, leaving, of_controller, only_error, ordinary, story
-from headway._safe_text import repr_text
+from headway.base import leaves, leaving, of_controller, only_error, ordinary, repr_text, story
 from headway.controller import Definition, Reconciler
 from headway.errors import InvalidResult, PermanentFailure, ReconcileTimeout
 from headway.events import Reconciled, ReconcileSlow, Report, SelfTriggered, receives_successes

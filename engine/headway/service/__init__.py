@@ -8,13 +8,15 @@ share objects with the store and must not be changed. In-process channels make c
 
 from headway.service._access import Decision as Decision
 from headway.service._access import Permissions as Permissions
-from headway.service._bounds import MAX_NUMBER as MAX_NUMBER
 from headway.service._bounds import MAX_PAGE as MAX_PAGE
-from headway.service._bounds import MAX_TTL_MS as MAX_TTL_MS
-from headway.service._bounds import MAX_WAIT_MS as MAX_WAIT_MS
-from headway.service._bounds import MIN_TTL_MS as MIN_TTL_MS
 from headway.service._consul import ConsulService as ConsulService
 from headway.service._consul import watch_encoders as watch_encoders
+from headway.service._fences import MAX_NUMBER as MAX_NUMBER
+from headway.service._fences import MAX_TTL_MS as MAX_TTL_MS
+from headway.service._fences import MAX_WAIT_MS as MAX_WAIT_MS
+from headway.service._fences import MIN_TTL_MS as MIN_TTL_MS
+from headway.service._handlers import Handlers as Handlers
+from headway.service._handlers import unary_handlers as unary_handlers
 from headway.service._lease import LeasePermissions as LeasePermissions
 from headway.service._lease import LeaseService as LeaseService
 from headway.service._lease import LeaseWaits as LeaseWaits
@@ -35,6 +37,7 @@ from headway.service._types import DescribedPayloads as DescribedPayloads
 from headway.service._types import TypesService as TypesService
 from headway.service._types import unregistered as unregistered
 from headway.service._versions import Versions as Versions
+from headway.service._watch_list import SpacedBookmarks as SpacedBookmarks
 from headway.service._watch_wire import ResourceEncodings as ResourceEncodings
 from headway.service._watch_wire import WatchDecoder as WatchDecoder
 from headway.service._watch_wire import WatchEncoder as WatchEncoder

@@ -206,7 +206,7 @@ class AccessChecks:
         they wrote themselves (``own``).
         """
         try:
-            if not self.restricted or self.shows(stored):
+            if self.shows(stored):
                 return stored
         except HandlerFault as fault:
             # The write is stored, so the error must not say that nothing was written. Without details it leaves the

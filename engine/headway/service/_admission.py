@@ -6,8 +6,7 @@ from typing import Any, NamedTuple
 
 from grpclib import GRPCError
 
-from headway._declarations import answer_problem
-from headway._safe_text import error_text, repr_text
+from headway.base import answer_problem, error_text, repr_text
 from headway.errors import HeadwayError
 from headway.protobuf import payload_problem
 from headway.resource import (
@@ -15,7 +14,6 @@ from headway.resource import (
     Key,
     Resource,
     ResourceType,
-    Scope,
     is_unconverted,
     name_problem,
     pb,
@@ -23,13 +21,12 @@ from headway.resource import (
     resource_id,
     tenancy_within,
     type_name,
-    type_problem,
 )
 from headway.service._access import AccessChecks
-from headway.service._bounds import MAX_TEXT, check_metadata, check_payload, check_prefix, check_statuses, check_text
+from headway.service._bounds import MAX_TEXT, check_metadata, check_payload, check_statuses, check_text
+from headway.service._fences import admit_fence
 from headway.service._refusals import failed, invalid
-from headway.service._writing import fence_of
-from headway.storage import Fence, Within
+from headway.storage import Fence
 
 Type = ResourceType[Any]
 
@@ -114,42 +111,6 @@ def admit_id(
     return type, (partition, namespace, id.name)
 
 
-def admit_within(type: Type, tenancy: pb.Tenancy | None, name_prefix: str, *, absent_is_any: bool) -> Within:
-    """Return the range of resources that a List or WatchList covers; ``*`` stands for any partition or namespace."""
-    if tenancy is None and absent_is_any:
-        partition, namespace = ("*", "*") if type.scope is not Scope.CLUSTER else ("", "")
-    else:
-        tenancy = tenancy or pb.Tenancy()
-        default_partition, default_namespace = type.default_units
-        partition = tenancy.partition or default_partition
-        namespace = tenancy.namespace or default_namespace
-    for field, unit in (("partition", partition), ("namespace", namespace)):
-        if unit not in ("", "*") and (problem := name_problem(field, unit)):
-            raise invalid(f"tenancy of {type.name}: {problem}")
-    check_prefix(name_prefix)
-    if type.scope is Scope.CLUSTER:
-        if (partition, namespace) not in (("", ""), ("*", "*")):
-            raise invalid(
-                f"tenancy of {type.name}: partition {partition!r} and namespace {namespace!r} must be empty: "
-                "the type is cluster-scoped"
-            )
-        return Within("*", "*", name_prefix)
-    if type.scope is Scope.PARTITION:
-        if namespace not in ("", "*"):
-            raise invalid(
-                f"tenancy of {type.name}: namespace {namespace!r} must be empty: the type is partition-scoped"
-            )
-        namespace = "*"
-    return Within(partition, namespace, name_prefix)
-
-
-def admit_fence(access: AccessChecks, message: pb.Fence | None) -> Fence | None:
-    """Check the fence of a write, and that the caller may write under it."""
-    fence = fence_of(message)
-    access.check_fence(fence)
-    return fence
-
-
 def admit_resource(access: AccessChecks, resource: pb.Resource | None, fence: pb.Fence | None = None) -> Admitted:
     """Check everything that Write checks before it looks at the store.
 
@@ -185,8 +146,7 @@ def _admit_resource(access: AccessChecks, resource: pb.Resource | None, fence: p
         check_statuses(resource.status)
     payload_name = ""
     if resource.data is not None and resource.data.type_url != type.type_url:
-        chain = access.registry.chain(type.kind)
-        if is_unconverted(resource) and chain is not None and type.name.version in chain:
+        if is_unconverted(resource) and access.registry.chain_with(type) is not None:
             # The writer could not read the payload, which stays as it is stored. Hooks could not read it either.
             return Admitted(type, key, resource, resource, checked_fence, "", None)
         name = _short(resource.data.type_url)
@@ -226,30 +186,6 @@ def check_payload_name(access: AccessChecks, type: Type, payload_name: str, stor
     if held is not None and _short(held.type_url) == payload_name:
         return
     raise invalid(f"resource.data of {type.name} must be {_short(type.type_url)}, not {payload_name}")
-
-
-def admit_reference(access: AccessChecks, reference: pb.Reference, field: str, parent: tuple[str, str]) -> str | None:
-    """Fill in, in place, the tenancy of a reference in a resource in ``parent``. Return what is wrong with it, or None.
-
-    The referenced type need not be registered here. If it is not, or the caller may not know of it, the tenancy is left
-    as it is.
-    """
-    if reference.type is None:
-        return f"{field}.type is required"
-    name = type_name(reference.type)
-    given = reference.tenancy or pb.Tenancy()
-    partition, namespace = given.partition, given.namespace
-    type = access.registry.find(name)
-    if type is not None and access.knows(name):
-        partition, namespace = tenancy_within(type.scope, (partition, namespace), parent)
-        problem = type.tenancy_problem(partition, namespace)
-        reference.tenancy = pb.Tenancy(partition=partition, namespace=namespace)
-    else:
-        problem = type_problem(*name)
-        for unit, value in (("partition", partition), ("namespace", namespace)):
-            problem = problem or (name_problem(unit, value) if value else None)
-    problem = problem or name_problem("name", reference.name)
-    return f"{field}: {problem}" if problem else None
 
 
 def _short(type_url: str) -> str:

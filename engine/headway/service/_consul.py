@@ -18,7 +18,7 @@ from grpclib.const import Handler, Status
 
 from headway.resource import TOMBSTONE, AnyMessage, Changes, Registry, SnapshotChunk, pb
 from headway.service._access import AccessChecks, Permissions
-from headway.service._handlers import Context
+from headway.service._handlers import Context, Handlers
 from headway.service._refusals import Reason, reason_of
 from headway.service._service import WATCH_LIST, verbs
 from headway.service._versions import Versions
@@ -50,12 +50,9 @@ class ConsulService:
         access = AccessChecks(permissions, registry)
         self._context = Context(backend, access, versions or Versions(registry), recreates=True, as_listed=_listed)
 
-    def __mapping__(self) -> dict[str, Handler]:
-        """Return the handlers by path."""
-        return {
-            path: handler._replace(func=_as_consul(handler.func))
-            for path, handler in verbs(CONSUL_SERVICE, self._context).items()
-        }
+    def __mapping__(self) -> Handlers:
+        """Return the handlers by path, under Consul's name of the service."""
+        return Handlers(_BY_PATH, self._context)
 
 
 def watch_encoders(encodings: ResourceEncodings | None = None) -> dict[str, WatchEncoder]:
@@ -77,6 +74,17 @@ def _as_consul(function: Callable[[Any], Awaitable[None]]) -> Callable[[Any], Aw
             ) from error
 
     return serve
+
+
+def _consul_verb(make: Callable[[Context], Handler]) -> Callable[[Context], Handler]:
+    def made(context: Context) -> Handler:
+        handler = make(context)
+        return handler._replace(func=_as_consul(handler.func))
+
+    return made
+
+
+_BY_PATH = {path: _consul_verb(make) for path, make in verbs(CONSUL_SERVICE).items()}
 
 
 def _sentence_of(error: GRPCError) -> str | None:

@@ -15,13 +15,14 @@ from headway.resource import (
     pb,
     resource_id,
 )
-from headway.service._admission import admit_fence, admit_id
+from headway.service._admission import admit_id
 from headway.service._bounds import check_text
 from headway.service._deletion import check_done, removal_with, tombstone_of
+from headway.service._fences import admit_fence, check_fence
 from headway.service._handlers import Context
 from headway.service._read import checked_version
 from headway.service._refusals import conflict
-from headway.service._writing import attempt, check_deletable, check_fence, check_store, generation_after
+from headway.service._writing import attempt, check_deletable, check_store, generation_after
 from headway.storage import Backend, Fence, Put, Remove, Require, RequireOwnsNothing, StillOwns
 
 

@@ -27,14 +27,6 @@ from headway.service._refusals import invalid, precondition
 from headway.storage import Backend, Operation, Put, Remove
 
 
-def check_marks(type: ResourceType[Any], stored: pb.Resource, updated: pb.Resource) -> None:
-    """Refuse a forbidden change: a marked resource is frozen, except that its finalizers may be removed."""
-    if is_marked(stored.metadata):
-        _check_frozen(type, stored, updated)
-    elif is_marked(updated.metadata):
-        _check_marking(type, stored, updated)
-
-
 def check_mark(resource: pb.Resource) -> None:
     """Refuse a mark that is not a valid timestamp."""
     mark = resource.metadata[DELETION_TIMESTAMP]
@@ -45,7 +37,8 @@ def check_mark(resource: pb.Resource) -> None:
         )
 
 
-def _check_frozen(type: ResourceType[Any], stored: pb.Resource, updated: pb.Resource) -> None:
+def check_frozen(type: ResourceType[Any], stored: pb.Resource, updated: pb.Resource) -> None:
+    """Refuse a change of a marked resource, except that its finalizers may be removed."""
     before, after = finalizers(stored.metadata), finalizers(updated.metadata)
     problems = _changed_parts(type, stored, updated, ignore=FINALIZERS)
     if after - before:
@@ -59,7 +52,8 @@ def _check_frozen(type: ResourceType[Any], stored: pb.Resource, updated: pb.Reso
         )
 
 
-def _check_marking(type: ResourceType[Any], stored: pb.Resource, updated: pb.Resource) -> None:
+def check_marking(type: ResourceType[Any], stored: pb.Resource, updated: pb.Resource) -> None:
+    """Refuse to mark a resource together with any other change."""
     problems = _changed_parts(type, stored, updated, ignore=DELETION_TIMESTAMP)
     if problems:
         raise invalid(
@@ -106,11 +100,11 @@ def _is_timestamp(text: str) -> bool:
 
 
 def removal_after(updated: pb.Resource) -> tuple[Operation, ...]:
-    """Return the operations to add to a write: a pending removal if the resource is marked and has no finalizers.
+    """Return the operations to add to a write of a marked resource: a pending removal if it has no finalizers.
 
     A pending removal cannot exist already: a marked resource without finalizers can no longer be written.
     """
-    if not is_marked(updated.metadata) or finalizers(updated.metadata):
+    if finalizers(updated.metadata):
         return ()
     assert updated.id is not None
     removal = pb.Resource(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 from grpclib.const import Cardinality, Handler
+from typing_extensions import override
 
 from headway.resource import pb
 from headway.rpc import ANSWER
@@ -34,12 +36,42 @@ class Context(NamedTuple):
     as_listed: Callable[[pb.Resource], pb.Resource] | None = None
 
 
-def unary_handlers(service: str, **methods: Method) -> dict[str, Handler]:
+class Handlers(Mapping[str, Handler]):
+    """The handlers of a service by path. Each is made when it is looked up.
+
+    A guard makes a new service for each request and looks up one handler. To make all of them takes as long as a short
+    call.
+
+    Args:
+        makers: by path, the functions that make the handlers.
+        about: the arguments of these functions.
+    """
+
+    def __init__(self, makers: Mapping[str, Callable[..., Handler]], *about: object) -> None:
+        self._makers = makers
+        self._about = about
+
+    @override
+    def __getitem__(self, path: str) -> Handler:
+        return self._makers[path](*self._about)
+
+    @override
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._makers)
+
+    @override
+    def __len__(self) -> int:
+        return len(self._makers)
+
+
+def unary_handlers(service: str, **methods: Method) -> Handlers:
     """Return the handlers of a service by path. `test_methods.py` checks that they match the schema."""
-    return {
-        f"/{service}/{name}": Handler(_unary(answer), Cardinality.UNARY_UNARY, asked, answered)
-        for name, (answer, asked, answered) in methods.items()
-    }
+    return Handlers({f"/{service}/{name}": partial(unary_handler, *method) for name, method in methods.items()})
+
+
+def unary_handler(answer: Callable[[Any], Awaitable[Any]], asked: type[Any], answered: type[Any]) -> Handler:
+    """Return the handler of a method that a function from request to response serves."""
+    return Handler(_unary(answer), Cardinality.UNARY_UNARY, asked, answered)
 
 
 def _unary(answer: Callable[[Any], Awaitable[Any]]) -> Callable[[Any], Awaitable[None]]:

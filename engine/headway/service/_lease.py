@@ -17,26 +17,27 @@ from contextlib import contextmanager
 from typing import Protocol
 
 import trio
-from grpclib.const import Handler
 
 from headway._gen.headway.lease import v1 as lease_pb
 from headway.resource import pb, quoted
 from headway.service._access import ask
-from headway.service._bounds import (
+from headway.service._fences import (
     MAX_NUMBER,
     MAX_TTL_MS,
     MAX_WAIT_MS,
     MIN_TTL_MS,
+    check_fence,
+    check_granted,
     check_lease,
     check_printable,
     check_range,
     check_scope,
     check_term,
+    fence_of,
 )
-from headway.service._handlers import unary_handlers
+from headway.service._handlers import Handlers, unary_handlers
 from headway.service._position import current_position
 from headway.service._refusals import denied, invalid, store_errors_refused
-from headway.service._writing import check_fence, check_granted, fence_of
 from headway.storage import Acquired, Backend, CurrentLease, Fence, lease_of
 
 
@@ -226,7 +227,7 @@ class LeaseService:
             await self._backend.record_checkpoint(fence, message.revision)
         return lease_pb.RecordSettledResponse()
 
-    def __mapping__(self) -> dict[str, Handler]:
+    def __mapping__(self) -> Handlers:
         """Return the handlers by path."""
         return unary_handlers(
             "headway.lease.v1.LeaseService",

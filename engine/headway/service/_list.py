@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from headway._trio import give_way
+from headway.base import give_way
 from headway.resource import (
     EndOfSnapshot,
     Position,
+    Scope,
     SnapshotChunk,
     name_problem,
     pb,
@@ -19,8 +20,8 @@ from headway.resource import (
     type_problem,
 )
 from headway.service._access import AccessChecks
-from headway.service._admission import admit_id, admit_within, resolve
-from headway.service._bounds import MAX_FILTER, MAX_PAGE, MAX_TERMS, check_text
+from headway.service._admission import Type, admit_id, resolve
+from headway.service._bounds import MAX_FILTER, MAX_PAGE, MAX_TERMS, check_prefix, check_text
 from headway.service._handlers import Context
 from headway.service._pages import TURN, ListReply, PageTokens, read_page
 from headway.service._position import check_known, check_position, check_revision
@@ -96,6 +97,35 @@ async def _collect(resources: Sequence[pb.Resource], wanted: View, collected: Li
             collected.add(seen)
         if index % TURN == 0:
             await give_way()
+
+
+def admit_within(type: Type, tenancy: pb.Tenancy | None, name_prefix: str, *, absent_is_any: bool) -> Within:
+    """Return the range of resources that a List or WatchList covers; ``*`` stands for any partition or namespace."""
+    if tenancy is None and absent_is_any:
+        partition, namespace = ("*", "*") if type.scope is not Scope.CLUSTER else ("", "")
+    else:
+        tenancy = tenancy or pb.Tenancy()
+        default_partition, default_namespace = type.default_units
+        partition = tenancy.partition or default_partition
+        namespace = tenancy.namespace or default_namespace
+    for field, unit in (("partition", partition), ("namespace", namespace)):
+        if unit not in ("", "*") and (problem := name_problem(field, unit)):
+            raise invalid(f"tenancy of {type.name}: {problem}")
+    check_prefix(name_prefix)
+    if type.scope is Scope.CLUSTER:
+        if (partition, namespace) not in (("", ""), ("*", "*")):
+            raise invalid(
+                f"tenancy of {type.name}: partition {partition!r} and namespace {namespace!r} must be empty: "
+                "the type is cluster-scoped"
+            )
+        return Within("*", "*", name_prefix)
+    if type.scope is Scope.PARTITION:
+        if namespace not in ("", "*"):
+            raise invalid(
+                f"tenancy of {type.name}: namespace {namespace!r} must be empty: the type is partition-scoped"
+            )
+        namespace = "*"
+    return Within(partition, namespace, name_prefix)
 
 
 async def list_by_owner(context: Context, stream: Any) -> None:

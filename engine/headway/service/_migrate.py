@@ -6,10 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from grpclib.const import Handler
-
 from headway._gen.headway.migration import v1 as migration_pb
-from headway._trio import give_way
+from headway.base import give_way
 from headway.errors import PayloadError
 from headway.resource import (
     BadConversion,
@@ -27,8 +25,8 @@ from headway.resource import (
 )
 from headway.rpc import HandlerFault
 from headway.service._access import AccessChecks, Permissions
-from headway.service._admission import admit_within
-from headway.service._handlers import unary_handlers
+from headway.service._handlers import Handlers, unary_handlers
+from headway.service._list import admit_within
 from headway.service._pages import PageTokens
 from headway.service._refusals import invalid, store_errors_refused
 from headway.service._storage_version import in_storage_version
@@ -243,7 +241,7 @@ class MigrationService:
     def _may(self, stored: pb.Resource) -> bool:
         return self._access.shows(stored) and self._access.may_write(stored)
 
-    def __mapping__(self) -> dict[str, Handler]:
+    def __mapping__(self) -> Handlers:
         """Return the handlers by path."""
         return unary_handlers(
             MIGRATION_SERVICE, Migrate=(self.migrate, migration_pb.MigrateRequest, migration_pb.MigrateResponse)

@@ -12,7 +12,7 @@ from typing import Any
 from grpclib import GRPCError
 from grpclib.const import Status
 
-from headway._trio import give_way
+from headway.base import give_way
 from headway.protobuf import encode, varint
 from headway.resource import (
     Key,

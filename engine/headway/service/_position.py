@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from grpclib import GRPCError
-from grpclib.const import Handler, Status
+from grpclib.const import Status
 
 from headway._gen.headway.store import v1 as store_pb
 from headway.errors import HistoryCompacted
@@ -11,7 +11,7 @@ from headway.resource import ANY_VERSIONS, Kind, Position, Registry, TypeName, p
 from headway.service._access import AccessChecks, Permissions
 from headway.service._admission import resolve
 from headway.service._bounds import check_text
-from headway.service._handlers import unary_handlers
+from headway.service._handlers import Handlers, unary_handlers
 from headway.service._refusals import store_errors_refused
 from headway.storage import Backend, Within
 
@@ -39,7 +39,7 @@ class StoreService:
             await check_known(self._backend, type.kind, position(request.known))
         return store_pb.PositionResponse(position=here.message())
 
-    def __mapping__(self) -> dict[str, Handler]:
+    def __mapping__(self) -> Handlers:
         """Return the handlers by path."""
         return unary_handlers(_SERVICE, Position=(self.position, store_pb.PositionRequest, store_pb.PositionResponse))
 

@@ -5,14 +5,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from functools import partial
+from typing import Any
 
 from grpclib.const import Cardinality, Handler
 
 from headway.resource import Registry, pb
 from headway.service._access import AccessChecks, Permissions
 from headway.service._delete import delete
-from headway.service._handlers import Context, unary_handlers
+from headway.service._handlers import Context, Handlers, unary_handler
 from headway.service._list import list_by_owner, list_type
 from headway.service._mutate_and_validate import mutate_and_validate
 from headway.service._read import read
@@ -46,30 +48,37 @@ class ResourceService:
     ) -> None:
         self._context = Context(backend, AccessChecks(permissions, registry), versions or Versions(registry))
 
-    def __mapping__(self) -> dict[str, Handler]:
+    def __mapping__(self) -> Handlers:
         """Return the handlers by path."""
-        return verbs(RESOURCE_SERVICE, self._context)
+        return Handlers(_BY_PATH, self._context)
 
 
-def verbs(service: str, context: Context) -> dict[str, Handler]:
-    """Return the handlers of the eight verbs by path."""
-    mapping = unary_handlers(
-        service,
-        Read=(partial(read, context), pb.ReadRequest, pb.ReadResponse),
-        Write=(partial(write, context), pb.WriteRequest, pb.WriteResponse),
-        WriteStatus=(partial(write_status, context), pb.WriteStatusRequest, pb.WriteStatusResponse),
-        Delete=(partial(delete, context), pb.DeleteRequest, pb.DeleteResponse),
-        MutateAndValidate=(
-            partial(mutate_and_validate, context),
-            pb.MutateAndValidateRequest,
-            pb.MutateAndValidateResponse,
-        ),
-    )
+def _unary(serve: Callable[..., Awaitable[Any]], asked: type[Any], answered: type[Any]) -> Callable[[Context], Handler]:
+    return lambda context: unary_handler(partial(serve, context), asked, answered)
+
+
+def _sending(
+    serve: Callable[..., Awaitable[None]], cardinality: Cardinality, asked: type[Any], answered: type[Any]
+) -> Callable[[Context], Handler]:
+    return lambda context: Handler(partial(serve, context), cardinality, asked, answered)
+
+
+_VERBS: dict[str, Callable[[Context], Handler]] = {
+    "Read": _unary(read, pb.ReadRequest, pb.ReadResponse),
+    "Write": _unary(write, pb.WriteRequest, pb.WriteResponse),
+    "WriteStatus": _unary(write_status, pb.WriteStatusRequest, pb.WriteStatusResponse),
+    "Delete": _unary(delete, pb.DeleteRequest, pb.DeleteResponse),
+    "MutateAndValidate": _unary(mutate_and_validate, pb.MutateAndValidateRequest, pb.MutateAndValidateResponse),
     # These send by themselves: a large list in pieces, and a watch as `StreamItem`s, each of which holds many events.
-    for name, serve, cardinality, asked, answered in (
-        ("List", list_type, Cardinality.UNARY_UNARY, pb.ListRequest, pb.ListResponse),
-        ("ListByOwner", list_by_owner, Cardinality.UNARY_UNARY, pb.ListByOwnerRequest, pb.ListByOwnerResponse),
-        ("WatchList", watch_list, Cardinality.UNARY_STREAM, pb.WatchListRequest, pb.WatchEvent),
-    ):
-        mapping[f"/{service}/{name}"] = Handler(partial(serve, context), cardinality, asked, answered)
-    return mapping
+    "List": _sending(list_type, Cardinality.UNARY_UNARY, pb.ListRequest, pb.ListResponse),
+    "ListByOwner": _sending(list_by_owner, Cardinality.UNARY_UNARY, pb.ListByOwnerRequest, pb.ListByOwnerResponse),
+    "WatchList": _sending(watch_list, Cardinality.UNARY_STREAM, pb.WatchListRequest, pb.WatchEvent),
+}
+
+
+def verbs(service: str) -> dict[str, Callable[[Context], Handler]]:
+    """Return, by path, the functions that make the handlers of the eight verbs for a context."""
+    return {f"/{service}/{verb}": make for verb, make in _VERBS.items()}
+
+
+_BY_PATH = verbs(RESOURCE_SERVICE)

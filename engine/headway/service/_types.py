@@ -6,8 +6,6 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from grpclib.const import Handler
-
 from headway._gen.headway.types import v1 as types_pb
 from headway.protobuf import payload_files
 from headway.resource import (
@@ -16,7 +14,7 @@ from headway.resource import (
     describe,
     type_name,
 )
-from headway.service._handlers import unary_handlers
+from headway.service._handlers import Handlers, unary_handlers
 from headway.storage import Backend, Within
 
 if TYPE_CHECKING:
@@ -47,7 +45,7 @@ class TypesService:
             self._answer = describe(self._registry)
         return self._answer
 
-    def __mapping__(self) -> dict[str, Handler]:
+    def __mapping__(self) -> Handlers:
         """Return the handlers by path."""
         return unary_handlers(
             "headway.types.v1.TypesService", List=(self.list, types_pb.ListRequest, types_pb.ListResponse)

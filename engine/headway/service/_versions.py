@@ -54,19 +54,14 @@ class Versions:
         # The failures reported last, so that each list and reconnect does not report them again.
         self._reported: dict[tuple[object, str, str], None] = {}
 
-    def chain(self, type: ResourceType[Any]) -> VersionChain | None:
-        """Return the versions that converters connect with this one, or None without converters."""
-        chain = self._registry.chain(type.kind)
-        return chain if chain is not None and type.name.version in chain else None
-
     def contained(self, type: ResourceType[Any]) -> str:
         """Return the versions of the kind that a list or a watch of the type contains, in the format of a position."""
-        chain = self.chain(type)
+        chain = self._registry.chain_with(type)
         return "" if chain is None else ",".join(sorted(each.name.version for each in chain.types))
 
     def view(self, type: ResourceType[Any]) -> View:
         """Return a function that converts stored resources of the type's kind to this type."""
-        chain, version = self.chain(type), type.name.version
+        chain, version = self._registry.chain_with(type), type.name.version
         if chain is None:
             return lambda stored: stored if version_of(stored) == version else None
         return lambda stored: self._in(chain, stored, version)

@@ -22,8 +22,9 @@ from headway.resource import (
     position,
     resource_key,
 )
-from headway.service._admission import admit_within, resolve
+from headway.service._admission import resolve
 from headway.service._handlers import Context
+from headway.service._list import admit_within
 from headway.service._position import check_known, check_position, check_versions
 from headway.service._refusals import STORE_ERRORS, invalid, refusal
 from headway.service._versions import View

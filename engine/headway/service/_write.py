@@ -2,155 +2,183 @@
 
 from __future__ import annotations
 
-import functools
+from functools import partial
 from typing import Any
 
 from grpclib import GRPCError
-from ulid_transform import ulid_now
 
-from headway.protobuf import copy_message
 from headway.resource import (
     DELETION_TIMESTAMP,
     FINALIZERS,
-    Key,
-    Kind,
-    ResourceId,
+    Position,
     ResourceType,
     is_marked,
     pb,
     resource_id,
     same_owner,
-    type_name,
-    uid_ending,
 )
-from headway.service._access import AccessChecks
 from headway.service._admission import admit_resource, check_payload_name
-from headway.service._bounds import check_text
-from headway.service._deletion import check_marks, removal_after
+from headway.service._create import check_created, creation, determined_ending
+from headway.service._deletion import check_frozen, check_marking, removal_after
+from headway.service._fences import check_fence
 from headway.service._handlers import Context
 from headway.service._read import checked_version
-from headway.service._refusals import (
-    STORE_ERRORS,
-    Reason,
-    conflict,
-    invalid,
-    precondition,
-    refusal,
-    taken,
-)
+from headway.service._refusals import STORE_ERRORS, Reason, conflict, invalid, precondition, refusal, taken
 from headway.service._storage_version import StorageVersion
-from headway.service._versions import Versions
 from headway.service._writing import (
     NO_UNITS,
     Units,
     attempt,
-    check_fence,
     check_staying,
     check_store,
     check_units,
+    for_store,
     generation_after,
     needs_units,
+    new_id,
 )
-from headway.storage import (
-    Operation,
-    Put,
-    Read,
-    Require,
-    StorageError,
-    optimistic_read,
-    read_for_commit,
-    version_of,
-)
+from headway.storage import Operation, Put, Read, StorageError, optimistic_read, read_for_commit, version_of
 
 
 async def write(context: Context, request: pb.WriteRequest) -> pb.WriteResponse:
     """Store the resource and return it as stored, with its new version and generation."""
-    backend, access, versions = context.backend, context.access, context.versions
-    admitted = admit_resource(access, request.resource, request.fence)
-    type, key, resource, given, fence, payload_name, undecodable = admitted
-    named = resource.id
-    assert named is not None
-    # Otherwise a caller without the right to read could find out whether the name is taken.
-    recreates = context.recreates and access.may_read(named)
-    ending = _uid_ending(request, type.kind, key) if request.create_only or request.create_token else ""
-    may_mark = not is_marked(resource.metadata) or access.may_delete(named)
-    elsewhere = needs_units(key)
-    as_stored: Read = functools.partial(read_for_commit, backend)
-    chain = versions.chain(type)
-    # Most kinds have no converters and are stored as written. A payload that does not decode is not converted either.
-    form = None if chain is None or undecodable is not None else StorageVersion(versions, chain, type)
-
-    def check_payload(stored: pb.Resource | None) -> None:
-        """Refuse a payload with a restriction, unless the caller has read the same one from the store.
-
-        A payload under an older type name, or one that does not decode, may only be written back as it is stored.
-        """
-        if stored is None and resource.version:
-            # The creation is refused anyway, because a new resource has no version. The writer has to read again.
-            return
-        if payload_name:
-            check_payload_name(access, type, payload_name, versions.shown(type, stored))
-        # A caller who may not read the resource could otherwise confirm a guess of its stored payload.
-        if undecodable is not None and not (_carries(stored, resource) and access.may_read(named)):
-            raise invalid(undecodable)
-
-    async def once(read: Read = as_stored, *, is_optimistic: bool = False) -> pb.WriteResponse:
-        check_store(backend, request.store_id)
-        units = await check_units(read, key) if elsewhere else NO_UNITS
-        stored, at = await read(type.kind, key)
-        if request.create_only and stored is not None:
-            if is_optimistic:
-                # An optimistic read may be stale, so only a read of the store can report that a name is taken.
-                raise taken("")
-            await check_fence(backend, fence)
-            _check_created(stored, resource, ending)
-            seen = versions.view(type)(stored)
-            try:
-                created = checked_version(stored, seen, type.name.version)
-            except GRPCError as error:
-                raise access.redacted(error, stored) from None
-            return pb.WriteResponse(resource=access.answered(created, given), position=at.message())
-        if not may_mark:
-            access.check_marking(named, versions.shown(type, stored))
-        if stored is None:
-            check_payload(None)
-            prepared, operations = await _creation(
-                read, access, versions, form, units, key, resource, recreates=recreates, ending=ending
-            )
-        else:
-            try:
-                # Check this first: a writer who has read something else has to read again.
-                _check_current(stored, resource)
-                check_payload(stored)
-                prepared = _update(type, stored, resource) if form is None else _merged_update(form, stored, resource)
-            except GRPCError as error:
-                # Even if nothing is converted, the caller's rights are those for the version that the request names.
-                shown = versions.shown(type, stored)
-                assert shown is not None
-                if not access.shows(shown) and stored.id is not None and named.uid != stored.id.uid:
-                    # Answer as for a free name, so that a guess does not reveal that this one is taken.
-                    check_payload(None)
-                    await _creation(read, access, versions, form, units, key, resource, recreates=recreates)
-                raise access.redacted(error, shown) from None
-            if not is_marked(prepared.metadata):
-                check_staying(units, resource.id)
-            operations = (Put(type.kind, key, prepared, stored.version), *removal_after(prepared))
-            if is_optimistic:
-                operations = (*units.required, *operations)
-        position = await backend.commit(operations, fence)
-        answer = prepared if form is None else form.shown(prepared)
-        return pb.WriteResponse(resource=access.answered(answer, given), position=position.message())
-
-    optimistic = optimistic_read(backend)
+    admitted = _Write(context, request)
+    optimistic = optimistic_read(context.backend)
     if optimistic is not None:
         try:
-            return await once(optimistic, is_optimistic=True)
+            return await admitted.attempt(optimistic, is_optimistic=True)
         except (GRPCError, StorageError):
             # The refusal may rest on a stale read. Nothing was written, so decide again from the store itself.
             pass
         except STORE_ERRORS as error:
             raise refusal(error, write=True) from error
-    return await attempt(once, blanket=not resource.version)
+    from_store = partial(admitted.attempt, partial(read_for_commit, context.backend))
+    return await attempt(from_store, blanket=not admitted.resource.version)
+
+
+class _Write:
+    """A Write request that has passed every check that needs no store."""
+
+    __slots__ = (
+        *("context", "creates_again", "ending", "fence", "form", "given", "has_units", "id", "key"),
+        *("may_mark", "payload_name", "request", "resource", "type", "undecodable"),
+    )
+
+    def __init__(self, context: Context, request: pb.WriteRequest) -> None:
+        access = context.access
+        self.context, self.request = context, request
+        admitted = admit_resource(access, request.resource, request.fence)
+        self.type, self.key, self.resource, self.given, self.fence, self.payload_name, self.undecodable = admitted
+        assert self.resource.id is not None
+        self.id = self.resource.id
+        # Otherwise a caller without the right to read could find out whether the name is taken.
+        self.creates_again = context.recreates and access.may_read(self.id)
+        # The end of the uid that the creation gets; empty if any uid will do.
+        self.ending = ""
+        if request.create_only or request.create_token:
+            self.ending = determined_ending(request, self.type.kind, self.key)
+        self.may_mark = not is_marked(self.resource.metadata) or access.may_delete(self.id)
+        self.has_units = needs_units(self.key)
+        # Most kinds have no converters and are stored as written. A payload that does not decode is not converted.
+        chain = access.registry.chain_with(self.type)
+        self.form: StorageVersion | None = None
+        if chain is not None and self.undecodable is None:
+            self.form = StorageVersion(context.versions, chain, self.type)
+
+    async def attempt(self, read: Read, *, is_optimistic: bool = False) -> pb.WriteResponse:
+        """Decide from what ``read`` returns, commit, and return the response. Nothing is stored if this raises."""
+        context, type, key = self.context, self.type, self.key
+        check_store(context.backend, self.request.store_id)
+        units = await check_units(read, key) if self.has_units else NO_UNITS
+        stored, at = await read(type.kind, key)
+        if stored is not None and self.request.create_only:
+            if is_optimistic:
+                # An optimistic read may be stale, so only a read of the store can report that a name is taken.
+                raise taken("")
+            return await self._created_before(stored, at)
+        if not self.may_mark:
+            context.access.check_marking(self.id, context.versions.shown(type, stored))
+        operations: tuple[Operation, ...]
+        if stored is None:
+            prepared, operations = await self._creation(read, units)
+        else:
+            prepared = await self._replacement(read, units, stored)
+            operations = (Put(type.kind, key, prepared, stored.version),)
+            if is_marked(prepared.metadata):
+                operations += removal_after(prepared)
+            else:
+                check_staying(units, self.id)
+            if is_optimistic:
+                operations = (*units.required, *operations)
+        position = await context.backend.commit(operations, self.fence)
+        return self._response(prepared if self.form is None else self.form.shown(prepared), position)
+
+    async def _created_before(self, stored: pb.Resource, at: Position) -> pb.WriteResponse:
+        """Return the response to a repeated creation. Refuse a creation whose name another one took."""
+        access, type = self.context.access, self.type
+        await check_fence(self.context.backend, self.fence)
+        check_created(stored, self.resource, self.ending)
+        try:
+            created = checked_version(stored, self.context.versions.view(type)(stored), type.name.version)
+        except GRPCError as error:
+            raise access.redacted(error, stored) from None
+        return self._response(created, at)
+
+    async def _creation(self, read: Read, units: Units) -> tuple[pb.Resource, tuple[Operation, ...]]:
+        """Return the resource as it will be created, and the operations of the commit."""
+        self._check_payload(None)
+        return await creation(
+            read,
+            self.context,
+            self.form,
+            units,
+            self.key,
+            self.resource,
+            recreates=self.creates_again,
+            ending=self.ending,
+        )
+
+    async def _replacement(self, read: Read, units: Units, stored: pb.Resource) -> pb.Resource:
+        """Return the resource that will replace the stored one."""
+        form = self.form
+        try:
+            # Check this first: a writer who has read something else has to read again.
+            _check_current(stored, self.resource)
+            self._check_payload(stored)
+            if form is None:
+                return _update(self.type, stored, self.resource)
+            return _merged_update(form, stored, self.resource)
+        except GRPCError as error:
+            access = self.context.access
+            # Even if nothing is converted, the caller's rights are those for the version that the request names.
+            shown = self.context.versions.shown(self.type, stored)
+            assert shown is not None
+            if not access.shows(shown) and stored.id is not None and self.id.uid != stored.id.uid:
+                # Answer as for a free name, so that a guess does not reveal that this one is taken.
+                await self._creation(read, units)
+            raise access.redacted(error, shown) from None
+
+    def _check_payload(self, stored: pb.Resource | None) -> None:
+        """Refuse a payload with a restriction, unless the caller has read the same one from the store.
+
+        A payload under an older type name, or one that does not decode, may only be written back as it is stored.
+        """
+        if not self.payload_name and self.undecodable is None:
+            return
+        if stored is None and self.resource.version:
+            # The creation is refused anyway, because a new resource has no version. The writer has to read again.
+            return
+        access = self.context.access
+        if self.payload_name:
+            check_payload_name(access, self.type, self.payload_name, self.context.versions.shown(self.type, stored))
+        # A caller who may not read the resource could otherwise confirm a guess of its stored payload.
+        if self.undecodable is not None and not (_carries(stored, self.resource) and access.may_read(self.id)):
+            raise invalid(self.undecodable)
+
+    def _response(self, stored: pb.Resource, position: Position) -> pb.WriteResponse:
+        access = self.context.access
+        answer = access.answered(stored, self.given) if access.restricted else stored
+        return pb.WriteResponse(resource=answer, position=position.message())
 
 
 def _carries(stored: pb.Resource | None, resource: pb.Resource) -> bool:
@@ -160,123 +188,19 @@ def _carries(stored: pb.Resource | None, resource: pb.Resource) -> bool:
     return stored.id.type == resource.id.type and stored.data.value == resource.data.value
 
 
-def _uid_ending(request: pb.WriteRequest, kind: Kind, key: Key) -> str:
-    """Return the end of the uid that a creation's token determines, or an empty string without a token."""
-    token = request.create_token
-    if not request.create_only:
-        if token:
-            raise invalid("create_token must be empty without create_only")
-        return ""
-    check_text("create_token", token)
-    if request.resource is not None and request.resource.version:
-        raise invalid(
-            f"resource.version {request.resource.version!r} must be empty with create_only: a new resource has none"
-        )
-    return uid_ending(token, kind, key) if token else ""
-
-
-def _check_created(stored: pb.Resource, resource: pb.Resource, ending: str) -> None:
-    """Refuse a creation whose name is taken, unless an earlier attempt of the same creation took it."""
-    assert stored.id is not None
-    if not (ending and stored.id.uid.endswith(ending)):
-        replace = "replace it by a Write without create_only (in Python client.write)"
-        raise taken(f"{_id(resource)} already exists; read it, or {replace}")
-
-
-async def _creation(
-    read: Read,
-    access: AccessChecks,
-    versions: Versions,
-    form: StorageVersion | None,
-    units: Units,
-    key: Key,
-    resource: pb.Resource,
-    *,
-    recreates: bool,
-    ending: str = "",
-) -> tuple[pb.Resource, tuple[Operation, ...]]:
-    """Return the resource as it will be created, and the operations of the commit."""
-    _check_creation(resource, recreates=recreates)
-    assert resource.id is not None
-    owner: pb.Id | None = None
-    required: tuple[Require, ...] = ()
-    if resource.owner is not None:
-        owner, required = await _found_owner(read, access, versions, resource.owner)
-    uid = ulid_now()
-    if ending:
-        uid = uid[: -len(ending)] + ending
-    prepared = _with(resource, _new_id(resource.id, uid), owner=owner)
-    if form is not None:
-        prepared = form.created(prepared)
-    check_staying(units, resource.id)
-    kind = type_name(resource.id.type).unversioned
-    return prepared, (*units.required, *required, Put(kind, key, prepared, ""))
-
-
-def _check_creation(resource: pb.Resource, *, recreates: bool) -> None:
-    """Refuse fields that a new resource cannot have."""
-    assert resource.id is not None
-    if resource.version:
-        raise conflict(f"{_id(resource)} does not exist, so it cannot be at version {resource.version!r}")
-    if resource.id.uid and not recreates:
-        # A writer that names an incarnation means that one: it acts on a view of something that has been deleted since.
-        # Consul creates a new one, and Consul's clients rely on that.
-        raise precondition(
-            f"{_id(resource)} with uid {resource.id.uid} no longer exists; leave id.uid empty to create it"
-        )
-    if resource.status:
-        keys = ", ".join(sorted(resource.status))
-        raise invalid(
-            f"{_id(resource)}: status must be empty on creation, not have {keys}; use WriteStatus after the creation"
-        )
-    if is_marked(resource.metadata):
-        raise invalid(f"{_id(resource)}: metadata.{DELETION_TIMESTAMP} cannot be set on creation; use Delete")
-
-
-def _id(resource: pb.Resource) -> ResourceId:
-    # Built only for error messages: otherwise every write would pay for it.
-    return resource_id(resource.id)
-
-
-async def _found_owner(
-    read: Read, access: AccessChecks, versions: Versions, owner: pb.Id
-) -> tuple[pb.Id, tuple[Require]]:
-    """Return the owner with its uid, because ownership is of an incarnation and not of a name.
-
-    The commit requires that the owner still exists: nothing would ever find a resource owned by a deleted one.
-    """
-    name = resource_id(owner)
-    stored, _ = await read(name.type.unversioned, name.key)
-    if (
-        stored is None
-        or stored.id is None
-        or (owner.uid and stored.id.uid != owner.uid)
-        or not access.shows(versions.named(name.type, stored))
-    ):
-        with_uid = f" with uid {owner.uid}" if owner.uid else ""
-        raise invalid(f"resource.owner: {name}{with_uid} not found; create it first")
-    uid = stored.id.uid
-    return _with_uid(owner, uid), (Require(name.type.unversioned, name.key, uid),)
-
-
-def _with_uid(id: pb.Id, uid: str) -> pb.Id:
-    # A copy, so that a second attempt starts from the original request.
-    known = copy_message(id)
-    known.uid = uid
-    return known
-
-
 def _check_current(stored: pb.Resource, resource: pb.Resource) -> None:
     """Refuse a writer who names another incarnation, or another version, than the stored one."""
     assert resource.id is not None
     assert stored.id is not None
     if resource.id.uid and resource.id.uid != stored.id.uid:
         raise precondition(
-            f"{_id(resource)} is stored with uid {stored.id.uid}, not {resource.id.uid}; read it again",
+            f"{resource_id(resource.id)} is stored with uid {stored.id.uid}, not {resource.id.uid}; read it again",
             Reason.WRONG_UID,
         )
     if resource.version and resource.version != stored.version:
-        raise conflict(f"{_id(resource)} is stored at version {stored.version}, not {resource.version}; read it again")
+        raise conflict(
+            f"{resource_id(resource.id)} is stored at version {stored.version}, not {resource.version}; read it again"
+        )
 
 
 def _update(type: ResourceType[Any], stored: pb.Resource, resource: pb.Resource) -> pb.Resource:
@@ -287,7 +211,8 @@ def _update(type: ResourceType[Any], stored: pb.Resource, resource: pb.Resource)
         changed = sorted(key for key in resource.status if resource.status[key] != stored.status.get(key))
         changed += sorted(key for key in stored.status if key not in resource.status)
         raise invalid(
-            f"{_id(resource)}: status cannot be changed by Write, but {', '.join(changed)} differs; use WriteStatus"
+            f"{resource_id(resource.id)}: status cannot be changed by Write, but "
+            f"{', '.join(changed)} differs; use WriteStatus"
         )
     _check_owner(stored, resource)
     metadata = resource.metadata
@@ -298,15 +223,18 @@ def _update(type: ResourceType[Any], stored: pb.Resource, resource: pb.Resource)
             if reserved in stored.metadata:
                 metadata.setdefault(reserved, stored.metadata[reserved])
     same_type = stored.id.type.group_version == type.name.version  # type: ignore[union-attr]  # stored ids are whole
-    updated = _with(
+    updated = for_store(
         resource,
-        stored.id if same_type else _new_id(resource.id, stored.id.uid),
+        stored.id if same_type else new_id(resource.id, stored.id.uid),
         owner=stored.owner,
         metadata=metadata,
         status=stored.status,
         generation=generation_after(stored.generation),
     )
-    check_marks(type, stored, updated)
+    if is_marked(stored.metadata):
+        check_frozen(type, stored, updated)
+    elif is_marked(updated.metadata):
+        check_marking(type, stored, updated)
     return updated
 
 
@@ -333,27 +261,3 @@ def _check_owner(stored: pb.Resource, resource: pb.Resource) -> None:
 
 def _owner(id: pb.Id | None) -> str:
     return "none" if id is None else f"{resource_id(id)} with uid {id.uid or '(any)'}"
-
-
-def _new_id(id: pb.Id, uid: str) -> pb.Id:
-    return pb.Id(uid=uid, name=id.name, type=id.type, tenancy=id.tenancy)
-
-
-def _with(
-    resource: pb.Resource,
-    id: pb.Id,
-    *,
-    owner: pb.Id | None,
-    metadata: dict[str, str] | None = None,
-    status: dict[str, pb.Status] | None = None,
-    generation: str = "",
-) -> pb.Resource:
-    """Return a new message for the store, so that a second attempt starts from the original request."""
-    return pb.Resource(
-        id=id,
-        owner=owner,
-        generation=generation or ulid_now(),
-        metadata=resource.metadata if metadata is None else metadata,
-        status=status or {},
-        data=resource.data,
-    )

@@ -10,14 +10,15 @@ from typing import Any
 from grpclib import GRPCError
 
 from headway.protobuf import copy_message
-from headway.resource import ResourceType, pb, resource_id
+from headway.resource import ResourceType, name_problem, pb, resource_id, tenancy_within, type_name, type_problem
 from headway.service._access import AccessChecks
-from headway.service._admission import admit_fence, admit_id, admit_reference
+from headway.service._admission import admit_id
 from headway.service._bounds import check_status, check_text, room_problem
+from headway.service._fences import admit_fence, check_fence
 from headway.service._handlers import Context
 from headway.service._read import checked_version
 from headway.service._refusals import conflict, invalid, not_found, precondition
-from headway.service._writing import attempt, check_fence, check_store, check_units
+from headway.service._writing import attempt, check_store, check_units
 from headway.storage import Put
 
 _ULID = re.compile(r"[0-7][0-9A-HJKMNP-TV-Za-hjkmnp-tv-z]{25}\Z")
@@ -106,9 +107,33 @@ def _condition_problems(
     if not condition.type:
         yield f"{field}.type is required"
     if condition.resource is not None and (
-        problem := admit_reference(access, condition.resource, f"{field}.resource", parent)
+        problem := _admit_reference(access, condition.resource, f"{field}.resource", parent)
     ):
         yield problem
+
+
+def _admit_reference(access: AccessChecks, reference: pb.Reference, field: str, parent: tuple[str, str]) -> str | None:
+    """Fill in, in place, the tenancy of a reference in a resource in ``parent``. Return what is wrong with it, or None.
+
+    The referenced type need not be registered here. If it is not, or the caller may not know of it, the tenancy is left
+    as it is.
+    """
+    if reference.type is None:
+        return f"{field}.type is required"
+    name = type_name(reference.type)
+    given = reference.tenancy or pb.Tenancy()
+    partition, namespace = given.partition, given.namespace
+    type = access.registry.find(name)
+    if type is not None and access.knows(name):
+        partition, namespace = tenancy_within(type.scope, (partition, namespace), parent)
+        problem = type.tenancy_problem(partition, namespace)
+        reference.tenancy = pb.Tenancy(partition=partition, namespace=namespace)
+    else:
+        problem = type_problem(*name)
+        for unit, value in (("partition", partition), ("namespace", namespace)):
+            problem = problem or (name_problem(unit, value) if value else None)
+    problem = problem or name_problem("name", reference.name)
+    return f"{field}: {problem}" if problem else None
 
 
 def _checked(

@@ -1,4 +1,4 @@
-"""The parts of a write that all writing verbs need: attempts, fences, tenancy units and generations."""
+"""The parts of a write that all writing verbs need: attempts, tenancy units, generations, and the stored message."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import trio
 from ulid_transform import ulid_now
 
 from headway.resource import DEFAULT_UNIT, NAMESPACE, PARTITION, Key, Kind, is_marked, pb, resource_id
-from headway.service._bounds import MAX_NUMBER, check_range, check_scope, check_text
+from headway.service._bounds import check_text
 from headway.service._refusals import STORE_ERRORS, conflict, invalid, precondition, refusal
-from headway.storage import Backend, Fence, FenceLowered, Read, Require, UnknownTerm, VersionConflict, WrongUid
+from headway.storage import Backend, Read, Require, VersionConflict, WrongUid
 
 
 class Units(NamedTuple):
@@ -79,23 +79,6 @@ def _text(kind: Kind, key: Key) -> str:
     return f"namespace {key[2]!r}" + (f" of partition {key[0]!r}" if key[0] != DEFAULT_UNIT else "")
 
 
-_HINT = ": send the fence that Raise answered with"
-
-
-def fence_of(message: pb.Fence | None) -> Fence | None:
-    """Return the store's form of a fence, or None for a write without one."""
-    if message is None:
-        return None
-    if not message.controller:
-        raise invalid(f"fence.controller is required{_HINT}")
-    if not message.term:
-        raise invalid(f"fence.term must not be 0{_HINT}")
-    check_scope(message.controller, message.member, "fence.")
-    check_range("fence.term", message.term, 1, MAX_NUMBER, _HINT)
-    check_range("fence.number", message.number, 0, MAX_NUMBER, _HINT)
-    return Fence(message.controller, message.member, message.term, message.number)
-
-
 def check_store(backend: Backend, store_id: str) -> None:
     """Refuse a write that is based on another store, such as the one that this store was restored from."""
     if not store_id:
@@ -103,29 +86,6 @@ def check_store(backend: Backend, store_id: str) -> None:
     check_text("store_id", store_id)
     if store_id != (here := backend.position.store_id):
         raise precondition(f"store_id: the write is for store {store_id}, but this is {here}; read again")
-
-
-async def check_fence(backend: Backend, fence: Fence | None) -> None:
-    """Refuse the write of a superseded run even if the write changes nothing."""
-    if fence is not None:
-        await backend.commit((), fence)
-
-
-async def check_granted(backend: Backend, controller: str, member: str, term: int) -> None:
-    """Refuse a term that the store never granted to this controller and member. Term 0 asks for the next one.
-
-    The store grants terms in increasing order. A caller who could raise a fence to an arbitrary term could use up all
-    terms, so that the lease could never be acquired again.
-    """
-    if not term:
-        return
-    try:
-        await backend.commit((), Fence(controller, member, term, MAX_NUMBER))
-    except FenceLowered:
-        # The term was granted, but the lease has had a higher one since. The store will refuse it.
-        return
-    except UnknownTerm as error:
-        raise UnknownTerm(f"{error}: raise in the term of the lease, or with term 0 to begin the next one") from None
 
 
 _DIGITS = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
@@ -142,6 +102,30 @@ def _next(ulid: str) -> str:
     kept = ulid.rstrip(_HIGHEST)
     raised = _DIGITS[_DIGITS.index(kept[-1]) + 1]
     return kept[:-1] + raised + _LOWEST * (len(ulid) - len(kept))
+
+
+def new_id(id: pb.Id, uid: str) -> pb.Id:
+    return pb.Id(uid=uid, name=id.name, type=id.type, tenancy=id.tenancy)
+
+
+def for_store(
+    resource: pb.Resource,
+    id: pb.Id,
+    *,
+    owner: pb.Id | None,
+    metadata: dict[str, str] | None = None,
+    status: dict[str, pb.Status] | None = None,
+    generation: str = "",
+) -> pb.Resource:
+    """Return a new message for the store, so that a second attempt starts from the original request."""
+    return pb.Resource(
+        id=id,
+        owner=owner,
+        generation=generation or ulid_now(),
+        metadata=resource.metadata if metadata is None else metadata,
+        status=status or {},
+        data=resource.data,
+    )
 
 
 Answer = TypeVar("Answer")

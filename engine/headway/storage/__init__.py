@@ -6,20 +6,20 @@ Nothing here checks permissions. Read `_backend.py` first (the promises), then `
 
 from typing import TYPE_CHECKING, Any
 
+from headway.storage._abilities import ChecksItself as ChecksItself
+from headway.storage._abilities import ListsFences as ListsFences
+from headway.storage._abilities import OptimisticReads as OptimisticReads
+from headway.storage._abilities import Probed as Probed
+from headway.storage._abilities import Read as Read
+from headway.storage._abilities import ReadsAtOnce as ReadsAtOnce
+from headway.storage._abilities import Shared as Shared
+from headway.storage._abilities import is_shared as is_shared
+from headway.storage._abilities import last_leases as last_leases
+from headway.storage._abilities import optimistic_read as optimistic_read
+from headway.storage._abilities import read_for_commit as read_for_commit
 from headway.storage._backend import Backend as Backend
-from headway.storage._backend import ChecksItself as ChecksItself
-from headway.storage._backend import ListsFences as ListsFences
 from headway.storage._backend import ListsResources as ListsResources
-from headway.storage._backend import OptimisticReads as OptimisticReads
-from headway.storage._backend import Probed as Probed
-from headway.storage._backend import Read as Read
-from headway.storage._backend import ReadsAtOnce as ReadsAtOnce
-from headway.storage._backend import Shared as Shared
 from headway.storage._backend import Watch as Watch
-from headway.storage._backend import is_shared as is_shared
-from headway.storage._backend import last_leases as last_leases
-from headway.storage._backend import optimistic_read as optimistic_read
-from headway.storage._backend import read_for_commit as read_for_commit
 from headway.storage._lease_table import LeaseTable as LeaseTable
 from headway.storage._leases import Acquired as Acquired
 from headway.storage._leases import CurrentLease as CurrentLease
@@ -52,12 +52,17 @@ from headway.storage._operations import UnknownTerm as UnknownTerm
 from headway.storage._operations import VersionConflict as VersionConflict
 from headway.storage._operations import Within as Within
 from headway.storage._operations import WrongUid as WrongUid
-from headway.storage._operations import refuse_repeated_keys as refuse_repeated_keys
 from headway.storage._reads import SNAPSHOT_CHUNK as SNAPSHOT_CHUNK
 from headway.storage._reads import CutSnapshot as CutSnapshot
 from headway.storage._reads import Snapshot as Snapshot
 from headway.storage._reads import in_order as in_order
+from headway.storage._reads import list_within as list_within
+from headway.storage._sorted_keys import Cut as Cut
+from headway.storage._sorted_keys import SortedKeys as SortedKeys
+from headway.storage._tables import Effect as Effect
 from headway.storage._tables import ResourceTables as ResourceTables
+from headway.storage._tables import decide as decide
+from headway.storage._tables import refuse_repeated_keys as refuse_repeated_keys
 from headway.storage._tables import version_of as version_of
 from headway.storage._watch import LogWatch as LogWatch
 from headway.storage._watch import Pulse as Pulse

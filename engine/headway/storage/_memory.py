@@ -12,13 +12,14 @@ from typing_extensions import override
 
 from headway.errors import StoreUnusable
 from headway.resource import Key, Kind, Position, pb
-from headway.storage._backend import Backend, ListsFences, ReadsAtOnce
+from headway.storage._abilities import ListsFences, ReadsAtOnce
+from headway.storage._backend import Backend
 from headway.storage._lease_table import LeaseTable
 from headway.storage._leases import Acquired, CurrentLease, Lease, check_borne, lease_of, raised_fence, scope_of
 from headway.storage._log import CommitLog, LogChange
-from headway.storage._operations import Fence, Operation, Raised, Within, refuse_repeated_keys
+from headway.storage._operations import Fence, Operation, Raised, Within
 from headway.storage._reads import CutSnapshot, list_owned, list_within
-from headway.storage._tables import Effect, ResourceTables, changes_of, decide
+from headway.storage._tables import Effect, ResourceTables, changes_of, decide, refuse_repeated_keys
 from headway.storage._watch import LogWatch, Pulse, check_resumable
 
 

@@ -8,10 +8,10 @@ from typing import Any, Protocol
 
 from typing_extensions import override
 
-from headway._trio import give_way
+from headway.base import give_way
 from headway.resource import Key, Kind, pb, resource_key
 from headway.storage._operations import Within
-from headway.storage._sorted_table import Cut
+from headway.storage._sorted_keys import Cut
 from headway.storage._tables import ResourceTables
 
 TURN = 2000

@@ -7,3 +7,4 @@ from headway.storage.etcd._address import EtcdAddress as EtcdAddress
 from headway.storage.etcd._address import etcd_address as etcd_address
 from headway.storage.etcd._backend import EtcdBackend as EtcdBackend
 from headway.storage.etcd._founding import is_founded as is_founded
+from headway.storage.etcd._layout import etcd_revision as etcd_revision

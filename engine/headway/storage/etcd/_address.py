@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 from urllib.parse import parse_qsl, unquote
 
-from headway._private_files import read_secret
+from headway.base import read_secret
 from headway.errors import InvalidArgument, StoreUnusable
 from headway.rpc import Address, address
 

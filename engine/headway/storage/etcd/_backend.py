@@ -13,10 +13,12 @@ import trio
 
 from headway.errors import StoreUnusable
 from headway.resource import Key, Kind, Position, pb
-from headway.storage._backend import Backend, ListsFences, OptimisticReads, Probed, Shared
+from headway.storage._abilities import ListsFences, OptimisticReads, Probed, Shared
+from headway.storage._backend import Backend
 from headway.storage._leases import Acquired, CurrentLease
-from headway.storage._operations import Fence, Operation, Raised, Within, refuse_repeated_keys
+from headway.storage._operations import Fence, Operation, Raised, Within
 from headway.storage._reads import CutSnapshot, list_owned, list_within
+from headway.storage._tables import refuse_repeated_keys
 from headway.storage._watch import LogWatch, check_resumable
 from headway.storage.etcd import _commit, _lease
 from headway.storage.etcd._address import EtcdAddress, etcd_address

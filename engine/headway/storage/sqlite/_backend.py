@@ -15,11 +15,13 @@ from typing_extensions import override
 
 from headway.errors import HeadwayError, InvalidArgument, StoreUnusable
 from headway.resource import Key, Kind, Position, pb
-from headway.storage._backend import Backend, ChecksItself, ListsFences, Probed
+from headway.storage._abilities import ChecksItself, ListsFences, Probed
+from headway.storage._backend import Backend
 from headway.storage._lease_table import LeaseTable
 from headway.storage._leases import Acquired, CurrentLease, Lease, TermEnded
 from headway.storage._log import CommitLog
-from headway.storage._operations import Fence, Operation, Raised, Within, refuse_repeated_keys
+from headway.storage._operations import Fence, Operation, Raised, Within
+from headway.storage._tables import refuse_repeated_keys
 from headway.storage._watch import LogWatch, Pulse, check_resumable
 from headway.storage.sqlite._check import check_file
 from headway.storage.sqlite._connect import check_room

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from typing import NamedTuple
 
-from headway._private_files import OWNER_ONLY, create_private
+from headway.base import OWNER_ONLY, create_private
 from headway.errors import FailedPrecondition, InvalidArgument, StoreUnusable
 from headway.storage.sqlite import _schema as sql
 from headway.storage.sqlite._check import check_file

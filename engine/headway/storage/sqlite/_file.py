@@ -14,7 +14,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from headway._private_files import create_private
+from headway.base import create_private
 from headway.errors import StoreUnusable
 from headway.storage.sqlite import _schema as sql
 from headway.storage.sqlite._connect import CUT_BACK_TO, READ_ONLY, WriteAheadLog, connect, explained, may_write

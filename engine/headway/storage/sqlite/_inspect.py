@@ -12,7 +12,7 @@ import sqlite3
 import stat
 from contextlib import closing, suppress
 
-from headway._private_files import OWNER_ONLY
+from headway.base import OWNER_ONLY
 from headway.errors import StoreUnusable
 from headway.storage.sqlite import _schema as sql
 from headway.storage.sqlite._connect import code_of, connect, may_write

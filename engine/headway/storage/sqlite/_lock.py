@@ -11,7 +11,7 @@ import sys
 from datetime import UTC, datetime
 from typing import NoReturn
 
-from headway._private_files import create_private
+from headway.base import create_private
 from headway.errors import StoreUnusable
 from headway.storage.sqlite._inspect import refuse_untrusted
 

@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 
 import trio
 
-from headway._groups import leaves
+from headway.base import leaves
 from headway.errors import HeadwayError
 from headway.storage import Backend
 from headway.testing.conformance import (

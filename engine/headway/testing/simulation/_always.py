@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from headway._safe_text import error_text
+from headway.base import error_text
 from headway.errors import DeclarationError
 from headway.resource import Key, Kind, Registry, Resource, ResourceType, did_you_mean, pb
 from headway.service import Versions

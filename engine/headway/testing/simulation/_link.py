@@ -11,7 +11,7 @@ import trio
 from grpclib import GRPCError
 from grpclib.const import Status
 
-from headway._safe_text import error_text
+from headway.base import error_text
 from headway.protobuf import copy_message
 from headway.resource import Bookmark, Changes, EndOfSnapshot, Key, Kind, resource_id
 from headway.rpc import Channel, Metadata

@@ -11,8 +11,7 @@ from typing import Any
 import trio
 
 from headway import events
-from headway._groups import story
-from headway._safe_text import error_text
+from headway.base import error_text, story
 from headway.controller import App
 from headway.engine import Engine, open_workers
 from headway.errors import RemoteError

@@ -11,7 +11,7 @@ from typing import Any
 import trio
 
 from headway import events
-from headway._safe_text import error_text
+from headway.base import error_text
 from headway.errors import DeclarationError
 from headway.testing.simulation import _oracles as oracles
 from headway.testing.simulation._always import RESERVED_KINDS, always_held, shown_as

@@ -10,7 +10,7 @@ from typing import Any
 import trio
 from trio.testing import MockClock
 
-from headway._declarations import check_plain
+from headway.base import check_plain
 from headway.client import Client
 from headway.controller import App
 from headway.resource import Registry, ResourceType

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 
 LONGEST = 2_000
@@ -47,6 +46,9 @@ def did_you_mean(value: str, known: Iterable[str]) -> str:
 
     Otherwise the hint lists the known values, if any.
     """
+    # Imported only for an error, because this takes long.
+    import difflib
+
     names = sorted(known)
     close = difflib.get_close_matches(value, names, n=1)
     if close:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from headway._standard_error import Output
+from headway.base import Output
 
 
 @pytest.fixture

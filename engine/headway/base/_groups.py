@@ -8,7 +8,7 @@ from typing import ParamSpec, TypeVar, cast
 
 import trio
 
-from headway._safe_text import bounded, error_text, repr_text
+from headway.base._text import bounded, error_text, repr_text
 from headway.errors import StrayCancelled
 
 MOST_ERRORS = 20

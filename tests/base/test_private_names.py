@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from hypercorn.trio.worker_context import WorkerContext
 
-from headway._private_names import PYTHON, PrivateNames, check_private_names
+from headway.base import PYTHON, PrivateNames, check_private_names
 from headway.observe import open_pages
 
 GRPCLIB = PrivateNames("grpclib", {"grpclib.protocol:Connection.ack": "self stream_id size"})
@@ -67,7 +67,7 @@ def test_network_packages_are_checked_before_they_are_loaded() -> None:
     """A module may need a name during its import, such as a class that it extends."""
     program = "import grpclib.protocol, headway.rpc; del grpclib.protocol.EventsProcessor; headway.rpc.open_server"
     command = [sys.executable, "-c", program]
-    ended = subprocess.run(command, cwd=Path(__file__).parents[1], capture_output=True, text=True, check=False)
+    ended = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False)
     assert ended.returncode == 1
     assert "ImportError: grpclib " in ended.stderr
     assert "grpclib.protocol.EventsProcessor.__init__ not found" in ended.stderr

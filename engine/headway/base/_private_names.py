@@ -10,7 +10,6 @@ import re
 import sys
 from collections.abc import Mapping
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, requires, version
 from typing import NamedTuple
 
 PYTHON = "Python"
@@ -64,7 +63,12 @@ def _wrong_with(name: str, parameters: str | None) -> str:
 
 
 def _version(package: str) -> str:
-    return sys.version.split()[0] if package == PYTHON else version(package)
+    if package == PYTHON:
+        return sys.version.split()[0]
+    # Imported only for an error, because this takes long.
+    from importlib.metadata import version
+
+    return version(package)
 
 
 def _right(package: str) -> str:
@@ -75,6 +79,8 @@ def _right(package: str) -> str:
 
 def _requirement(package: str) -> str:
     """Return Headway's requirement of a package, in pip's syntax, or an empty text if Headway is not installed."""
+    from importlib.metadata import PackageNotFoundError, requires
+
     try:
         wanted = requires("headway") or []
     except PackageNotFoundError:

@@ -14,7 +14,7 @@ from trio.testing import MockClock
 
 import headway
 from headway import events
-from headway._reports import safe_report
+from headway.base import safe_report
 from headway.observe import log_report, reports
 from tests.helpers.resources import Account
 from tests.helpers.staff import Staff

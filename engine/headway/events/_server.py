@@ -1,8 +1,8 @@
-"""The events of a network server and of a whole process. Exported by `headway.events`. No I/O."""
+"""The events of a network server and of a whole process. No I/O."""
 
 from __future__ import annotations
 
-from headway._records import Record
+from headway.events._record import Record
 
 
 class ConnectionEnded(Record):

@@ -9,7 +9,7 @@ from typing import Any, NoReturn, ParamSpec
 
 import trio
 
-from headway._standard_error import say
+from headway.base._standard_error import say
 from headway.events import ignore, receives_successes
 
 P = ParamSpec("P")

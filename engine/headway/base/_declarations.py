@@ -11,7 +11,7 @@ from functools import partial
 from types import AsyncGeneratorType, FunctionType, GeneratorType
 from typing import Any, TypeVar
 
-from headway._safe_text import did_you_mean
+from headway.base._text import did_you_mean
 from headway.errors import DeclarationError
 
 F = TypeVar("F", bound=Callable[..., Any])

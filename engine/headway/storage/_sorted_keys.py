@@ -1,8 +1,8 @@
-"""A table of resources in order of key, and cuts of it. Pure.
+"""A set of keys in order, and cuts of the resources under them. Pure.
 
 The keys are in short lists, so that a page of a million keys is found without looking at the others. A cut holds the
-resources of one moment and can be read in parts while the table changes. Opening a cut copies nothing. It costs one
-reference for each list of keys, that is one for about 512 resources. Before the table changes a list of keys, or a
+resources of one moment and can be read in parts while the resources change. Opening a cut copies nothing. It costs one
+reference for each list of keys, that is one for about 512 resources. Before a list of keys changes, or a
 resource under one of them, the part that belongs to the list copies its resources. It does so once for all cuts that
 share the part, and only while one of them still holds it.
 """
@@ -193,55 +193,3 @@ class SortedKeys(Generic[K]):
         if not runs:
             return runs, 0, 0
         return runs, bisect(runs[0].keys, first), bisect_left(runs[-1].keys, True, key=is_behind)
-
-
-class Table(Generic[K]):
-    """Resources by their keys.
-
-    Attributes:
-        resources: the stored resources. Read them; only the table writes here.
-    """
-
-    __slots__ = ("_cuts", "_keys", "resources")
-
-    def __init__(self) -> None:
-        self.resources: dict[K, pb.Resource] = {}
-        # Invariant: exactly the keys of `resources`.
-        self._keys: SortedKeys[K] = SortedKeys()
-        # The cuts that may still be read. While none is open, an update need not look up the position of its key.
-        self._cuts: set[weakref.ref[Cut]] = set()
-
-    def put(self, key: K, resource: pb.Resource) -> pb.Resource | None:
-        """Store a resource and return the one that it replaces."""
-        old = self.resources.get(key)
-        if old is None:
-            self._keys.add(key)
-        elif self._cuts:
-            self._keys.copy_for_cuts(key)
-        self.resources[key] = resource
-        return old
-
-    def remove(self, key: K) -> pb.Resource | None:
-        """Remove the resource under a key and return it."""
-        if key not in self.resources:
-            return None
-        self._keys.remove(key)
-        return self.resources.pop(key)
-
-    def since(self, key: K, *, inclusive: bool) -> Iterator[K]:
-        """Iterate over the keys from ``key`` on. The table need not have it. Don't continue after a change."""
-        return self._keys.since(key, inclusive=inclusive)
-
-    def cut(self, first: K, is_behind: Callable[[K], bool], *, inclusive: bool = True) -> Cut:
-        """Open a cut of the resources from the key ``first`` on. It ends where ``is_behind`` becomes true."""
-        runs, skip, stop = self._keys.between(first, is_behind, inclusive=inclusive)
-        parts: list[Part[K]] = []
-        for run in runs:
-            part = None if run.part is None else run.part()
-            if part is None:
-                part = Part(run.keys, self.resources)
-                run.part = weakref.ref(part)
-            parts.append(part)
-        cut = Cut(parts, skip, stop)
-        self._cuts.add(weakref.ref(cut, self._cuts.discard))
-        return cut

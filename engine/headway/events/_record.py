@@ -1,11 +1,12 @@
-"""A base class for immutable records that is cheap at import time. No I/O.
+"""The base class of events, and the function that receives them. No I/O.
 
-A frozen dataclass compiles six functions when it is declared, which slows every start of a program. A record compiles
-one, and its instances are as fast to create.
+`Record` is cheap at import time. A frozen dataclass compiles six functions when it is declared, which slows every start
+of a program. A record compiles one, and its instances are as fast to create.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NoReturn, dataclass_transform
 
 
@@ -41,3 +42,20 @@ class Record:
 
     def __delattr__(self, name: str) -> NoReturn:
         raise AttributeError(f"cannot delete {name}: a {type(self).__name__} is immutable")
+
+
+Report = Callable[[object], None]
+"""A function that is called with every event. `LoopBlocked` and `ShutdownBlocked` come from a thread of their own.
+
+If its attribute ``failures_only`` is true, the engine may leave out the `Reconciled` events of successful reconciles.
+That saves the cost of making such an event for each of them.
+"""
+
+
+def ignore(event: object) -> None:
+    """Discard an event."""
+
+
+def receives_successes(report: Report) -> bool:
+    """Return True if a report wants the `Reconciled` events of successful reconciles as well."""
+    return report is not ignore and not getattr(report, "failures_only", False)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from headway import events
-from headway._records import Record
+from headway.events import Record
 
 
 class Point(Record):

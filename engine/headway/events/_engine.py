@@ -1,7 +1,4 @@
-"""The events that Headway reports. Logs, metrics and traces are derived from them elsewhere. No I/O.
-
-Each event is an immutable record. Its fields, which `vars` returns, name the object and describe what happened. A
-`Report` is a function that accepts an event. It must not block and must not raise.
+"""The events of the controllers of an engine: of their streams, runs, reconciles, mappings, writes and leases. No I/O.
 
 This module cannot import the packages that report events, so their types are `Any` here: ``type`` is a `TypeName`,
 ``id`` a `ResourceId`, ``resume_after`` a `Position`, and ``reasons`` holds `Reason` values. Times are in seconds.
@@ -9,21 +6,9 @@ This module cannot import the packages that report events, so their types are `A
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-from headway._records import Record
-from headway._server_events import AccessChanged as AccessChanged
-from headway._server_events import AuthenticationFailed as AuthenticationFailed
-from headway._server_events import CallDenied as CallDenied
-from headway._server_events import CertificateRefused as CertificateRefused
-from headway._server_events import CertificateRenewed as CertificateRenewed
-from headway._server_events import ConnectionEnded as ConnectionEnded
-from headway._server_events import ConnectionRefused as ConnectionRefused
-from headway._server_events import LoopBlocked as LoopBlocked
-from headway._server_events import ShutdownBlocked as ShutdownBlocked
-from headway._server_events import StoreFailed as StoreFailed
-from headway._server_events import StoreRecovered as StoreRecovered
+from headway.events._record import Record
 
 
 class StreamOpened(Record):
@@ -318,20 +303,3 @@ class HandlerFailed(Record):
     path: str
     error: BaseException
     suppressed: int = 0
-
-
-Report = Callable[[object], None]
-"""A function that is called with every event. `LoopBlocked` and `ShutdownBlocked` come from a thread of their own.
-
-If its attribute ``failures_only`` is true, the engine may leave out the `Reconciled` events of successful reconciles.
-That saves the cost of making such an event for each of them.
-"""
-
-
-def ignore(event: object) -> None:
-    """Discard an event."""
-
-
-def receives_successes(report: Report) -> bool:
-    """Return True if a report wants the `Reconciled` events of successful reconciles as well."""
-    return report is not ignore and not getattr(report, "failures_only", False)

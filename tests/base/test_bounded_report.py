@@ -6,9 +6,8 @@ import trio
 from prometheus_client.parser import text_string_to_metric_families
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from headway._records import Record
-from headway._reports import BoundedReport
-from headway.events import ConnectionEnded
+from headway.base import BoundedReport
+from headway.events import ConnectionEnded, Record
 from headway.observe import Metrics
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 import trustme
 
-from headway._private_files import check_secret, create_private, exposure, read_secret
+from headway.base import check_secret, create_private, exposure, read_secret
 from headway.errors import StoreUnusable
 from headway.rpc import client_tls, server_tls
-from headway.storage.etcd._address import etcd_address
+from headway.storage import etcd_address
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="modes are POSIX's")
 

@@ -1,0 +1,44 @@
+"""What packages of every layer use: text for errors, checks of declarations, exception groups, reports, private files.
+
+Nothing here knows a resource or a protocol. `_declarations.py` checks the functions and arguments of a program, and
+`_groups.py` splits and unwraps the exceptions of nurseries.
+"""
+
+from headway.base._declarations import answer_problem as answer_problem
+from headway.base._declarations import async_problem as async_problem
+from headway.base._declarations import check_keywords as check_keywords
+from headway.base._declarations import check_keywords_and as check_keywords_and
+from headway.base._declarations import check_plain as check_plain
+from headway.base._declarations import either_problem as either_problem
+from headway.base._declarations import plain_problem as plain_problem
+from headway.base._groups import MOST_ERRORS as MOST_ERRORS
+from headway.base._groups import Carried as Carried
+from headway.base._groups import guarded as guarded
+from headway.base._groups import leaves as leaves
+from headway.base._groups import leaving as leaving
+from headway.base._groups import of_controller as of_controller
+from headway.base._groups import only_error as only_error
+from headway.base._groups import ordinary as ordinary
+from headway.base._groups import story as story
+from headway.base._private_files import OWNER_ONLY as OWNER_ONLY
+from headway.base._private_files import check_secret as check_secret
+from headway.base._private_files import create_private as create_private
+from headway.base._private_files import exposure as exposure
+from headway.base._private_files import read_secret as read_secret
+from headway.base._private_names import PYTHON as PYTHON
+from headway.base._private_names import PrivateNames as PrivateNames
+from headway.base._private_names import check_private_names as check_private_names
+from headway.base._reports import BoundedReport as BoundedReport
+from headway.base._reports import safe_report as safe_report
+from headway.base._reports import tell_failure as tell_failure
+from headway.base._standard_error import Output as Output
+from headway.base._standard_error import say as say
+from headway.base._text import LONGEST as LONGEST
+from headway.base._text import bounded as bounded
+from headway.base._text import did_you_mean as did_you_mean
+from headway.base._text import error_text as error_text
+from headway.base._text import plain as plain
+from headway.base._text import repr_text as repr_text
+from headway.base._trio import check_trio as check_trio
+from headway.base._trio import give_way as give_way
+from headway.base._trio import not_on_trio as not_on_trio

@@ -1,0 +1,95 @@
+"""The repetition of a creation with an unknown outcome, and the comparison of an apply with what is stored."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import trio
+
+from headway.errors import HeadwayError, InvalidArgument, NotHeadway, OutcomeUnknown, Unavailable
+from headway.protobuf import Payload, equal
+from headway.resource import Resource, ResourceType, new_create_token, pb, same_owner, uid_ending
+
+T = TypeVar("T", bound=Payload)
+
+_CREATE_WAITS = (0.1, 0.5, 2.0)
+"""The seconds to wait before each further attempt of a creation."""
+
+
+async def create(resource: Resource[T], send: Callable[[str], Awaitable[Resource[T]]], *, repeats: bool) -> Resource[T]:
+    """Send a creation with a token until its outcome is known, and return the stored resource.
+
+    ``repeats`` is False for a client whose owner resolves unknown outcomes itself.
+    """
+    if resource.version:
+        raise InvalidArgument(
+            f"{resource.id} has been read, at version {resource.version}: create() takes what TYPE.new(...) returns"
+        )
+    token = new_create_token()
+    lost: OutcomeUnknown | None = None
+    attempts = len(_CREATE_WAITS) if repeats else 0
+    for attempt in range(attempts + 1):
+        if attempt:
+            await trio.sleep(_CREATE_WAITS[attempt - 1])
+        try:
+            stored = await send(token)
+        except OutcomeUnknown as error:
+            lost = error
+        except Unavailable as error:
+            if lost is None:
+                raise
+            # This attempt had no effect, but an earlier one may have had.
+            lost = OutcomeUnknown(f"{lost}; sent again: {error}")
+        else:
+            _check_created(resource, stored, token)
+            return stored
+    assert lost is not None
+    raise lost
+
+
+def _check_created(resource: Resource[T], stored: Resource[T], token: str) -> None:
+    """Raise NotHeadway if the server treated the creation as a plain write."""
+    if not stored.uid.endswith(uid_ending(token, resource.type.kind, stored.id.key)):
+        raise NotHeadway(
+            f"the server does not support create-only writes. It has stored {stored.id}, and may have replaced an "
+            "existing resource of that name; use a server of the same version as this client"
+        )
+
+
+async def stored_already(
+    validate: Callable[[Resource[Any]], Awaitable[Resource[Any]]],
+    type: ResourceType[Any],
+    stored: pb.Resource,
+    wanted: pb.Resource,
+) -> bool:
+    """Return True if writing the wanted resource would change nothing.
+
+    If the two differ and the type has a mutate hook, ``validate`` asks the server for the result of the hook, and that
+    is compared.
+    """
+    if _same_content(type, stored, wanted):
+        return True
+    if type.hooks.mutate is None:
+        return False
+    try:
+        filled = await validate(Resource(type, wanted))
+    except HeadwayError:
+        # The write that follows reports the error, and whether it had an effect.
+        return False
+    return _same_content(type, stored, filled.message())
+
+
+def _same_content(type: ResourceType[Any], stored: pb.Resource, wanted: pb.Resource) -> bool:
+    """Return True if writing the wanted resource would change nothing.
+
+    An owner without a uid matches the stored owner of that name.
+    """
+    if stored.metadata != wanted.metadata:
+        return False
+    if not same_owner(wanted.owner, stored.owner):
+        return False
+    if stored.data == wanted.data:
+        return True
+    # Equal messages may differ in their bytes, for example in the order of a map.
+    return equal(Resource(type, stored).data, Resource(type, wanted).data)

@@ -1,0 +1,125 @@
+"""The codecs of message classes: functions that are generated for each class, and compiled."""
+
+from __future__ import annotations
+
+import copy
+import linecache
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import betterproto2
+
+from headway.errors import PayloadError
+from headway.protobuf import _wire as wire
+from headway.protobuf._decoder import decoder_source
+from headway.protobuf._encoder import copier_source, encoder_source, equality_source
+from headway.protobuf._plan import ClassPlan, Globals, MessageClass, UnsupportedClassError, plan_class
+
+
+@dataclass(frozen=True, slots=True)
+class Codec:
+    """The functions for one message class."""
+
+    encode: Callable[[Any], bytes]
+    decode: Callable[[bytes, int, int, int], Any]
+    copy: Callable[[Any], Any]
+    equal: Callable[[Any, Any], bool]
+
+
+ATTRIBUTE = "_headway_codec"
+"""The attribute of a class that holds its codec."""
+_FUNCTIONS = ("encode", "decode", "copy", "equal")
+
+
+def compile_codecs(root: MessageClass) -> None:
+    """Compile the codec of a class, and of all classes that it can hold, and keep each with its class."""
+    plans: dict[MessageClass, ClassPlan] = {}
+    # The codecs of classes that are compiled already, or are not supported.
+    ready: dict[MessageClass, Codec] = {}
+    waiting = [root]
+    while waiting:
+        cls = waiting.pop()
+        if cls in plans or cls in ready:
+            continue
+        if (codec := cls.__dict__.get(ATTRIBUTE)) is not None:
+            ready[cls] = codec
+            continue
+        try:
+            plans[cls] = plan_class(cls)
+        except UnsupportedClassError:
+            ready[cls] = _uncompiled(cls)
+        else:
+            waiting += plans[cls].messages()
+    number: dict[type, int] = {cls: index for index, cls in enumerate([*plans, *ready])}
+    shared = Globals(_names_for_all(), number)
+    for cls, codec in ready.items():
+        for name in _FUNCTIONS:
+            shared.objects[f"{name}_{number[cls]}"] = getattr(codec, name)
+    sources: list[str] = []
+    for cls, own in number.items():
+        shared.objects[f"class_{own}"] = cls
+    for plan in plans.values():
+        sources += [decoder_source(plan, shared), encoder_source(plan, shared)]
+        sources += [copier_source(plan, shared), equality_source(plan, shared)]
+    source = "\n\n".join(sources)
+    file = f"<codec of {root.__module__}.{root.__qualname__}>"
+    # Lets tracebacks and debuggers show the generated code.
+    linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
+    exec(compile(source, file, "exec"), shared.objects)  # generated above; the field names are valid identifiers
+    for cls in plans:
+        ready[cls] = Codec(*(shared.objects[f"{name}_{number[cls]}"] for name in _FUNCTIONS))
+    for cls, codec in ready.items():
+        setattr(cls, ATTRIBUTE, codec)
+
+
+def _names_for_all() -> dict[str, Any]:
+    names: dict[str, Any] = {
+        "PayloadError": PayloadError,
+        "MALFORMED": (IndexError, ValueError, OverflowError, struct.error),
+        "entry_names": {1: "key", 2: "value"},
+        "digits": [wire.varint(number) for number in range(wire.SHORT)],
+        "equal_floats": _equal_floats,
+        "new": object.__new__,
+        "pack": struct.pack,
+        "unpack": struct.unpack,
+    }
+    shared = (wire.read_varint, wire.varint, wire.skip, wire.long_head, wire.truncated, wire.too_deep)
+    errors = (wire.located, wire.malformed)
+    for function in (*shared, *errors, wire.signed_varint, wire.unsigned_varint):
+        names[function.__name__] = function
+    for code in wire.FIXED_FORMATS.values():
+        names[f"pack_{code}"] = struct.Struct(f"<{code}").pack
+        names[f"unpack_{code}"] = struct.Struct(f"<{code}").unpack_from
+    return names
+
+
+def _equal_floats(left: Any, right: Any) -> bool:
+    # NaN equals NaN, so that a message always equals its copy.
+    return bool(left == right or (left != left and right != right and left is not None and right is not None))
+
+
+def _uncompiled(cls: MessageClass) -> Codec:
+    """Return a codec that calls betterproto2's methods, for a class that is not supported."""
+
+    def decode(data: bytes, start: int, end: int, depth: int) -> betterproto2.Message:
+        if depth > wire.DEPTH_LIMIT:
+            raise wire.too_deep()
+        try:
+            return cls.parse(data[start:end])
+        except Exception as error:
+            # The class may raise any exception. The caller expects only PayloadError.
+            raise wire.WireError(f"{type(error).__name__}: {error}") from error
+
+    def deep(message: betterproto2.Message) -> betterproto2.Message:
+        copied = copy.deepcopy(message)
+        copied._unknown_fields = message._unknown_fields
+        return copied
+
+    def equal(left: betterproto2.Message | None, right: betterproto2.Message | None) -> bool:
+        if left is None or right is None:
+            return left is right
+        return left == right and left._unknown_fields == right._unknown_fields
+
+    return Codec(bytes, decode, deep, equal)

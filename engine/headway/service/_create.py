@@ -1,0 +1,115 @@
+"""The creation of a resource by Write: the checks of a new resource, its uid, and its owner."""
+
+from __future__ import annotations
+
+from ulid_transform import ulid_now
+
+from headway.protobuf import copy_message
+from headway.resource import DELETION_TIMESTAMP, Key, Kind, is_marked, pb, resource_id, type_name, uid_ending
+from headway.service._bounds import check_text
+from headway.service._handlers import Context
+from headway.service._refusals import conflict, invalid, precondition, taken
+from headway.service._storage_version import StorageVersion
+from headway.service._writing import Units, check_staying, for_store, new_id
+from headway.storage import Operation, Put, Read, Require
+
+
+def determined_ending(request: pb.WriteRequest, kind: Kind, key: Key) -> str:
+    """Return the end of the uid that a creation's token determines, or an empty string without a token."""
+    token = request.create_token
+    if not request.create_only:
+        if token:
+            raise invalid("create_token must be empty without create_only")
+        return ""
+    check_text("create_token", token)
+    if request.resource is not None and request.resource.version:
+        raise invalid(
+            f"resource.version {request.resource.version!r} must be empty with create_only: a new resource has none"
+        )
+    return uid_ending(token, kind, key) if token else ""
+
+
+def check_created(stored: pb.Resource, resource: pb.Resource, ending: str) -> None:
+    """Refuse a creation whose name is taken, unless an earlier attempt of the same creation took it."""
+    assert stored.id is not None
+    if not (ending and stored.id.uid.endswith(ending)):
+        replace = "replace it by a Write without create_only (in Python client.write)"
+        raise taken(f"{resource_id(resource.id)} already exists; read it, or {replace}")
+
+
+async def creation(
+    read: Read,
+    context: Context,
+    form: StorageVersion | None,
+    units: Units,
+    key: Key,
+    resource: pb.Resource,
+    *,
+    recreates: bool,
+    ending: str,
+) -> tuple[pb.Resource, tuple[Operation, ...]]:
+    """Return the resource as it will be created, and the operations of the commit."""
+    _check_creation(resource, recreates=recreates)
+    assert resource.id is not None
+    owner: pb.Id | None = None
+    required: tuple[Require, ...] = ()
+    if resource.owner is not None:
+        owner, required = await _found_owner(read, context, resource.owner)
+    uid = ulid_now()
+    if ending:
+        uid = uid[: -len(ending)] + ending
+    prepared = for_store(resource, new_id(resource.id, uid), owner=owner)
+    if form is not None:
+        prepared = form.created(prepared)
+    check_staying(units, resource.id)
+    kind = type_name(resource.id.type).unversioned
+    return prepared, (*units.required, *required, Put(kind, key, prepared, ""))
+
+
+def _check_creation(resource: pb.Resource, *, recreates: bool) -> None:
+    """Refuse fields that a new resource cannot have."""
+    assert resource.id is not None
+    if resource.version:
+        raise conflict(f"{resource_id(resource.id)} does not exist, so it cannot be at version {resource.version!r}")
+    if resource.id.uid and not recreates:
+        # A writer that names an incarnation means that one: it acts on a view of something that has been deleted since.
+        # Consul creates a new one, and Consul's clients rely on that.
+        raise precondition(
+            f"{resource_id(resource.id)} with uid {resource.id.uid} no longer exists; leave id.uid empty to create it"
+        )
+    if resource.status:
+        keys = ", ".join(sorted(resource.status))
+        raise invalid(
+            f"{resource_id(resource.id)}: status must be empty on creation, not have {keys}; "
+            "use WriteStatus after the creation"
+        )
+    if is_marked(resource.metadata):
+        raise invalid(
+            f"{resource_id(resource.id)}: metadata.{DELETION_TIMESTAMP} cannot be set on creation; use Delete"
+        )
+
+
+async def _found_owner(read: Read, context: Context, owner: pb.Id) -> tuple[pb.Id, tuple[Require]]:
+    """Return the owner with its uid, because ownership is of an incarnation and not of a name.
+
+    The commit requires that the owner still exists: nothing would ever find a resource owned by a deleted one.
+    """
+    name = resource_id(owner)
+    stored, _ = await read(name.type.unversioned, name.key)
+    if (
+        stored is None
+        or stored.id is None
+        or (owner.uid and stored.id.uid != owner.uid)
+        or not context.access.shows(context.versions.named(name.type, stored))
+    ):
+        with_uid = f" with uid {owner.uid}" if owner.uid else ""
+        raise invalid(f"resource.owner: {name}{with_uid} not found; create it first")
+    uid = stored.id.uid
+    return _with_uid(owner, uid), (Require(name.type.unversioned, name.key, uid),)
+
+
+def _with_uid(id: pb.Id, uid: str) -> pb.Id:
+    # A copy, so that a second attempt starts from the original request.
+    known = copy_message(id)
+    known.uid = uid
+    return known

@@ -1,0 +1,94 @@
+"""The optional abilities of stores, and the functions that use an ability where a store has it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol
+
+from headway.resource import Key, Kind, Position, pb
+from headway.storage._backend import Backend
+from headway.storage._operations import Fence
+
+Read = Callable[[Kind, Key], Awaitable[tuple[pb.Resource | None, Position]]]
+"""A function that reads like `Backend.read`."""
+
+
+class Shared(Protocol):
+    """A store that several engines may have open at once. `is_shared` looks for the attribute."""
+
+    @property
+    def shared(self) -> bool:
+        """Always True."""
+        ...
+
+
+def is_shared(backend: Backend) -> bool:
+    """Return True if other engines may have the same store open."""
+    return bool(getattr(backend, "shared", False))
+
+
+def last_leases(backend: Backend, *, lasting: bool) -> bool:
+    """Set whether leases last until they are released, because only one process can acquire them.
+
+    Return True if the store supports this setting. The stores of this package that only one process can open do.
+    """
+    last = getattr(backend, "last_leases", None)
+    if last is not None:
+        last(lasting=lasting)
+    return last is not None
+
+
+class ReadsAtOnce(Protocol):
+    """An optional ability of a store: read without a checkpoint. `read_for_commit` looks for the method."""
+
+    def read_nowait(self, kind: Kind, key: Key) -> tuple[pb.Resource | None, Position]:
+        """Return the same as `Backend.read`, without a checkpoint."""
+        ...
+
+
+async def read_for_commit(backend: Backend, kind: Kind, key: Key) -> tuple[pb.Resource | None, Position]:
+    """Read before a commit. The commit has a checkpoint, so the read does without one if the store supports it."""
+    read_nowait: Callable[[Kind, Key], tuple[pb.Resource | None, Position]] | None
+    read_nowait = getattr(backend, "read_nowait", None)
+    return await backend.read(kind, key) if read_nowait is None else read_nowait(kind, key)
+
+
+class OptimisticReads(Protocol):
+    """An optional ability of a store on a network: read its local state. `optimistic_read` looks for the method."""
+
+    async def read_optimistic(self, kind: Kind, key: Key) -> tuple[pb.Resource | None, Position]:
+        """Return the same as `Backend.read`, but from the local state: the latest commits of others may be missing."""
+        ...
+
+
+def optimistic_read(backend: Backend) -> Read | None:
+    """Return the store's optimistic read, or None if it has none. It is faster, but the next commit must verify it.
+
+    To verify, the commit requires every version that was read. If it is rejected, the caller reads again. An accepted
+    commit was then based on current state. Other decisions based on such a read may be out of date.
+    """
+    return getattr(backend, "read_optimistic", None)
+
+
+class ListsFences(Protocol):
+    """A store that can list its fences, so that it can be copied."""
+
+    async def list_fences(self) -> Sequence[Fence]:
+        """Return every stored fence, in order of controller and member."""
+        ...
+
+
+class ChecksItself(Protocol):
+    """A store that can check its integrity more thoroughly than its public methods allow."""
+
+    async def check_itself(self) -> Sequence[str]:
+        """Return one sentence for each problem, so nothing if the store is consistent. Writes nothing."""
+        ...
+
+
+class Probed(Protocol):
+    """A store with a check that it is usable, which shows more than a read does."""
+
+    async def probe(self) -> None:
+        """Raise an error if the store cannot be read or written now. Makes no revision."""
+        ...
