@@ -164,12 +164,12 @@ def twice_at_once(trace: Trace) -> list[Finding]:
     running: dict[tuple[str, str, Key], Reconcile] = {}
     findings: list[Finding] = []
     for entry in trace.entries:
-        if isinstance(entry, Reconcile):
+        if isinstance(entry, Reconcile) and not entry.function:
             who = (entry.process, entry.controller, entry.key)
             if who in running:
                 findings.append(Finding("one at a time", f"{entry}, while the previous reconcile still runs"))
             running[who] = entry
-        elif isinstance(entry, Reconciled):
+        elif isinstance(entry, Reconciled) and not entry.began.function:
             began = entry.began
             running.pop((began.process, began.controller, began.key), None)
     return findings

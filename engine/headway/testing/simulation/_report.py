@@ -28,7 +28,7 @@ class Explored:
         differing: sentences about what differs between runs without faults, and so was not compared.
         spoilt: the plans under which the scenario itself failed, with the error.
         steps: the number of calls made by reconcilers, over all runs.
-        seconds: the real time taken.
+        seconds: the CPU time taken.
     """
 
     plans: tuple[Plan, ...]

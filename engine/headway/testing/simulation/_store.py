@@ -15,6 +15,7 @@ from headway.storage import SCHEMA_KIND, Fence, MemoryBackend, Operation, Put, R
 Resources = dict[tuple[Kind, Key], pb.Resource]
 OnCommit = Callable[[int, Kind, Key, pb.Resource | None, pb.Resource | None, Fence | None], None]
 _DIGITS = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+_FIRST_MILLISECOND = 1_700_000_000_000
 
 
 class SimulatedStore(MemoryBackend):
@@ -26,7 +27,7 @@ class SimulatedStore(MemoryBackend):
     def __init__(self, on_commit: OnCommit, number: int = 1) -> None:
         super().__init__(max_changes=1_000_000, max_age=1e12)
         self._number = number
-        self._store_id, self._session = f"store-{number}", f"incarnation-{number}"
+        self._store_id, self._session = (_hex(name, number) for name in ("store", "session"))
         self._position = self._at(0)
         self._on_commit = on_commit
         self._now: Resources = {}
@@ -76,9 +77,9 @@ class SimulatedStore(MemoryBackend):
                 place, made = (operation.kind, operation.key), operation.resource
                 stored = self._now.get(place)
                 if stored is None and made.id is not None:
-                    made.id.uid = _ulid(*place[0], *place[1], str(self._taken[place] + 1))
+                    made.id.uid = _ulid(self._taken[place] + 1, "uid", *place[0], *place[1])
                 if stored is None or made.generation != stored.generation:
-                    made.generation = f"{self._generations[place] + 1:026}"
+                    made.generation = _ulid(self._generations[place] + 1, "generation", *place[0], *place[1])
 
     def _note(self, revision: int, operations: Sequence[Operation], fence: Fence | None) -> None:
         changes: list[tuple[Kind, Key, pb.Resource | None, pb.Resource | None]] = []
@@ -135,8 +136,17 @@ class SimulatedStore(MemoryBackend):
         return other
 
 
-def _ulid(*of: str) -> str:
-    number = int.from_bytes(hashlib.blake2b("/".join(of).encode(), digest_size=16).digest())
+def _hex(*of: object) -> str:
+    """Return 32 hexadecimal digits, the form of a random id."""
+    return hashlib.blake2b(repr(of).encode(), digest_size=16).hexdigest()
+
+
+def _ulid(count: int, *of: str) -> str:
+    """Return a ULID that differs for each name, and that increases with the count, as real ones do with time."""
+    random = hashlib.blake2b("/".join((*of, str(count))).encode(), digest_size=10).digest()
+    # Each name has a time of its own, so that the order of two resources' ULIDs says nothing about them.
+    began = int.from_bytes(hashlib.blake2b("/".join(of).encode(), digest_size=4).digest())
+    number = (_FIRST_MILLISECOND + began + 1000 * count) << 80 | int.from_bytes(random)
     return "".join(_DIGITS[number >> 5 * at & 31] for at in reversed(range(26)))
 
 
