@@ -59,15 +59,15 @@ def result_of(declare: Declare, plan: str = "none", quiet: float | None = 60.0) 
     return run(setting, simulation.Plan.parse(plan))
 
 
-def sleeping(app: headway.App, site: Any, process: simulation.Process) -> None:
+def sleeping(app: headway.App, site: Any, _: simulation.Process) -> None:
     @app.daemon(site)
-    async def sleeper(rt: headway.Runtime, resource: headway.Resource[Site]) -> None:
+    async def sleeper(_: headway.Runtime, __: headway.Resource[Site]) -> None:
         await trio.sleep_forever()
 
 
 def probing(app: headway.App, site: Any, process: simulation.Process) -> None:
     @app.daemon(site, finalizer=True)
-    async def prober(rt: headway.Runtime, resource: headway.Resource[Site]) -> None:
+    async def prober(_: headway.Runtime, resource: headway.Resource[Site]) -> None:
         while True:
             await process.outside.ask(resource.name)
             await trio.sleep(40)
@@ -75,7 +75,7 @@ def probing(app: headway.App, site: Any, process: simulation.Process) -> None:
 
 def timing(app: headway.App, site: Any, process: simulation.Process) -> None:
     @app.timer(site, every=30, jitter=0)
-    async def timed(rt: headway.Runtime, resource: headway.Resource[Site]) -> None:
+    async def timed(_: headway.Runtime, resource: headway.Resource[Site]) -> None:
         await process.outside.ask(resource.name)
 
 
@@ -117,7 +117,7 @@ def test_call_of_a_daemon_is_a_step_that_can_fail() -> None:
 
 
 def from_a_source(app: headway.App, site: Any, process: simulation.Process) -> None:
-    async def poll(rt: headway.Runtime, enqueue: headway.Enqueue) -> None:
+    async def poll(_: headway.Runtime, enqueue: headway.Enqueue) -> None:
         await process.outside.ask("polled")
         enqueue(site.id("a"))
         await trio.sleep_forever()
@@ -138,12 +138,12 @@ def from_an_initialiser(app: headway.App, site: Any, process: simulation.Process
 
 
 def from_a_callback(app: headway.App, site: Any, process: simulation.Process) -> None:
-    async def begun(rt: headway.Runtime) -> None:
+    async def begun(_: headway.Runtime) -> None:
         await process.outside.ask("started")
 
     stopped: list[object] = []
 
-    @app.controller(manages=site, on_start=begun, on_stop=lambda rt, error: stopped.append(error))
+    @app.controller(manages=site, on_start=begun, on_stop=lambda _, error: stopped.append(error))
     async def sites(rt: headway.Runtime, request: headway.Request[Site]) -> None:
         rt.resource(request)
 
@@ -189,3 +189,34 @@ def test_later_generation_of_a_resource_is_higher() -> None:
     generations = [each.new.generation for each in result.trace.commits if each.new and each.kind[1] == "Site"]
     assert generations == sorted(set(generations))
     assert len(generations) == 3
+
+
+def beating(app: headway.App, site: Any, _: simulation.Process) -> None:
+    @app.daemon(site)
+    async def heart(rt: headway.Runtime, resource: headway.Resource[Site]) -> None:
+        while True:
+            now = f"{trio.current_time():.0f}"
+            await rt.client.write_status(
+                resource, "heart", [headway.Condition("Alive", headway.ConditionState.TRUE, message=now)]
+            )
+            await trio.sleep(30)
+
+
+def forgetting(app: headway.App, site: Any, _: simulation.Process) -> None:
+    made = 0
+
+    @app.timer(site, every=1000, jitter=0)
+    async def forgetful(rt: headway.Runtime, resource: headway.Resource[Site]) -> None:
+        nonlocal made
+        made += 1
+        if resource.name in ("a", "b"):
+            await rt.client.apply(site.new(f"made-{resource.name}-{rt.term}-{made}", Site(host="x")))
+
+
+def test_program_that_writes_by_the_clock_may_write_after_a_restart() -> None:
+    assert not result_of(beating, quiet=None).findings
+    assert {each.oracle for each in result_of(beating).findings} == {"quiet", "again"}
+
+
+def test_program_that_writes_by_the_clock_creates_nothing_again() -> None:
+    assert [each.oracle for each in result_of(forgetting, quiet=None).findings] == ["again"]
