@@ -117,7 +117,7 @@ def test_call_of_a_daemon_is_a_step_that_can_fail() -> None:
 
 
 def from_a_source(app: headway.App, site: Any, process: simulation.Process) -> None:
-    async def poll(_: headway.Runtime, enqueue: headway.Enqueue) -> None:
+    async def poll(_: headway.Runtime, enqueue: Callable[[headway.ResourceId], None]) -> None:
         await process.outside.ask("polled")
         enqueue(site.id("a"))
         await trio.sleep_forever()

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import trio
 
 from headway.cache import Cache, Content
-from headway.controller import App, Daemons, Definition
+from headway.controller import App, Daemons, Definition, Source
 from headway.reconcile import RequeueAfter, Runtime
 from headway.resource import Key, Kind, pb
 from headway.testing.simulation._injector import Injector
@@ -54,7 +54,7 @@ class _Tracer:
         """Return the controller's definition with its functions wrapped."""
         given = self._definition
         reconcile = given.reconcile
-        sources = {name: partial(self._source, name, each) for name, each in given.sources.items()}
+        sources: dict[str, Source] = {name: partial(self._source, name, each) for name, each in given.sources.items()}
         daemons = getattr(reconcile, "__self__", None)
         if isinstance(daemons, Daemons):
             daemons = daemons.around(lambda daemon: partial(self._daemon, daemon))
