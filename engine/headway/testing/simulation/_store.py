@@ -4,18 +4,30 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import trio
 
 from headway.protobuf import copy_message
 from headway.resource import DELETION_TIMESTAMP, FINALIZERS, Key, Kind, Position, pb
-from headway.storage import SCHEMA_KIND, Fence, MemoryBackend, Operation, Put, Require, RequireOwnsNothing, Within
+from headway.storage import (
+    SCHEMA_KIND,
+    Acquired,
+    Fence,
+    MemoryBackend,
+    Operation,
+    Put,
+    Require,
+    RequireOwnsNothing,
+    Within,
+)
 
 Resources = dict[tuple[Kind, Key], pb.Resource]
 OnCommit = Callable[[int, Kind, Key, pb.Resource | None, pb.Resource | None, Fence | None], None]
 _DIGITS = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _FIRST_MILLISECOND = 1_700_000_000_000
+_LONGEST_HANDOVER = 60.0
+"""The number of seconds after which a lease may go to any process, because its heir may be dead."""
 
 
 class SimulatedStore(MemoryBackend):
@@ -30,6 +42,9 @@ class SimulatedStore(MemoryBackend):
         self._store_id, self._session = (_hex(name, number) for name in ("store", "session"))
         self._position = self._at(0)
         self._on_commit = on_commit
+        # The processes that are to acquire leases next, by the lease's name.
+        self._heirs: dict[str, str] = {}
+        self._handed_over = trio.lowlevel.ParkingLot()
         self._now: Resources = {}
         self._records: dict[Key, pb.Resource] = {}
         self._history: list[tuple[int, Resources]] = [(0, {})]
@@ -116,6 +131,31 @@ class SimulatedStore(MemoryBackend):
         """End every lease as if it had expired."""
         for held in self._leases.list(""):
             self._end(held.lease)
+
+    def hand_over(self, names: Iterable[str], leader: str) -> None:
+        """End these leases, unless the process holds them, so that it acquires them next."""
+        held = {each.lease.name: each.lease for each in self._leases.list("")}
+        for name in names:
+            lease = held.get(name)
+            if lease is None or lease.holder != leader:
+                self._heirs[name] = leader
+                if lease is not None:
+                    self._end(lease)
+
+    async def wait_handed_over(self) -> None:
+        """Wait until every process has acquired what it was handed."""
+        while self._heirs:
+            await self._handed_over.park()
+
+    async def acquire_lease(self, name: str, holder: str, ttl: float, attempt: str = "") -> Acquired:
+        """Acquire a lease. While it is being handed to another process, wait for that for some seconds."""
+        with trio.move_on_after(_LONGEST_HANDOVER):
+            while self._heirs.get(name, holder) != holder:
+                await self._handed_over.park()
+        acquired = await super().acquire_lease(name, holder, ttl, attempt)
+        if acquired.acquired and self._heirs.pop(name, None) is not None:
+            self._handed_over.unpark_all()
+        return acquired
 
     async def restored(self, revision: int) -> SimulatedStore:
         """Return a new store, with another id and higher revisions, that holds what this one held at a revision."""

@@ -157,7 +157,19 @@ class Happened:
         return f"** {self.text} **" if self.fault else self.text
 
 
-Entry = Committed | Delivered | Reconcile | Reconciled | Step | Happened
+@dataclasses.dataclass(frozen=True, slots=True)
+class OutsideChanged:
+    """The world outside at the start, or after a call of it: a copy. It is recorded for the checks of ``always``."""
+
+    at: float
+    call: str
+    state: Any = dataclasses.field(repr=False)
+
+    def __str__(self) -> str:
+        return f"the world outside, after {self.call}"
+
+
+Entry = Committed | Delivered | Reconcile | Reconciled | Step | Happened | OutsideChanged
 
 
 class Trace:

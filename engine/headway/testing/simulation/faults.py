@@ -103,6 +103,13 @@ class LeaseLost(StepFault):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class HandOver(StepFault):
+    """Just before the call, the store ends the process's leases, and another process leads: the next one in order."""
+
+    name = "hand_over"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class CutOff(StepFault):
     """From this call on, the process is cut off from the network for some seconds."""
 
@@ -222,6 +229,7 @@ STEP_FAULTS: tuple[type[StepFault], ...] = (
     CommitLast,
     LostRace,
     LeaseLost,
+    HandOver,
     CutOff,
     Pause,
     ClockJump,
