@@ -94,21 +94,21 @@ def test_memory_of_an_earlier_leadership_is_outdated() -> None:
     assert numbers(result_of(numbering(in_memory=True))) == ["1", "2", "2"]
 
 
-async def three_jobs(world: simulation.World) -> None:
-    for name in "abc":
+async def four_jobs(world: simulation.World) -> None:
+    for name in "abcd":
         await wish(world, name)
 
 
 def test_exploration_of_two_processes_hands_the_leadership_there_and_back() -> None:
-    simulation.explore(numbering(in_memory=False), three_jobs, processes=2, plan="hand_over(2); hand_over(3)")
+    simulation.explore(numbering(in_memory=False), four_jobs, processes=2, plan="hand_over(4); hand_over(8)")
     with pytest.raises(simulation.Refuted, match="end state: "):
-        simulation.explore(numbering(in_memory=True), three_jobs, processes=2, plan="hand_over(2); hand_over(3)")
-    trace = result_of(numbering(in_memory=False), scenario=three_jobs).trace
-    assert simulation.Plan(HandOver(2), HandOver(3)) in handovers(trace)
+        simulation.explore(numbering(in_memory=True), four_jobs, processes=2, plan="hand_over(4); hand_over(8)")
+    trace = result_of(numbering(in_memory=False), scenario=four_jobs).trace
+    assert simulation.Plan(HandOver(4), HandOver(8)) in handovers(trace)
 
 
 def test_one_process_hands_nothing_over() -> None:
-    trace = run(Setting(app=numbering(in_memory=False), scenario=three_jobs), simulation.Plan()).trace
+    trace = run(Setting(app=numbering(in_memory=False), scenario=four_jobs), simulation.Plan()).trace
     _, left_out = single_faults(trace, {("jobs", "Job"), ("jobs", "Note")})
     assert {each.name for each in left_out["there is only one process"]} == {"hand_over"}
 
