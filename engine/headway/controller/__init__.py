@@ -5,6 +5,7 @@ Start with `_app.py`. Nothing here runs a controller: `headway.run` does.
 
 from headway.controller._app import App as App
 from headway.controller._app import sealed as sealed
+from headway.controller._daemons import Daemons as Daemons
 from headway.controller._definition import Definition as Definition
 from headway.controller._definition import Enqueue as Enqueue
 from headway.controller._definition import GivenControllerOptions as GivenControllerOptions

@@ -62,6 +62,10 @@ class Daemons:
         self._backoff = backoff
         self._hosts: WeakKeyDictionary[Runtime, _Host] = WeakKeyDictionary()
 
+    def around(self, wrap: Callable[[ResourceFunction[Any]], ResourceFunction[Any]]) -> Daemons:
+        """Return the same daemon with another function around the user's, and no tasks of its own yet."""
+        return Daemons(wrap(self._daemon), finalizer=self._finalizer, backoff=self._backoff)
+
     async def host(self, rt: Runtime, enqueue: Enqueue) -> NoReturn:  # noqa: ARG002  # the signature of a source
         """Hold the run's tasks. This is the controller's source."""
         host = self._hosts.setdefault(rt, _Host())

@@ -117,14 +117,18 @@ class Case:
     scenario: simulation.Scenario
     settings: dict[str, Any]
 
+    def make(self, outside: Any, process: str, *, right: bool) -> headway.App:
+        """Return the program of one life of a process, with the right reconciler or the wrong one."""
+        app = headway.App("staff")
+        team, account = app.type("staff", "v1", "Team", Team), app.type("staff", "v1", "Account", Account)
+        self.declare(Staff(outside, process, app, team, account), right)
+        return app
+
     def explore(self, *, right: bool, **settings: Any) -> simulation.Explored:
         """Explore the right reconciler or the wrong one with the case's settings."""
 
         def make(process: simulation.Process) -> headway.App:
-            app = headway.App("staff")
-            team, account = app.type("staff", "v1", "Team", Team), app.type("staff", "v1", "Account", Account)
-            self.declare(Staff(process.outside, process.name, app, team, account), right)
-            return app
+            return self.make(process.outside, process.name, right=right)
 
         return simulation.explore(make, self.scenario, outside=Cloud, **{**self.settings, **settings})
 

@@ -11,7 +11,7 @@ from headway.errors import DeclarationError
 from headway.resource import Key, Kind, Registry, Resource, ResourceType, did_you_mean, pb
 from headway.service import Versions
 from headway.testing.simulation._oracles import Finding
-from headway.testing.simulation._trace import Committed
+from headway.testing.simulation._trace import Committed, Entry, OutsideChanged, Trace
 
 
 class Stored:
@@ -19,10 +19,18 @@ class Stored:
 
     Attributes:
         revision: the store's revision.
+        outside: a copy of the world outside at that time, or None if there is none.
     """
 
-    def __init__(self, revision: int, now: Mapping[tuple[Kind, Key], pb.Resource], types: Iterable[ResourceType[Any]]):
+    def __init__(
+        self,
+        revision: int,
+        now: Mapping[tuple[Kind, Key], pb.Resource],
+        types: Iterable[ResourceType[Any]],
+        outside: Any = None,
+    ) -> None:
         self.revision = revision
+        self.outside = outside
         self._now = now
         self._types = types
 
@@ -71,26 +79,43 @@ Always = Callable[[Stored], None]
 """A check that raises AssertionError if something is wrong that must be right at all times."""
 
 
-def always_held(
-    commits: Sequence[Committed], types: Iterable[ResourceType[Any]], always: Sequence[Always]
-) -> list[Finding]:
-    """Return a finding for each check that fails, about its first failure."""
+def always_held(trace: Trace, types: Iterable[ResourceType[Any]], always: Sequence[Always]) -> list[Finding]:
+    """Return a finding for each check that fails, about its first failure.
+
+    The checks run after each commit, and after each call of the world outside.
+    """
     left = list(always)
     now: dict[tuple[Kind, Key], pb.Resource] = {}
     findings: list[Finding] = []
-    for revision, changes in itertools.groupby(commits, key=lambda each: each.revision):
-        for each in changes:
-            if each.new is None:
-                now.pop((each.kind, each.key), None)
-            else:
-                now[each.kind, each.key] = each.new
+    outside: Any = None
+    revision = 0
+    moments = itertools.groupby(trace.entries, key=_moment)
+    for (at, _), entries in moments:
+        if not at:
+            continue
+        where = ""
+        for each in entries:
+            if isinstance(each, OutsideChanged):
+                outside, where = each.state, f", after the call {each.call}"
+            elif isinstance(each, Committed):
+                revision = each.revision
+                if each.new is None:
+                    now.pop((each.kind, each.key), None)
+                else:
+                    now[each.kind, each.key] = each.new
         for asked in list(left):
             try:
-                asked(Stored(revision, now, types))
+                asked(Stored(revision, now, types, outside))
             except AssertionError as error:
                 left.remove(asked)
                 name = getattr(asked, "__name__", "always")
-                findings.append(
-                    Finding(name, f"when the store was at {revision}: {error_text(error) or 'it did not hold'}")
-                )
+                said = error_text(error) or "it did not hold"
+                findings.append(Finding(name, f"when the store was at {revision}{where}: {said}"))
     return findings
+
+
+def _moment(entry: Entry) -> tuple[str, int]:
+    """Return a value that the changes of one commit share, and that is empty for what changes nothing."""
+    if isinstance(entry, Committed):
+        return "store", entry.revision
+    return ("outside", id(entry)) if isinstance(entry, OutsideChanged) else ("", 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import sys
 import time
@@ -16,10 +17,11 @@ from headway.errors import DeclarationError
 from headway.testing.simulation._always import RESERVED_KINDS, Always
 from headway.testing.simulation._compared import compared, differing
 from headway.testing.simulation._oracles import Finding, Result
+from headway.testing.simulation._plans import handovers, single_faults
 from headway.testing.simulation._plans import pairs as pairs_of
-from headway.testing.simulation._plans import single_faults
 from headway.testing.simulation._report import Explored, replay_line, story
 from headway.testing.simulation._run import run
+from headway.testing.simulation._spread import SALTS, is_spread, reconciled_by
 from headway.testing.simulation._world import Invariant, MakeApp, Scenario, Setting
 from headway.testing.simulation.faults import Fault, Plan, Restore
 
@@ -98,7 +100,8 @@ def explore(
         always: functions that are called with the `Stored` resources after each commit and raise AssertionError for
             what must never be. They are not called in runs that restore the store from a backup.
         pairs: the number of plans with two faults to try as well.
-        seconds: a time limit in real seconds. No run starts after it; the report lists what was not tried.
+        seconds: a limit of the process's CPU time in seconds. No run starts after it; the report lists what was not
+            tried.
         quiet: virtual seconds during which nothing may be written once the run has converged. None for controllers that
             write by the clock.
         plan: run only this plan, as the last line of a failure shows it. The environment variable HEADWAY_PLAN does the
@@ -115,7 +118,7 @@ def explore(
     An exception of the scenario propagates, with the plan in a note.
     """
     __tracebackhide__ = True  # so that pytest shows the caller and the story
-    began = time.monotonic()
+    began = time.process_time()
     setting = Setting(
         app=app,
         scenario=scenario,
@@ -126,19 +129,19 @@ def explore(
         quiet=quiet,
         own_services=own_services,
     )
-    references = [_reference(setting, seed) for seed in range(_REFERENCES)]
+    setting, first = _spread(setting)
+    references = [first, *(_reference(setting, seed) for seed in range(1, _REFERENCES))]
     patient = _patient(setting)
-    first = references[0]
     most = 20 * len(first.trace.reconciles) + 20 * len(first.trace.steps) + 500
     only = plan if plan is not None else os.environ.get("HEADWAY_PLAN")
-    plans, left_out = _plans(first, pairs) if only is None else ([Plan.parse(only)], {})
+    plans, left_out = _plans(first, pairs, processes) if only is None else ([Plan.parse(only)], {})
     spoilt: dict[str, str] = {}
     runs: list[Plan] = []
     struck: list[Fault] = []
     unmet: list[Plan] = []
     steps = sum(len(each.trace.steps) for each in references)
     for each in plans:
-        if time.monotonic() - began > seconds:
+        if time.process_time() - began > seconds:
             break
         try:
             result = run(setting, each, most_steps=most)
@@ -163,10 +166,11 @@ def explore(
         struck=tuple(struck),
         unmet=tuple(unmet),
         left_out=left_out,
+        reconciled=reconciled_by(first.trace) if processes > 1 else {},
         differing=tuple(differing(references)),
         spoilt=spoilt,
         steps=steps,
-        seconds=time.monotonic() - began,
+        seconds=time.process_time() - began,
     )
 
 
@@ -217,15 +221,31 @@ def same_end(
             raise Refuted(Plan(), findings, other)
 
 
-def _plans(first: Result, pairs: int) -> tuple[list[Plan], dict[str, list[Fault]]]:
+def _plans(first: Result, pairs: int, processes: int) -> tuple[list[Plan], dict[str, list[Fault]]]:
     """Return the plans to try, and the faults that are left out, by reason. ``first`` is a run without faults."""
     if not first.trace.steps:
         raise DeclarationError(
             "the scenario gives no controller anything to do: let it write resources that they manage"
         )
     kinds = {place[0] for place in first.end} | {each.kind for each in first.trace.commits} - RESERVED_KINDS
-    singles, left_out = single_faults(first.trace, kinds)
-    return [*(Plan(fault) for fault in singles), *pairs_of(singles, pairs)], left_out
+    singles, left_out = single_faults(first.trace, kinds, processes)
+    back = handovers(first.trace) if processes > 1 else []
+    # After the first of each kind of fault, so that they are tried when the time is short.
+    kinds_of_faults = len({fault.name for fault in singles})
+    alone = [Plan(fault) for fault in singles]
+    return [*alone[:kinds_of_faults], *back, *alone[kinds_of_faults:], *pairs_of(singles, pairs)], left_out
+
+
+def _spread(setting: Setting) -> tuple[Setting, Result]:
+    """Return the setting with names of processes by which each of them has keys, and the first run without faults."""
+    first = _reference(setting, 0)
+    if setting.processes > 1:
+        for salt in SALTS[1:]:
+            if is_spread(first.trace, setting.processes):
+                break
+            setting = dataclasses.replace(setting, salt=salt)
+            first = _reference(setting, 0)
+    return setting, first
 
 
 def _reference(setting: Setting, seed: int) -> Result:

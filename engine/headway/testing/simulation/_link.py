@@ -41,18 +41,26 @@ class Link(Wire):
         server: the server that faults restart or restore.
         services: the channel that calls go to.
         process: the name of the process.
+        hand_over: lets the next process lead.
         kill: kills the process.
     """
 
     knows_outcomes = False
 
     def __init__(
-        self, injector: Injector, server: Server, services: Channel, process: str, kill: Callable[..., None]
+        self,
+        injector: Injector,
+        server: Server,
+        services: Channel,
+        process: str,
+        hand_over: Callable[[], None],
+        kill: Callable[..., None],
     ) -> None:
         super().__init__()
         self._injector = injector
         self._server = server
         self._process = process
+        self._hand_over = hand_over
         self._kill = kill
         self.script = ScriptedChannel()
         self._over = self.script.over(services)
@@ -131,6 +139,8 @@ class Link(Wire):
                 await self._server.restart()
             case faults.LeaseLost():
                 self._server.store.end_leases()
+            case faults.HandOver():
+                self._hand_over()
             case faults.CrashBefore():
                 self._kill()
                 await self._fail_as_killed()

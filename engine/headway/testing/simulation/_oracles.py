@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from headway.resource import FINALIZERS, Key, Kind, pb, resource_id
+from headway.resource import FINALIZERS, Key, Kind, is_marked, pb, resource_id
 from headway.testing.simulation._trace import Committed, Happened, Reconcile, Reconciled, Trace, named
 from headway.testing.simulation.faults import Fault
 
@@ -164,12 +164,12 @@ def twice_at_once(trace: Trace) -> list[Finding]:
     running: dict[tuple[str, str, Key], Reconcile] = {}
     findings: list[Finding] = []
     for entry in trace.entries:
-        if isinstance(entry, Reconcile):
+        if isinstance(entry, Reconcile) and not entry.function:
             who = (entry.process, entry.controller, entry.key)
             if who in running:
                 findings.append(Finding("one at a time", f"{entry}, while the previous reconcile still runs"))
             running[who] = entry
-        elif isinstance(entry, Reconciled):
+        elif isinstance(entry, Reconciled) and not entry.began.function:
             began = entry.began
             running.pop((began.process, began.controller, began.key), None)
     return findings
@@ -183,6 +183,67 @@ def orphans(stored: Mapping[Place, pb.Resource]) -> list[Finding]:
         for place, each in sorted(stored.items())
         if each.owner is not None and each.owner.uid and each.owner.uid not in uids
     ]
+
+
+def stuck_deletions(stored: Mapping[Place, pb.Resource], commits: Sequence[Committed]) -> list[Finding]:
+    """Check that no deletion waits for ever. A finalizer that a user has set may wait for the user."""
+    users: set[tuple[Place, str]] = set()
+    for each in commits:
+        if not each.by and each.new is not None:
+            before = _finalizers(each.old) if each.old is not None else set()
+            users |= {((each.kind, each.key), name) for name in _finalizers(each.new) - before}
+    findings: list[Finding] = []
+    for place, resource in sorted(stored.items(), key=lambda each: each[0]):
+        if not is_marked(resource.metadata):
+            continue
+        waits_for = sorted(_finalizers(resource))
+        if not any((place, name) in users for name in waits_for):
+            what = " and ".join(waits_for)
+            why = f"waits for the finalizer {what}, which nothing removes" if what else "is still there"
+            findings.append(Finding("deletion", f"{named(*place)} is marked for deletion and {why}"))
+    return findings
+
+
+def _finalizers(resource: pb.Resource) -> set[str]:
+    return set(resource.metadata.get(FINALIZERS, "").split())
+
+
+_A_FIGHT = 6
+"""The number of changes in a row by which two controllers have undone each other's work."""
+
+
+def fights(trace: Trace) -> list[Finding]:
+    """Check that no two controllers undo each other's changes of a resource again and again, with no other change."""
+    row: list[Committed] = []
+    for each in trace.commits:
+        if each.old is None or each.new is None or not each.by or _content(each.old) == _content(each.new):
+            # A status is written beside the content. A change by a user, or another resource's, may be a reason.
+            if not each.by or each.old is None or each.new is None:
+                row = []
+            continue
+        undoes = row and _undoes(row, each)
+        row = [*row, each] if undoes else [each]
+        if len(row) >= _A_FIGHT:
+            one, other = row[-2], row[-1]
+            text = (
+                f"{one.by} and {other.by} undo each other's changes of {named(other.kind, other.key)} again and again, "
+                f"from {row[0].revision} on"
+            )
+            return [Finding("fight", text)]
+    return []
+
+
+def _undoes(row: Sequence[Committed], each: Committed) -> bool:
+    last = row[-1]
+    assert last.old is not None
+    assert each.new is not None
+    same = (last.kind, last.key) == (each.kind, each.key) and last.by != each.by
+    return same and _content(each.new) == _content(last.old)
+
+
+def _content(resource: pb.Resource) -> tuple[object, ...]:
+    data = resource.data
+    return (b"" if data is None else bytes(data.value), tuple(sorted(resource.metadata.items())))
 
 
 def left_in_the_queue(

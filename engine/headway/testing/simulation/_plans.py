@@ -15,10 +15,13 @@ _BEHINDS_A_STEP = 3
 LeftOut = defaultdict[str, list[Fault]]
 
 _RESTORES = 8
+_HANDOVERS = 12
 _CHECKPOINTS = 16
 
 
-def single_faults(trace: Trace, kinds: set[tuple[str, str]]) -> tuple[list[Fault], dict[str, list[Fault]]]:
+def single_faults(
+    trace: Trace, kinds: set[tuple[str, str]], processes: int = 1
+) -> tuple[list[Fault], dict[str, list[Fault]]]:
     """Return the faults to try alone, simplest first, and the ones left out, by reason."""
     left_out: LeftOut = defaultdict(list)
     steps = _until_the_end(trace)
@@ -30,6 +33,9 @@ def single_faults(trace: Trace, kinds: set[tuple[str, str]]) -> tuple[list[Fault
         *_restores(trace, steps, kinds, left_out),
         *_checkpoints(trace, left_out),
     ):
+        if processes == 1 and isinstance(fault, faults.HandOver):
+            left_out["there is only one process"].append(fault)
+            continue
         by_name.setdefault(fault.name, []).append(fault)
     # The kinds take turns, so that every kind has been tried when the time is up. After the first turn come the crashes
     # after every write, which find most.
@@ -54,6 +60,18 @@ def pairs(found: Sequence[Fault], count: int, seed: int = 0) -> Iterator[Plan]:
         yield Plan(one, other)
         if len(tried) >= count:
             return
+
+
+def handovers(trace: Trace, count: int = _HANDOVERS) -> list[Plan]:
+    """Return plans in which the leadership goes to another process at one call and comes back at a later one."""
+    numbers = [step.number for step in _until_the_end(trace) if _changes_something(step)]
+    found = [
+        Plan(faults.HandOver(away), faults.HandOver(back))
+        # A process that leads again makes its first call soon after the other one's, so near places come first.
+        for apart in range(1, len(numbers))
+        for away, back in zip(numbers, numbers[apart:], strict=False)
+    ]
+    return found[:count]
 
 
 def _place(fault: Fault) -> object:
@@ -83,6 +101,7 @@ _AS_BEFORE_A_WRITE = (
     faults.CrashBefore,
     faults.CrashAfter,
     faults.LeaseLost,
+    faults.HandOver,
     faults.CutOff,
     faults.Pause,
     faults.ServerRestart,
@@ -125,6 +144,7 @@ def _of_write(step: Step) -> list[Fault]:
         faults.CommitLate(number, 30.0),
         faults.CommitLast(number),
         faults.LeaseLost(number),
+        faults.HandOver(number),
         faults.CutOff(number),
         faults.Pause(number),
         faults.ServerRestart(number),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
@@ -19,6 +20,7 @@ from headway.run import ControllerStatus
 from headway.testing.simulation._injector import Injector
 from headway.testing.simulation._link import Link
 from headway.testing.simulation._oracles import Scheduled
+from headway.testing.simulation._trace import OutsideChanged
 from headway.testing.simulation._traced_app import RECONCILE, traced_app
 from headway.testing.simulation._wire import WireBroken
 
@@ -57,6 +59,7 @@ class Process:
         make_app: returns the program of a life.
         new_link: returns the connection of a life to the server.
         outside: the outside world.
+        watches_outside: record the state of the outside world after each call of it.
     """
 
     link: Link
@@ -70,8 +73,11 @@ class Process:
         make_app: Callable[[Process], App],
         new_link: Callable[[Process], Link],
         outside: object,
+        *,
+        watches_outside: bool = False,
     ) -> None:
         self._injector = injector
+        self._watch_outside = outside if watches_outside else None
         self.name = name
         self._make_app = make_app
         self._new_link = new_link
@@ -195,6 +201,11 @@ class Process:
             injector.note(f"{self.name} was about to resume the task {task}")
             self.kill()
 
+    def note_outside(self, call: str) -> None:
+        """Record the state of the world outside after a call, if a check of ``always`` may look at it."""
+        if self._watch_outside is not None:
+            self._injector.trace.add(OutsideChanged(trio.current_time(), call, copy.deepcopy(self._watch_outside)))
+
     def _report(self, event: object) -> None:
         if self.life:
             self._injector.trace.events.append(event)
@@ -244,14 +255,19 @@ class Outside:
             link, reconcile = process.link, RECONCILE.get()
             text = ", ".join([*map(repr, arguments), *(f"{each}={value!r}" for each, value in named.items())])
             what = f"outside.{name}({text})"
+
+            async def really() -> Any:
+                try:
+                    return await found(*arguments, **named)
+                finally:
+                    process.note_outside(what)
+
             try:
                 if reconcile is None:
                     link.note(f"calls {what}")
-                    return await link.beside(lambda: found(*arguments, **named))
+                    return await link.beside(really)
                 nothing = ("", ""), ("", "", "")
-                return await link.step(
-                    reconcile, f"call {what}", *nothing, lambda: found(*arguments, **named), write=True
-                )
+                return await link.step(reconcile, f"call {what}", *nothing, really, write=True)
             except WireBroken as error:
                 raise OutsideUnreachable(error.message) from None
 

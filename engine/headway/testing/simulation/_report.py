@@ -8,7 +8,17 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from headway.testing.simulation._oracles import Finding, Result
-from headway.testing.simulation._trace import Committed, Delivered, Entry, Happened, Reconcile, Reconciled, Step, Trace
+from headway.testing.simulation._trace import (
+    Committed,
+    Delivered,
+    Entry,
+    Happened,
+    OutsideChanged,
+    Reconcile,
+    Reconciled,
+    Step,
+    Trace,
+)
 from headway.testing.simulation.faults import Fault, Plan
 
 _LINES = 70
@@ -26,9 +36,10 @@ class Explored:
         unmet: the plans with a fault that never struck, because the run did not get to its place.
         left_out: the faults that were not even planned, by reason.
         differing: sentences about what differs between runs without faults, and so was not compared.
+        reconciled: the resources that each process reconciled without faults, if there are several processes.
         spoilt: the plans under which the scenario itself failed, with the error.
         steps: the number of calls made by reconcilers, over all runs.
-        seconds: the real time taken.
+        seconds: the CPU time taken.
     """
 
     plans: tuple[Plan, ...]
@@ -38,6 +49,7 @@ class Explored:
     left_out: Mapping[str, Sequence[Fault]]
     differing: tuple[str, ...]
     spoilt: Mapping[str, str]
+    reconciled: Mapping[str, Sequence[str]]
     steps: int
     seconds: float
 
@@ -66,6 +78,7 @@ class Explored:
             where = "; ".join(f"{name} {places}" for name, places in _places(faults).items())
             lines.append(f"  left out, because {why}: {where}")
         lines += [f"  some faults never struck: {plan}" for plan in self.unmet]
+        lines += [f"  {process} reconciled {', '.join(names)}" for process, names in self.reconciled.items()]
         lines += [f"  not compared: {each}" for each in self.differing]
         lines += [f"  spoilt: {plan} by {why}" for plan, why in self.spoilt.items()]
         return "\n".join(lines)
@@ -151,7 +164,7 @@ def timeline(trace: Trace) -> list[str]:
 def _matters(entry: Entry) -> bool:
     if isinstance(entry, Delivered):
         return entry.what != "a bookmark"
-    return True
+    return not isinstance(entry, OutsideChanged)
 
 
 def _line(entry: Entry) -> str:

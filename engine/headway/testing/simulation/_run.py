@@ -45,10 +45,11 @@ def run(setting: Setting, plan: Plan, *, most_steps: int = _STEPS_ALLOWED, patie
 
 def judged(world: World, setting: Setting, findings: list[Finding]) -> Result:
     """Return the result of a run that has ended. Adds to ``findings`` what its trace shows."""
+    findings[:0] = oracles.fights(world.trace)
     if world.injector.gave_up and not any(each.oracle == "converges" for each in findings):
         findings.append(Finding("converges", world.injector.gave_up))
     if not any(isinstance(fault, Restore) for fault in world.struck):
-        findings += always_held(world.trace.commits, world.types, setting.always)
+        findings += always_held(world.trace, world.types, setting.always)
     return _result(world, findings)
 
 
@@ -92,9 +93,13 @@ async def end(world: World, setting: Setting, findings: list[Finding]) -> None:
     for process in world.processes:
         process.kill()
     await world.wait_idle()
-    _none_since(world, writes, findings, "again", "after a restart, when there was nothing to do")
+    # A controller that writes by the clock may write after a restart, too. But it creates and deletes nothing again.
+    by_the_clock = setting.quiet is None
+    _none_since(world, writes, findings, "again", "after a restart", changes=not by_the_clock)
+    if not by_the_clock:
+        findings += oracles.stuck_deletions(world.store.now, world.trace.commits)
     findings += oracles.left_in_the_queue(waiting, world.scheduled(), world.store.now)
-    if (now := _outside(world)) != outside:
+    if not by_the_clock and (now := _outside(world)) != outside:
         was, is_now = oracles.shown(outside), oracles.shown(now)
         findings.append(Finding("again", f"the outside world was {was}; after a restart it is {is_now}"))
     before = trio.current_time()
@@ -125,8 +130,11 @@ def _of_controllers(world: World) -> list[Any]:
     return [each for each in world.trace.commits if each.by]
 
 
-def _none_since(world: World, count: int, findings: list[Finding], oracle: str, when: str) -> None:
-    late = _of_controllers(world)[count:]
+def _none_since(
+    world: World, count: int, findings: list[Finding], oracle: str, when: str, *, changes: bool = True
+) -> None:
+    """Check that controllers have written nothing since a number of writes, or at least created and deleted nothing."""
+    late = [each for each in _of_controllers(world)[count:] if changes or each.what != "changed"]
     if late:
         findings.append(Finding(oracle, f"{len(late)} writes {when}, such as: {late[0]}"))
 

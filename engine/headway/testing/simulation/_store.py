@@ -4,17 +4,30 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import trio
 
 from headway.protobuf import copy_message
 from headway.resource import DELETION_TIMESTAMP, FINALIZERS, Key, Kind, Position, pb
-from headway.storage import SCHEMA_KIND, Fence, MemoryBackend, Operation, Put, Require, RequireOwnsNothing, Within
+from headway.storage import (
+    SCHEMA_KIND,
+    Acquired,
+    Fence,
+    MemoryBackend,
+    Operation,
+    Put,
+    Require,
+    RequireOwnsNothing,
+    Within,
+)
 
 Resources = dict[tuple[Kind, Key], pb.Resource]
 OnCommit = Callable[[int, Kind, Key, pb.Resource | None, pb.Resource | None, Fence | None], None]
 _DIGITS = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+_FIRST_MILLISECOND = 1_700_000_000_000
+_LONGEST_HANDOVER = 60.0
+"""The number of seconds after which a lease may go to any process, because its heir may be dead."""
 
 
 class SimulatedStore(MemoryBackend):
@@ -26,9 +39,12 @@ class SimulatedStore(MemoryBackend):
     def __init__(self, on_commit: OnCommit, number: int = 1) -> None:
         super().__init__(max_changes=1_000_000, max_age=1e12)
         self._number = number
-        self._store_id, self._session = f"store-{number}", f"incarnation-{number}"
+        self._store_id, self._session = (_hex(name, number) for name in ("store", "session"))
         self._position = self._at(0)
         self._on_commit = on_commit
+        # The processes that are to acquire leases next, by the lease's name.
+        self._heirs: dict[str, str] = {}
+        self._handed_over = trio.lowlevel.ParkingLot()
         self._now: Resources = {}
         self._records: dict[Key, pb.Resource] = {}
         self._history: list[tuple[int, Resources]] = [(0, {})]
@@ -76,9 +92,9 @@ class SimulatedStore(MemoryBackend):
                 place, made = (operation.kind, operation.key), operation.resource
                 stored = self._now.get(place)
                 if stored is None and made.id is not None:
-                    made.id.uid = _ulid(*place[0], *place[1], str(self._taken[place] + 1))
+                    made.id.uid = _ulid(self._taken[place] + 1, "uid", *place[0], *place[1])
                 if stored is None or made.generation != stored.generation:
-                    made.generation = f"{self._generations[place] + 1:026}"
+                    made.generation = _ulid(self._generations[place] + 1, "generation", *place[0], *place[1])
 
     def _note(self, revision: int, operations: Sequence[Operation], fence: Fence | None) -> None:
         changes: list[tuple[Kind, Key, pb.Resource | None, pb.Resource | None]] = []
@@ -116,6 +132,31 @@ class SimulatedStore(MemoryBackend):
         for held in self._leases.list(""):
             self._end(held.lease)
 
+    def hand_over(self, names: Iterable[str], leader: str) -> None:
+        """End these leases, unless the process holds them, so that it acquires them next."""
+        held = {each.lease.name: each.lease for each in self._leases.list("")}
+        for name in names:
+            lease = held.get(name)
+            if lease is None or lease.holder != leader:
+                self._heirs[name] = leader
+                if lease is not None:
+                    self._end(lease)
+
+    async def wait_handed_over(self) -> None:
+        """Wait until every process has acquired what it was handed."""
+        while self._heirs:
+            await self._handed_over.park()
+
+    async def acquire_lease(self, name: str, holder: str, ttl: float, attempt: str = "") -> Acquired:
+        """Acquire a lease. While it is being handed to another process, wait for that for some seconds."""
+        with trio.move_on_after(_LONGEST_HANDOVER):
+            while self._heirs.get(name, holder) != holder:
+                await self._handed_over.park()
+        acquired = await super().acquire_lease(name, holder, ttl, attempt)
+        if acquired.acquired and self._heirs.pop(name, None) is not None:
+            self._handed_over.unpark_all()
+        return acquired
+
     async def restored(self, revision: int) -> SimulatedStore:
         """Return a new store, with another id and higher revisions, that holds what this one held at a revision."""
         other = SimulatedStore(self._on_commit, self._number + 1)
@@ -135,8 +176,17 @@ class SimulatedStore(MemoryBackend):
         return other
 
 
-def _ulid(*of: str) -> str:
-    number = int.from_bytes(hashlib.blake2b("/".join(of).encode(), digest_size=16).digest())
+def _hex(*of: object) -> str:
+    """Return 32 hexadecimal digits, the form of a random id."""
+    return hashlib.blake2b(repr(of).encode(), digest_size=16).hexdigest()
+
+
+def _ulid(count: int, *of: str) -> str:
+    """Return a ULID that differs for each name, and that increases with the count, as real ones do with time."""
+    random = hashlib.blake2b("/".join((*of, str(count))).encode(), digest_size=10).digest()
+    # Each name has a time of its own, so that the order of two resources' ULIDs says nothing about them.
+    began = int.from_bytes(hashlib.blake2b("/".join(of).encode(), digest_size=4).digest())
+    number = (_FIRST_MILLISECOND + began + 1000 * count) << 80 | int.from_bytes(random)
     return "".join(_DIGITS[number >> 5 * at & 31] for at in reversed(range(26)))
 
 

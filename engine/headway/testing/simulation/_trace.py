@@ -65,12 +65,14 @@ class Delivered:
 
 @dataclasses.dataclass(slots=True)
 class Reconcile:
-    """A reconcile, with the cache's revisions at its start.
+    """A call of a function of the program: a reconcile, with the cache's revisions at its start, or another function.
 
     Attributes:
+        key: the key that is reconciled, or the daemon's resource. Empty for a function of the whole controller.
         seen: what it has read from the cache and what it has written, in order, as (kind, key, version or 0, "read" or
             "written", the number of entries in the trace at that time).
         steps: the number of steps that the run had taken before.
+        function: the function, such as ``the daemon`` or ``the initializer``, if it is not the reconciler.
     """
 
     at: float
@@ -84,20 +86,29 @@ class Reconcile:
     seen: list[tuple[Kind, Key, int, str, int]] = dataclasses.field(default_factory=list)
     steps: int = 0
     trace: list[Entry] = dataclasses.field(default_factory=list, repr=False)
+    function: str = ""
 
     def saw(self, kind: Kind, key: Key, version: int, how: str) -> None:
         """Record that the reconcile has read or written a resource."""
         self.seen.append((kind, key, version, how, len(self.trace)))
 
+    @property
+    def about(self) -> str:
+        """The resource that it is called for, or the function."""
+        if not self.function:
+            return named(self.kind, self.key)
+        return f"{self.function} of {named(self.kind, self.key) if self.key[2] else self.controller}"
+
     def __str__(self) -> str:
+        if self.function:
+            return f"{self.process} calls {self.about}"
         seen = ", ".join(f"{name} at {revision}" for name, revision in self.revisions.items())
-        who = f"{self.process} reconciles {named(self.kind, self.key)} ({self.controller}: {self.reasons})"
-        return f"{who}; its cache: {seen}"
+        return f"{self.process} reconciles {self.about} ({self.controller}: {self.reasons}); its cache: {seen}"
 
 
 @dataclasses.dataclass(slots=True)
 class Reconciled:
-    """The end of a reconcile."""
+    """The end of a reconcile, or of another function of the program."""
 
     at: float
     began: Reconcile
@@ -110,12 +121,12 @@ class Reconciled:
             if how == "read"
         }
         seen = f", having read {', '.join(sorted(read))}" if read else ""
-        return f"{self.began.process} ends {named(self.began.kind, self.began.key)}: {self.result}{seen}"
+        return f"{self.began.process} ends {self.began.about}: {self.result}{seen}"
 
 
 @dataclasses.dataclass(slots=True)
 class Step:
-    """A call made by a reconcile, and its outcome. ``revision`` is 0 unless the call changed something."""
+    """A call made by a function of the program, and its outcome. ``revision`` is 0 unless it changed something."""
 
     at: float
     number: int
@@ -146,7 +157,19 @@ class Happened:
         return f"** {self.text} **" if self.fault else self.text
 
 
-Entry = Committed | Delivered | Reconcile | Reconciled | Step | Happened
+@dataclasses.dataclass(frozen=True, slots=True)
+class OutsideChanged:
+    """The world outside at the start, or after a call of it: a copy. It is recorded for the checks of ``always``."""
+
+    at: float
+    call: str
+    state: Any = dataclasses.field(repr=False)
+
+    def __str__(self) -> str:
+        return f"the world outside, after {self.call}"
+
+
+Entry = Committed | Delivered | Reconcile | Reconciled | Step | Happened | OutsideChanged
 
 
 class Trace:
@@ -177,5 +200,5 @@ class Trace:
             self.commits.append(entry)
         elif isinstance(entry, Step):
             self.steps.append(entry)
-        elif isinstance(entry, Reconcile):
+        elif isinstance(entry, Reconcile) and not entry.function:
             self.reconciles.append(entry)

@@ -1,48 +1,76 @@
-"""An app whose reconciles are recorded in a trace: what each sees at its start, what it reads, and how it ends."""
+"""An app whose functions are recorded in a trace: what each sees at its start, what it reads, and how it ends.
+
+A run's reconciles, sources and callbacks get the one `Runtime` that the run has made: a program may keep its state by
+it, as daemons and timers do. Only the runtime's cache is replaced, by one that records reads.
+"""
 
 from __future__ import annotations
 
-import copy
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
-from typing import Any
+from functools import partial
+from inspect import isawaitable
+from typing import Any, TypeVar
 
 import trio
 
 from headway.cache import Cache, Content
-from headway.controller import App, Definition
+from headway.controller import App, Daemons, Definition, Source
 from headway.reconcile import RequeueAfter, Runtime
 from headway.resource import Key, Kind, pb
 from headway.testing.simulation._injector import Injector
 from headway.testing.simulation._trace import Reconcile, Reconciled
 
 RECONCILE: ContextVar[Reconcile | None] = ContextVar("headway.simulation.reconcile", default=None)
-"""The reconcile that the current task works for, set around each reconcile and inherited by the tasks it starts."""
+"""The call that the current task works for: a reconcile, or a call of another function of the program.
+
+Set around each call and inherited by the tasks that it starts.
+"""
+
+T = TypeVar("T")
+_NO_KEY = ("", "", "")
 
 
 def traced_app(app: App, injector: Injector, process: str) -> App:
-    """Return a copy of the app that records what its reconcilers do in a process."""
+    """Return a copy of the app that records what its functions do in a process."""
     traced = App(app.name)
     traced.registry = app.registry
     traced.controllers = {
-        name: dataclasses.replace(definition, reconcile=_TracedReconciler(definition, injector, process))
-        for name, definition in app.controllers.items()
+        name: _Tracer(definition, injector, process).traced() for name, definition in app.controllers.items()
     }
     return traced
 
 
-class _TracedReconciler:
-    """A wrapper around a reconciler."""
+class _Tracer:
+    """Wraps the functions of one controller in one process."""
 
     def __init__(self, definition: Definition, injector: Injector, process: str) -> None:
         self._definition = definition
         self._injector = injector
         self._process = process
 
-    async def __call__(self, rt: Runtime, request: Any) -> Any:
-        definition, trace = self._definition, self._injector.trace
-        reconcile = Reconcile(
+    def traced(self) -> Definition:
+        """Return the controller's definition with its functions wrapped."""
+        given = self._definition
+        reconcile = given.reconcile
+        sources: dict[str, Source] = {name: partial(self._source, name, each) for name, each in given.sources.items()}
+        daemons = getattr(reconcile, "__self__", None)
+        if isinstance(daemons, Daemons):
+            daemons = daemons.around(lambda daemon: partial(self._daemon, daemon))
+            reconcile, sources = daemons.reconcile, dict.fromkeys(given.sources, daemons.host)
+        return dataclasses.replace(
+            given,
+            reconcile=partial(self._reconcile, reconcile),
+            sources=sources,
+            initialiser=given.initialiser and partial(self._initialiser, given.initialiser),
+            on_start=given.on_start and partial(self._callback, "on_start", given.on_start),
+            on_stop=given.on_stop and partial(self._callback, "on_stop", given.on_stop),
+        )
+
+    async def _reconcile(self, reconcile: Callable[..., Awaitable[Any]], rt: Runtime, request: Any) -> Any:
+        definition = self._definition
+        call = Reconcile(
             trio.current_time(),
             self._process,
             definition.name,
@@ -51,16 +79,54 @@ class _TracedReconciler:
             ", ".join(str(reason) for reason in request.reasons),
             rt.term,
             {str(type.name.kind): rt.cache.revision(type) for type in definition.types},
+            steps=len(self._injector.trace.steps),
+            trace=self._injector.trace.entries,
+        )
+        return await self._traced(call, rt, lambda: reconcile(rt, request))
+
+    async def _daemon(self, daemon: Callable[..., Awaitable[None]], rt: Runtime, resource: Any) -> None:
+        call = self._call("the daemon", rt, resource.id.type.unversioned, resource.id.key)
+        await self._traced(call, rt, lambda: daemon(rt, resource))
+
+    async def _source(self, name: str, source: Callable[..., Awaitable[None]], rt: Runtime, enqueue: Any) -> None:
+        await self._traced(self._call(f"source {name}", rt), rt, lambda: source(rt, enqueue))
+
+    async def _initialiser(self, initialiser: Callable[..., Awaitable[None]], rt: Runtime) -> None:
+        await self._traced(self._call("the initialiser", rt), rt, lambda: initialiser(rt))
+
+    async def _callback(self, name: str, callback: Callable[..., Any], rt: Runtime, *rest: Any) -> None:
+        async def called() -> None:
+            answer = callback(rt, *rest)
+            if isawaitable(answer):
+                await answer
+
+        await self._traced(self._call(name, rt), rt, called)
+
+    def _call(self, function: str, rt: Runtime, kind: Kind | None = None, key: Key = _NO_KEY) -> Reconcile:
+        of = kind or self._definition.manages.name.unversioned
+        trace = self._injector.trace
+        return Reconcile(
+            trio.current_time(),
+            self._process,
+            self._definition.name,
+            of,
+            key,
+            "",
+            rt.term,
+            {},
             steps=len(trace.steps),
             trace=trace.entries,
+            function=function,
         )
-        self._injector.begin_reconcile(reconcile)
-        seen = copy.copy(rt)
-        seen.cache = _traced_cache(rt.cache)
-        token = RECONCILE.set(reconcile)
+
+    async def _traced(self, call: Reconcile, rt: Runtime, function: Callable[[], Awaitable[T]]) -> T:
+        self._injector.begin_reconcile(call)
+        if not isinstance(rt.cache, _TracedCache):
+            rt.cache = _traced_cache(rt.cache)
+        token = RECONCILE.set(call)
         result = "canceled"
         try:
-            answer = await definition.reconcile(seen, request)
+            answer = await function()
             result = f"again after {answer.seconds} s" if isinstance(answer, RequeueAfter) else "done"
             return answer
         except Exception as error:
@@ -68,7 +134,7 @@ class _TracedReconciler:
             raise
         finally:
             RECONCILE.reset(token)
-            trace.add(Reconciled(trio.current_time(), reconcile, result))
+            self._injector.trace.add(Reconciled(trio.current_time(), call, result))
 
 
 class _TracedCache(Cache):
@@ -80,7 +146,7 @@ class _TracedCache(Cache):
 
 
 class _TracedContent:
-    """A `Content` that records reads for a reconcile."""
+    """A `Content` that records reads for a call of the program."""
 
     def __init__(self, content: Content, kind: Kind, reconcile: Reconcile) -> None:
         self._content = content

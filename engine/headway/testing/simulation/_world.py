@@ -50,6 +50,8 @@ class Setting:
     always: Sequence[Always] = ()
     quiet: float | None = 900.0
     own_services: bool = False
+    salt: str = ""
+    """The end of each process's name. Shards are spread by the names."""
 
     def __post_init__(self) -> None:
         for each in self.always:
@@ -86,7 +88,14 @@ class World:
         self.struck = self.injector.struck
         self.outside: Any = None if setting.outside is None else setting.outside()
         self.processes = [
-            Process(self.injector, f"p{at + 1}", self._make_app, self._new_link, self.outside)
+            Process(
+                self.injector,
+                f"p{at + 1}{setting.salt}",
+                self._make_app,
+                self._new_link,
+                self.outside,
+                watches_outside=bool(setting.always),
+            )
             for at in range(setting.processes)
         ]
         self.types: Registry = self._make_app(self.processes[0]).registry
@@ -157,6 +166,22 @@ class World:
         else:
             killed.kill()
 
+    async def lead(self, process: int = 0) -> None:
+        """Let a process lead every controller of which another one is the leader now, and wait until it does.
+
+        The former leader learns of it as in production: at its next write, or when it fails to renew its lease.
+
+        Raises:
+            GivenUp: if the process does not become the leader in time, for example because it is dead.
+        """
+        leader = self.processes[process].name
+        self.injector.note(f"{leader} is to lead")
+        self._hand_over(self.processes[process])
+        with trio.move_on_after(_PATIENCE):
+            await self.store.wait_handed_over()
+            return
+        raise GivenUp(f"{leader} did not become the leader within {_PATIENCE:.0f} s")
+
     def harm_streams(self, fault: faults.ChangeFault) -> None:
         """Apply a fault to the streams of its type now, whatever its revision."""
         group, _, kind = fault.type.partition(".")
@@ -180,6 +205,7 @@ class World:
             trio.lowlevel.add_instrument(Checkpoints())
         async with trio.open_nursery() as self.injector.nursery:
             await self.injector.nursery.start(self._server.serve)
+            self.processes[0].note_outside("the start")
             self.start_processes()
             yield
             self.injector.nursery.cancel_scope.cancel()
@@ -194,6 +220,11 @@ class World:
         for process in self.processes:
             self.injector.nursery.start_soon(process.live, name=f"process {process.name}")
 
+    def _hand_over(self, leader: Process) -> None:
+        app = self._make_app(leader)
+        singletons = [name for name, each in app.controllers.items() if each.placement == "singleton"]
+        self.store.hand_over([f"{app.name}/{name}" for name in singletons], leader.name)
+
     def _make_app(self, process: Process) -> App:
         given = self._setting.app
         return given if isinstance(given, App) else given(process)
@@ -202,7 +233,8 @@ class World:
         services: Channel = self._server
         if self._setting.own_services:
             services = OwnServices(self._server, process.app.registry)
-        link = Link(self.injector, self._server, services, process.name, process.kill)
+        after = self.processes[(self.processes.index(process) + 1) % len(self.processes)]
+        link = Link(self.injector, self._server, services, process.name, lambda: self._hand_over(after), process.kill)
         self._streams.begin(process, link.script)
         return link
 

@@ -1,8 +1,8 @@
 """The faults, by name and place, and plans of them. A plan prints as the line that repeats it. Pure.
 
-A step is a call made by a reconciler: a write, a read of the store or a call of the outside world. Steps are numbered
-from 1, over all processes, in the order of their starts. A revision is the number of a commit. A checkpoint is a Trio
-checkpoint of a process, in its reconcilers or in Headway itself.
+A step is a call made by a reconciler or another function of the program: a write, a read of the store or a call of
+the outside world. Steps are numbered from 1, over all processes, in the order of their starts. A revision is the number
+of a commit. A checkpoint is a Trio checkpoint of a process, in its reconcilers or in Headway itself.
 
 Up to the first fault of its plan, a run is identical to the one without faults, step by step and revision by revision.
 So a number from the one means the same in the other.
@@ -100,6 +100,13 @@ class LeaseLost(StepFault):
     """The store ends the process's leases too early: another process leads while this one does not know it."""
 
     name = "lease_lost"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class HandOver(StepFault):
+    """Just before the call, the store ends the process's leases, and another process leads: the next one in order."""
+
+    name = "hand_over"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -222,6 +229,7 @@ STEP_FAULTS: tuple[type[StepFault], ...] = (
     CommitLast,
     LostRace,
     LeaseLost,
+    HandOver,
     CutOff,
     Pause,
     ClockJump,

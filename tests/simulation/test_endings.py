@@ -1,0 +1,140 @@
+"""Deletions that never end, controllers that undo each other's changes, and states of the world outside."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import headway
+from headway.resource import Key, Kind, pb
+from headway.testing import simulation
+from headway.testing.simulation import Committed, Result, Setting, run
+from headway.testing.simulation import _oracles as oracles
+from headway.testing.simulation._trace import Trace
+from tests.helpers.corpus.staff import Account, Cloud, Team, come_and_go, one_team
+
+
+def app_of(*declare: Any) -> headway.App:
+    app = headway.App("staff")
+    team = app.type("staff", "v1", "Team", Team)
+    app.type("staff", "v1", "Account", Account)
+    for each in declare:
+        each(app, team)
+    return app
+
+
+def keeping(app: headway.App, team: Any) -> None:
+    @app.controller(manages=team)
+    async def keeper(rt: headway.Runtime, request: headway.Request[Team]) -> None:
+        """Add a finalizer that nothing removes."""
+        found = rt.resource(request)
+        if found is not None and not found.is_deleting:
+            async with rt.finalizer(found):
+                pass
+
+
+def result_of(app: Any, scenario: simulation.Scenario, plan: str = "none", **settings: Any) -> Result:
+    return run(Setting(app=app, scenario=scenario, quiet=60.0, **settings), simulation.Plan.parse(plan))
+
+
+def test_deletion_that_waits_for_ever_is_found() -> None:
+    result = result_of(app_of(keeping), come_and_go)
+    assert [str(each) for each in result.findings] == [
+        "deletion: Team core is marked for deletion and waits for the finalizer keeper, which nothing removes"
+    ]
+
+
+def test_finalizer_of_a_user_may_hold_a_deletion() -> None:
+    async def held_by_a_user(world: simulation.World) -> None:
+        team = world.type("Team")
+        await world.client.apply(team.new("core", Team(), metadata={headway.resource.FINALIZERS: "audit"}))
+        await world.wait_idle()
+        await world.client.delete(team.id("core"))
+        await world.wait_idle()
+
+    def idle(app: headway.App, team: Any) -> None:
+        @app.controller(manages=team)
+        async def teams(rt: headway.Runtime, request: headway.Request[Team]) -> None:
+            rt.resource(request)
+
+    assert not result_of(app_of(idle), held_by_a_user).findings
+
+
+def noting(name: str, text: str) -> Any:
+    def declare(app: headway.App, team: Any) -> None:
+        @app.controller(manages=team, name=name)
+        async def notes(rt: headway.Runtime, request: headway.Request[Team]) -> None:
+            found = rt.resource(request)
+            if found is not None and found.data.note != text:
+                await rt.client.apply(team.new(found.name, Team(members=found.data.members, note=text)))
+
+    return declare
+
+
+def test_controllers_that_undo_each_others_changes_are_named() -> None:
+    result = run(
+        Setting(app=app_of(noting("one", "x"), noting("other", "y")), scenario=one_team),
+        simulation.Plan(),
+        most_steps=60,
+    )
+    first = str(result.findings[0])
+    assert first.startswith("fight: "), first
+    assert "one" in first
+    assert "other undo each other's changes of Team core again and again" in first or "one undo" in first
+
+
+TEAM: Kind = ("staff", "Team")
+CORE: Key = ("default", "default", "core")
+
+
+def changes(*by: str) -> Trace:
+    """Return a trace in which each of these writers changes the resource from x to y, or back."""
+    trace = Trace()
+    states = [pb.Resource(metadata={"state": text}) for text in "xy"]
+    for at, writer in enumerate(by):
+        trace.add(Committed(0.0, at + 1, TEAM, CORE, states[at % 2], states[(at + 1) % 2], writer, 1))
+    return trace
+
+
+def test_changes_that_a_user_asks_for_are_no_fight() -> None:
+    assert oracles.fights(changes(*["one", "other"] * 3))
+    assert not oracles.fights(changes(*["one", "other"] * 2, "", *["one", "other"] * 2))
+    assert not oracles.fights(changes(*["one"] * 8))
+
+
+def never_two_disks(stored: simulation.Stored) -> None:
+    disks = sorted(stored.outside.disks)
+    assert disks in ([], ["x"], ["y"]), f"there are {disks}"
+
+
+def replacing(*, remove_first: bool) -> Any:
+    def make(process: simulation.Process) -> headway.App:
+        def declare(app: headway.App, team: Any) -> None:
+            @app.controller(manages=team)
+            async def disks(rt: headway.Runtime, request: headway.Request[Team]) -> None:
+                found = rt.resource(request)
+                if found is None or found.data.note in process.outside.disks:
+                    return
+                if remove_first:
+                    for each in list(process.outside.disks):
+                        await process.outside.remove(each)
+                await process.outside.put(found.data.note)
+                for each in set(process.outside.disks) - {found.data.note}:
+                    await process.outside.remove(each)
+
+        return app_of(declare)
+
+    return make
+
+
+async def another_disk(world: simulation.World) -> None:
+    for note in ("x", "y"):
+        await world.client.apply(world.type("Team").new("core", Team(note=note)))
+        await world.wait_idle()
+
+
+def test_state_of_the_outside_that_lasts_for_a_moment_is_found() -> None:
+    result = result_of(replacing(remove_first=False), another_disk, outside=Cloud, always=[never_two_disks])
+    assert [str(each).split("\n")[0] for each in result.findings] == [
+        "never_two_disks: when the store was at 7, after the call outside.put('y'): there are ['x', 'y']"
+    ]
+    assert not result_of(replacing(remove_first=True), another_disk, outside=Cloud, always=[never_two_disks]).findings

@@ -1,0 +1,140 @@
+"""Leadership that goes to another process and comes back, and shards that are spread over the processes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import headway
+from headway import field
+from headway.testing import simulation
+from headway.testing.simulation import Result, Setting, run
+from headway.testing.simulation._plans import handovers, single_faults
+from headway.testing.simulation.faults import HandOver
+
+
+@headway.message
+class Job:
+    text: str = field(1)
+
+
+@headway.message
+class Note:
+    text: str = field(1)
+
+
+def numbering(*, in_memory: bool) -> Callable[[simulation.Process], headway.App]:
+    """Return a program that gives each job the next number. Wrong if it reads the last one only once in its life."""
+
+    def make(_: simulation.Process) -> headway.App:
+        app = headway.App("jobs")
+        job, note = app.type("jobs", "v1", "Job", Job), app.type("jobs", "v1", "Note", Note)
+        last: int | None = None
+
+        @app.controller(manages=job, watches=[headway.watch(note, headway.mappers.owner())])
+        async def jobs(rt: headway.Runtime, request: headway.Request[Job]) -> None:
+            nonlocal last
+            found = rt.resource(request)
+            if found is None or rt.cache.get(note, found.name) is not None:
+                return
+            if last is None or not in_memory:
+                last = max((int(each.data.text) for each in rt.cache.list(note)), default=0)
+            await rt.client.apply(note.new(found.name, Note(text=f"{last + 1}"), owner=found))
+            last += 1
+
+        return app
+
+    return make
+
+
+async def wish(world: simulation.World, name: str) -> None:
+    await world.client.apply(world.type("Job").new(name, Job()))
+    await world.wait_idle()
+
+
+async def there_and_back(world: simulation.World) -> None:
+    await world.lead(0)
+    await wish(world, "a")
+    await world.lead(1)
+    await wish(world, "b")
+    await world.lead(0)
+    await wish(world, "c")
+
+
+def numbers(result: simulation.Result) -> list[str]:
+    return sorted(text.split("'")[1] for (kind, _), text in result.end.items() if kind[1] == "Note")
+
+
+def leaders(result: simulation.Result) -> list[str]:
+    """Return the processes that reconciled, in order, until the scenario was over."""
+    found: list[str] = []
+    for each in result.trace.entries:
+        if isinstance(each, simulation.Happened) and each.text.startswith("the scenario is over"):
+            break
+        if isinstance(each, simulation.Reconcile) and found[-1:] != [each.process]:
+            found.append(each.process)
+    return found
+
+
+def result_of(app: Callable[[simulation.Process], headway.App], plan: str = "none", **settings: Any) -> Result:
+    given = {"app": app, "scenario": there_and_back, "processes": 2, "quiet": 60.0, **settings}
+    return run(Setting(**given), simulation.Plan.parse(plan))
+
+
+def test_scenario_makes_another_process_the_leader_and_then_the_first_one_again() -> None:
+    result = result_of(numbering(in_memory=False))
+    assert leaders(result) == ["p1", "p2", "p1"]
+    assert not result.findings
+    assert numbers(result) == ["1", "2", "3"]
+
+
+def test_memory_of_an_earlier_leadership_is_outdated() -> None:
+    assert numbers(result_of(numbering(in_memory=True))) == ["1", "2", "2"]
+
+
+async def four_jobs(world: simulation.World) -> None:
+    for name in "abcd":
+        await wish(world, name)
+
+
+def test_exploration_of_two_processes_hands_the_leadership_there_and_back() -> None:
+    simulation.explore(numbering(in_memory=False), four_jobs, processes=2, plan="hand_over(4); hand_over(8)")
+    with pytest.raises(simulation.Refuted, match="end state: "):
+        simulation.explore(numbering(in_memory=True), four_jobs, processes=2, plan="hand_over(4); hand_over(8)")
+    trace = result_of(numbering(in_memory=False), scenario=four_jobs).trace
+    assert simulation.Plan(HandOver(4), HandOver(8)) in handovers(trace)
+
+
+def test_one_process_hands_nothing_over() -> None:
+    trace = run(Setting(app=numbering(in_memory=False), scenario=four_jobs), simulation.Plan()).trace
+    _, left_out = single_faults(trace, {("jobs", "Job"), ("jobs", "Note")})
+    assert {each.name for each in left_out["there is only one process"]} == {"hand_over"}
+
+
+def sharded(_: simulation.Process) -> headway.App:
+    app = headway.App("jobs")
+    job = app.type("jobs", "v1", "Job", Job)
+
+    @app.controller(manages=job, placement=headway.sharded(shards=16))
+    async def jobs(rt: headway.Runtime, request: headway.Request[Job]) -> None:
+        found = rt.resource(request)
+        if found is not None:
+            async with rt.conditions(found) as conditions:
+                conditions.set("Done", True)
+
+    return app
+
+
+async def two_jobs(world: simulation.World) -> None:
+    for name in ("a", "b"):
+        await world.client.apply(world.type("Job").new(name, Job()))
+    await world.wait_idle()
+
+
+def test_each_process_of_a_sharded_controller_has_keys() -> None:
+    explored = simulation.explore(sharded, two_jobs, processes=2, plan="none")
+    assert sorted(name for names in explored.reconciled.values() for name in names) == ["Job a", "Job b"]
+    assert [len(names) for names in explored.reconciled.values()] == [1, 1]
+    assert all(f"{process} reconciled {names[0]}" in str(explored) for process, names in explored.reconciled.items())
