@@ -119,14 +119,21 @@ def _watchdogs() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name == "headway watchdog"]
 
 
-async def _blocked(staff: Staff, limit: float | None = 0.2) -> list[events.LoopBlocked]:
-    """Run the app with an account and a team until a block was reported, and check that all threads are joined."""
+async def _blocked(
+    staff: Staff, limit: float | None = 0.2, *, begun: trio.Event | None = None
+) -> list[events.LoopBlocked]:
+    """Run the app with an account and a team until it is idle, and check that all threads are joined.
+
+    ``begun`` is set by a function that `wait_idle` does not wait for.
+    """
     async with headway.open_engine("memory:", staff.app, report=staff.events.append, block_limit=limit) as engine:
         assert len(_watchdogs()) == 1
         await engine.client.apply(staff.account.new("ada", Account()))
         await engine.client.apply(staff.team.new("core", Team()))
         with trio.fail_after(60):
             await engine.wait_idle()
+            if begun is not None:
+                await begun.wait()
     assert _watchdogs() == []
     return staff.events_of(events.LoopBlocked)
 
@@ -232,14 +239,14 @@ async def test_blocking_mapper_is_reported_with_the_changed_resource() -> None:
 async def test_blocking_daemon_is_reported_with_its_resource() -> None:
     """A daemon is not a reconcile, but it has a key."""
     staff = Staff()
-    hold = _hold(staff)
+    hold, begun = _hold(staff), trio.Event()
 
     @staff.app.daemon(staff.team)
     async def beats(_: headway.Runtime, __: headway.Resource[Team]) -> None:
-        await trio.lowlevel.checkpoint()
+        begun.set()
         hold()
 
-    blocked = (await _blocked(staff))[0]
+    blocked = (await _blocked(staff, begun=begun))[0]
     assert (blocked.controller, blocked.key) == ("beats", ("default", "default", "core"))
 
 
