@@ -27,6 +27,7 @@ class Explored:
         left_out: the faults that were not even planned, by reason.
         differing: sentences about what differs between runs without faults, and so was not compared.
         spoilt: the plans under which the scenario itself failed, with the error.
+        without: the faults and schedules that the scenario leaves out, by name.
         steps: the number of calls made by reconcilers, over all runs.
         seconds: the real time taken.
     """
@@ -40,6 +41,7 @@ class Explored:
     spoilt: Mapping[str, str]
     steps: int
     seconds: float
+    without: tuple[str, ...] = ()
 
     @property
     def planned(self) -> Counter[str]:
@@ -65,6 +67,7 @@ class Explored:
         for why, faults in self.left_out.items():
             where = "; ".join(f"{name} {places}" for name, places in _places(faults).items())
             lines.append(f"  left out, because {why}: {where}")
+        lines += [f"  left out by the scenario: {', '.join(self.without)}"] if self.without else []
         lines += [f"  some faults never struck: {plan}" for plan in self.unmet]
         lines += [f"  not compared: {each}" for each in self.differing]
         lines += [f"  spoilt: {plan} by {why}" for plan, why in self.spoilt.items()]
