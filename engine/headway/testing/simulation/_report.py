@@ -28,6 +28,7 @@ class Explored:
         differing: sentences about what differs between runs without faults, and so was not compared.
         spoilt: the plans under which the scenario itself failed, with the error.
         without: the faults and schedules that the scenario leaves out, by name.
+        not_asked: the plans whose end means nothing, because the world outside carries out a repeated call again.
         steps: the number of calls made by reconcilers, over all runs.
         seconds: the real time taken.
     """
@@ -42,6 +43,7 @@ class Explored:
     steps: int
     seconds: float
     without: tuple[str, ...] = ()
+    not_asked: tuple[str, ...] = ()
 
     @property
     def planned(self) -> Counter[str]:
@@ -68,6 +70,8 @@ class Explored:
             where = "; ".join(f"{name} {places}" for name, places in _places(faults).items())
             lines.append(f"  left out, because {why}: {where}")
         lines += [f"  left out by the scenario: {', '.join(self.without)}"] if self.without else []
+        for each in self.not_asked:
+            lines.append(f"  not judged: {each}, because the world outside carries out a repeated call again")
         lines += [f"  some faults never struck: {plan}" for plan in self.unmet]
         lines += [f"  not compared: {each}" for each in self.differing]
         lines += [f"  spoilt: {plan} by {why}" for plan, why in self.spoilt.items()]

@@ -42,6 +42,8 @@ class _TracedReconciler:
 
     async def __call__(self, rt: Runtime, request: Any) -> Any:
         definition, trace = self._definition, self._injector.trace
+        if self._injector.before_reconcile is not None:
+            await self._injector.before_reconcile()
         reconcile = Reconcile(
             trio.current_time(),
             self._process,
