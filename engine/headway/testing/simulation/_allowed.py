@@ -66,14 +66,8 @@ def _prefixes(path: str) -> Iterable[str]:
     return [".".join(parts[:count]) for count in range(1, len(parts) + 1) if path]
 
 
-def check_declared(
-    may_differ: Iterable[str], types: Iterable[ResourceType[Any]], seen: Collection[tuple[Kind, Key]], outside: Any
-) -> None:
-    """Check that every declaration names something that the program has.
-
-    Args:
-        seen: the resources that existed at any time in the runs without faults.
-        outside: the state of the world outside, or None.
+def check_declared(may_differ: Iterable[str], types: Iterable[ResourceType[Any]], outside: Any) -> None:
+    """Check that every declaration names something that the program has. ``outside`` is its state at the end, or None.
 
     Raises:
         DeclarationError: for the first declaration that is invalid. It lists what there is.
@@ -84,7 +78,8 @@ def check_declared(
         if found is None:
             raise _refused(each, "it is empty", "'Account.login'")
         form, what = found[1] or "", found[2] or found[3]
-        named, dot, path = what.partition(".")
+        # A resource's name may contain dots.
+        named, dot, path = (what, "", "") if " " in what else what.partition(".")
         if named == OUTSIDE:
             _check_outside(each, path, outside)
             continue
@@ -93,14 +88,25 @@ def check_declared(
             there = [*kinds, *([OUTSIDE] if outside is not None else [])]
             raise _refused(each, f"the program has no type {kind!r}{did_you_mean(kind, there)}", *there)
         if space:
-            names = sorted({key[2] for of, key in seen if of[1] == kind})
-            if form or dot or name not in names:
-                text = f"no {kind} {what.partition(' ')[2]!r} existed in a run without faults"
-                raise _refused(each, text, *(f"{kind} {there}" for there in names))
+            if form or not name:
+                raise _refused(each, "a single resource is declared as a whole", f"{kind} NAME")
         elif dot:
             if form == "names":
                 raise _refused(each, "names() expects a type", f"names({kind})")
             _check_path(each, kind, path, kinds[kind].payload)
+
+
+def check_names(may_differ: Iterable[str], seen: Collection[tuple[Kind, Key]]) -> None:
+    """Check that every resource that is declared by its name has existed in some run.
+
+    Raises:
+        DeclarationError: for the first one that has not. It lists those of its type.
+    """
+    for each in may_differ:
+        kind, _, name = each.partition(" ")
+        names = sorted({key[2] for of, key in seen if of[1] == kind})
+        if name and name not in names:
+            raise _refused(each, f"no {kind} {name!r} existed in any schedule", *(f"{kind} {there}" for there in names))
 
 
 def _check_outside(declared: str, path: str, outside: Any) -> None:

@@ -11,7 +11,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 
-from headway.resource import Key, Kind
+from headway.resource import Kind
 from headway.testing.simulation._allowed import Allowed
 from headway.testing.simulation._compared_outside import outside_difference
 from headway.testing.simulation._oracles import Contents, Finding, Place, Result, shown
@@ -152,15 +152,13 @@ class _Given:
         return Counter(fields.get(path, "") for place, fields in result.contents.items() if place[0] == self._kind)
 
     def _kept(self, path: str, values: set[str]) -> bool:
-        had: dict[Key, str] = {}
+        """Return True if no controller has replaced one of the values by another."""
         for commit in self._got.trace.commits:
-            if commit.kind != self._kind:
-                continue
-            value = "" if commit.new is None else self._got.contents_of(self._kind, commit.new).get(path, "")
-            before = had.get(commit.key, "")
-            if commit.new is not None and before in values and before not in _UNSET and value != before:
-                return False
-            had[commit.key] = value
+            # Users may write over a value, and a deleted resource gives its value back.
+            if commit.kind == self._kind and commit.by and commit.old is not None and commit.new is not None:
+                before, after = [self._got.contents_of(self._kind, of).get(path, "") for of in (commit.old, commit.new)]
+                if before != after and before in values and before not in _UNSET:
+                    return False
         return True
 
 
@@ -240,11 +238,16 @@ def differing(references: Sequence[Result], allowed: Allowed | None = None) -> l
     for place in places:
         texts = [each.end.get(place) or "absent" for each in references]
         if len(set(texts)) > 1:
-            found.append(f"{named(*place)} is {', or '.join(dict.fromkeys(texts))}")
+            found.append(f"{named(*place)} is {_some(texts)}")
     outside = [shown(each.outside) for each in references]
     if len(set(outside)) > 1:
-        found.append(f"the outside world is {', or '.join(dict.fromkeys(outside))}")
+        found.append(f"the outside world is {_some(outside)}")
     return [f"{each}, without faults" for each in found]
+
+
+def _some(texts: Sequence[str]) -> str:
+    different = list(dict.fromkeys(texts))
+    return ", or ".join([*different[:2], *(["another"] if len(different) > 2 else [])])
 
 
 def _counts(result: Result, references: Sequence[Result], allowed: Allowed) -> list[Finding]:

@@ -23,7 +23,7 @@ from headway.testing.simulation._report import Explored
 from headway.testing.simulation._run import run
 from headway.testing.simulation._schedules import calls_before_a_change, merged, slow_calls
 from headway.testing.simulation._world import Invariant, MakeApp, Scenario, Setting
-from headway.testing.simulation.faults import FAULTS, ChangeDuring, Fault, Hurried, Plan, Restore
+from headway.testing.simulation.faults import FAULTS, ChangeDuring, DoneAgain, Fault, Hurried, Plan, Restore
 
 
 class ExploreSettings(TypedDict, total=False):
@@ -144,6 +144,8 @@ def explore(
         findings = measure.judged(each, result)
         if findings:
             raise Refuted(each, findings, result)
+    if only is None and len(runs) == len(plans):
+        measure.check_names()
     if only is not None and unmet:
         text = f"the run ended before every fault of the plan {only!r} struck, so it shows little"
         warnings.warn(text, stacklevel=2)
@@ -240,7 +242,7 @@ def _left_out(without: Iterable[str]) -> tuple[str, ...]:
     Raises:
         DeclarationError: if there is no such fault.
     """
-    known = [each.name for each in FAULTS]
+    known = [each.name for each in FAULTS if each not in (Hurried, DoneAgain)]
     names = tuple(dict.fromkeys(without))
     for name in names:
         if name not in known:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from headway.errors import DeclarationError
 from headway.testing.simulation import _twins as twins
 from headway.testing.simulation import faults
-from headway.testing.simulation._allowed import Allowed, check_declared
+from headway.testing.simulation._allowed import Allowed, check_declared, check_names
 from headway.testing.simulation._compared import Difference, compared, differences, differing, random_parts
 from headway.testing.simulation._oracles import Finding, Result
 from headway.testing.simulation._report import replay_line, story
@@ -71,9 +71,9 @@ class Measure:
         plans = [Plan(seed=seed) for seed in range(_SEEDS)]
         self.references = [reference(setting, plan) for plan in plans]
         self.first = self.settled = self.references[0]
-        seen = {(each.kind, each.key) for of in self.references for each in of.trace.commits}
-        check_declared(may_differ, self.first.types, seen, self.first.outside)
+        check_declared(may_differ, self.first.types, self.first.outside)
         self._patient = _patient(setting)
+        self._seen = {(each.kind, each.key) for of in self.references for each in of.trace.commits}
         for plan, result in zip(plans[1:], self.references[1:], strict=True):
             self._check_timing(plan, result)
         if paces and len(self.first.asked) > 1:
@@ -107,7 +107,9 @@ class Measure:
             return f"the scenario must wait: otherwise it raises {type(error).__name__}"
         if result.findings or self._asks_otherwise(plan, result):
             return "the scenario must wait: otherwise users ask for something else"
-        if self.timing(plan, result):
+        # If users change no resource twice, there is no state in between that a program may have acted on.
+        twice = len({" ".join(what.split(" ")[1:3]) for _, what in result.asked}) < len(result.asked)
+        if twice and self.timing(plan, result):
             return "the end is another one if users don't wait at all"
         return ""
 
@@ -126,6 +128,7 @@ class Measure:
 
     def timing(self, plan: Plan, result: Result, rights: Sequence[Result] = ()) -> list[Finding]:
         """Return what has ended differently in a run without faults, with the lines that declare it."""
+        self._seen |= {(each.kind, each.key) for each in result.trace.commits}
         rights = list(rights or self.references)
         if not differences(result, rights, self._allowed):
             return []
@@ -151,19 +154,17 @@ class Measure:
         judged = twins.without_entry(result) if raced else result
         findings = self._compared(judged, self.references, counts=counts)
         # A second fault, such as a restore, may have undone the other writer's change.
-        lost = [step for step in raced if len(plan) == 1 and not twins.has_entry(result, step)]
-        if not findings and not lost:
-            return list(result.findings)
+        lost = [step for step in raced if len(plan) == 1 and twins.has_lost_entry(result, step)]
+        if not findings and not lost and not result.findings:
+            return []
         rights = [*self.references, self.twin]
         for step in raced:
             early = twins.written_early(self._setting, result, step)
             rights += [early, twins.without_entry(early)] if early is not None else []
             if step in lost and (destroyed := twins.overwritten(step, result, early)):
                 return [*result.findings, *destroyed]
-        found = self._compared(judged, rights, counts=counts)
-        if found and not result.findings and self._is_excused(plan, result, counts=counts):
-            return []
-        return [*result.findings, *found]
+        found = [*result.findings, *self._compared(judged, rights, counts=counts)]
+        return [] if found and self._is_excused(plan, result, counts=counts) else found
 
     def _is_excused(self, plan: Plan, result: Result, *, counts: bool) -> bool:
         """Return True if no right program can end otherwise under this plan."""
@@ -173,18 +174,21 @@ class Measure:
                 late = twins.restored_at_last(self._setting, each.revision)
                 lost = twins.lost_for_good(differences(late, rights, allowed)) if late is not None else frozenset()
                 allowed = dataclasses.replace(allowed, declared=allowed.declared | lost)
-            elif isinstance(each, faults.CommitLate | faults.CommitLast) and self._has_no_keys(each, result):
+            elif isinstance(each, faults.CommitLate | faults.CommitLast) and self._is_repeated(each, result):
                 self.not_asked.append(str(each))
                 return True
-        return not compared(result, rights, self._patient, counts=counts, allowed=allowed)
+        found = [*result.findings, *compared(result, rights, self._patient, counts=counts, allowed=allowed)]
+        return not found
 
-    def _has_no_keys(self, fault: faults.StepFault, result: Result) -> bool:
+    def _is_repeated(self, fault: faults.StepFault, result: Result) -> bool:
         """Return True if a call of the world outside that arrives late would be carried out even if it was repeated."""
         steps = [step for step in _struck(result, fault) if not step.kind[1]]
         if not steps or getattr(fault, "seconds", 1.0) == 0.0 or not self._no_keys(steps[0]):
             return False
         again = twins.done_again(self._setting, fault)
-        return again is None or bool(self._compared(again, [*self.references, self.twin], counts=True))
+        if again is None or again.findings:
+            return True
+        return bool(self._compared(again, [*self.references, self.twin], counts=True))
 
     def _no_keys(self, step: Step) -> bool:
         return self._setting.outside is not None and twins.has_no_keys(self._setting.outside(), step)
@@ -197,6 +201,10 @@ class Measure:
 
     def _compared(self, result: Result, rights: Sequence[Result], *, counts: bool) -> list[Finding]:
         return compared(result, rights, self._patient, counts=counts, allowed=self._allowed)
+
+    def check_names(self) -> None:
+        """Check that each resource that is declared by its name existed in a run without faults."""
+        check_names(self._allowed.declared, self._seen)
 
     def differing(self) -> tuple[str, ...]:
         """Return sentences about what differs between the runs without faults."""

@@ -21,7 +21,7 @@ _CHECKPOINTS = 16
 def single_faults(trace: Trace, kinds: set[tuple[str, str]]) -> tuple[list[Fault], dict[str, list[Fault]]]:
     """Return the faults to try alone, simplest first, and the ones left out, by reason."""
     left_out: LeftOut = defaultdict(list)
-    steps = _until_the_end(trace)
+    steps = steps_of_the_scenario(trace)
     by_name: dict[str, list[Fault]] = {}
     for fault in (
         *_of_steps(steps, left_out),
@@ -64,7 +64,7 @@ def _place(fault: Fault) -> object:
     return fault
 
 
-def _until_the_end(trace: Trace) -> list[Step]:
+def steps_of_the_scenario(trace: Trace) -> list[Step]:
     """Return the steps before the end of the scenario: later ones get no faults."""
     steps: list[Step] = []
     for entry in trace.entries:

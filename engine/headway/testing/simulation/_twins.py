@@ -68,10 +68,18 @@ def without_entry(result: Result) -> Result:
     return dataclasses.replace(result, contents=contents)
 
 
-def has_entry(result: Result, step: Step) -> bool:
-    """Return True if the entry that another writer added just before a call is still there, or its resource is not."""
-    fields = result.contents.get((step.kind, step.key))
-    return fields is None or _ENTRY in fields or _ENTRY.replace("metadata", "(metadata)") in fields
+def has_lost_entry(result: Result, step: Step) -> bool:
+    """Return True if another writer has added the entry just before a call, and the resource is there without it."""
+    added = any(
+        (each.kind, each.key) == (step.kind, step.key) and each.new is not None and ANOTHER_WRITER in each.new.metadata
+        for each in result.trace.commits
+    )
+    return added and (step.kind, step.key) in result.contents and not _has_entry(result, step)
+
+
+def _has_entry(result: Result, step: Step) -> bool:
+    fields = result.contents.get((step.kind, step.key), {})
+    return _ENTRY in fields or _ENTRY.replace("metadata", "(metadata)") in fields
 
 
 def written_early(setting: Setting, result: Result, step: Step) -> Result | None:
@@ -82,7 +90,7 @@ def written_early(setting: Setting, result: Result, step: Step) -> Result | None
 
 def overwritten(step: Step, result: Result, early: Result | None) -> list[Finding]:
     """Return a finding if a call destroyed what another writer had just changed, and the controller had no right to."""
-    if has_entry(result, step) or early is None or not has_entry(early, step):
+    if early is None or not has_lost_entry(result, step) or not _has_entry(early, step):
         return []
     text = (
         f"{named(step.kind, step.key)} has lost metadata[{ANOTHER_WRITER!r}], which another writer added just before "
