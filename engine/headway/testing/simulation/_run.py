@@ -209,7 +209,7 @@ class _Spinning(trio.abc.Instrument):
 
 
 @contextmanager
-def _deterministic(seed: int, draw: int) -> Iterator[None]:
+def _deterministic(seed: int, draw: int = 0) -> Iterator[None]:
     """Seed Trio's scheduler and `random` while the block runs."""
     runner: Any = trio._core._run  # what Trio's own Hypothesis plugin does
     before, state, chosen = runner._ALLOW_DETERMINISTIC_SCHEDULING, random.getstate(), runner._r.getstate()
