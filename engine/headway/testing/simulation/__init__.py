@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any
 
 from headway.testing.simulation._always import Always as Always
 from headway.testing.simulation._always import Stored as Stored
-from headway.testing.simulation._explore import Refuted as Refuted
 from headway.testing.simulation._explore import explore as explore
 from headway.testing.simulation._explore import explored as explored
 from headway.testing.simulation._explore import same_end as same_end
+from headway.testing.simulation._measure import Refuted as Refuted
 from headway.testing.simulation._oracles import Finding as Finding
 from headway.testing.simulation._oracles import Result as Result
 from headway.testing.simulation._process import OutsideUnreachable as OutsideUnreachable

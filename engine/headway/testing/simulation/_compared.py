@@ -1,109 +1,263 @@
 """The comparison of a run with those without faults. Pure.
 
-The runs without faults are the reference. With faults, the end state must be the same, and no resource may be created
-or deleted more often. Runs without faults may differ from each other, because Trio varies the order of tasks or because
-something is different each time. Then each of their results is right, and only what they all agree on is compared.
+The runs without faults are the measure: each of their results is right. The end state of another run must be the same
+as one of theirs, apart from what may differ, and no resource may be created or deleted more often.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import re
-from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
 
 from headway.resource import Kind
-from headway.testing.simulation._oracles import Finding, Result, shown
+from headway.testing.simulation._allowed import Allowed
+from headway.testing.simulation._compared_outside import outside_difference
+from headway.testing.simulation._oracles import Contents, Finding, Place, Result, shown
 from headway.testing.simulation._trace import Trace, named
 
 _WORDS = re.compile(r"\w+|\W")
+_UNSET = ("", "''", "0", "0.0", "False", "None", "[]", "{}", "b''")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Difference:
+    """A difference between a run and the right ones.
+
+    Attributes:
+        declared: the entry of ``may_differ`` that would allow it.
+        place: the resource; None for the world outside and for the resources of a kind as a whole.
+        what: its readable name, with the field.
+        got, right: the two values.
+    """
+
+    declared: str
+    place: Place | None
+    what: str
+    got: str
+    right: str
 
 
 def compared(
-    result: Result, references: Sequence[Result], patient: Sequence[Result] = (), *, counts: bool
+    result: Result,
+    references: Sequence[Result],
+    patient: Sequence[Result] = (),
+    *,
+    counts: bool,
+    allowed: Allowed | None = None,
 ) -> list[Finding]:
     """Return what has ended differently than in every run without faults.
 
     Faults delay: a user's change may come only after the controllers have acted on the one before. In the ``patient``
     runs, which also have no faults, every change comes that late. Their results and counts are right as well.
     """
-    loose = _loose(references)
+    rights = [*references, *patient]
+    allowed = allowed or Allowed()
+    findings: list[Finding] = []
+    told: set[Place] = set()
+    for each in differences(result, rights, allowed):
+        if each.place is None:
+            oracle = "outside" if each.declared.startswith("outside") else "end state"
+            findings.append(Finding(oracle, f"{each.what} {each.got}; without faults: {each.right}"))
+        elif each.place not in told:
+            told.add(each.place)
+            got = result.end.get(each.place) or "absent"
+            right = next((of.end[each.place] for of in rights if each.place in of.end), "absent")
+            findings.append(Finding("end state", f"{named(*each.place)} is {got}; without faults: {right}"))
     return [
-        *_ends(result, references, patient, loose),
-        *(_counts(result, [*references, *patient], loose) if counts else ()),
-        *_outside(result, references, patient),
-        *_queue(result, [*references, *patient]),
+        *findings,
+        *(_counts(result, rights, allowed) if counts else ()),
+        *_queue(result, rights),
     ]
 
 
-def _ends(result: Result, references: Sequence[Result], patient: Sequence[Result], loose: set[Kind]) -> list[Finding]:
-    findings: list[Finding] = []
-    places = {place for each in (result, *references) for place in each.end if place[0] not in loose}
-    for place in sorted(places):
-        got, right = result.end.get(place), [each.end.get(place) for each in references]
-        late = [each.end.get(place) for each in patient]
-        if got not in (*right, *late) and not (got is not None and _differs(right) and _alike(got, right)):
-            want = right[0] or "absent"
-            findings.append(Finding("end state", f"{named(*place)} is {got or 'absent'}; without faults: {want}"))
-    for kind in sorted(loose):
-        got_all = _texts(result, kind)
-        rights = [_texts(each, kind) for each in (*references, *patient)]
-        if got_all in rights:
+def differences(got: Result, rights: Sequence[Result], allowed: Allowed) -> list[Difference]:
+    """Return what has ended differently than in every one of the right runs, apart from what may differ."""
+    outside = outside_difference(got, rights, allowed)
+    return [
+        *_named_ones(got, rights, allowed),
+        *_unnamed_ones(got, rights, allowed),
+        *([Difference(outside[0], None, "the outside world is", *map(shown, outside[1:]))] if outside else ()),
+    ]
+
+
+def _named_ones(got: Result, rights: Sequence[Result], allowed: Allowed) -> Iterator[Difference]:
+    """Yield the differences of resources that have the same names in every run, field by field."""
+    places = {place for each in (got, *rights) for place in each.contents}
+    for kind in sorted({place[0] for place in places}):
+        if allowed.names(kind) or (allowed.order(kind) and _same_values(got, rights, kind, allowed)):
             continue
-        if len(got_all) not in [len(right) for right in rights]:
-            text = f"there are {len(got_all)} {kind[1]}s; without faults: {len(rights[0])}"
-            findings.append(Finding("end state", text))
-        elif all(right == rights[0] for right in rights):
-            # Their contents are the same in every run without faults, although their names differ.
-            other = sorted((Counter(got_all) - Counter(rights[0])).elements())
-            text = f"there is an extra {kind[1]} that is {other[0]}; without faults: {', or '.join(rights[0])}"
-            findings.append(Finding("end state", text))
-    return findings
+        given = _Given(got, rights, kind, allowed)
+        for place in sorted(each for each in places if each[0] == kind and not allowed.resource(kind, each[1][2])):
+            mine = got.contents.get(place)
+            theirs = [each.contents.get(place) for each in rights]
+            if mine not in theirs:
+                yield from _of_resource(place, mine, [each for each in theirs if each is not None], given, allowed)
 
 
-def _texts(result: Result, kind: Kind) -> list[str]:
-    return sorted(text for place, text in result.end.items() if place[0] == kind)
+def _of_resource(
+    place: Place, mine: Contents | None, theirs: Sequence[Contents], given: _Given, allowed: Allowed
+) -> Iterator[Difference]:
+    kind, key = place
+    if mine is None or not theirs:
+        there = "there" if mine is not None else "absent"
+        yield Difference(f"{kind[1]} {key[2]}", place, named(kind, key), there, "absent" if mine else "there")
+        return
+    found = [
+        [path for path in sorted({*mine, *each}) if mine.get(path) != each.get(path) and not allowed.field(kind, path)]
+        for each in theirs
+    ]
+    found = [
+        [
+            path
+            for path in paths
+            if not ((kind, path) in allowed.random and _alike(mine.get(path), [each.get(path) for each in theirs]))
+            and not given.to_others(path)
+        ]
+        for paths in found
+    ]
+    if all(found):
+        paths = min(found, key=len)
+        nearest = theirs[found.index(paths)]
+        for path in paths:
+            what = f"{named(kind, key)}.{path}"
+            declared = f"{kind[1]}.{_declarable(path)}"
+            yield Difference(declared, place, what, mine.get(path, "absent"), nearest.get(path, "absent"))
 
 
-def _differs(texts: Sequence[str | None]) -> bool:
-    return len(set(texts) - {None}) > 1
+def _declarable(path: str) -> str:
+    return path.replace("(", "").replace(")", "")
 
 
-def _alike(got: str, right: Sequence[str | None]) -> bool:
+class _Given:
+    """The values of a kind's fields, to see whether they were only given to other resources, in order of arrival."""
+
+    def __init__(self, got: Result, rights: Sequence[Result], kind: Kind, allowed: Allowed) -> None:
+        self._got = got
+        self._rights = rights
+        self._kind = kind
+        self._allowed = allowed
+        self._known: dict[str, bool] = {}
+
+    def to_others(self, path: str) -> bool:
+        """Return True if a run without faults has the same values, and each was kept once it was given."""
+        if path not in self._known:
+            mine = self._values(self._got, path)
+            same = any(mine == self._values(each, path) for each in self._rights)
+            self._known[path] = same and (self._allowed.order(self._kind, path) or self._kept(path, set(mine)))
+        return self._known[path]
+
+    def _values(self, result: Result, path: str) -> Counter[str]:
+        return Counter(fields.get(path, "") for place, fields in result.contents.items() if place[0] == self._kind)
+
+    def _kept(self, path: str, values: set[str]) -> bool:
+        """Return True if no controller has replaced one of the values by another."""
+        for commit in self._got.trace.commits:
+            # Users may write over a value, and a deleted resource gives its value back.
+            if commit.kind == self._kind and commit.by and commit.old is not None and commit.new is not None:
+                before, after = [self._got.contents_of(self._kind, of).get(path, "") for of in (commit.old, commit.new)]
+                if before != after and before in values and before not in _UNSET:
+                    return False
+        return True
+
+
+def _same_values(got: Result, rights: Sequence[Result], kind: Kind, allowed: Allowed) -> bool:
+    """Return True if the resources of a kind have the same contents as in a right run, whichever has which."""
+    mine = _texts(got, kind, allowed)
+    return any(mine == _texts(each, kind, allowed) for each in rights)
+
+
+def _unnamed_ones(got: Result, rights: Sequence[Result], allowed: Allowed) -> Iterator[Difference]:
+    """Yield the differences of kinds whose names may differ: in the number and the contents of their resources."""
+    kinds = {place[0] for each in (got, *rights) for place in each.contents if allowed.names(place[0])}
+    for kind in sorted(kind for kind in kinds if kind[1] not in allowed.declared):
+        mine, theirs = _texts(got, kind, allowed), [_texts(each, kind, allowed) for each in rights]
+        if mine in theirs:
+            continue
+        if len(mine) not in map(len, theirs):
+            yield Difference(kind[1], None, "there are", f"{len(mine)} {kind[1]}s", str(len(theirs[0])))
+        elif all(each == theirs[0] for each in theirs):
+            other = sorted((Counter(mine) - Counter(theirs[0])).elements())[0]
+            yield Difference(kind[1], None, f"there is an extra {kind[1]} that is", other, ", or ".join(theirs[0]))
+
+
+def _texts(result: Result, kind: Kind, allowed: Allowed) -> list[str]:
+    """Return the contents of a kind's resources, without what may differ."""
+    return sorted(
+        ", ".join(
+            f"{path} {text}"
+            for path, text in fields.items()
+            if (kind, path) not in allowed.random and not allowed.field(kind, path)
+        )
+        for place, fields in result.contents.items()
+        if place[0] == kind
+    )
+
+
+def _alike(got: str | None, right: Sequence[str | None]) -> bool:
     """Return True if a text has every word that all the others have in common."""
+    if got is None:
+        return None in right
     mine, *others = [_WORDS.findall(each) for each in (got, *right) if each is not None]
     if any(len(each) != len(mine) for each in others):
         return True
     return all(word in said or len(set(said)) > 1 for word, *said in zip(mine, *others, strict=True))
 
 
-def differing(references: Sequence[Result]) -> list[str]:
+def random_parts(one: Result, other: Result) -> Allowed:
+    """Return what differs between two runs of one schedule, and so is new each time."""
+    names = [set(each.contents) | {key[:2] for key in each.counts} for each in (one, other)]
+    drawn = {place[0] for place in names[0] ^ names[1]}
+    random: set[tuple[Kind, str]] = set()
+    for place in names[0] & names[1]:
+        mine, theirs = one.contents.get(place, {}), other.contents.get(place, {})
+        random |= {(place[0], path) for path in {*mine, *theirs} if mine.get(path) != theirs.get(path)}
+    for kind in drawn:
+        columns = [_columns(each, kind) for each in (one, other)]
+        random |= {(kind, path) for path in {*columns[0], *columns[1]} if columns[0][path] != columns[1][path]}
+    return Allowed(random=frozenset(random), drawn=frozenset(drawn), random_outside=one.outside != other.outside)
+
+
+def _columns(result: Result, kind: Kind) -> defaultdict[str, Counter[str]]:
+    columns: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for place, fields in result.contents.items():
+        if place[0] == kind:
+            for path, text in fields.items():
+                columns[path][text] += 1
+    return columns
+
+
+def differing(references: Sequence[Result], allowed: Allowed | None = None) -> list[str]:
     """Return sentences about what differs between the runs without faults."""
-    loose = _loose(references)
+    allowed = allowed or Allowed()
+    kinds = {place[0] for each in references for place in each.contents}
+    loose = {kind for kind in kinds if allowed.names(kind)}
     places = sorted({place for each in references for place in each.end if place[0] not in loose})
     found = [f"the names of {kind[1]}s are different in every run" for kind in sorted(loose)]
     for place in places:
         texts = [each.end.get(place) or "absent" for each in references]
         if len(set(texts)) > 1:
-            found.append(f"{named(*place)} is {', or '.join(dict.fromkeys(texts))}")
-    outside = [repr(each.outside) for each in references]
+            found.append(f"{named(*place)} is {_some(texts)}")
+    outside = [shown(each.outside) for each in references]
     if len(set(outside)) > 1:
-        found.append(f"the outside world is {', or '.join(dict.fromkeys(outside))}")
+        found.append(f"the outside world is {_some(outside)}")
     return [f"{each}, without faults" for each in found]
 
 
-def _loose(references: Sequence[Result]) -> set[Kind]:
-    """Return the kinds whose names differ from run to run: only their number can be compared."""
-    names = [set(each.end) | {key[:2] for key in each.counts} for each in references]
-    return {place[0] for each in names for place in each ^ names[0]}
+def _some(texts: Sequence[str]) -> str:
+    different = list(dict.fromkeys(texts))
+    return ", or ".join([*different[:2], *(["another"] if len(different) > 2 else [])])
 
 
-def _counts(result: Result, references: Sequence[Result], loose: set[Kind]) -> list[Finding]:
+def _counts(result: Result, references: Sequence[Result], allowed: Allowed) -> list[Finding]:
     findings: list[Finding] = []
+    keys = {key for of in (result, *references) for key in of.counts if key[0][1] not in allowed.declared}
+    loose = {key[0] for key in keys if allowed.names(key[0])}
     for what in ("created", "deleted"):
-        for each in sorted(
-            {key for of in (result, *references) for key in of.counts if key[2] == what and key[0] not in loose}
-        ):
+        for each in sorted(key for key in keys if key[2] == what and key[0] not in loose):
+            if allowed.resource(each[0], each[1][2]):
+                continue
             got, right = result.counts.get(each, 0), [of.counts.get(each, 0) for of in references]
             if got > max(right):
                 place = named(each[0], each[1])
@@ -149,41 +303,3 @@ def _never_there(trace: Trace) -> Counter[tuple[str, Kind]]:
     there = {(each.kind, each.key) for each in trace.commits}
     asked = {(each.controller, each.kind, each.key) for each in trace.reconciles if (each.kind, each.key) not in there}
     return Counter(each[:2] for each in asked)
-
-
-def _outside(result: Result, references: Sequence[Result], patient: Sequence[Result]) -> list[Finding]:
-    got, right = result.outside, [each.outside for each in references]
-    if got in right or got in [each.outside for each in patient]:
-        return []
-    if _is_like(got, right):
-        return []
-    return [Finding("outside", f"the outside world is {shown(got)}; without faults: {shown(right[0])}")]
-
-
-def _is_like(got: Any, right: Sequence[Any]) -> bool:
-    """Return True if a state agrees with the runs without faults wherever these agree with each other."""
-    if got in right:
-        return True
-    if all(each == right[0] for each in right):
-        return False
-    mine, *others = map(_parts, (got, *right))
-    if mine and all(set(each) == set(mine) for each in others):
-        return all(_is_like(mine[key], [each[key] for each in others]) for key in mine)
-    return _size(got) in map(_size, right)
-
-
-def _parts(value: Any) -> Mapping[Any, Any]:
-    if isinstance(value, list | tuple):
-        return dict(enumerate(value))
-    return value if isinstance(value, Mapping) else {}
-
-
-def _size(outside: Any) -> int:
-    """Return the number of things in the outside world, for a comparison when their names differ in each run."""
-    if isinstance(outside, Mapping):
-        return sum(map(_size, outside.values())) if any(map(_is_many, outside.values())) else len(outside)
-    return len(outside) if _is_many(outside) else 1
-
-
-def _is_many(value: Any) -> bool:
-    return isinstance(value, Mapping | list | tuple | set | frozenset)

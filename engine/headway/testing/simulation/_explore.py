@@ -7,6 +7,7 @@ import os
 import sys
 import time
 import warnings
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypedDict
 
@@ -14,35 +15,17 @@ from typing_extensions import Unpack
 
 from headway.controller import App
 from headway.errors import DeclarationError
+from headway.resource import did_you_mean
 from headway.testing.simulation._always import RESERVED_KINDS, Always
-from headway.testing.simulation._compared import compared, differing
-from headway.testing.simulation._oracles import Finding, Result
-from headway.testing.simulation._plans import handovers, single_faults
+from headway.testing.simulation._measure import Measure, Refuted, noted, reference
+from headway.testing.simulation._plans import LeftOut, handovers, single_faults
 from headway.testing.simulation._plans import pairs as pairs_of
-from headway.testing.simulation._report import Explored, replay_line, story
+from headway.testing.simulation._report import Explored
 from headway.testing.simulation._run import run
+from headway.testing.simulation._schedules import calls_before_a_change, merged, slow_calls
 from headway.testing.simulation._spread import SALTS, is_spread, reconciled_by
 from headway.testing.simulation._world import Invariant, MakeApp, Scenario, Setting
-from headway.testing.simulation.faults import Fault, Plan, Restore
-
-_REFERENCES = 3
-"""The number of runs without faults, each with a different order of tasks."""
-
-
-class Refuted(AssertionError):
-    """A failed run. The message is the story of what happened in it.
-
-    Attributes:
-        plan: the faults of the run.
-        findings: what is wrong with it.
-        result: the run's result.
-    """
-
-    def __init__(self, plan: Plan, findings: Sequence[Finding], result: Result) -> None:
-        super().__init__(story(plan, result, findings))
-        self.plan = plan
-        self.findings = tuple(findings)
-        self.result = result
+from headway.testing.simulation.faults import FAULTS, ChangeDuring, DoneAgain, Fault, HandOver, Hurried, Plan, Restore
 
 
 class ExploreSettings(TypedDict, total=False):
@@ -56,6 +39,8 @@ class ExploreSettings(TypedDict, total=False):
     seconds: float
     quiet: float | None
     plan: str | None
+    may_differ: Iterable[str]
+    without: Iterable[str]
 
 
 def explore(
@@ -70,16 +55,19 @@ def explore(
     seconds: float = 60.0,
     quiet: float | None = 120.0,
     plan: str | None = None,
+    may_differ: Iterable[str] = (),
+    without: Iterable[str] = (),
     own_services: bool = False,
 ) -> Explored:
-    """Run a scenario without faults, then once under every fault that can matter.
+    """Run a scenario without faults in several schedules, then once under every fault that can matter.
 
     Every run has its own store, server and processes, under virtual time. When the scenario is over, all faults heal.
     Then these must hold:
 
     - The run converges, and nothing is written after that.
     - A restart of the processes causes no writes.
-    - The end state is the same as without faults, and no resource was created or deleted more often.
+    - The end state is the same in every schedule without faults, and with them. No resource was created or deleted more
+      often.
     - No reader sees an older state than before.
     - Each term has one writer.
     - At most one reconcile per key runs at a time.
@@ -106,6 +94,9 @@ def explore(
             write by the clock.
         plan: run only this plan, as the last line of a failure shows it. The environment variable HEADWAY_PLAN does the
             same.
+        may_differ: what may end differently from run to run, such as ``"Account.login"``, ``"order(Account.port)"`` or
+            ``"outside.mails"``. The guide lists the forms. Everything else is compared.
+        without: the names of the faults and schedules to leave out, such as ``"restore"``.
         own_services: if true, every process opens the store itself, as engines on one etcd do, and its own program
             serves it. Use it for a store that several programs share, as in a rolling upgrade. The client is served by
             the program of the first process's first life.
@@ -129,17 +120,18 @@ def explore(
         quiet=quiet,
         own_services=own_services,
     )
-    setting, first = _spread(setting)
-    references = [first, *(_reference(setting, seed) for seed in range(1, _REFERENCES))]
-    patient = _patient(setting)
-    most = 20 * len(first.trace.reconciles) + 20 * len(first.trace.steps) + 500
+    left = _left_out(without)
     only = plan if plan is not None else os.environ.get("HEADWAY_PLAN")
-    plans, left_out = _plans(first, pairs, processes) if only is None else ([Plan.parse(only)], {})
+    setting = _spread(setting)
+    measure = Measure(setting, may_differ=tuple(may_differ), paces=only is None, without=left)
+    first = measure.first
+    most = 20 * len(first.trace.reconciles) + 20 * len(first.trace.steps) + 500
+    plans, left_out = _plans(measure, pairs, processes, left) if only is None else ([Plan.parse(only)], {})
     spoilt: dict[str, str] = {}
     runs: list[Plan] = []
     struck: list[Fault] = []
     unmet: list[Plan] = []
-    steps = sum(len(each.trace.steps) for each in references)
+    steps = sum(len(each.trace.steps) for each in measure.references)
     for each in plans:
         if time.process_time() - began > seconds:
             break
@@ -153,10 +145,11 @@ def explore(
         runs.append(each)
         if not set(result.struck) >= set(each):
             unmet.append(each)
-        restored = any(isinstance(fault, Restore) for fault in each)
-        findings = [*result.findings, *compared(result, references, patient, counts=not restored)]
+        findings = measure.judged(each, result)
         if findings:
             raise Refuted(each, findings, result)
+    if only is None and len(runs) == len(plans):
+        measure.check_names()
     if only is not None and unmet:
         text = f"the run ended before every fault of the plan {only!r} struck, so it shows little"
         warnings.warn(text, stacklevel=2)
@@ -167,10 +160,12 @@ def explore(
         unmet=tuple(unmet),
         left_out=left_out,
         reconciled=reconciled_by(first.trace) if processes > 1 else {},
-        differing=tuple(differing(references)),
+        differing=measure.differing(),
         spoilt=spoilt,
         steps=steps,
         seconds=time.process_time() - began,
+        without=left,
+        not_asked=tuple(measure.not_asked),
     )
 
 
@@ -213,78 +208,78 @@ def same_end(
     """
     settings = [Setting(app=app, scenario=scenario, outside=outside, quiet=quiet) for scenario in scenarios]
     first, *others = settings
-    references = [_reference(first, seed) for seed in range(_REFERENCES)]
+    measure = Measure(first, paces=False)
     for setting in others:
-        other = _reference(setting, 0)
-        findings = compared(other, references, counts=False)
+        other = reference(setting, Plan())
+        findings = measure.compared(other, counts=False)
         if findings:
             raise Refuted(Plan(), findings, other)
 
 
-def _plans(first: Result, pairs: int, processes: int) -> tuple[list[Plan], dict[str, list[Fault]]]:
-    """Return the plans to try, and the faults that are left out, by reason. ``first`` is a run without faults."""
+def _plans(
+    measure: Measure, pairs: int, processes: int, without: Sequence[str]
+) -> tuple[list[Plan], dict[str, list[Fault]]]:
+    """Return the plans to try, and the faults that are left out, by reason."""
+    first = measure.first
     if not first.trace.steps:
         raise DeclarationError(
             "the scenario gives no controller anything to do: let it write resources that they manage"
         )
     kinds = {place[0] for place in first.end} | {each.kind for each in first.trace.commits} - RESERVED_KINDS
     singles, left_out = single_faults(first.trace, kinds, processes)
-    back = handovers(first.trace) if processes > 1 else []
-    # After the first of each kind of fault, so that they are tried when the time is short.
-    kinds_of_faults = len({fault.name for fault in singles})
-    alone = [Plan(fault) for fault in singles]
-    return [*alone[:kinds_of_faults], *back, *alone[kinds_of_faults:], *pairs_of(singles, pairs)], left_out
+    singles = [each for each in singles if each.name not in without]
+    pruned: LeftOut = defaultdict(list, left_out)
+    schedules = [*slow_calls(first, pruned), *_changes_during(measure, pruned)]
+    plans = [Plan(each) for each in merged(singles, [each for each in schedules if each.name not in without])]
+    if processes > 1 and HandOver.name not in without:
+        # After the first of each kind of fault, so that they are tried when the time is short.
+        kinds_of_faults = len({fault.name for plan in plans for fault in plan})
+        plans[kinds_of_faults:kinds_of_faults] = handovers(first.trace)
+    skipped = {why: of for why, of in measure.skipped.items() if any(each.name != Hurried.name for each in of)}
+    return [*plans, *pairs_of(singles, pairs)], {**pruned, **skipped}
 
 
-def _spread(setting: Setting) -> tuple[Setting, Result]:
-    """Return the setting with names of processes by which each of them has keys, and the first run without faults."""
-    first = _reference(setting, 0)
+def _spread(setting: Setting) -> Setting:
+    """Return the setting with names of processes by which each of them has keys of sharded controllers."""
     if setting.processes > 1:
-        for salt in SALTS[1:]:
-            if is_spread(first.trace, setting.processes):
-                break
+        for salt in SALTS:
             setting = dataclasses.replace(setting, salt=salt)
-            first = _reference(setting, 0)
-    return setting, first
+            if is_spread(reference(setting, Plan()).trace, setting.processes):
+                break
+    return setting
 
 
-def _reference(setting: Setting, seed: int) -> Result:
-    __tracebackhide__ = True
-    plan = Plan(seed=seed)
-    try:
-        result = run(setting, plan)
-    except Exception as error:  # noqa: BLE001  # a scenario may raise anything
-        raise _noted(plan, error) from None
-    if result.findings:
-        raise Refuted(plan, result.findings, result)
-    return result
+def _changes_during(measure: Measure, left_out: LeftOut) -> list[Fault]:
+    found = calls_before_a_change(measure.settled) if len(measure.first.asked) > 1 else []
+    why = measure.hurried() if found else ""
+    if why:
+        left_out[why] += found
+    return [] if why else found
 
 
-def _patient(setting: Setting) -> list[Result]:
-    """Return a run without faults whose users wait before each change, or nothing if the scenario fails that way."""
-    try:
-        result = run(setting, Plan(), patient=True)
-    except Exception:  # noqa: BLE001  # a scenario that goes by the clock may raise anything when it runs late
-        return []
-    return [] if result.findings else [result]
+def _left_out(without: Iterable[str]) -> tuple[str, ...]:
+    """Return the names of the faults to leave out, without repetitions.
+
+    Raises:
+        DeclarationError: if there is no such fault.
+    """
+    known = [each.name for each in FAULTS if each not in (Hurried, DoneAgain)]
+    names = tuple(dict.fromkeys(without))
+    for name in names:
+        if name not in known:
+            hint = did_you_mean(name, known)
+            raise DeclarationError(f"without={name!r}: no such fault{hint}: expected {', '.join(known)}")
+    return names
 
 
 def _spoilt(plan: Plan, error: BaseException, spoilt: dict[str, str]) -> None:
     """Note that a plan made the scenario itself fail.
 
-    A scenario may fail if its store is restored from a backup. After any other fault its exception is raised.
+    A scenario may fail if its store is restored from a backup, or if it cannot go on before it has waited. After any
+    other fault its exception is raised.
     """
     __tracebackhide__ = True
-    noted = _noted(plan, error)
-    if not any(isinstance(fault, Restore) for fault in plan):
-        raise noted from None
-    spoilt[str(plan)] = f"{type(noted).__name__}: {noted}"
-
-
-def _noted(plan: Plan, error: BaseException) -> BaseException:
-    """Return the scenario's exception without the groups around it, and with a note about the plan."""
-    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
-        error = error.exceptions[0]
-    if not isinstance(error, DeclarationError):
-        error.add_note(f"in a simulation under: {plan}\nagain: {replay_line(plan)}")
-    return error
+    error = noted(plan, error)
+    if not any(isinstance(fault, Restore | ChangeDuring) for fault in plan):
+        raise error from None
+    spoilt[str(plan)] = f"{type(error).__name__}: {error}"

@@ -29,6 +29,8 @@ class Injector:
         gave_up: the reason why the run was ended early; empty if it was not.
         nursery: the nursery of the run. The world sets it.
         healed: true when the faults have ended.
+        during_change: waits until users have made their next change. The world sets it.
+        before_reconcile: called before each reconcile.
     """
 
     nursery: trio.Nursery
@@ -39,6 +41,8 @@ class Injector:
         self.struck: list[faults.Fault] = []
         self.gave_up = ""
         self.healed = False
+        self.during_change: Callable[[], Awaitable[None]] = trio.lowlevel.checkpoint
+        self.before_reconcile: Callable[[], Awaitable[None]] | None = None
         self._most_steps = most_steps
         self._at_step = {each.step: each for each in plan if isinstance(each, faults.StepFault)}
         self._at_change = {(each.type, each.revision): each for each in plan if isinstance(each, faults.ChangeFault)}

@@ -135,6 +135,14 @@ class Link(Wire):
         match fault:
             case faults.ClockJump():
                 self._injector.clock.jump(fault.seconds)
+            case faults.DoneAgain(seconds=seconds) if seconds:
+                self._injector.make_later(seconds, step, call)
+            case faults.DoneAgain():
+                self._injector.make_last(step, call)
+            case faults.Slow():
+                await trio.sleep(fault.seconds)
+            case faults.ChangeDuring():
+                await self._injector.during_change()
             case faults.ServerRestart():
                 await self._server.restart()
             case faults.LeaseLost():

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from headway.resource import FINALIZERS, Key, Kind, is_marked, pb, resource_id
+from headway.resource import FINALIZERS, Key, Kind, ResourceType, is_marked, pb, resource_id
 from headway.testing.simulation._trace import Committed, Happened, Reconcile, Reconciled, Trace, named
 from headway.testing.simulation.faults import Fault
 
 Place = tuple[Kind, Key]
+Contents = Mapping[str, str]
+"""The fields of a resource, by path. See `_contents.py`."""
 Scheduled = tuple[str, Kind, Key]
 """A controller, with the type and key that it will reconcile at a requested time."""
 
@@ -30,6 +32,10 @@ class Finding:
         return f"{self.oracle}: {self.text}"
 
 
+def _nothing(_kind: Kind, _resource: pb.Resource) -> Contents:
+    return {}
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Result:
     """The result of a run.
@@ -41,6 +47,10 @@ class Result:
         outside: the state that the outside world reports at the end.
         findings: what is wrong with the run by itself.
         struck: the faults that struck.
+        contents: the stored resources of the app's types at the end, field by field.
+        asked: the changes that users made, in order, each with the number of calls that reconcilers had begun before.
+        contents_of: returns the fields of any resource of the app's types.
+        types: the program's types.
     """
 
     trace: Trace
@@ -49,6 +59,12 @@ class Result:
     outside: Any
     findings: tuple[Finding, ...]
     struck: tuple[Fault, ...] = ()
+    contents: Mapping[Place, Contents] = dataclasses.field(default_factory=dict, repr=False)
+    asked: tuple[tuple[int, str], ...] = dataclasses.field(default=(), repr=False)
+    contents_of: Callable[[Kind, pb.Resource], Contents] = dataclasses.field(
+        default=_nothing, repr=False, compare=False
+    )
+    types: tuple[ResourceType[Any], ...] = dataclasses.field(default=(), repr=False, compare=False)
 
 
 def counted(commits: Sequence[Committed], kinds: set[Kind]) -> Mapping[tuple[Kind, Key, str], int]:

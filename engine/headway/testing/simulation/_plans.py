@@ -24,7 +24,7 @@ def single_faults(
 ) -> tuple[list[Fault], dict[str, list[Fault]]]:
     """Return the faults to try alone, simplest first, and the ones left out, by reason."""
     left_out: LeftOut = defaultdict(list)
-    steps = _until_the_end(trace)
+    steps = steps_of_the_scenario(trace)
     by_name: dict[str, list[Fault]] = {}
     for fault in (
         *_of_steps(steps, left_out),
@@ -64,7 +64,7 @@ def pairs(found: Sequence[Fault], count: int, seed: int = 0) -> Iterator[Plan]:
 
 def handovers(trace: Trace, count: int = _HANDOVERS) -> list[Plan]:
     """Return plans in which the leadership goes to another process at one call and comes back at a later one."""
-    numbers = [step.number for step in _until_the_end(trace) if _changes_something(step)]
+    numbers = [step.number for step in steps_of_the_scenario(trace) if _changes_something(step)]
     found = [
         Plan(faults.HandOver(away), faults.HandOver(back))
         # A process that leads again makes its first call soon after the other one's, so near places come first.
@@ -82,7 +82,7 @@ def _place(fault: Fault) -> object:
     return fault
 
 
-def _until_the_end(trace: Trace) -> list[Step]:
+def steps_of_the_scenario(trace: Trace) -> list[Step]:
     """Return the steps before the end of the scenario: later ones get no faults."""
     steps: list[Step] = []
     for entry in trace.entries:

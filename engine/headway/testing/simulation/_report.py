@@ -38,6 +38,8 @@ class Explored:
         differing: sentences about what differs between runs without faults, and so was not compared.
         reconciled: the resources that each process reconciled without faults, if there are several processes.
         spoilt: the plans under which the scenario itself failed, with the error.
+        without: the faults and schedules that the scenario leaves out, by name.
+        not_asked: the plans whose end means nothing, because the world outside carries out a repeated call again.
         steps: the number of calls made by reconcilers, over all runs.
         seconds: the CPU time taken.
     """
@@ -52,6 +54,8 @@ class Explored:
     reconciled: Mapping[str, Sequence[str]]
     steps: int
     seconds: float
+    without: tuple[str, ...] = ()
+    not_asked: tuple[str, ...] = ()
 
     @property
     def planned(self) -> Counter[str]:
@@ -77,6 +81,9 @@ class Explored:
         for why, faults in self.left_out.items():
             where = "; ".join(f"{name} {places}" for name, places in _places(faults).items())
             lines.append(f"  left out, because {why}: {where}")
+        lines += [f"  left out by the scenario: {', '.join(self.without)}"] if self.without else []
+        for each in self.not_asked:
+            lines.append(f"  not judged: {each}, because the world outside carries out a repeated call again")
         lines += [f"  some faults never struck: {plan}" for plan in self.unmet]
         lines += [f"  {process} reconciled {', '.join(names)}" for process, names in self.reconciled.items()]
         lines += [f"  not compared: {each}" for each in self.differing]

@@ -13,11 +13,13 @@ import trio
 from headway import events
 from headway.base import error_text
 from headway.errors import DeclarationError
+from headway.resource import Kind, pb
 from headway.testing.simulation import _oracles as oracles
 from headway.testing.simulation._always import RESERVED_KINDS, always_held, shown_as
+from headway.testing.simulation._contents import contents
 from headway.testing.simulation._injector import Injector
 from headway.testing.simulation._oracles import Finding, Result
-from headway.testing.simulation._world import GivenUp, Setting, World
+from headway.testing.simulation._world import GivenUp, Rival, Setting, World
 from headway.testing.simulation.faults import Plan, Restore
 
 _STEPS_ALLOWED = 2000
@@ -25,10 +27,19 @@ _TASK_STEPS = 1_000_000
 """The number of task steps allowed while no virtual time passes. It takes tens of real seconds to use up."""
 
 
-def run(setting: Setting, plan: Plan, *, most_steps: int = _STEPS_ALLOWED, patient: bool = False) -> Result:
+def run(
+    setting: Setting,
+    plan: Plan,
+    *,
+    most_steps: int = _STEPS_ALLOWED,
+    patient: bool = False,
+    draw: int = 0,
+    rival: Rival | None = None,
+) -> Result:
     """Run the scenario, heal all faults, and check that it converges, stays quiet and survives a restart.
 
-    If ``patient``, each change by the scenario waits until all work is done.
+    If ``patient``, each change by the scenario waits until all work is done. Another ``draw`` lets the program draw
+    other random numbers in the same schedule. A ``rival`` writes as well.
     """
     try:
         trio.lowlevel.current_task()
@@ -36,10 +47,10 @@ def run(setting: Setting, plan: Plan, *, most_steps: int = _STEPS_ALLOWED, patie
         pass
     else:
         raise DeclarationError("a simulation is a Trio run of its own: call it from a function that isn't async")
-    world = World(setting, plan, most_steps=most_steps, patient=patient)
+    world = World(setting, plan, most_steps=most_steps, patient=patient, rival=rival)
     findings: list[Finding] = []
-    with _deterministic(plan.seed):
-        trio.run(_live, world, setting, findings, clock=world.clock, instruments=[_Spinning(world.injector)])
+    with _deterministic(plan.seed, draw):
+        trio.run(_live, world, setting, findings, rival, clock=world.clock, instruments=[_Spinning(world.injector)])
     return judged(world, setting, findings)
 
 
@@ -53,18 +64,22 @@ def judged(world: World, setting: Setting, findings: list[Finding]) -> Result:
     return _result(world, findings)
 
 
-async def _live(world: World, setting: Setting, findings: list[Finding]) -> None:
+async def _live(world: World, setting: Setting, findings: list[Finding], rival: Rival | None) -> None:
     try:
         async with world.opened():
-            await _phases(world, setting, findings)
+            await _phases(world, setting, findings, rival)
     except* GivenUp as group:
         findings.append(Finding("converges", str(_first(group))))
 
 
-async def _phases(world: World, setting: Setting, findings: list[Finding]) -> None:
+async def _phases(world: World, setting: Setting, findings: list[Finding], rival: Rival | None) -> None:
     await setting.scenario(world)
+    world.pace.end()
     # Work that the scenario started and did not wait for is part of it.
     await world.wait_idle()
+    if rival is not None:
+        await rival.at_the_end(world)
+        await world.wait_idle()
     await end(world, setting, findings)
 
 
@@ -157,6 +172,10 @@ def _result(world: World, findings: list[Finding]) -> Result:
     ]
     findings += oracles.reads_rolled_back(trace) + oracles.two_writers(trace.commits) + oracles.twice_at_once(trace)
     findings += oracles.orphans(stored)
+
+    def contents_of(kind: Kind, resource: pb.Resource) -> oracles.Contents:
+        return contents(seen := shown_as(types[kind], resource, world.types), types[kind].view(seen).data)
+
     return Result(
         trace,
         end,
@@ -164,6 +183,10 @@ def _result(world: World, findings: list[Finding]) -> Result:
         _outside(world),
         tuple(findings),
         tuple(world.struck),
+        {place: contents(each, types[place[0]].view(each).data) for place, each in stored.items()},
+        tuple(world.pace.asked),
+        contents_of,
+        tuple(types.values()),
     )
 
 
@@ -194,12 +217,12 @@ class _Spinning(trio.abc.Instrument):
 
 
 @contextmanager
-def _deterministic(seed: int) -> Iterator[None]:
+def _deterministic(seed: int, draw: int = 0) -> Iterator[None]:
     """Seed Trio's scheduler and `random` while the block runs."""
     runner: Any = trio._core._run  # what Trio's own Hypothesis plugin does
     before, state, chosen = runner._ALLOW_DETERMINISTIC_SCHEDULING, random.getstate(), runner._r.getstate()
     runner._ALLOW_DETERMINISTIC_SCHEDULING = True
-    random.seed(seed)
+    random.seed(f"{seed}/{draw}" if draw else seed)
     runner._r.seed(seed)
     try:
         yield

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
-from typing import Any, cast
+from typing import Any
 
 import trio
 from grpclib import GRPCError
@@ -24,6 +24,9 @@ from headway.testing.simulation._injector import Injector
 from headway.testing.simulation._store import SimulatedStore, asked_again
 from headway.testing.simulation._trace import Committed
 
+ANOTHER_WRITER = "another-writer"
+"""The entry of the metadata that another writer adds."""
+
 
 class Server:
     """A `Channel` to the services of an engine, which may move when the server restarts.
@@ -36,7 +39,7 @@ class Server:
         types: the types that it serves.
         on_restart: called when the server restarts, to break the connections to it.
         harm_streams: called with the fault of a change that was committed.
-        before_change: called before each change by a user.
+        users: returns the client of the users, who have a pace of their own, for the server's client.
     """
 
     knows_outcomes = False
@@ -49,14 +52,14 @@ class Server:
         *,
         on_restart: Callable[[], None],
         harm_streams: Callable[[Kind, faults.ChangeFault], None],
-        before_change: Callable[[], Awaitable[None]] | None = None,
+        users: Callable[[Client], Client],
     ) -> None:
         self.store = SimulatedStore(self._committed)
         self._injector = injector
         self._types = types
         self._on_restart = on_restart
         self._harm_streams = harm_streams
-        self._before_change = before_change
+        self._users = users
         self._channel: Channel | None = None
         self._engine: Engine | None = None
         self._scope = trio.CancelScope()
@@ -74,9 +77,7 @@ class Server:
             self._scope = trio.CancelScope()
             with self._scope:
                 async with open_engine(self.store, app, report=ignore, wrap_channel=self._take) as self._engine:
-                    self.client = self._engine.client
-                    if self._before_change is not None:
-                        self.client = cast("Client", PatientClient(self.client, self._before_change))
+                    self.client = self._users(self._engine.client)
                     self._up.set()
                     task_status.started()
                     task_status = trio.TASK_STATUS_IGNORED
@@ -122,19 +123,20 @@ class Server:
         """Replace the store by a backup of itself. Then users ask again for what is lost."""
         self.store = await self.store.restored(revision)
         await self.restart()
+        client = (await self._is_up()).client
         for (kind, key), wish in self._wishes.items():
             type = next((each for each in self._types if each.kind == kind), None)
             if type is None:
                 continue
             if wish is None:
-                await self.client.delete(type.id(key[2], partition=key[0], namespace=key[1]))
+                await client.delete(type.id(key[2], partition=key[0], namespace=key[1]))
                 continue
             # In its stored version, if the program knows that version.
             stored_as = type_name(wish.id.type if wish.id is not None else None)
-            await self.client.apply((self._types.find(stored_as) or type).view(asked_again(wish)))
+            await client.apply((self._types.find(stored_as) or type).view(asked_again(wish)))
 
     async def overtake(self, kind: Kind, key: Key) -> bool:
-        """Write a resource unchanged, as another writer, so that only its version differs.
+        """Write a resource as another writer, who adds an entry to its metadata that nobody else may destroy.
 
         Returns False if the resource does not exist.
         """
@@ -143,7 +145,9 @@ class Server:
             return False
         # Not a user's write, so it is not asked for again after a restore.
         wishes = dict(self._wishes)
-        await self.store.commit([Put(kind, key, copy_message(stored), stored.version)])
+        changed = copy_message(stored)
+        changed.metadata[ANOTHER_WRITER] = "was first"
+        await self.store.commit([Put(kind, key, changed, stored.version)])
         self._wishes = wishes
         return True
 
@@ -224,25 +228,3 @@ class OwnServices:
         self, path: str, request: object, *, metadata: Metadata | None = None
     ) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
         return self._over_the_store().stream(path, request, metadata=metadata)
-
-
-_CHANGES = frozenset(("apply", "delete", "write", "write_status"))
-
-
-class PatientClient:
-    """A `Client` of a user who waits before each change, so that no fault can delay a change for longer."""
-
-    def __init__(self, client: Client, before_change: Callable[[], Awaitable[None]]) -> None:
-        self._client = client
-        self._before_change = before_change
-
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._client, name)
-        if name not in _CHANGES:
-            return found
-
-        async def change(*arguments: Any, **named: Any) -> Any:
-            await self._before_change()
-            return await found(*arguments, **named)
-
-        return change

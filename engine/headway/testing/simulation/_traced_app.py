@@ -70,6 +70,8 @@ class _Tracer:
 
     async def _reconcile(self, reconcile: Callable[..., Awaitable[Any]], rt: Runtime, request: Any) -> Any:
         definition = self._definition
+        if self._injector.before_reconcile is not None:
+            await self._injector.before_reconcile()
         call = Reconcile(
             trio.current_time(),
             self._process,

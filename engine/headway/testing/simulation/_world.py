@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from functools import partial
+from typing import Any, Protocol, cast
 
 import trio
 from trio.testing import MockClock
@@ -13,13 +14,14 @@ from trio.testing import MockClock
 from headway.base import check_plain
 from headway.client import Client
 from headway.controller import App
-from headway.resource import Registry, ResourceType
+from headway.resource import Key, Kind, Registry, ResourceType
 from headway.rpc import Channel
 from headway.testing.simulation import faults
 from headway.testing.simulation._always import Always, type_of
 from headway.testing.simulation._injector import Injector
 from headway.testing.simulation._link import Link
 from headway.testing.simulation._oracles import Scheduled
+from headway.testing.simulation._pace import Pace, PacedClient, Wait
 from headway.testing.simulation._process import Checkpoints, Process
 from headway.testing.simulation._server import OwnServices, Server
 from headway.testing.simulation._store import SimulatedStore
@@ -29,6 +31,17 @@ MakeApp = Callable[[Process], App]
 Scenario = Callable[["World"], Awaitable[None]]
 Invariant = Callable[["World"], Awaitable[None] | None]
 """A check of the end state that raises AssertionError if something is wrong."""
+
+
+class Rival(Protocol):
+    """Another writer, who acts before a reconcile begins, or when the scenario is over."""
+
+    async def before_reconcile(self, world: World) -> None:
+        """Act before a reconcile begins."""
+
+    async def at_the_end(self, world: World) -> None:
+        """Act when the scenario is over and all work is done."""
+
 
 _PATIENCE = 120.0
 """A number of seconds longer than any fault lasts."""
@@ -67,6 +80,7 @@ class World:
         processes: the processes that run the controllers.
         types: the program's types.
         clock: the virtual clock.
+        pace: the pace of the users.
         injector: applies the faults.
         trace: everything that has happened.
         struck: the faults that have struck.
@@ -80,12 +94,17 @@ class World:
         most_steps: int = 2000,
         patient: bool = False,
         clock: MockClock | None = None,
+        rival: Rival | None = None,
     ) -> None:
         self._setting = setting
         self.clock = clock or MockClock(autojump_threshold=0)
         self.injector = Injector(plan, self.clock, most_steps=most_steps)
         self.trace = self.injector.trace
         self.struck = self.injector.struck
+        self.pace = Pace(self.injector, plan)
+        self.injector.during_change = self.pace.hold
+        if rival is not None:
+            self.injector.before_reconcile = partial(rival.before_reconcile, self)
         self.outside: Any = None if setting.outside is None else setting.outside()
         self.processes = [
             Process(
@@ -105,7 +124,7 @@ class World:
             self.types,
             on_restart=self._break_links,
             harm_streams=self._streams.harm,
-            before_change=self._wait_for_everything if patient else None,
+            users=partial(self._users, self._wait_for_everything if patient else None),
         )
 
     # --- for scenarios ---
@@ -128,6 +147,9 @@ class World:
         Raises:
             GivenUp: if that takes more than ``within`` seconds.
         """
+        await self.pace.wait_idle(partial(self._wait_idle, within))
+
+    async def _wait_idle(self, within: float = 1800.0) -> None:
         with trio.move_on_after(within):
             while True:
                 revision, lives = self.store.position, [process.life for process in self.processes]
@@ -188,6 +210,14 @@ class World:
         self.injector.strike(fault)
         self._streams.harm((group, kind), fault)
 
+    async def restore(self, revision: int) -> None:
+        """Restore the store's backup of a revision, and let users ask again for what is lost."""
+        await self._server.restore(revision)
+
+    async def overtake(self, kind: Kind, key: Key) -> bool:
+        """Change a resource as another writer. Returns False if it does not exist."""
+        return await self._server.overtake(kind, key)
+
     async def restart_server(self) -> None:
         """Restart the server on the same store."""
         await self._server.restart()
@@ -207,6 +237,7 @@ class World:
             await self.injector.nursery.start(self._server.serve)
             self.processes[0].note_outside("the start")
             self.start_processes()
+            self.pace.begin()
             yield
             self.injector.nursery.cancel_scope.cancel()
 
@@ -246,4 +277,7 @@ class World:
     async def _wait_for_everything(self) -> None:
         """Wait until any fault would have ended and all work is done."""
         await trio.sleep(_PATIENCE)
-        await self.wait_idle()
+        await self._wait_idle()
+
+    def _users(self, before: Wait | None, client: Client) -> Client:
+        return cast("Client", PacedClient(client, self.pace, self._wait_idle, before))

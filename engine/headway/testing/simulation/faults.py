@@ -219,6 +219,51 @@ class CrashAt(Fault):
     checkpoint: int
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Slow(StepFault):
+    """The call takes effect some seconds late, and the caller waits for it while everything else goes on."""
+
+    name = "slow"
+    seconds: float = 10.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ChangeDuring(StepFault):
+    """Users wait after each change until all work is done, but their next change comes while this call is under way."""
+
+    name = "change_during"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Spaced(Fault):
+    """Users pause for some seconds after each change."""
+
+    name = "spaced"
+    seconds: float = 2.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Settled(Fault):
+    """Users wait after each change until all work is done."""
+
+    name = "settled"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Hurried(Fault):
+    """Users never wait until work is done."""
+
+    name = "hurried"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DoneAgain(StepFault):
+    """The call is done, and its request arrives once more after some seconds, or else at the end of the scenario."""
+
+    name = "done_again"
+    seconds: float = 0.0
+
+
 STEP_FAULTS: tuple[type[StepFault], ...] = (
     CrashBefore,
     CrashAfter,
@@ -238,7 +283,9 @@ STEP_FAULTS: tuple[type[StepFault], ...] = (
     Restore,
 )
 CHANGE_FAULTS: tuple[type[ChangeFault], ...] = (Stall, Drop, Repeat, HistoryLost, Hide, Missed)
-FAULTS: tuple[type[Fault], ...] = (*STEP_FAULTS, *CHANGE_FAULTS, CrashAt)
+SCHEDULES: tuple[type[Fault], ...] = (Spaced, Settled, Hurried, Slow, ChangeDuring)
+"""What may happen in any run, although nothing goes wrong: users and calls are slower or faster."""
+FAULTS: tuple[type[Fault], ...] = (*STEP_FAULTS, *CHANGE_FAULTS, CrashAt, *SCHEDULES, DoneAgain)
 _BY_NAME: dict[str, type[Fault]] = {fault.name: fault for fault in FAULTS}
 
 

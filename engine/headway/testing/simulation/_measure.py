@@ -1,0 +1,257 @@
+"""The runs without faults, which are the measure of the others. Each has another schedule.
+
+What differs between two runs of the same schedule is random in the program. What differs between two schedules is a
+race, unless the scenario declares that it may differ.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from headway.errors import DeclarationError
+from headway.testing.simulation import _twins as twins
+from headway.testing.simulation import faults
+from headway.testing.simulation._allowed import Allowed, check_declared, check_names
+from headway.testing.simulation._compared import Difference, compared, differences, differing, random_parts
+from headway.testing.simulation._oracles import Finding, Result
+from headway.testing.simulation._report import replay_line, story
+from headway.testing.simulation._run import run
+from headway.testing.simulation._trace import Step
+from headway.testing.simulation._world import Setting
+from headway.testing.simulation.faults import Plan
+
+_SEEDS = 3
+"""The number of runs without faults in which users are as fast as the scenario, each with another order of tasks."""
+_SAID = 4
+"""The number of differences that a refutation lists."""
+
+
+class Refuted(AssertionError):
+    """A failed run. The message is the story of what happened in it.
+
+    Attributes:
+        plan: the faults of the run.
+        findings: what is wrong with it.
+        result: the run's result.
+    """
+
+    def __init__(self, plan: Plan, findings: Sequence[Finding], result: Result) -> None:
+        super().__init__(story(plan, result, findings))
+        self.plan = plan
+        self.findings = tuple(findings)
+        self.result = result
+
+
+class Measure:
+    """The runs without faults of one exploration.
+
+    Attributes:
+        first: the run of the scenario as it is written.
+        references: the right results.
+        settled: the run in which users wait after each change; the first one if users change only one thing.
+        skipped: the schedules that show nothing, by reason.
+        not_asked: the plans under which no program can be right, because the world outside has no keys.
+
+    Args:
+        may_differ: what may differ, as the scenario declares it.
+        paces: whether users also have another pace than the scenario's.
+        without: the names of the schedules and faults that are left out.
+    """
+
+    def __init__(
+        self, setting: Setting, *, may_differ: Sequence[str] = (), paces: bool = True, without: Sequence[str] = ()
+    ) -> None:
+        __tracebackhide__ = True
+        self._setting = setting
+        self._allowed = Allowed(frozenset(may_differ))
+        self._twin: Result | None = None
+        self.skipped: dict[str, list[faults.Fault]] = {}
+        self.not_asked: list[str] = []
+        plans = [Plan(seed=seed) for seed in range(_SEEDS)]
+        self.references = [reference(setting, plan) for plan in plans]
+        self.first = self.settled = self.references[0]
+        check_declared(may_differ, self.first.types, self.first.outside)
+        self._patient = _patient(setting)
+        self._seen = {(each.kind, each.key) for of in self.references for each in of.trace.commits}
+        for plan, result in zip(plans[1:], self.references[1:], strict=True):
+            self._check_timing(plan, result)
+        if paces and len(self.first.asked) > 1:
+            for pace in (faults.Spaced(), faults.Settled()):
+                if pace.name not in without:
+                    self._try_pace(pace)
+
+    def _try_pace(self, pace: faults.Fault) -> None:
+        __tracebackhide__ = True
+        plan = Plan(pace)
+        try:
+            result = run(self._setting, plan)
+        except Exception as error:  # noqa: BLE001  # a scenario that goes by the clock may raise anything
+            self.skipped[f"the scenario raises {type(error).__name__} then"] = [pace]
+            return
+        if result.findings:
+            raise Refuted(plan, result.findings, result)
+        if self._asks_otherwise(plan, result):
+            return
+        self._check_timing(plan, result)
+        self.references.append(result)
+        if isinstance(pace, faults.Settled):
+            self.settled = result
+
+    def hurried(self) -> str:
+        """Return why the end of a run in which users don't wait for idleness means nothing, or an empty text."""
+        plan = Plan(faults.Hurried())
+        try:
+            result = run(self._setting, plan)
+        except Exception as error:  # noqa: BLE001  # a scenario may rely on the result of its wait
+            return f"the scenario must wait: otherwise it raises {type(error).__name__}"
+        if result.findings or self._asks_otherwise(plan, result):
+            return "the scenario must wait: otherwise users ask for something else"
+        # If users change no resource twice, there is no state in between that a program may have acted on.
+        twice = len({" ".join(what.split(" ")[1:3]) for _, what in result.asked}) < len(result.asked)
+        if twice and self.timing(plan, result):
+            return "the end is another one if users don't wait at all"
+        return ""
+
+    def _asks_otherwise(self, plan: Plan, result: Result) -> bool:
+        """Return True, and note it, if users have asked for something else than in the first run."""
+        if [what for _, what in result.asked] == [what for _, what in self.first.asked]:
+            return False
+        self.skipped["users ask for something else then"] = [*plan]
+        return True
+
+    def _check_timing(self, plan: Plan, result: Result) -> None:
+        __tracebackhide__ = True
+        findings = self.timing(plan, result, [self.first])
+        if findings:
+            raise Refuted(plan, findings, result)
+
+    def timing(self, plan: Plan, result: Result, rights: Sequence[Result] = ()) -> list[Finding]:
+        """Return what has ended differently in a run without faults, with the lines that declare it."""
+        self._seen |= {(each.kind, each.key) for each in result.trace.commits}
+        rights = list(rights or self.references)
+        if not differences(result, rights, self._allowed):
+            return []
+        # Only now, because most programs have nothing random.
+        found = differences(result, [*rights, self.twin], self._allowed)
+        return [_timing_finding(each, plan) for each in found[:_SAID]]
+
+    @property
+    def twin(self) -> Result:
+        """A second run with the schedule of the first one, in which the program draws other random values."""
+        if self._twin is None:
+            self._twin = run(self._setting, Plan(), draw=1)
+            random = random_parts(self.first, self._twin)
+            self._allowed = dataclasses.replace(random, declared=self._allowed.declared)
+        return self._twin
+
+    def judged(self, plan: Plan, result: Result) -> list[Finding]:
+        """Return what is wrong with a run, by itself and compared with the right ones."""
+        if len(plan) and all(isinstance(each, faults.SCHEDULES) for each in plan):
+            return [*result.findings, *self.timing(plan, result)]
+        counts = not any(isinstance(each, faults.Restore) for each in plan)
+        raced = [step for each in plan for step in _struck(result, each) if isinstance(each, faults.LostRace)]
+        judged = twins.without_entry(result) if raced else result
+        findings = self._compared(judged, self.references, counts=counts)
+        # A second fault, such as a restore, may have undone the other writer's change.
+        lost = [step for step in raced if len(plan) == 1 and twins.has_lost_entry(result, step)]
+        if not findings and not lost and not result.findings:
+            return []
+        rights = [*self.references, self.twin]
+        for step in raced:
+            early = twins.written_early(self._setting, result, step)
+            rights += [early, twins.without_entry(early)] if early is not None else []
+            if step in lost and (destroyed := twins.overwritten(step, result, early)):
+                return [*result.findings, *destroyed]
+        found = [*result.findings, *self._compared(judged, rights, counts=counts)]
+        return [] if found and self._is_excused(plan, result, counts=counts) else found
+
+    def _is_excused(self, plan: Plan, result: Result, *, counts: bool) -> bool:
+        """Return True if no right program can end otherwise under this plan."""
+        rights, allowed = [*self.references, self.twin], self._allowed
+        for each in plan:
+            if isinstance(each, faults.Restore):
+                late = twins.restored_at_last(self._setting, each.revision)
+                lost = twins.lost_for_good(differences(late, rights, allowed)) if late is not None else frozenset()
+                allowed = dataclasses.replace(allowed, declared=allowed.declared | lost)
+            elif isinstance(each, faults.CommitLate | faults.CommitLast) and self._is_repeated(each, result):
+                self.not_asked.append(str(each))
+                return True
+        found = [*result.findings, *compared(result, rights, self._patient, counts=counts, allowed=allowed)]
+        return not found
+
+    def _is_repeated(self, fault: faults.StepFault, result: Result) -> bool:
+        """Return True if a call of the world outside that arrives late would be carried out even if it was repeated."""
+        steps = [step for step in _struck(result, fault) if not step.kind[1]]
+        if not steps or getattr(fault, "seconds", 1.0) == 0.0 or not self._no_keys(steps[0]):
+            return False
+        again = twins.done_again(self._setting, fault)
+        if again is None or again.findings:
+            return True
+        return bool(self._compared(again, [*self.references, self.twin], counts=True))
+
+    def _no_keys(self, step: Step) -> bool:
+        return self._setting.outside is not None and twins.has_no_keys(self._setting.outside(), step)
+
+    def compared(self, result: Result, *, counts: bool) -> list[Finding]:
+        """Return what has ended differently than in every run without faults, apart from what may differ."""
+        if not self._compared(result, self.references, counts=counts):
+            return []
+        return self._compared(result, [*self.references, self.twin], counts=counts)
+
+    def _compared(self, result: Result, rights: Sequence[Result], *, counts: bool) -> list[Finding]:
+        return compared(result, rights, self._patient, counts=counts, allowed=self._allowed)
+
+    def check_names(self) -> None:
+        """Check that each resource that is declared by its name existed in a run without faults."""
+        check_names(self._allowed.declared, self._seen)
+
+    def differing(self) -> tuple[str, ...]:
+        """Return sentences about what differs between the runs without faults."""
+        return tuple(differing([*self.references, *([self._twin] if self._twin else [])], self._allowed))
+
+
+def _struck(result: Result, fault: faults.Fault) -> list[Step]:
+    """Return the step that a fault has struck."""
+    if not isinstance(fault, faults.StepFault) or fault not in result.struck:
+        return []
+    return [each for each in result.trace.steps if each.number == fault.step]
+
+
+def _timing_finding(each: Difference, plan: Plan) -> Finding:
+    oracle = "outside" if each.declared.startswith("outside") else "end state"
+    said = (
+        f"{each.what} differs with timing alone: {each.got} with {plan}; {each.right} with none\n"
+        f'    if either is right: may_differ=["{each.declared}"]'
+    )
+    return Finding(oracle, said)
+
+
+def reference(setting: Setting, plan: Plan) -> Result:
+    """Return a run that must be right by itself."""
+    __tracebackhide__ = True
+    try:
+        result = run(setting, plan)
+    except Exception as error:  # noqa: BLE001  # a scenario may raise anything
+        raise noted(plan, error) from None
+    if result.findings:
+        raise Refuted(plan, result.findings, result)
+    return result
+
+
+def _patient(setting: Setting) -> list[Result]:
+    """Return a run without faults whose users wait before each change, or nothing if the scenario fails that way."""
+    try:
+        result = run(setting, Plan(), patient=True)
+    except Exception:  # noqa: BLE001  # a scenario that goes by the clock may raise anything when it runs late
+        return []
+    return [] if result.findings else [result]
+
+
+def noted(plan: Plan, error: BaseException) -> BaseException:
+    """Return the scenario's exception without the groups around it, and with a note about the plan."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    if not isinstance(error, DeclarationError):
+        error.add_note(f"in a simulation under: {plan}\nagain: {replay_line(plan)}")
+    return error

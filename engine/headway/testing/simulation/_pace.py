@@ -1,0 +1,150 @@
+"""The pace of the users: how long they wait after each change, and which call of a reconciler their change falls into.
+
+Only the pace of a plan is applied here. Without one, users are as fast as the scenario.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import trio
+
+from headway.client import Client
+from headway.resource import Resource, resource_id
+from headway.testing.simulation import faults
+from headway.testing.simulation._injector import Injector
+from headway.testing.simulation._trace import named
+
+_HELD = 10.0
+"""The number of seconds that a call waits at most for the users' next change."""
+_AFTERWARDS = 1.0
+"""The number of seconds that a call waits after that change, while everything else reacts to it."""
+_EARLY = 3
+"""How often in a row users may go on before the world is idle. A scenario that waits in a loop must not spin."""
+
+Wait = Callable[[], Awaitable[None]]
+
+
+class Pace:
+    """The users' pace in one run.
+
+    Attributes:
+        asked: the changes that users made, each with the number of calls that reconcilers had begun before.
+        waited: true if the scenario has waited for idleness between two changes.
+    """
+
+    def __init__(self, injector: Injector, plan: faults.Plan) -> None:
+        self._injector = injector
+        self._plan = [each for each in plan if isinstance(each, faults.Spaced | faults.Settled | faults.Hurried)]
+        self._during = any(isinstance(each, faults.ChangeDuring) for each in plan)
+        self._hurried = any(isinstance(each, faults.Hurried) for each in plan)
+        # Set when the call begins that a change is to fall into, and when that change has been made.
+        self._begun = trio.Event()
+        self._changed = trio.Event()
+        self._early = 0
+        self._over = False
+        self._has_waited = False
+        self.asked: list[tuple[int, str]] = []
+        self.waited = False
+
+    def begin(self) -> None:
+        """Record the plan's pace in the trace."""
+        for each in self._plan:
+            self._injector.strike(each)
+
+    def end(self) -> None:
+        """Note that the scenario is over: users change nothing any more."""
+        self._over = True
+        self._changed.set()
+
+    async def hold(self) -> None:
+        """Hold a call until users have made their next change and everything else has reacted to it."""
+        self._begun.set()
+        with trio.move_on_after(_HELD):
+            await self._changed.wait()
+            await trio.sleep(_AFTERWARDS)
+
+    async def after_change(self, what: str, idle: Wait) -> None:
+        """Wait for as long as the plan says."""
+        self.asked.append((len(self._injector.trace.steps), what))
+        self.waited = self.waited or self._has_waited
+        if self._over:
+            return
+        if self._begun.is_set():
+            self._changed.set()
+            return
+        for each in self._plan:
+            if isinstance(each, faults.Spaced):
+                await trio.sleep(each.seconds)
+            elif isinstance(each, faults.Settled):
+                await idle()
+        if self._during:
+            await self._until_begun(idle)
+
+    async def wait_idle(self, idle: Wait) -> None:
+        """Wait for idleness as the scenario asks, unless users go on earlier by the plan."""
+        if self._over:
+            await idle()
+            return
+        self._has_waited = bool(self.asked)
+        goes_on = self._hurried or (self._begun.is_set() and not self._changed.is_set())
+        if goes_on and self._early < _EARLY:
+            self._early += 1
+            await trio.lowlevel.checkpoint()
+        elif goes_on or not self._during or self._begun.is_set():
+            self._changed.set()
+            self._early = 0
+            await idle()
+        else:
+            await self._until_begun(idle)
+
+    async def _until_begun(self, idle: Wait) -> None:
+        async with trio.open_nursery() as nursery:
+
+            async def begun() -> None:
+                await self._begun.wait()
+                nursery.cancel_scope.cancel()
+
+            nursery.start_soon(begun)
+            await idle()
+            nursery.cancel_scope.cancel()
+
+
+_CHANGES = frozenset(("apply", "create", "delete", "write", "write_status"))
+
+
+class PacedClient:
+    """A `Client` of users who wait after each change, and before it too if ``before`` is given."""
+
+    def __init__(self, client: Client, pace: Pace, idle: Wait, before: Wait | None = None) -> None:
+        self._client = client
+        self._pace = pace
+        self._idle = idle
+        self._before = before
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._client, name)
+        if name not in _CHANGES:
+            return found
+
+        async def change(*arguments: Any, **named: Any) -> Any:
+            if self._before is not None:
+                await self._before()
+            result = await found(*arguments, **named)
+            await self._pace.after_change(_text(name, arguments), self._idle)
+            return result
+
+        return change
+
+
+def _text(method: str, arguments: tuple[Any, ...]) -> str:
+    """Return a change as text, to see whether users ask for the same in two runs."""
+    if not arguments:
+        return method
+    if isinstance(arguments[0], Resource):
+        message = arguments[0].message()
+        id = resource_id(message.id)
+        rest = "" if method == "delete" else f" {arguments[0].data} {sorted(message.metadata.items())}"
+        return f"{method} {named(id.type.unversioned, id.key)}{rest}"
+    return f"{method} {arguments[0]}"

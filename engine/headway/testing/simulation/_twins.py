@@ -1,0 +1,148 @@
+"""Runs that show what may be asked under a fault: the same disturbance at a time at which it can do no wrong.
+
+- Another writer comes before a reconcile, not within it. Whatever is lost then, the controller may overwrite.
+- The store is restored when all work is done, and new processes go on. Whatever is lost then is history.
+- A call of the world outside is done and arrives once more. If that does harm, the API has no keys.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import inspect
+from typing import Any
+
+from headway.resource import Key, Kind
+from headway.testing.simulation import faults
+from headway.testing.simulation._compared import Difference
+from headway.testing.simulation._oracles import Finding, Result
+from headway.testing.simulation._run import run
+from headway.testing.simulation._server import ANOTHER_WRITER
+from headway.testing.simulation._trace import Step, named
+from headway.testing.simulation._world import Setting, World
+from headway.testing.simulation.faults import Plan
+
+_DELIVERED = 1.0
+"""A number of virtual seconds in which every cache receives a change."""
+_ENTRY = f"metadata.{ANOTHER_WRITER}"
+
+
+class _Early:
+    """Another writer who changes a resource before the reconcile with this number, and waits until it is delivered."""
+
+    def __init__(self, reconcile: int, kind: Kind, key: Key) -> None:
+        self._left = reconcile
+        self._kind = kind
+        self._key = key
+
+    async def before_reconcile(self, world: World) -> None:
+        self._left -= 1
+        if not self._left and await world.overtake(self._kind, self._key):
+            await world.sleep(_DELIVERED)
+
+    async def at_the_end(self, world: World) -> None:
+        pass
+
+
+class _RestoredAtLast:
+    """Restores the store when the scenario is over, and kills all processes."""
+
+    def __init__(self, revision: int) -> None:
+        self._revision = revision
+
+    async def before_reconcile(self, world: World) -> None:
+        pass
+
+    async def at_the_end(self, world: World) -> None:
+        for process in world.processes:
+            process.kill()
+        await world.restore(self._revision)
+
+
+def without_entry(result: Result) -> Result:
+    """Return a result without the entry that another writer adds to the metadata of a resource."""
+    contents = {
+        place: {path: text for path, text in fields.items() if path.replace("(metadata)", "metadata") != _ENTRY}
+        for place, fields in result.contents.items()
+    }
+    return dataclasses.replace(result, contents=contents)
+
+
+def has_lost_entry(result: Result, step: Step) -> bool:
+    """Return True if another writer has added the entry just before a call, and the resource is there without it."""
+    added = any(
+        (each.kind, each.key) == (step.kind, step.key) and each.new is not None and ANOTHER_WRITER in each.new.metadata
+        for each in result.trace.commits
+    )
+    return added and (step.kind, step.key) in result.contents and not _has_entry(result, step)
+
+
+def _has_entry(result: Result, step: Step) -> bool:
+    fields = result.contents.get((step.kind, step.key), {})
+    return _ENTRY in fields or _ENTRY.replace("metadata", "(metadata)") in fields
+
+
+def written_early(setting: Setting, result: Result, step: Step) -> Result | None:
+    """Return the run in which the other writer comes before the reconcile that makes a call, or None if it fails."""
+    number = next(at for at, each in enumerate(result.trace.reconciles, 1) if each is step.by)
+    return _run(setting, Plan(), rival=_Early(number, step.kind, step.key))
+
+
+def overwritten(step: Step, result: Result, early: Result | None) -> list[Finding]:
+    """Return a finding if a call destroyed what another writer had just changed, and the controller had no right to."""
+    if early is None or not has_lost_entry(result, step) or not _has_entry(early, step):
+        return []
+    text = (
+        f"{named(step.kind, step.key)} has lost metadata[{ANOTHER_WRITER!r}], which another writer added just before "
+        f"call {step.number} ({step.method}) and after {step.by.controller} had read it; the entry is kept if it is "
+        "added before the reconcile"
+    )
+    return [Finding("overwritten", text)]
+
+
+def restored_at_last(setting: Setting, revision: int) -> Result | None:
+    """Return the run in which the store is restored when all work is done, or None if it fails."""
+    return _run(setting, Plan(), rival=_RestoredAtLast(revision))
+
+
+def lost_for_good(found: list[Difference]) -> frozenset[str]:
+    """Return the declarations that allow what is lost by a restore when all work is done."""
+    return frozenset(each.declared.partition(" ")[0] for each in found)
+
+
+def done_again(setting: Setting, fault: faults.StepFault) -> Result | None:
+    """Return the run in which a call is done and arrives once more, as late as under the fault."""
+    return _run(setting, Plan(faults.DoneAgain(fault.step, getattr(fault, "seconds", 0.0))))
+
+
+def has_no_keys(outside: Any, step: Step) -> bool:
+    """Return True if the API has no call that takes more than this one, such as a key."""
+    name, given = _called(step.method)
+    method = getattr(outside, name, None)
+    if method is None:
+        return True
+    mine = list(inspect.signature(method).parameters)
+    if given is not None and given < len(mine):
+        return False
+    return not any(
+        set(inspect.signature(getattr(outside, other)).parameters) > set(mine)
+        for other in dir(outside)
+        if other.startswith(f"{name}_") and inspect.iscoroutinefunction(getattr(outside, other))
+    )
+
+
+def _called(text: str) -> tuple[str, int | None]:
+    """Return the name of a method and the number of its arguments, from the text of a step."""
+    call = text.partition("outside.")[2]
+    try:
+        parsed = ast.parse(call, mode="eval").body
+    except SyntaxError:
+        return call.partition("(")[0], None
+    return call.partition("(")[0], len(parsed.args) + len(parsed.keywords) if isinstance(parsed, ast.Call) else None
+
+
+def _run(setting: Setting, plan: Plan, **how: Any) -> Result | None:
+    try:
+        return run(setting, plan, **how)
+    except Exception:  # noqa: BLE001  # a scenario may raise anything when more happens than it expects
+        return None

@@ -1,0 +1,325 @@
+"""Races: what differs with timing alone, what another writer loses, and what a scenario may declare."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import trio
+
+import headway
+from headway.testing import simulation
+from headway.testing.simulation._allowed import Allowed
+from headway.testing.simulation._compared import differences
+from tests.helpers.corpus.staff import Account, Team, come_and_go, one_team
+
+Reconcile = Callable[[Any, Any, Any, simulation.Process], Any]
+
+
+class Mail:
+    """The world outside: a mailbox that is slow, and disks without keys."""
+
+    def __init__(self) -> None:
+        self.sent: list[str] = []
+        self.disks: dict[str, str] = {}
+
+    async def send(self, text: str) -> None:
+        await trio.sleep(1)
+        if text not in self.sent:
+            self.sent.append(text)
+
+    async def put(self, name: str, text: str) -> None:
+        self.disks[name] = text
+
+    async def remove(self, name: str) -> None:
+        self.disks.pop(name, None)
+
+
+def program(reconcile: Reconcile, **settings: Any) -> simulation.MakeApp:
+    def make(process: simulation.Process) -> headway.App:
+        app = headway.App("staff")
+        team, account = app.type("staff", "v1", "Team", Team), app.type("staff", "v1", "Account", Account)
+
+        @app.controller(manages=team, watches=[headway.watch(account, headway.mappers.owner())], **settings)
+        async def accounts(rt: headway.Runtime, request: headway.Request[Team]) -> None:
+            found = rt.resource(request)
+            if found is not None:
+                await reconcile(rt, found, account, process)
+
+        return app
+
+    return make
+
+
+async def apply(world: simulation.World, name: str, note: str = "") -> None:
+    await world.client.apply(world.type("Team").new(name, Team(note=note)))
+
+
+async def two_teams(world: simulation.World) -> None:
+    await apply(world, "a")
+    await apply(world, "b")
+    await world.wait_idle()
+
+
+async def two_teams_in_turn(world: simulation.World) -> None:
+    await apply(world, "a")
+    await world.wait_idle()
+    await apply(world, "b")
+    await world.wait_idle()
+
+
+async def two_notes(world: simulation.World) -> None:
+    await apply(world, "a", "x")
+    await apply(world, "a", "y")
+    await world.wait_idle()
+
+
+async def two_notes_in_turn(world: simulation.World) -> None:
+    await apply(world, "a", "x")
+    await world.wait_idle()
+    await apply(world, "a", "y")
+    await world.wait_idle()
+
+
+def refuted(
+    reconcile: Reconcile, scenario: simulation.Scenario, *, controller: dict[str, Any] | None = None, **settings: Any
+) -> simulation.Refuted:
+    with pytest.raises(simulation.Refuted) as caught:
+        simulation.explore(program(reconcile, **(controller or {})), scenario, outside=Mail, **settings)
+    return caught.value
+
+
+# --- reconcilers with races ---
+
+
+async def takes_a_free_number(rt: headway.Runtime, team: Any, _: Any, process: simulation.Process) -> None:
+    """Two teams that ask at once get the same number."""
+    if "number" not in team.metadata:
+        taken = {each.metadata.get("number") for each in rt.cache.list(team.type)}
+        await process.outside.send("a number is taken")
+        team.metadata["number"] = next(str(number) for number in range(10) if str(number) not in taken)
+        await rt.client.write(team)
+
+
+async def leaves_the_old_account(rt: headway.Runtime, team: Any, account: Any, _: object) -> None:
+    await rt.apply(account.new(f"for-{team.data.note}", Account(login=team.data.note), owner=team))
+
+
+async def writes_back_all_it_has_read(rt: headway.Runtime, team: Any, _: Any, process: simulation.Process) -> None:
+    if team.metadata.get("sent") != team.data.note:
+        await process.outside.send(team.data.note)
+        team.metadata["sent"] = team.data.note
+        await rt.client.apply(team)
+
+
+async def writes_over_its_version(rt: headway.Runtime, team: Any, _: Any, process: simulation.Process) -> None:
+    """The right twin: the write fails if the team has changed."""
+    if team.metadata.get("sent") != team.data.note:
+        await process.outside.send(team.data.note)
+        team.metadata["sent"] = team.data.note
+        await rt.client.write(team)
+
+
+def test_end_that_depends_on_the_pace_of_users_is_found() -> None:
+    found = refuted(leaves_the_old_account, two_notes)
+    assert str(found.plan) == "spaced(2.0)"
+    assert str(found.findings[0]) == (
+        "end state: Account for-x differs with timing alone: there with spaced(2.0); absent with none\n"
+        '    if either is right: may_differ=["Account for-x"]'
+    )
+    assert "when: spaced(2.0) - Users pause for some seconds after each change." in str(found)
+
+
+def test_race_of_two_keys_is_found_with_and_without_a_wait_between_the_changes() -> None:
+    both = {"concurrency": 2}
+    assert str(refuted(takes_a_free_number, two_teams, controller=both).plan) == "spaced(2.0)"
+    found = refuted(takes_a_free_number, two_teams_in_turn, controller=both)
+    assert str(found.plan) == "change_during(1)"
+    assert "Team b.metadata.number differs with timing alone: 0 with change_during(1); 1 with none" in str(found)
+
+
+def test_plan_of_a_schedule_is_repeated_by_its_line() -> None:
+    found = refuted(takes_a_free_number, two_teams_in_turn, controller={"concurrency": 2}, plan="change_during(1)")
+    assert "differs with timing alone" in str(found)
+    assert str(found).splitlines()[-1].startswith('again: HEADWAY_PLAN="change_during(1)" pytest ')
+
+
+def test_slow_call_lets_everything_else_go_on() -> None:
+    async def names_the_newest(rt: headway.Runtime, team: Any, account: Any, _: object) -> None:
+        names = sorted(each.name for each in rt.cache.list(team.type))
+        await rt.client.apply(account.new("all", Account(login=" ".join(names))))
+
+    make = program(names_the_newest, concurrency=2)
+    setting = simulation.Setting(app=make, scenario=two_teams_in_turn, quiet=None)
+    plain = simulation.run(setting, simulation.Plan())
+    slow = simulation.run(setting, simulation.Plan.parse("slow(1, 10.0)"))
+    at = [round(each.at) for each in slow.trace.commits if each.by]
+    assert at[0] == round(next(each.at for each in plain.trace.commits if each.by)) + 10
+
+
+def test_early_return_of_a_wait_ends_with_the_change() -> None:
+    """Users go on during the call that the plan names, and wait as the scenario says after it."""
+    make = program(writes_over_its_version)
+    setting = simulation.Setting(app=make, scenario=two_notes_in_turn, outside=Mail, quiet=None)
+    result = simulation.run(setting, simulation.Plan.parse("change_during(2)"))
+    order = [each for each in result.trace.entries if isinstance(each, simulation.Committed | simulation.Step)]
+    second = next(at for at, each in enumerate(order) if isinstance(each, simulation.Step) and each.number == 2)
+    assert isinstance(order[second + 1], simulation.Committed)
+    assert (order[second + 1].by, order[second].outcome[:7]) == ("", "ABORTED")  # type: ignore[union-attr]
+    assert result.outside == {"sent": ["x", "y"], "disks": {}}
+
+
+# --- what is not a race ---
+
+
+async def draws_a_name(rt: headway.Runtime, team: Any, account: Any, _: object) -> None:
+    if "account" not in team.metadata:
+        team.metadata["account"] = f"{uuid.uuid4().hex[:8]}-{random.getrandbits(20)}"
+        team = await rt.client.write(team)
+    await rt.apply(account.new(team.metadata["account"], Account(login=team.name), owner=team))
+
+
+@pytest.mark.parametrize("plan", ["crash_after(1)", "conflict(1)", "commit_late(1, 30.0)", "spaced(2.0)"])
+def test_drawn_names_are_no_race(plan: str) -> None:
+    explored = simulation.explore(program(draws_a_name), two_teams, plan=plan)
+    assert "not compared: the names of Accounts are different in every run" in str(explored)
+
+
+def test_contents_of_resources_with_drawn_names_are_compared() -> None:
+    async def forgets(rt: headway.Runtime, team: Any, account: Any, _: object) -> None:
+        if not rt.cache.owned(account, team):
+            name = uuid.uuid4().hex
+            await rt.apply(account.new(name, Account(login=team.data.note), owner=team))
+
+    found = refuted(forgets, two_notes, plan="spaced(2.0)")
+    assert "Account" in str(found.findings[0])
+    assert "differs with timing alone" in str(found.findings[0])
+
+
+async def gives_the_first_free_number(rt: headway.Runtime, team: Any, account: Any, _: object) -> None:
+    if not rt.cache.owned(account, team):
+        taken = {each.data.count for each in rt.cache.list(account)}
+        number = next(number for number in range(1, 10) if number not in taken)
+        await rt.apply(account.new(f"number-{number}", Account(login=team.name, count=number), owner=team))
+
+
+@pytest.mark.parametrize("plan", ["not_done(1)", "conflict(1)", "restore(1, 4)"])
+def test_allocation_in_another_order_is_no_finding(plan: str) -> None:
+    assert simulation.explore(program(gives_the_first_free_number), two_teams, plan=plan).complete
+
+
+def test_value_that_is_taken_away_again_is_no_allocation() -> None:
+    async def numbers(rt: headway.Runtime, team: Any, account: Any, _: object) -> None:
+        if rt.cache.get(account, team.name) is None:
+            count = len(rt.cache.list(account)) + 1
+            await rt.apply(account.new(team.name, Account(count=count), owner=team))
+
+    setting = simulation.Setting(app=program(numbers), scenario=two_teams_in_turn, quiet=None)
+    right, got = [simulation.run(setting, simulation.Plan()) for _ in range(2)]
+    one, other = [place for place in right.contents if place[0] == ("staff", "Account")]
+    count = {one: right.contents[other]["count"], other: right.contents[one]["count"]}
+    swapped = {place: {**fields, "count": count[place]} for place, fields in right.contents.items() if place in count}
+    got = dataclasses.replace(got, contents={**right.contents, **swapped})
+    assert differences(got, [right], Allowed()) == []
+    made = {(each.kind, each.key): each for each in got.trace.commits}
+    got.trace.add(dataclasses.replace(made[one], old=made[one].new, new=made[other].new))
+    assert [each.declared for each in differences(got, [right], Allowed())] == ["Account.count", "Account.count"]
+    assert differences(got, [right], Allowed(frozenset(["order(Account.count)"]))) == []
+
+
+# --- another writer ---
+
+
+def test_write_that_destroys_another_writers_change_is_found() -> None:
+    found = refuted(writes_back_all_it_has_read, one_team, plan="conflict(3)")
+    (finding,) = found.findings
+    assert str(finding).startswith("overwritten: Team core has lost metadata['another-writer'], which another writer")
+    assert simulation.explore(program(writes_over_its_version), one_team, outside=Mail, plan="conflict(2)").complete
+
+
+def test_owner_that_computes_a_resource_as_a_whole_may_overwrite_it() -> None:
+    async def computes(rt: headway.Runtime, team: Any, account: Any, _: object) -> None:
+        async with rt.outputs(account, owner=team) as wanted:
+            await wanted.apply("one", Account(login=team.data.note))
+
+    make = program(computes)
+    setting = simulation.Setting(app=make, scenario=two_notes_in_turn, quiet=None)
+    assert [each.number for each in simulation.run(setting, simulation.Plan()).trace.steps] == [1, 2]
+    struck = simulation.run(setting, simulation.Plan.parse("conflict(2)"))
+    assert any(each.new is not None and "another-writer" in each.new.metadata for each in struck.trace.commits)
+    assert "another-writer" not in str(struck.end)
+    assert simulation.explore(make, two_notes_in_turn, plan="conflict(2)").complete
+
+
+def test_change_that_a_program_passes_on_is_no_finding() -> None:
+    async def copies(rt: headway.Runtime, team: Any, account: Any, _: object) -> None:
+        async with rt.conditions(team) as conditions:
+            conditions.set("Ready", True)
+        await rt.apply(account.new("copy", Account(login=" ".join(sorted(team.metadata))), owner=team))
+
+    make = program(copies)
+    assert simulation.explore(make, one_team, plan="conflict(1)").complete
+
+
+# --- the world outside ---
+
+
+async def keeps_a_disk(rt: headway.Runtime, team: Any, _: Any, process: simulation.Process) -> None:
+    async with rt.finalizer(team) as guarded:
+        if guarded.alive:
+            await process.outside.put(team.name, team.data.note)
+        elif guarded.cleaning_up:
+            await process.outside.remove(team.name)
+
+
+def test_late_call_at_an_api_without_keys_is_not_judged() -> None:
+    explored = simulation.explore(program(keeps_a_disk), come_and_go, outside=Mail, plan="commit_last(3)")
+    assert explored.not_asked == ("commit_last(3)",)
+    assert "  not judged: commit_last(3), because the world outside carries out a repeated call again" in str(explored)
+
+
+def test_late_call_at_an_api_with_keys_is_judged() -> None:
+    class Keyed(Mail):
+        async def put_once(self, name: str, text: str, key: str) -> None:
+            self.disks.setdefault(f"{name}/{key}", text)
+
+    with pytest.raises(simulation.Refuted):
+        simulation.explore(program(keeps_a_disk), come_and_go, outside=Keyed, plan="commit_last(3)")
+
+
+def test_history_that_cannot_be_made_again_is_not_asked_after_a_restore() -> None:
+    class Queue:
+        def __init__(self) -> None:
+            self._waiting = ["one", "two"]
+
+        def state(self) -> None:
+            return None
+
+        async def take(self) -> str | None:
+            return self._waiting.pop(0) if self._waiting else None
+
+    async def consumes(rt: headway.Runtime, _: Any, account: Any, process: simulation.Process) -> None:
+        while (message := await process.outside.take()) is not None:
+            await rt.client.apply(account.new(message, Account(login=message)))
+
+    make = program(consumes)
+    assert simulation.explore(make, one_team, outside=Queue, plan="restore(4, 4)").complete
+
+
+def test_work_that_only_memory_says_is_done_is_still_asked_after_a_restore() -> None:
+    def make(_: simulation.Process) -> headway.App:
+        done: set[str] = set()
+
+        async def once(rt: headway.Runtime, team: Any, account: Any, _process: simulation.Process) -> None:
+            if team.name not in done:
+                await rt.apply(account.new(team.name, Account(), owner=team))
+                done.add(team.name)
+
+        return program(once)(_)
+
+    with pytest.raises(simulation.Refuted):
+        simulation.explore(make, two_teams_in_turn, plan="restore(2, 4)")
