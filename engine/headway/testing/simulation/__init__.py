@@ -6,12 +6,16 @@
 Start with `_explore.py`, then read `_world.py`. A module imports only those before it:
 
     faults, _trace               the faults of a plan; what happened in a run
-    _oracles, _compared          what is wrong with a run by itself, and compared with others
-    _plans, _always, _report     the faults to try; what must hold at all times; what is printed
+    _oracles, _contents          what is wrong with a run by itself; the fields of its resources
+    _allowed, _compared          what may differ between two runs; what does
+    _plans, _schedules           the faults and schedules to try
+    _always, _report             what must hold at all times; what is printed
     _injector                    when each fault strikes
     _wire, _store, _server       what the processes are connected to
     _link, _process, _streams    the processes, and the faults of their calls and streams
+    _pace                        how fast users are
     _world, _run                 all of it together; one run from its beginning to its end
+    _twins, _measure             what a correct program may be asked; the runs without faults
     _explore, _machine           many runs. Only `_machine.py` imports a test framework.
 """
 
