@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -220,3 +221,46 @@ def test_program_that_writes_by_the_clock_may_write_after_a_restart() -> None:
 
 def test_program_that_writes_by_the_clock_creates_nothing_again() -> None:
     assert [each.oracle for each in result_of(forgetting, quiet=None).findings] == ["again"]
+
+
+def test_creation_by_a_user_or_a_reconciler_succeeds() -> None:
+    def creating(app: headway.App, site: Any, _: simulation.Process) -> None:
+        @app.controller(manages=site)
+        async def mirrors(rt: headway.Runtime, request: headway.Request[Site]) -> None:
+            found = rt.resource(request)
+            if found is not None and not found.name.startswith("mirror-"):
+                with contextlib.suppress(headway.errors.AlreadyExists):
+                    await rt.client.create(site.new(f"mirror-{found.name}", Site(host=found.data.host)))
+
+    async def created(world: simulation.World) -> None:
+        await world.client.create(world.type("Site").new("a", Site(host="a")))
+        await world.wait_idle()
+        with pytest.raises(headway.errors.AlreadyExists):
+            await world.client.create(world.type("Site").new("mirror-a", Site(host="b")))
+
+    for plan in ("none", "answer_lost(1)", "crash_after(1)"):
+        result = run(Setting(app=made(creating), scenario=created, quiet=60.0), simulation.Plan.parse(plan))
+        assert not result.findings
+        assert len(result.end) == 2
+
+
+def test_removal_of_a_marked_resource_is_not_the_controllers_write() -> None:
+    def guarding(app: headway.App, site: Any, _: simulation.Process) -> None:
+        @app.controller(manages=site)
+        async def guards(rt: headway.Runtime, request: headway.Request[Site]) -> None:
+            found = rt.resource(request)
+            if found is not None and not found.is_deleting:
+                async with rt.finalizer(found):
+                    pass
+            elif found is not None and found.metadata.get(headway.resource.FINALIZERS):
+                kept = {key: text for key, text in found.metadata.items() if key != headway.resource.FINALIZERS}
+                await rt.client.write(found.replace(metadata=kept))
+
+    async def deleted(world: simulation.World) -> None:
+        await two_sites(world)
+        await world.client.delete(world.type("Site").id("a"))
+        await world.wait_idle()
+
+    result = run(Setting(app=made(guarding), scenario=deleted, quiet=60.0), simulation.Plan())
+    assert not result.findings
+    assert len(result.end) == 1

@@ -21,11 +21,15 @@ from headway.service import LeaseService, ResourceService, StoreService, TypesSe
 from headway.storage import Backend, Fence, Put
 from headway.testing.simulation import faults
 from headway.testing.simulation._injector import Injector
-from headway.testing.simulation._store import SimulatedStore, asked_again
+from headway.testing.simulation._store import CREATING, SimulatedStore, asked_again
 from headway.testing.simulation._trace import Committed
 
 ANOTHER_WRITER = "another-writer"
 """The entry of the metadata that another writer adds."""
+
+
+_OF_HEADWAY = "headway"
+"""The name under which Headway's own controllers write, such as the one that removes what is marked for deletion."""
 
 
 class Server:
@@ -77,7 +81,8 @@ class Server:
             self._scope = trio.CancelScope()
             with self._scope:
                 async with open_engine(self.store, app, report=ignore, wrap_channel=self._take) as self._engine:
-                    self.client = self._users(self._engine.client)
+                    assert self._channel is not None
+                    self.client = self._users(Client(self._channel, self._types))
                     self._up.set()
                     task_status.started()
                     task_status = trio.TASK_STATUS_IGNORED
@@ -87,8 +92,8 @@ class Server:
             self._restarts -= 1
 
     def _take(self, channel: Channel) -> Channel:
-        self._channel = channel
-        return channel
+        self._channel = _Creations(channel)
+        return self._channel
 
     async def restart(self) -> None:
         """Restart the server, and wait until it is up."""
@@ -158,7 +163,8 @@ class Server:
         if fence is None:
             self._wishes[kind, key] = None if new is not None and is_marked(new.metadata) else new
         else:
-            by, term, member = fence.controller.partition("/")[2], fence.term, fence.member
+            app, _, by = fence.controller.partition("/")
+            by, term, member = by if app != _OF_HEADWAY else "", fence.term, fence.member
             if (step := self._injector.writer_of(kind, key)) is not None:
                 step.revision = revision
         self._injector.trace.add(Committed(trio.current_time(), revision, kind, key, old, new, by, term, member))
@@ -190,6 +196,28 @@ class Server:
         return self._services().stream(path, request, metadata=metadata)
 
 
+class _Creations:
+    """A `Channel` that tells the store which of its commits are creations by `Client.create`."""
+
+    def __init__(self, inner: Channel) -> None:
+        self._inner = inner
+        self.knows_outcomes = inner.knows_outcomes
+
+    async def unary(
+        self, path: str, request: object, reply_type: type[Any], *, metadata: Metadata | None = None
+    ) -> Any:
+        token = CREATING.set(bool(getattr(request, "create_token", "")))
+        try:
+            return await self._inner.unary(path, request, reply_type, metadata=metadata)
+        finally:
+            CREATING.reset(token)
+
+    def stream(
+        self, path: str, request: object, *, metadata: Metadata | None = None
+    ) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
+        return self._inner.stream(path, request, metadata=metadata)
+
+
 class OwnServices:
     """A `Channel` to services in a process that opens the store itself, as engines on one etcd do.
 
@@ -202,20 +230,22 @@ class OwnServices:
         self._server = server
         self._types = types
         self._store: Backend | None = None
-        self._channel: InProcessChannel
+        self._channel: Channel
 
-    def _over_the_store(self) -> InProcessChannel:
+    def _over_the_store(self) -> Channel:
         if not self._server.is_up:
             raise GRPCError(Status.UNAVAILABLE, "the store is unavailable")
         store = self._server.store
         if self._store is not store:
             # A restore has replaced the store.
             self._store = store
-            self._channel = InProcessChannel(
-                ResourceService(store, self._types),
-                LeaseService(store),
-                StoreService(store, self._types),
-                TypesService(self._types),
+            self._channel = _Creations(
+                InProcessChannel(
+                    ResourceService(store, self._types),
+                    LeaseService(store),
+                    StoreService(store, self._types),
+                    TypesService(self._types),
+                )
             )
         return self._channel
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from contextvars import ContextVar
 
 import trio
 
@@ -23,6 +24,8 @@ from headway.storage import (
 )
 
 Resources = dict[tuple[Kind, Key], pb.Resource]
+CREATING: ContextVar[bool] = ContextVar("headway.simulation.creating", default=False)
+"""True while a call of `Client.create` is handled."""
 OnCommit = Callable[[int, Kind, Key, pb.Resource | None, pb.Resource | None, Fence | None], None]
 _DIGITS = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _FIRST_MILLISECOND = 1_700_000_000_000
@@ -92,7 +95,9 @@ class SimulatedStore(MemoryBackend):
                 place, made = (operation.kind, operation.key), operation.resource
                 stored = self._now.get(place)
                 if stored is None and made.id is not None:
-                    made.id.uid = _ulid(self._taken[place] + 1, "uid", *place[0], *place[1])
+                    uid = _ulid(self._taken[place] + 1, "uid", *place[0], *place[1])
+                    # A creation's token determines the end of the uid, by which its client recognizes the resource.
+                    made.id.uid = uid[:10] + made.id.uid[10:] if CREATING.get() else uid
                 if stored is None or made.generation != stored.generation:
                     made.generation = _ulid(self._generations[place] + 1, "generation", *place[0], *place[1])
 
