@@ -252,9 +252,9 @@ def test_removal_of_a_marked_resource_is_not_the_controllers_write() -> None:
             if found is not None and not found.is_deleting:
                 async with rt.finalizer(found):
                     pass
-            elif found is not None and found.metadata.get(headway.resource.FINALIZERS):
-                kept = {key: text for key, text in found.metadata.items() if key != headway.resource.FINALIZERS}
-                await rt.client.write(found.replace(metadata=kept))
+            elif found is not None and found.finalizers:
+                found.finalizers = frozenset()
+                await rt.client.write(found)
 
     async def deleted(world: simulation.World) -> None:
         await two_sites(world)
