@@ -243,3 +243,24 @@ class MapQueueMachine(RuleBasedStateMachine):
 
 
 TestMapQueue = MapQueueMachine.TestCase
+
+
+def test_drained_queue_includes_failed_changes() -> None:
+    """They are owed (C6), in their order, with what waits and the backlog."""
+    queue = MapQueue()
+    queue.push(TEAM.name, [change(11), change(12), change(13, "grace")])
+    queue.push_backlog(TEAM.name, [change(3, "x"), change(4, "y")])
+    for _ in range(2):
+        item = queue.pop(12)
+        assert item is not None
+        queue.defer(item, 5.0)
+    item = queue.pop(12)
+    assert item is not None
+    assert item.backlog
+    drained = [(type, applied.revision) for type, applied in queue.drain()]
+    assert drained == [(TEAM.name, 13), (TEAM.name, 11), (TEAM.name, 12), (TEAM.name, 4)]
+    assert len(queue) == 0
+    assert queue.drain() == []
+    assert queue.next_due() is None
+    assert queue.pop_due(100.0) is None
+    assert queue.pop(100) is None

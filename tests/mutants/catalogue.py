@@ -2,28 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-
-class Mutant(NamedTuple):
-    """A change of the source.
-
-    Attributes:
-        name: what is wrong then.
-        file: below engine/headway.
-        old: what stands there once.
-        new: what stands there instead.
-        tests: what kills it, below tests.
-        only: which of these tests, as pytest's ``-k`` has it; empty: all.
-    """
-
-    name: str
-    file: str
-    old: str
-    new: str
-    tests: str
-    only: str = ""
-
+from tests.mutants.mutant import Mutant as Mutant
+from tests.mutants.once_survived import ONCE_SURVIVED
 
 _CONTRACT = "run/test_contract.py"
 _CHANGES = "run/test_contract_of_changes.py"
@@ -310,4 +290,5 @@ MUTANTS = (
         _HISTORIES,
         "in_memory_keep",
     ),
+    *ONCE_SURVIVED,
 )
