@@ -141,4 +141,18 @@ ONCE_SURVIVED = (
         "        pass\n",
         "run/test_starts_and_ends.py",
     ),
+    Mutant(
+        "a run with an initialiser reports the revision of its first raise",
+        "run/_fence.py",
+        "        raised = await self._raise()\n        self.starting_revision = raised.position.revision\n",
+        "        raised = await self._raise()\n",
+        "run/test_starts_and_ends.py",
+    ),
+    Mutant(
+        "the simulation's fault missed kills no process",
+        "testing/simulation/_streams.py",
+        "                process.history_gone = True\n                process.kill()\n",
+        "                process.history_gone = True\n",
+        "simulation/test_faults.py",
+    ),
 )

@@ -25,14 +25,14 @@ def bare_app(rig: Rig) -> headway.App:
 async def test_c3_run_with_an_initialiser_waits_for_the_raise_after_it(autojump_clock: MockClock) -> None:
     """A cache that is complete up to the first raise lacks what the initialiser has written."""
     rig = Rig(autojump_clock)
-    pools, seen = rig.pools, list[Any]()
+    pools, written, seen = rig.pools, list[headway.Resource[Member]](), list[Any]()
 
     async def initialiser(rt: headway.Runtime) -> None:
         # Every stream begins at the first raise, and what follows is delayed.
         for type in pools.types:
             rig.channel.old_snapshot(type, rig.store.position.revision)
             rig.channel.hold(type)
-        await rt.client.apply(pools.member.new("m", Member(pool="a")))
+        written.append(await rt.client.apply(pools.member.new("m", Member(pool="a"))))
 
     async def look(rt: headway.Runtime, _: headway.Request) -> None:
         seen.append(rt.cache.get(pools.member, "m"))
@@ -40,12 +40,15 @@ async def test_c3_run_with_an_initialiser_waits_for_the_raise_after_it(autojump_
     pools.replace(look, initialiser=initialiser)
     async with headway.open_engine(rig.store, bare_app(rig)) as engine:
         await engine.client.apply(pools.pool.new("a"))
-    async with rig.open():
+    async with rig.open() as engine:
         await trio.sleep(10)
         assert not rig.witness.heard(events.RunStarted)
         for type in pools.types:
             rig.channel.release(type)
         await rig.settle()
+        (started,) = rig.witness.heard(events.RunStarted)
+        assert started.starting_revision > int(written[0].version)
+        assert engine.status()[0].starting_revision == started.starting_revision
     assert seen
     assert None not in seen
 

@@ -231,3 +231,15 @@ def test_dropped_stream_breaks_before_its_change_and_resumes() -> None:
     assert [resumed for kind, resumed in opened if kind == TEAM] == [False, True]
     assert [resumed for kind, resumed in opened if kind == ACCOUNT] == [False]
     assert [each.revision for each in deliveries(result, TEAM)].count(9) == 1
+
+
+def test_process_that_misses_a_change_is_killed_before_it_receives_it() -> None:
+    """Its next life begins with a snapshot, because the history is compacted."""
+    lives: list[int] = []
+
+    def look(world: simulation.World) -> None:
+        lives.append(world.processes[0].life)
+
+    result = run_under("missed('staff.Team', 9)", holds=[look])
+    assert lives == [2]
+    assert "DeletionsUnknown" in "\n".join(map(str, result.trace.entries))
