@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -83,11 +84,12 @@ def test_interrupt_in_an_index_function_is_raised(declare: Any) -> None:
     old, new = painted(1, ""), painted(2, "")
     table.build({ADA: old})
     interrupted = True
-    for strike in (
+    strikes: list[Callable[[], None]] = [
         lambda: table.build({ADA: old}),
         lambda: table.apply([Applied(ADA, None, new, 2)]),
         lambda: table.apply([Applied(ADA, old, None, 2)]),
-    ):
+    ]
+    for strike in strikes:
         with pytest.raises(KeyboardInterrupt):
             strike()
     assert failures == []

@@ -33,24 +33,20 @@ from tests.mutants.operators import Change, changes
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "engine" / "headway"
 
-_CACHE = ("cache/test_follower.py", "cache/test_follower_stores.py", "cache/test_informer.py")
 _QUEUE = (
     "queue/test_machine.py",
     "queue/test_priorities.py",
     "queue/test_reporting_back.py",
     "queue/test_backoff.py",
-    "queue/test_waiting.py",
-    "queue/test_waiting_stopped.py",
     "stateful/test_queue.py",
 )
 
 MODULES = {
-    "cache/_stream.py": ("cache/test_stream.py", "cache/test_stream_states.py", *_CACHE),
+    "cache/_stream.py": ("cache/test_stream.py", "cache/test_stream_states.py"),
     "cache/_type_store.py": (
         "cache/test_type_store.py",
         "cache/test_type_store_snapshots.py",
         "cache/test_type_store_positions.py",
-        *_CACHE,
         "stateful/test_type_store.py",
     ),
     "cache/_indexes.py": (
@@ -294,8 +290,8 @@ def main(arguments: list[str]) -> int:
     )
     with tempfile.TemporaryDirectory() as folder:
         forks = Forks(chosen, copied_source(Path(folder)))
-        options = ["-q", "-s", "--tb=no", "-p", "no:cacheprovider", "-m", "not deep", f"--basetemp={folder}/tests"]
-        status = pytest.main([*options, *tests], plugins=[forks])
+        options = ["-q", "-s", "--tb=no", "-p", "no:cacheprovider", "-o", "faulthandler_timeout=0", "-m", "not deep"]
+        status = pytest.main([*options, f"--basetemp={folder}/tests", *tests], plugins=[forks])
     if forks.error or status not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
         print(forks.error or f"pytest has ended with {status!r}")
         return 1

@@ -39,6 +39,8 @@ class Change(NamedTuple):
         line: where the changed statement begins.
         before: the changed lines, as `ast.unparse` writes them.
         after: the lines that replace them.
+        parent, field, place: where the changed node is, and its place if the field is a list.
+        new: what replaces it.
     """
 
     function: str
@@ -47,13 +49,13 @@ class Change(NamedTuple):
     after: str
     parent: ast.AST
     field: str
-    index: int | None
+    place: int | None
     new: ast.AST
 
     @contextmanager
     def made(self) -> Iterator[None]:
         """Have the change in the tree during the block."""
-        with _replaced(self.parent, self.field, self.index, self.new):
+        with _replaced(self.parent, self.field, self.place, self.new):
             yield
 
 
@@ -114,14 +116,14 @@ def _variants(node: ast.AST, parent: ast.AST, field: str) -> Iterator[ast.AST]:
             yield ast.BoolOp(ast.Or() if isinstance(node.op, ast.And) else ast.And(), node.values)
         case ast.UnaryOp(op=ast.Not()):
             yield node.operand
-        case ast.Constant(value=bool()):
-            yield ast.Constant(not node.value)
-        case ast.Constant(value=int()):
-            yield ast.Constant(node.value + 1)
+        case ast.Constant(value=bool(value)):
+            yield ast.Constant(not value)
+        case ast.Constant(value=int(value)):
+            yield ast.Constant(value + 1)
         case ast.BinOp() if type(node.op) in _ARITHMETIC:
             yield ast.BinOp(node.left, _ARITHMETIC[type(node.op)](), node.right)
-        case ast.Call(func=ast.Name()) if node.func.id in _EXTREMES:
-            yield ast.Call(ast.Name(_EXTREMES[node.func.id], ast.Load()), node.args, node.keywords)
+        case ast.Call(func=ast.Name(name)) if name in _EXTREMES:
+            yield ast.Call(ast.Name(_EXTREMES[name], ast.Load()), node.args, node.keywords)
         case ast.Return() if node.value is not None and not _is_none(node.value):
             yield ast.Return(ast.Constant(None))
         case ast.stmt() if _can_be_dropped(node):

@@ -199,12 +199,13 @@ def test_closed_queue_ignores_adding_all() -> None:
 def test_unknown_priority_is_refused_by_every_add() -> None:
     """It changes nothing."""
     queue = make()
-    for add in (
+    adds: list[Callable[[], None]] = [
         lambda: queue.add("a", "change", 0.0, priority=NO_PRIORITY),
         lambda: queue.add_all(["a"], "change", 0.0, priority=NO_PRIORITY),
         lambda: queue.add_after("a", "change", 5.0, 0.0, priority=NO_PRIORITY),
         lambda: queue.add_after("a", "change", -5.0, 0.0, priority=NO_PRIORITY),
-    ):
+    ]
+    for add in adds:
         with pytest.raises(ValueError, match="priority is 7"):
             add()
     assert queue.is_idle()
