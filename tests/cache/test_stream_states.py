@@ -1,4 +1,4 @@
-"""What a stream remembers between its items: parts of commits, bookmarks, and the store of its positions."""
+"""The state of a stream between its items: parts of commits, bookmarks, and the store of its positions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The position that a type store resumes after: only what moves the frontier, or confirms it, sets it."""
+"""The position that a type store resumes after, and the newest positions that it depends on."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_first_revision_is_above_a_frontier_at_zero() -> None:
 
 
 def test_backlog_has_each_entry_as_created() -> None:
-    """It keeps the moment at which it was made, and can be read more than once."""
+    """It does not change with the store, and can be read more than once."""
     entries = {ADA: stored("ada", 5), key("grace"): stored("grace", 6)}
     backlog = Backlog(entries)
     expected = [Applied(each, None, resource, 0) for each, resource in entries.items()]

@@ -77,6 +77,9 @@ _LEAST_CPU, _LONGEST = 3.0, 600.0
 """A mutant is killed after so many seconds of processor time, or four times what its tests take without it, and a
 mutant that waits forever after this many seconds."""
 
+_MOST_MEMORY = 2 << 30
+"""The address space of a mutant, in bytes. An endless loop may fill a list."""
+
 
 class Mutant(NamedTuple):
     """A change of a module."""
@@ -125,7 +128,7 @@ class Forks:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection(self) -> None:
-        """Look for no smaller example of a failure: that would take longer than all else."""
+        """Turn off Hypothesis's search for a smaller failing example, which takes longer than everything else."""
         # pytest warns of plugins that are imported before it begins.
         from hypothesis import Phase, settings
 
@@ -217,6 +220,7 @@ def _as_child(
     try:
         if limit < math.inf:
             resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(limit), math.ceil(limit)))
+            resource.setrlimit(resource.RLIMIT_AS, (_MOST_MEMORY, _MOST_MEMORY))
         for function in functions:
             code = codes.get((function.__code__.co_qualname, function.__code__.co_firstlineno))
             # A lambda that the tests' modules have made stays as it is if the change has removed it or its variables.

@@ -1,4 +1,4 @@
-"""What a mutant of the catalogue consists of."""
+"""A mutant of the catalogue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mutants that the whole default run did not notice once, found by hand. Each has a test of its own since."""
+"""Mutants that once survived the whole default run. Each now has a test of its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The small changes that can be made to the syntax tree of a module, each of which a test should notice."""
+"""All small changes to the functions of a module, made in its syntax tree. A test should notice each."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _ARITHMETIC: dict[type[ast.operator], type[ast.operator]] = {ast.Add: ast.Sub, a
 _EXTREMES = {"min": "max", "max": "min"}
 _DROPPED = (ast.AugAssign, ast.Delete, ast.Raise, ast.Break, ast.Continue)
 
-# What an error says is no behavior that a mutant should change, and assertions here only inform type checkers.
+# Tests need not pin the texts of errors, and assertions in the source only inform type checkers.
 _TEXTS = (ast.JoinedStr, ast.Assert, ast.Raise)
 
 
@@ -170,7 +170,7 @@ def _replaced(parent: ast.AST, field: str, index: int | None, new: ast.AST) -> I
 
 
 def _differing(before: str, after: str) -> tuple[str, str]:
-    """Return the lines in which two texts differ."""
+    """Return the lines that differ between two texts."""
     was, now = before.splitlines(), after.splitlines()
     blocks = [
         each for each in difflib.SequenceMatcher(None, was, now, autojunk=False).get_opcodes() if each[0] != "equal"

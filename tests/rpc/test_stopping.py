@@ -13,7 +13,7 @@ from tests.rpc.test_last_words import stopping
 
 
 async def test_call_that_exceeds_the_grace_receives_a_final_status() -> None:
-    """Without one, its caller could not tell a server that stops from a network that fails."""
+    """Without one, its caller could not distinguish a stopping server from a failing network."""
     async with stopping(grace=0.01) as server, connected(server.it.where) as raw:
         raw.h2.send_headers(1, [(name, WAIT if name == ":path" else value) for name, value in HEADERS])
         raw.h2.send_data(1, rpc.framed(b""), end_stream=True)

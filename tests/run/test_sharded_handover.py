@@ -1,4 +1,4 @@
-"""What a shard's holder records when it hands the shard over, and what the next holder makes of it (C6)."""
+"""The checkpoint that a holder records when its shard moves, and how the next holder uses it (C6)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The revisions at which a run begins and ends: what it takes over there, and what it leaves to the next one."""
+"""The start and the end of a run, to the revision: the work it takes over, and the work it leaves to the next run."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from headway.storage.etcd._session import Confirmations
 
 
 async def test_caller_waits_for_a_question_that_begins_after_its_call(nursery: trio.Nursery) -> None:
-    """A question under way may have been answered before the call. All that call meanwhile share the next one."""
+    """The answer to a question under way may be from before the call. All calls during it share the next one."""
     questions: list[trio.Event] = []
     answered: list[str] = []
 

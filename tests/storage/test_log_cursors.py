@@ -38,7 +38,7 @@ def revisions(changes: Changes | None) -> list[int]:
 
 @pytest.mark.parametrize("size", [1, 2])
 def test_cursors_that_have_taken_the_same_stand_at_the_same_place(size: int) -> None:
-    """Whether a cursor made the batch, or got that of another one, or got it in parts."""
+    """The first makes the batch, the second shares it, and the third takes it in parts."""
     log = filled(3)
     cursors = [log.cursor(A, 3) for _ in range(3)]
     log.append(4, [(A, RESOURCE, False)] * size, 4.0)
@@ -53,7 +53,7 @@ def test_cursors_that_have_taken_the_same_stand_at_the_same_place(size: int) -> 
 
 
 def test_snapshot_above_the_head_gets_no_shared_batch_that_it_includes() -> None:
-    """Another cursor at the same place has just taken the commit at which the snapshot stands."""
+    """Another cursor at the same place has just taken the commit that the snapshot already includes."""
     log = filled(3)
     here, ahead = log.cursor(A, 3), log.cursor(A, 4)
     log.append(4, [(A, RESOURCE, False)], 4.0)
