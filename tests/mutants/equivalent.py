@@ -31,4 +31,27 @@ EQUIVALENT: dict[Equivalent, str] = {
     Equivalent(
         "queue/_entry.py", "Entry.raise_to", "if priority < self.priority:", "if priority <= self.priority:"
     ): _NOTHING_TO_DO,
+    Equivalent(
+        "queue/_machine.py", "WorkQueue.failed", "if following.due < due:", "if following.due <= due:"
+    ): _NOTHING_TO_DO,
+    Equivalent("queue/_order.py", "Delays.__init__", "self._last_ticket = 0", "self._last_ticket = 1"): _ORDER,
+    Equivalent(
+        "queue/_order.py",
+        "Delays.put",
+        "self._last_ticket = ticket = self._last_ticket + 1",
+        "self._last_ticket = ticket = self._last_ticket + 2",
+    ): _ORDER,
+    Equivalent("queue/_order.py", "Delays.pop_due", "entry.ticket = 0", "pass"): (
+        "The only place with this ticket has just left the heap."
+    ),
+    **{
+        Equivalent(
+            "queue/_order.py", "Delays.discard", "if len(self._heap) > max(_SMALL, 2 * self._size):", after
+        ): _SPEED
+        for after in (
+            "if not len(self._heap) > max(_SMALL, 2 * self._size):",
+            "if len(self._heap) >= max(_SMALL, 2 * self._size):",
+            "if len(self._heap) > min(_SMALL, 2 * self._size):",
+        )
+    },
 }

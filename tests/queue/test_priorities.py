@@ -259,3 +259,11 @@ def test_empty_queue_keeps_no_memory_for_its_largest_size(priority: Priority) ->
     assert len(drain(queue, 0.0)) == 10_000
     for kept in (queue._entries, queue._lanes._backlog):
         assert sys.getsizeof(kept) < 1000
+
+
+def test_delayed_key_keeps_its_place_among_those_due_at_the_same_time() -> None:
+    """Adding it again for the same time does not put it behind them."""
+    queue = make()
+    for key in ("a", "b", "a"):
+        queue.add_after(key, "later", 5.0, 0.0)
+    assert drain(queue, 5.0) == ["a", "b"]
