@@ -118,3 +118,12 @@ def test_backlog_has_each_entry_as_created() -> None:
     assert expected[1] in backlog
     assert expected[1]._replace(revision=6) not in backlog
     assert len(Backlog({})) == 0
+
+
+def test_snapshot_deletes_an_entry_known_from_a_reply_of_exactly_its_revision(primed: TypeStore) -> None:
+    """Only an entry ahead of the snapshot stays without being in it."""
+    for name, revision in (("grace", 12), ("mary", 13)):
+        primed.reply(key(name), stored(name, revision), position(revision, "A"))
+    primed.feed(chunk(stored("ada", 5)))
+    primed.feed(EndOfSnapshot(position(12, "A")))
+    assert versions(primed.entries) == {"ada": 5, "mary": 13}

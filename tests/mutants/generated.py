@@ -161,11 +161,12 @@ class Forks:
             return
         limit = max(_LEAST_CPU, 4 * without.cpu)
         mine = [mutant for mutant in self.chosen if mutant.module == module]
-        survivors = [mutant for mutant in mine if not self._is_killed(mutant, limit)]
-        survivors = [each for each in survivors if each.is_equivalent() or not is_killed_alone(each, self.source)]
-        for mutant in survivors:
-            if not mutant.is_equivalent():
-                print(f"\nSURVIVED {mutant}\n")
+        equivalent = [mutant for mutant in mine if mutant.is_equivalent()]
+        left = [mutant for mutant in mine if not mutant.is_equivalent() and not self._is_killed(mutant, limit)]
+        left = [mutant for mutant in left if not is_killed_alone(mutant, self.source)]
+        for mutant in left:
+            print(f"\nSURVIVED {mutant}\n")
+        survivors = [*equivalent, *left]
         print(f"{rate(module, len(mine), survivors)}, {time.monotonic() - began:.0f} s", flush=True)
         self.survivors += survivors
         self.tested += len(mine)

@@ -141,3 +141,16 @@ def test_pinned_revision_itself_is_not_kept() -> None:
     log.release(pin)
     log.append(7, [(A, RESOURCE, False)], 7.0)
     assert log.floor == 5
+
+
+def test_new_cursor_stands_where_a_cursor_that_has_followed_stands() -> None:
+    """Also after the places of trimmed changes were removed."""
+    log = CommitLog(max_changes=10)
+    follower = log.cursor(A, 0)
+    for revision in range(1, 2 * _log.COMPACT_AFTER + 20):
+        log.append(revision, [(A, RESOURCE, False)], 1.0)
+        log.take(follower)
+    assert log._kinds[A].start > 0
+    new, behind = log.cursor(A, log.head), log.cursor(A, log.head - 3)
+    assert (new.index, new.revision) == (follower.index, follower.revision)
+    assert behind.index == follower.index - 3
