@@ -20,6 +20,7 @@ _NOTHING_TO_DO = "If both are equal, the block changes nothing."
 _SPEED = "Only the speed or the memory differs, and the benchmarks measure it."
 _SAME_LENGTH = "Both have the same length."
 _EMPTY = "A snapshot at revision 0 is empty, and all entries of its store are ahead of it."
+_SHARED = "if newest is not None and log.newest_from == cursor.index and (newest.changes[0].revision > cursor.revision)"
 
 EQUIVALENT: dict[Equivalent, str] = {
     Equivalent("mapper/_map_queue.py", "MapQueue.__init__", "self._order = 0", "self._order = 1"): _ORDER,
@@ -92,14 +93,18 @@ EQUIVALENT: dict[Equivalent, str] = {
             "if self._count > self._max_changes or self._commits[0][2] - self._max_age < now:",
         )
     },
-    Equivalent(
-        "storage/_log.py",
-        "CommitLog.take",
-        "if newest is not None and log.newest_from == cursor.index and (newest.changes[0].revision > cursor.revision) "
-        "and (len(newest.changes) <= limit) and (not (self.marks and self.marks[-1] > cursor.revision)):",
-        "if newest is not None and log.newest_from == cursor.index and (newest.changes[0].revision > cursor.revision) "
-        "and (len(newest.changes) <= limit) and (not (self.marks and self.marks[-1] >= cursor.revision)):",
-    ): "The rest of the method returns the same object.",
+    **{
+        Equivalent(
+            "storage/_log.py",
+            "CommitLog.take",
+            f"{_SHARED} and (len(newest.changes) <= limit) and (not (self.marks and self.marks[-1] > cursor.revision)):",
+            f"{_SHARED} and {after}:",
+        ): "The rest of the method returns the same object."
+        for after in (
+            "(len(newest.changes) < limit) and (not (self.marks and self.marks[-1] > cursor.revision))",
+            "(len(newest.changes) <= limit) and (not (self.marks and self.marks[-1] >= cursor.revision))",
+        )
+    },
     Equivalent("storage/_log.py", "CommitLog.take", "if first < log.dropped:", "if first <= log.dropped:"): (
         "A cursor at the first kept change has taken all dropped ones, so its revision is not below `gone`."
     ),
