@@ -97,7 +97,8 @@ EQUIVALENT: dict[Equivalent, str] = {
         Equivalent(
             "storage/_log.py",
             "CommitLog.take",
-            f"{_SHARED} and (len(newest.changes) <= limit) and (not (self.marks and self.marks[-1] > cursor.revision)):",
+            f"{_SHARED} and (len(newest.changes) <= limit) "
+            "and (not (self.marks and self.marks[-1] > cursor.revision)):",
             f"{_SHARED} and {after}:",
         ): "The rest of the method returns the same object."
         for after in (
