@@ -29,27 +29,27 @@ EQUIVALENT: dict[Equivalent, str] = {
     Equivalent("mapper/_map_queue.py", "MapQueue.drain", "self._backlog.clear()", "pass"): (
         "Its iterators are exhausted: `drain` has just read them to their ends."
     ),
-    Equivalent("queue/_entry.py", "Entry.__init__", "self.ticket = 0", "pass"): _SET_BEFORE_READ,
-    Equivalent("queue/_entry.py", "Entry.__init__", "self.ticket = 0", "self.ticket = 1"): _SET_BEFORE_READ,
+    Equivalent("queue/_entries.py", "Entry.__init__", "self.ticket = 0", "pass"): _SET_BEFORE_READ,
+    Equivalent("queue/_entries.py", "Entry.__init__", "self.ticket = 0", "self.ticket = 1"): _SET_BEFORE_READ,
     Equivalent(
-        "queue/_entry.py", "Entry.raise_to", "if priority < self.priority:", "if priority <= self.priority:"
+        "queue/_entries.py", "Entry.raise_to", "if priority < self.priority:", "if priority <= self.priority:"
     ): _NOTHING_TO_DO,
     Equivalent(
         "queue/_machine.py", "WorkQueue.failed", "if following.due < due:", "if following.due <= due:"
     ): _NOTHING_TO_DO,
-    Equivalent("queue/_order.py", "Delays.__init__", "self._last_ticket = 0", "self._last_ticket = 1"): _ORDER,
+    Equivalent("queue/_entries.py", "Delays.__init__", "self._last_ticket = 0", "self._last_ticket = 1"): _ORDER,
     Equivalent(
-        "queue/_order.py",
+        "queue/_entries.py",
         "Delays.put",
         "self._last_ticket = ticket = self._last_ticket + 1",
         "self._last_ticket = ticket = self._last_ticket + 2",
     ): _ORDER,
-    Equivalent("queue/_order.py", "Delays.pop_due", "entry.ticket = 0", "pass"): (
+    Equivalent("queue/_entries.py", "Delays.pop_due", "entry.ticket = 0", "pass"): (
         "The only place with this ticket has just left the heap."
     ),
     **{
         Equivalent(
-            "queue/_order.py", "Delays.discard", "if len(self._heap) > max(_SMALL, 2 * self._size):", after
+            "queue/_entries.py", "Delays.discard", "if len(self._heap) > max(_SMALL, 2 * self._size):", after
         ): _SPEED
         for after in (
             "if not len(self._heap) > max(_SMALL, 2 * self._size):",

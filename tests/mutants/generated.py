@@ -58,9 +58,8 @@ MODULES = {
         "controller/test_functions_refused.py",
     ),
     "mapper/_map_queue.py": ("mapper/test_map_queue.py",),
-    "queue/_entry.py": _QUEUE,
+    "queue/_entries.py": _QUEUE,
     "queue/_machine.py": _QUEUE,
-    "queue/_order.py": _QUEUE,
     "storage/_log.py": (
         "storage/test_log.py",
         "storage/test_log_cursors.py",
