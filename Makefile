@@ -6,6 +6,7 @@ FOR ?=
 WHICH ?=
 SEED ?=
 QUICK ?=
+SAMPLE ?=
 
 ETCD := .venv/etcd/etcd
 GO_TOOLS := .venv/go/h2spec
@@ -97,8 +98,10 @@ prove: .venv/ready any-etcd ## the simulation's kill rate, the state machines (F
 world: .venv/ready ## the whole engine under random faults, held to the contract at every step (FOR=60 SEED=2)
 	$(BIN)/python -m tests.stateful $(or $(FOR),60) $(or $(SEED),1) test_world.py
 
-mutants: .venv/ready ## make Headway wrong in each way of a list, one at a time, and see the tests notice each (WHICH="stream lease")
+# Changes by hand of all of Headway, then every small change of the pure modules, or a sample of them.
+mutants: .venv/ready ## make Headway wrong in many ways, one at a time, and see the tests notice each (WHICH="stream lease" SAMPLE=60 SEED=2)
 	$(BIN)/python -m tests.mutants $(WHICH)
+	$(BIN)/python -m tests.mutants.generated $(if $(SAMPLE),--sample $(SAMPLE) --seed $(or $(SEED),1))
 
 crash: .venv/ready ## kill -9 a process that writes to a store, a thousand times at random moments
 	$(BIN)/pytest -s -m deep -o faulthandler_timeout=0 tests/storage/test_sqlite_crash.py

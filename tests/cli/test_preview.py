@@ -136,3 +136,17 @@ async def test_apply_prints_the_stored_resources(headway: Terminal, output: str)
     assert done.returncode == 1
     again = await headway("apply", "-f", "-", stdin=done.stdout)
     assert again.stdout.splitlines() == ["Account ada unchanged", "Team core unchanged"]
+
+
+async def test_removed_metadata_is_a_difference(headway: Terminal) -> None:
+    """apply replaces the metadata, so what the manifest no longer has would be removed."""
+    await headway("apply", "-f", "-", stdin=f"{ADA}metadata: {{colour: red, size: small}}\n")
+    less = f"{ADA}metadata: {{colour: red}}\n"
+
+    shown = await headway("diff", "-f", "-", stdin=less)
+    assert shown.returncode == 7
+    assert [line.strip() for line in shown.stdout.splitlines()[2:] if line[0] in "+-"] == ["-  size: small"]
+    done = await headway("apply", "--dry-run", "-f", "-", stdin=less)
+    assert (done.returncode, done.stdout) == (7, "Account ada would be changed\n")
+    assert (await headway("apply", "-f", "-", stdin=less)).stdout == "Account ada changed\n"
+    assert (await headway("diff", "-f", "-", stdin=less)).returncode == 0

@@ -13,7 +13,7 @@ from trio.testing import MockClock
 
 from headway.client import LeaseTerm
 from headway.errors import LeaseLost
-from tests.client.test_hold_lease import TTL, World
+from tests.client.test_hold_lease import TTL, Fault, World
 
 
 def test_term_is_held_for_four_fifths_of_its_ttl_from_the_request_on() -> None:
@@ -131,3 +131,21 @@ async def test_each_run_of_trio_measures_its_own_pauses(autojump_clock: MockCloc
     world = World(autojump_clock)
     async with world.hold() as lease:
         assert lease.remaining == TTL * 0.8
+
+
+async def test_slowly_renewed_lease_is_given_up_before_it_expires(autojump_clock: MockClock) -> None:
+    """C7: the reply to a renewal takes long, and no later renewal succeeds. The server counts from the request on."""
+    world = World(autojump_clock)
+    with pytest.raises(LeaseLost, match="could not be renewed in time"):  # noqa: PT012  # what is in it is canceled
+        async with world.hold():
+            world.network.latency = TTL / 4 - 0.1
+            while "KeepAlive" not in world.network.calls:  # noqa: ASYNC110  # the network has no event for it
+                await trio.sleep(0.1)
+            world.network.broken = Fault.FAILED
+            renewed_at = world.network.times[-1]
+            try:
+                await trio.sleep_forever()
+            finally:
+                assert trio.current_time() - renewed_at == pytest.approx(TTL * 0.8)
+                with trio.CancelScope(shield=True):
+                    assert await world.holder() == ("ada", 1), "another could have had it while the block was running"

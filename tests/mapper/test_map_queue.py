@@ -244,3 +244,67 @@ class MapQueueMachine(RuleBasedStateMachine):
 
 
 TestMapQueue = MapQueueMachine.TestCase
+
+
+def test_drained_queue_includes_failed_changes() -> None:
+    """They are owed (C6), in their order, with what waits and the backlog."""
+    queue = MapQueue()
+    queue.push(TEAM.name, [change(11), change(12), change(13, "grace")])
+    queue.push_backlog(TEAM.name, [change(3, "x"), change(4, "y")])
+    for _ in range(2):
+        item = queue.pop(12)
+        assert item is not None
+        queue.defer(item, 5.0)
+    item = queue.pop(12)
+    assert item is not None
+    assert item.backlog
+    drained = [(type, applied.revision) for type, applied in queue.drain()]
+    assert drained == [(TEAM.name, 13), (TEAM.name, 11), (TEAM.name, 12), (TEAM.name, 4)]
+    assert len(queue) == 0
+    assert queue.drain() == []
+    assert queue.next_due() is None
+    assert queue.pop_due(100.0) is None
+    assert queue.pop(100) is None
+
+
+def failed_backlog(queue: MapQueue, *names: str) -> None:
+    queue.push_backlog(TEAM.name, [change(number, name) for number, name in enumerate(names)])
+    for _ in names:
+        item = queue.pop(0)
+        assert item is not None
+        assert item.backlog
+        queue.defer(item, 5.0)
+
+
+def test_failed_backlog_due_at_the_same_time_is_retried_in_its_order() -> None:
+    """A mapper that fails for everything at the start of a run fails within one reading of the clock."""
+    queue = MapQueue()
+    names = [f"n{number}" for number in range(40)]
+    failed_backlog(queue, *names)
+    retried = [kept.name[1][2] for kept in iter(lambda: queue.pop_due(5.0), None)]
+    assert retried == names
+
+
+def test_failed_resource_of_the_backlog_becomes_live_with_its_next_change() -> None:
+    """Until then, or with more of the backlog, it stays in the backlog."""
+    queue = MapQueue()
+    failed_backlog(queue, "ada", "ada", "grace")
+    queue.push(TEAM.name, [change(11, "grace")])
+    item = queue.pop(11)
+    assert item is not None
+    queue.defer(item, 5.0)
+    found = {kept.name[1][2]: kept.backlog for kept in iter(lambda: queue.pop_due(5.0), None)}
+    assert found == {"ada": True, "grace": False}
+
+
+def test_as_many_failed_changes_of_a_resource_are_kept_as_the_limit_says() -> None:
+    """One more reduces them."""
+    queue = MapQueue()
+    queue.push(TEAM.name, [change(number) for number in range(11, 11 + FailedChanges.MOST + 1)])
+    kept = [queue.defer(item, 5.0) for item in iter(lambda: queue.pop(10 + FailedChanges.MOST), None)][-1]
+    assert (len(kept.changes), kept.lost) == (FailedChanges.MOST, False)
+    item = queue.pop(100)
+    assert item is not None
+    queue.defer(item, 5.0)
+    assert kept.lost
+    assert len(kept.changes) < FailedChanges.MOST

@@ -33,6 +33,12 @@ class Run(NamedTuple):
     failed: str
     seconds: float
 
+    @property
+    def is_failure(self) -> bool:
+        """True if it is the tests that failed."""
+        # 1 means that tests failed, and 2 that an import failed. Any other status proves nothing about the mutant.
+        return self.status in (1, 2, None)
+
 
 class Verdict(NamedTuple):
     """The result of a mutant. ``by`` is the test that killed it, or empty if it survived."""
@@ -48,6 +54,13 @@ def mutated(mutant: Mutant, source: str) -> str:
     if found != 1:
         raise ValueError(f"{mutant.name}: {mutant.old!r} is {found} times in {mutant.file}, not once")
     return source.replace(mutant.old, mutant.new)
+
+
+def copied_source(folder: Path) -> Path:
+    """Copy the source into a folder, and return what PYTHONPATH has to be for the copy to be imported."""
+    source = folder / "source"
+    shutil.copytree(ROOT / "engine" / "headway", source / "headway", ignore=shutil.ignore_patterns("__pycache__"))
+    return source
 
 
 def run(tests: str, only: str, source: Path) -> Run:
@@ -86,8 +99,7 @@ def kill(mutant: Mutant, source: Path) -> Verdict:
         ended = run(mutant.tests, mutant.only, source)
     finally:
         file.write_text(before)
-    # 1 means that tests failed, and 2 that an import failed. Any other status proves nothing about the mutant.
-    return Verdict(mutant, ended.failed if ended.status in (1, 2, None) else "", ended.seconds)
+    return Verdict(mutant, ended.failed if ended.is_failure else "", ended.seconds)
 
 
 def table(verdicts: list[Verdict]) -> str:
@@ -108,8 +120,7 @@ def main(names: list[str]) -> int:
         print(f"no mutant has any of these words in its name: {' '.join(names)}")
         return 2
     with tempfile.TemporaryDirectory() as folder:
-        source = Path(folder)
-        shutil.copytree(ROOT / "engine" / "headway", source / "headway", ignore=shutil.ignore_patterns("__pycache__"))
+        source = copied_source(Path(folder))
         costs: dict[tuple[str, str], float] = {}
         for tests, only in sorted({(mutant.tests, mutant.only) for mutant in chosen}):
             without = run(tests, only, source)

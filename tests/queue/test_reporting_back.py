@@ -256,3 +256,25 @@ def test_key_in_hand_at_the_close_is_last_among_the_owed() -> None:
         queue.add(key, "change", 0.0)
     assert dequeue(queue, 0.0).key == "a"
     assert queue.owed() == ["b", "c", "a"]
+
+
+@pytest.mark.parametrize(
+    "report",
+    [
+        lambda queue: queue.succeeded("a", 9.0),
+        lambda queue: queue.dropped("a", 9.0),
+        lambda queue: queue.requeue_after("a", 60.0, "again", 9.0),
+    ],
+    ids=["succeeded", "dropped", "requeue_after"],
+)
+def test_failure_count_is_reset_even_if_the_key_was_added_in_the_meantime(report: Callable[[Queue], None]) -> None:
+    """The run for the change is a first attempt, and backs off like one."""
+    queue = make()
+    queue.add("a", "change", 0.0)
+    dequeue(queue, 0.0)
+    fail(queue, "a", 0.0, times=3)
+    assert dequeue(queue, 8.0).attempt == 4
+    queue.add("a", "another", 8.5)
+    report(queue)
+    assert dequeue(queue, 9.0).attempt == 1
+    assert queue.failed("a", "error", 9.0) == 1.0

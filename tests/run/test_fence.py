@@ -27,11 +27,21 @@ class _Leases:
         return RunFence(fence, Position("store", "incarnation", 1), 1)
 
 
+class _NoCaches:
+    """The caches of a run before anything is cached."""
+
+    def complete_up_to(self) -> dict[Any, int]:
+        return {}
+
+    def check_new_commit(self, before: dict[Any, int], position: Position) -> None:
+        assert not before, position
+
+
 async def test_write_lost_during_a_resolution_holds_the_keys() -> None:
     """A task that the initialiser left behind may still write after the raise that resolves the other writes."""
     queue = WaitingQueue[Key, Reason](WorkQueue())
     leases = _Leases()
-    caches = cast("RunCaches", None)
+    caches = cast("RunCaches", _NoCaches())
     writes = RunWrites("pools", cast("LeaseClient", leases), caches, queue, lambda _: None, lambda: None)
     await writes.raise_first("app/pools", "")
     writes.unknown(None)

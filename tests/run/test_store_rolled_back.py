@@ -13,7 +13,7 @@ from trio.testing import MockClock
 import headway
 from headway import events
 from headway.client import Client
-from headway.errors import StoreChanged, StoreRolledBack
+from headway.errors import LeaseLost, StoreChanged, StoreRolledBack
 from headway.rpc import Channel, InProcessChannel
 from headway.service import LeaseService, ResourceService, StoreService
 from headway.storage import MemoryBackend
@@ -43,8 +43,11 @@ def _give_id(store: MemoryBackend, id: str) -> None:
 
 
 @asynccontextmanager
-async def rolled_back() -> AsyncIterator[RolledBack]:
-    """Roll the store back. The runs have ended when the block begins."""
+async def rolled_back(*, streams_break: bool = True) -> AsyncIterator[RolledBack]:
+    """Roll the store back. The runs have ended when the block begins.
+
+    If streams do not break, they stay open and silent: only the runs' own calls show that the store is another one.
+    """
     app = headway.App("pools")
     pool = app.type("pools", "v1", "Pool", Pool)
     seen: list[list[str]] = []
@@ -77,10 +80,14 @@ async def rolled_back() -> AsyncIterator[RolledBack]:
         assert not engine.accept_store()
 
         switches[0].to = elsewhere
-        script.drop(pool)
-        await trio.sleep(60)
+        if streams_break:
+            script.drop(pool)
+        else:
+            # The copy does not know the lease, so the run ends when it renews that.
+            await at_copy.write(pool.new("other"))
+        await trio.sleep(120)
         it = RolledBack(engine, copy, lambda name: at_copy.write(pool.new(name)), seen, reported)
-        assert set(it.ended_by) == {StoreRolledBack}
+        assert set(it.ended_by) == ({StoreRolledBack} if streams_break else {LeaseLost, StoreRolledBack})
         yield it
 
 
@@ -125,3 +132,16 @@ async def test_runs_restart_when_a_restored_store_has_a_new_id(
             isinstance(event, events.StreamEnded) and "the store is now restored" in str(event) for event in it.reported
         )
         assert StoreChanged not in it.ended_by
+
+
+async def test_no_run_begins_on_the_cache_of_a_lost_history_while_its_streams_are_silent(
+    autojump_clock: MockClock,  # noqa: ARG001  # for virtual time
+) -> None:
+    """The fence of the next run is a new commit, but not above what is cached."""
+    async with rolled_back(streams_break=False) as it:
+        reconciled = len(it.seen)
+        await trio.sleep(3600)
+        assert len(it.seen) == reconciled
+        assert it.engine.accept_store()
+        await trio.sleep(120)
+        assert set(it.seen[-1]) == {"old", "other"}

@@ -218,3 +218,28 @@ def test_places_are_reported_as_ranges() -> None:
     plans = [simulation.Plan.parse(f"crash_after({step})") for step in (1, 2, 3, 5, 8, 9)]
     report = Explored(tuple(plans), tuple(plans), tuple(plan[0] for plan in plans), (), {}, (), {}, {}, 0, 0.0)
     assert str(report).splitlines()[1] == "  crash_after  6 of 6: 1-3 5 8-9"
+
+
+def test_dropped_stream_breaks_before_its_change_and_resumes() -> None:
+    """The process opens a second stream of the type, which delivers the change once."""
+    opened: list[tuple[Kind, bool]] = []
+
+    def look(world: simulation.World) -> None:
+        opened.extend(world.processes[0].link.script.opened)
+
+    result = run_under("drop('staff.Team', 9)", holds=[look])
+    assert [resumed for kind, resumed in opened if kind == TEAM] == [False, True]
+    assert [resumed for kind, resumed in opened if kind == ACCOUNT] == [False]
+    assert [each.revision for each in deliveries(result, TEAM)].count(9) == 1
+
+
+def test_process_that_misses_a_change_is_killed_before_it_receives_it() -> None:
+    """Its next life begins with a snapshot, because the history is compacted."""
+    lives: list[int] = []
+
+    def look(world: simulation.World) -> None:
+        lives.append(world.processes[0].life)
+
+    result = run_under("missed('staff.Team', 9)", holds=[look])
+    assert lives == [2]
+    assert "DeletionsUnknown" in "\n".join(map(str, result.trace.entries))

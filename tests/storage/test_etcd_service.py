@@ -3,6 +3,7 @@
 import pytest
 from grpclib.const import Status
 
+from headway.resource import NAMESPACE, pb
 from headway.storage import EtcdBackend
 from tests.helpers.calls import Calls, refused
 from tests.helpers.declared import NOTE, a_note, an_id, registry
@@ -77,4 +78,21 @@ async def test_revision_and_term_of_another_engine_are_accepted() -> None:
         assert raised.settled_revision == reached
         said = "is above the store's, "
         await refused(there.record_checkpoint(raised.fence, here.revision + 10_000), Status.INVALID_ARGUMENT, said)
+        assert here.unexpected == there.unexpected == []
+
+
+async def test_update_requires_that_its_namespace_stays() -> None:
+    """Another engine deletes the namespace. An engine that has not received this refuses an update all the same."""
+    async with rigged() as rig, EtcdBackend(rig.url) as behind:
+        here, there = Calls(rig.store, registry()), Calls(behind, registry())
+        await here.write(pb.Resource(id=an_id("up", NAMESPACE)))
+        await here.write(a_note("first", "1", namespace="up"))
+        await there.names(NOTE)
+        rig.fake.muted = rig.fake.watches[-1]
+        await here.delete(an_id("up", NAMESPACE))
+        assert behind.position.revision < rig.store.position.revision
+        rig.fake.muted = None
+        rig.fake.on_range = lagging(rig.fake)
+        said = "namespace 'up' is marked for deletion"
+        await refused(there.write(a_note("first", "2", namespace="up")), Status.INVALID_ARGUMENT, said)
         assert here.unexpected == there.unexpected == []

@@ -194,8 +194,7 @@ class TypeStore:
             else:
                 entries[key] = resource
                 _note(applied, key, old, resource, revision)
-            if ahead:
-                ahead.pop(key, None)
+        # Nothing of these keys is ahead any more.
         self._raise_frontier(newest)
         return applied
 

@@ -219,9 +219,6 @@ class Delays(Generic[K, R]):
     def __len__(self) -> int:
         return self._size
 
-    def __iter__(self) -> Iterator[Entry[K, R]]:
-        return (entry for _, ticket, entry in self._heap if entry.ticket == ticket)
-
     def places(self) -> int:
         """Return the number of places in the heap, including abandoned ones."""
         return len(self._heap)

@@ -118,7 +118,7 @@ class RunWrites:
         Under a lease, ``term`` is the lease's term. ``number`` is then higher than for any earlier run in that term,
         and starts at 1.
         """
-        raised = await self._leases.raise_fence(fence_name, member, term=term, number=number)
+        raised = await self._commit_fence(fence_name, member, term, number)
         self.fence = raised.fence
         self.store_id = raised.position.store_id
         self.starting_revision = raised.position.revision
@@ -148,6 +148,12 @@ class RunWrites:
                 self._report(WriteResolved(self._controller, raised.position.revision))
                 self._on_resolved()
 
+    async def _commit_fence(self, name: str, member: str, term: int, number: int) -> RunFence:
+        before = self._caches.complete_up_to()
+        raised = await self._leases.raise_fence(name, member, term=term, number=number)
+        self._caches.check_new_commit(before, raised.position)
+        return raised
+
     async def _raise(self) -> RunFence:
         fence = self.fence
         assert fence is not None
@@ -155,7 +161,7 @@ class RunWrites:
         while True:
             number += 1
             try:
-                raised = await self._leases.raise_fence(fence.controller, fence.member, term=fence.term, number=number)
+                raised = await self._commit_fence(fence.controller, fence.member, fence.term, number)
             except Unavailable as error:
                 # This raise may have been stored, so the next one needs a higher number.
                 delay = wait * random.uniform(0.5, 1)

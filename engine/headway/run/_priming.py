@@ -26,7 +26,7 @@ from headway.cache import (
 )
 from headway.client import client_error
 from headway.controller import Definition
-from headway.errors import PrimingStalled, StoreChanged, Unavailable
+from headway.errors import PrimingStalled, StoreChanged, StoreRolledBack, Unavailable
 from headway.events import DeletionsUnknown, IndexFailed, Primed, Priming, Report
 from headway.resource import ANY_VERSIONS, Bookmark, Changes, Key, Position, ResourceType, TypeName, resource_key
 from headway.rpc import Channel
@@ -74,6 +74,26 @@ class RunCaches:
         for type in self._definition.types:
             for known in self.informers.opened(type):
                 known.check()
+
+    def complete_up_to(self) -> Mapping[Informer, int]:
+        """Return the revision up to which each open store of the run's types is complete."""
+        opened = (known for type in self._definition.types for known in self.informers.opened(type))
+        return {known: known.store.frontier for known in opened if known.store.primed}
+
+    def check_new_commit(self, before: Mapping[Informer, int], position: Position) -> None:
+        """Raise StoreRolledBack if a new commit is not above what was cached before it.
+
+        Invariant: a commit is above everything that the store had before. So data above it is of a history that
+        the store has lost, even if its streams are still open and have not shown that yet.
+        """
+        for known, revision in before.items():
+            if known.store.store_id == position.store_id and revision >= position.revision:
+                error = StoreRolledBack(
+                    f"store {position.store_id} has made a new commit at revision {position.revision}, but has "
+                    f"delivered changes up to {revision} before"
+                )
+                known.void(error, replaced=False)
+                raise error
 
     def check(self) -> None:
         """Raise if the data of a subscription is void."""

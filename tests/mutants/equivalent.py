@@ -1,0 +1,178 @@
+"""Generated mutants that no test of behavior can kill, each with the reason."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Equivalent(NamedTuple):
+    """A mutant, by its module, its function, and the changed lines before and after."""
+
+    module: str
+    function: str
+    before: str
+    after: str
+
+
+_ORDER = "Only the order of these numbers counts."
+_SET_BEFORE_READ = "It is set before it is first read."
+_NOTHING_TO_DO = "If both are equal, the block changes nothing."
+_SPEED = "Only the speed or the memory differs, and the benchmarks measure it."
+_SAME_LENGTH = "Both have the same length."
+_EMPTY = "A snapshot at revision 0 is empty, and all entries of its store are ahead of it."
+_SHARED = "if newest is not None and log.newest_from == cursor.index and (newest.changes[0].revision > cursor.revision)"
+
+EQUIVALENT: dict[Equivalent, str] = {
+    Equivalent("mapper/_map_queue.py", "MapQueue.__init__", "self._order = 0", "self._order = 1"): _ORDER,
+    Equivalent("mapper/_map_queue.py", "MapQueue.push", "order += 1", "order += 2"): _ORDER,
+    Equivalent("mapper/_map_queue.py", "MapQueue._pop_backlog", "self._order += 1", "self._order += 2"): _ORDER,
+    Equivalent("mapper/_map_queue.py", "MapQueue.drain", "self._backlog.clear()", "pass"): (
+        "Its iterators are exhausted: `drain` has just read them to their ends."
+    ),
+    Equivalent("queue/_entries.py", "Entry.__init__", "self.ticket = 0", "pass"): _SET_BEFORE_READ,
+    Equivalent("queue/_entries.py", "Entry.__init__", "self.ticket = 0", "self.ticket = 1"): _SET_BEFORE_READ,
+    Equivalent(
+        "queue/_entries.py", "Entry.raise_to", "if priority < self.priority:", "if priority <= self.priority:"
+    ): _NOTHING_TO_DO,
+    Equivalent(
+        "queue/_machine.py", "WorkQueue.failed", "if following.due < due:", "if following.due <= due:"
+    ): _NOTHING_TO_DO,
+    Equivalent("queue/_entries.py", "Delays.__init__", "self._last_ticket = 0", "self._last_ticket = 1"): _ORDER,
+    Equivalent(
+        "queue/_entries.py",
+        "Delays.put",
+        "self._last_ticket = ticket = self._last_ticket + 1",
+        "self._last_ticket = ticket = self._last_ticket + 2",
+    ): _ORDER,
+    Equivalent("queue/_entries.py", "Delays.pop_due", "entry.ticket = 0", "pass"): (
+        "The only place with this ticket has just left the heap."
+    ),
+    **{
+        Equivalent(
+            "queue/_entries.py", "Delays.discard", "if len(self._heap) > max(_SMALL, 2 * self._size):", after
+        ): _SPEED
+        for after in (
+            "if not len(self._heap) > max(_SMALL, 2 * self._size):",
+            "if len(self._heap) >= max(_SMALL, 2 * self._size):",
+            "if len(self._heap) > min(_SMALL, 2 * self._size):",
+        )
+    },
+    Equivalent("storage/_log.py", "_KindLog.__init__", "self.start = 0", "self.start = 1"): (
+        "Places count from `start` everywhere, whatever it is."
+    ),
+    **{
+        Equivalent("storage/_log.py", "_KindLog.__init__", f"self.{name} = 0", after): _SET_BEFORE_READ
+        for name in ("gone", "newest_from")
+        for after in ("pass", f"self.{name} = 1")
+    },
+    **{
+        Equivalent(
+            "storage/_log.py",
+            "_KindLog.drop",
+            "if dropped > COMPACT_AFTER and dropped * 2 > len(self.changes):",
+            after,
+        ): _SPEED
+        for after in (
+            "if not (dropped > COMPACT_AFTER and dropped * 2 > len(self.changes)):",
+            "if dropped > COMPACT_AFTER or dropped * 2 > len(self.changes):",
+            "if dropped >= COMPACT_AFTER and dropped * 2 > len(self.changes):",
+            "if dropped > COMPACT_AFTER and dropped * 2 >= len(self.changes):",
+            "if dropped > COMPACT_AFTER and dropped * 3 > len(self.changes):",
+        )
+    },
+    **{
+        Equivalent(
+            "storage/_log.py",
+            "CommitLog.append",
+            "if self._count > self._max_changes or self._commits[0][2] + self._max_age < now:",
+            after,
+        ): "`_trim` is called more often, and compares exactly."
+        for after in (
+            "if self._count >= self._max_changes or self._commits[0][2] + self._max_age < now:",
+            "if self._count > self._max_changes or self._commits[0][2] + self._max_age <= now:",
+            "if self._count > self._max_changes or self._commits[0][2] - self._max_age < now:",
+        )
+    },
+    **{
+        Equivalent(
+            "storage/_log.py",
+            "CommitLog.take",
+            f"{_SHARED} and (len(newest.changes) <= limit) "
+            "and (not (self.marks and self.marks[-1] > cursor.revision)):",
+            f"{_SHARED} and {after}:",
+        ): "The rest of the method returns the same object."
+        for after in (
+            "(len(newest.changes) < limit) and (not (self.marks and self.marks[-1] > cursor.revision))",
+            "(len(newest.changes) <= limit) and (not (self.marks and self.marks[-1] >= cursor.revision))",
+        )
+    },
+    Equivalent("storage/_log.py", "CommitLog.take", "if first < log.dropped:", "if first <= log.dropped:"): (
+        "A cursor at the first kept change has taken all dropped ones, so its revision is not below `gone`."
+    ),
+    Equivalent(
+        "storage/_log.py",
+        "CommitLog.take",
+        "while end < len(changes) and changes[end - 1].more:",
+        "while end <= len(changes) and changes[end - 1].more:",
+    ): "The last change of all is the end of a commit.",
+    Equivalent(
+        "storage/_log.py",
+        "CommitLog.take",
+        "if self.head > cursor.revision:",
+        "if self.head >= cursor.revision:",
+    ): _NOTHING_TO_DO,
+    Equivalent(
+        "cache/_type_store.py",
+        "Backlog.__iter__",
+        "return (Applied(key, None, new, 0) for key, new in zip(self._keys, self._resources, strict=True))",
+        "return (Applied(key, None, new, 0) for key, new in zip(self._keys, self._resources, strict=False))",
+    ): _SAME_LENGTH,
+    Equivalent(
+        "cache/_type_store.py",
+        "TypeStore.feed",
+        "self._gathered.update(zip(map(resource_key, item.resources), item.resources, strict=True))",
+        "self._gathered.update(zip(map(resource_key, item.resources), item.resources, strict=False))",
+    ): _SAME_LENGTH,
+    Equivalent(
+        "cache/_type_store.py",
+        "TypeStore.reply",
+        "if self._replied is None or revision > self._replied.revision:",
+        "if self._replied is None or revision >= self._replied.revision:",
+    ): "Two replies of one revision are of one commit, and have the same position.",
+    Equivalent(
+        "cache/_type_store.py",
+        "TypeStore._difference",
+        "for key in [key for key in entries if key not in gathered and ahead.get(key, 0) <= revision]:",
+        "for key in [key for key in entries if key not in gathered and ahead.get(key, 1) <= revision]:",
+    ): _EMPTY,
+    Equivalent(
+        "cache/_type_store.py",
+        "TypeStore._difference",
+        "if ahead.get(key, 0) > revision:",
+        "if ahead.get(key, 1) > revision:",
+    ): _EMPTY,
+    Equivalent(
+        "cache/_type_store.py",
+        "TypeStore._raise_frontier",
+        "if revision > self.frontier:",
+        "if revision >= self.frontier:",
+    ): _NOTHING_TO_DO,
+    Equivalent(
+        "cache/_indexes.py",
+        "by_metadata",
+        "return Index(type, name or key, lambda message: message.metadata.get(key), single=True, raw=True)",
+        "return Index(type, name or key, lambda message: message.metadata.get(key), single=True, raw=False)",
+    ): _SPEED,
+    Equivalent(
+        "cache/_indexes.py",
+        "by_owner",
+        "return Index(type, name, lambda message: message.owner.uid if message.owner is not None else None, "
+        "single=True, raw=True)",
+        "return Index(type, name, lambda message: message.owner.uid if message.owner is not None else None, "
+        "single=True, raw=False)",
+    ): _SPEED,
+    Equivalent("cache/_indexes.py", "IndexTable._fail", "self._left_out.add(key)", "pass"): (
+        "The function raises for the resource again when it is removed, and a search of all values finds nothing."
+    ),
+}
+"""The reason for each."""

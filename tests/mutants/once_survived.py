@@ -1,0 +1,158 @@
+"""Mutants that once survived the whole default run. Each now has a test of its own."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+ONCE_SURVIVED = (
+    Mutant(
+        "a lease's renewal counts from its reply",
+        "client/_hold.py",
+        "self._term.renewed(sent_at, trio.current_time(), self._pauses.longest)",
+        "self._term.renewed(trio.current_time(), trio.current_time(), self._pauses.longest)",
+        "client/test_lease_term.py",
+    ),
+    Mutant(
+        "a shard that is handed over counts as idle once it is closed",
+        "run/_sharding.py",
+        "                checkpoint = self._checkpoint()\n                queue.close_shard(number)\n",
+        "                queue.close_shard(number)\n                checkpoint = self._checkpoint()\n",
+        "run/test_sharded_handover.py",
+    ),
+    Mutant(
+        "a shard that is handed over records nothing",
+        "run/_sharding.py",
+        "                await self._record(checkpoint)\n",
+        "",
+        "run/test_sharded_handover.py",
+    ),
+    Mutant(
+        "a deletion at exactly the first revision of the cache is skipped",
+        "run/_priming.py",
+        "if change.deleted and change.revision <= until",
+        "if change.deleted and change.revision < until",
+        "run/test_starts_and_ends.py",
+    ),
+    Mutant(
+        "a run starts at the raise before its initialiser",
+        "run/_run.py",
+        "raised = again._replace(checkpoint=raised.checkpoint)",
+        "raised = raised",
+        "run/test_starts_and_ends.py",
+    ),
+    Mutant(
+        "a read of etcd's revision that is under way answers later callers",
+        "storage/etcd/_session.py",
+        "batch, self._next = self._next, None\n"
+        "                try:\n"
+        "                    await self._question()\n"
+        "                except HeadwayError as error:\n"
+        "                    batch.failure = error\n",
+        "batch = self._next\n"
+        "                try:\n"
+        "                    await self._question()\n"
+        "                except HeadwayError as error:\n"
+        "                    batch.failure = error\n"
+        "                self._next = None\n",
+        "storage/test_etcd_confirmations.py",
+    ),
+    Mutant(
+        "an index skips an update within a generation",
+        "cache/_indexes.py",
+        "        for key, old, new, _ in applied:\n",
+        "        for key, old, new, _ in applied:\n"
+        "            if old is not None and new is not None and old.generation == new.generation:\n"
+        "                continue\n",
+        "cache/test_index_updates.py",
+    ),
+    Mutant(
+        "a bookmark below the frontier sets the session",
+        "cache/_type_store.py",
+        "        if position.revision >= self.frontier:\n"
+        "            self.session, self.versions = position.session, position.versions\n",
+        "        self.session, self.versions = position.session, position.versions\n"
+        "        if position.revision >= self.frontier:\n",
+        "cache/test_type_store_positions.py",
+    ),
+    Mutant(
+        "a change whose mapping failed is not owed by the next run",
+        "mapper/_map_queue.py",
+        "return [*waiting, *failed, *backlog]",
+        "return [*waiting, *backlog]",
+        "run/test_starts_and_ends.py",
+    ),
+    Mutant(
+        "a success keeps the failures of a key that was added in the meantime",
+        "queue/_machine.py",
+        "            self._entries[key] = following\n            self._queue(following, now)\n",
+        "            following.failures = self._entries[key].failures\n"
+        "            self._entries[key] = following\n"
+        "            self._queue(following, now)\n",
+        "queue/test_reporting_back.py",
+    ),
+    Mutant(
+        "the simulation's fault drop does nothing",
+        "testing/simulation/_streams.py",
+        "        elif isinstance(fault, faults.Drop):\n",
+        "        elif False:\n",
+        "simulation/test_faults.py",
+    ),
+    Mutant(
+        "removed metadata is no difference",
+        "cli/_apply.py",
+        "same = dict(before.metadata) == dict(after.metadata) and",
+        "same = dict(before.metadata) | dict(after.metadata) == dict(before.metadata) and",
+        "cli/test_preview.py",
+        "metadata",
+    ),
+    Mutant(
+        "an update decided on an optimistic read does not require its namespace",
+        "service/_write.py",
+        "                operations = (*units.required, *operations)\n",
+        "                pass\n",
+        "storage/test_etcd_service.py",
+    ),
+    Mutant(
+        "raising a member's fence requires the right to the controller's lease",
+        "service/_lease.py",
+        "        self._check_take(lease_of(message.controller, message.member))\n",
+        "        self._check_take(message.controller)\n",
+        "access/test_leases_guarded.py",
+    ),
+    Mutant(
+        "recording a member's checkpoint requires the right to the controller's lease",
+        "service/_lease.py",
+        "        self._check_take(lease_of(fence.controller, fence.member))\n",
+        "        self._check_take(fence.controller)\n",
+        "access/test_leases_guarded.py",
+    ),
+    Mutant(
+        "calls that exceed the grace of a stopping server are not ended",
+        "rpc/_server.py",
+        "            calls.stop(unary=True)\n",
+        "            calls.stop()\n",
+        "rpc/test_stopping.py",
+    ),
+    Mutant(
+        "a run records no checkpoint when it ends",
+        "run/_ownership.py",
+        "        with trio.move_on_after(1, shield=True), contextlib.suppress(HeadwayError):\n"
+        "            await self._record(run)\n",
+        "        pass\n",
+        "run/test_starts_and_ends.py",
+    ),
+    Mutant(
+        "a run with an initialiser reports the revision of its first raise",
+        "run/_fence.py",
+        "        raised = await self._raise()\n        self.starting_revision = raised.position.revision\n",
+        "        raised = await self._raise()\n",
+        "run/test_starts_and_ends.py",
+    ),
+    Mutant(
+        "the simulation's fault missed kills no process",
+        "testing/simulation/_streams.py",
+        "                process.history_gone = True\n                process.kill()\n",
+        "                process.history_gone = True\n",
+        "simulation/test_faults.py",
+    ),
+)

@@ -1,0 +1,115 @@
+"""The start and the end of a run, to the revision: the work it takes over, and the work it leaves to the next run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import trio
+from trio.testing import MockClock
+
+import headway
+from headway import events
+from headway.run import RECORD_INTERVAL
+from tests.helpers.pools import Member
+from tests.helpers.rig import Rig
+
+
+def bare_app(rig: Rig) -> headway.App:
+    """Return an app with the types of a rig and without a controller."""
+    bare = headway.App("bare")
+    for type in rig.pools.types:
+        bare.registry.register(type)
+    return bare
+
+
+async def test_c3_run_with_an_initialiser_waits_for_the_raise_after_it(autojump_clock: MockClock) -> None:
+    """A cache that is complete up to the first raise lacks what the initialiser has written."""
+    rig = Rig(autojump_clock)
+    pools, written, seen = rig.pools, list[headway.Resource[Member]](), list[Any]()
+
+    async def initialiser(rt: headway.Runtime) -> None:
+        # Every stream begins at the first raise, and what follows is delayed.
+        for type in pools.types:
+            rig.channel.old_snapshot(type, rig.store.position.revision)
+            rig.channel.hold(type)
+        written.append(await rt.client.apply(pools.member.new("m", Member(pool="a"))))
+
+    async def look(rt: headway.Runtime, _: headway.Request) -> None:
+        seen.append(rt.cache.get(pools.member, "m"))
+
+    pools.replace(look, initialiser=initialiser)
+    async with headway.open_engine(rig.store, bare_app(rig)) as engine:
+        await engine.client.apply(pools.pool.new("a"))
+    async with rig.open() as engine:
+        await trio.sleep(10)
+        assert not rig.witness.events_of(events.RunStarted)
+        for type in pools.types:
+            rig.channel.release(type)
+        await rig.wait_idle()
+        (started,) = rig.witness.events_of(events.RunStarted)
+        assert started.starting_revision > int(written[0].version)
+        assert engine.status()[0].starting_revision == started.starting_revision
+    assert seen
+    assert None not in seen
+
+
+async def test_c6_deletion_at_exactly_the_first_revision_of_the_cache_is_mapped(autojump_clock: MockClock) -> None:
+    """It is the last change before the snapshot, so no later change of the member names its pool."""
+    rig = Rig(autojump_clock)
+    member = rig.pools.member
+    async with headway.open_engine(rig.store, bare_app(rig)) as engine:
+        await engine.client.apply(member.new("m", Member(pool="never-was")))
+    rig.channel.stall(member)
+    async with rig.open() as engine:
+        await rig.run_until_blocked()
+        # The fence is raised, and a snapshot with the member is under way.
+        await engine.client.delete(member.id("m"))
+        deleted_at = rig.store.position.revision
+        rig.channel.drop(member)
+        rig.channel.release(member)
+        await rig.wait_idle()
+        (primed,) = [each for each in rig.witness.events_of(events.Primed) if each.type == member.name]
+        assert (primed.count, primed.revision) == (0, deleted_at)
+        assert rig.names == ["never-was"]
+
+
+async def test_c6_change_whose_mapping_failed_is_mapped_by_the_next_run(autojump_clock: MockClock) -> None:
+    """Only the change names the pool that the member has left."""
+    rig = Rig(autojump_clock)
+
+    def fails(*_: object) -> None:
+        raise LookupError("no answer")
+
+    works, rig.pools.on_mapping = rig.pools.on_mapping, rig.pools.on_mapping
+    async with rig.open():
+        await rig.write_pool("a")
+        await rig.write_member("m", "not-there")
+        await rig.wait_idle()
+        rig.pools.on_mapping = fails
+        await rig.write_member("m", "a")
+        moved_at = rig.store.position.revision
+        await trio.sleep(1)
+        assert rig.witness.events_of(events.MappingFailed)
+        rig.pools.fail_source()
+        await rig.run_until_blocked()
+        assert len(rig.witness.events_of(events.RunEnded)) == 1
+        rig.pools.on_mapping = works
+        await rig.wait_idle()
+        last = [seen for seen in rig.witness.reconciles if seen.name == "not-there"][-1]
+        assert last.frontiers[rig.pools.member.name] >= moved_at
+
+
+async def test_run_records_its_checkpoint_when_it_ends(autojump_clock: MockClock) -> None:
+    """The next run does not read the deletion from history, because its pool has been reconciled."""
+    first = Rig(autojump_clock)
+    async with first.open() as engine:
+        await engine.client.apply(first.pools.member.new("m", Member(pool="never-was")))
+        await first.wait_idle()
+        await trio.sleep(RECORD_INTERVAL * 1.5)
+        await engine.client.delete(first.pools.member.id("m"))
+        await first.wait_idle()
+    assert first.names == ["never-was"] * 2
+    second = Rig(autojump_clock, store=first.store)
+    async with second.open():
+        await second.wait_idle()
+    assert second.names == []
