@@ -9,23 +9,34 @@ import time
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from itertools import zip_longest
 from typing import Any, TypedDict
 
 from typing_extensions import Unpack
 
 from headway.controller import App
 from headway.errors import DeclarationError
-from headway.resource import did_you_mean
+from headway.resource import Kind, did_you_mean
 from headway.testing.simulation._always import RESERVED_KINDS, Always
 from headway.testing.simulation._measure import Measure, Refuted, noted, reference
-from headway.testing.simulation._plans import LeftOut, handovers, single_faults
+from headway.testing.simulation._plans import LeftOut, handovers, merges, single_faults
 from headway.testing.simulation._plans import pairs as pairs_of
 from headway.testing.simulation._report import Explored
 from headway.testing.simulation._run import run
 from headway.testing.simulation._schedules import calls_before_a_change, merged, slow_calls
 from headway.testing.simulation._spread import SALTS, is_spread, reconciled_by
 from headway.testing.simulation._world import Invariant, MakeApp, Scenario, Setting
-from headway.testing.simulation.faults import FAULTS, ChangeDuring, DoneAgain, Fault, HandOver, Hurried, Plan, Restore
+from headway.testing.simulation.faults import (
+    FAULTS,
+    ChangeDuring,
+    DoneAgain,
+    Fault,
+    HandOver,
+    Hurried,
+    Plan,
+    Relay,
+    Restore,
+)
 
 
 class ExploreSettings(TypedDict, total=False):
@@ -229,12 +240,13 @@ def _plans(
     singles, left_out = single_faults(first.trace, kinds, processes)
     singles = [each for each in singles if each.name not in without]
     pruned: LeftOut = defaultdict(list, left_out)
-    schedules = [*slow_calls(first, pruned), *_changes_during(measure, pruned)]
+    schedules = [*slow_calls(first, pruned), *_changes_during(measure, kinds, pruned)]
     plans = [Plan(each) for each in merged(singles, [each for each in schedules if each.name not in without])]
     if processes > 1 and HandOver.name not in without:
         # After the first of each kind of fault, so that they are tried when the time is short.
         kinds_of_faults = len({fault.name for plan in plans for fault in plan})
-        plans[kinds_of_faults:kinds_of_faults] = handovers(first.trace)
+        relay = [Plan(Relay())] if Relay.name not in without and len(first.asked) > 1 else []
+        plans[kinds_of_faults:kinds_of_faults] = [*relay, *handovers(first.trace)]
     skipped = {why: of for why, of in measure.skipped.items() if any(each.name != Hurried.name for each in of)}
     return [*plans, *pairs_of(singles, pairs)], {**pruned, **skipped}
 
@@ -249,8 +261,12 @@ def _spread(setting: Setting) -> Setting:
     return setting
 
 
-def _changes_during(measure: Measure, left_out: LeftOut) -> list[Fault]:
-    found = calls_before_a_change(measure.settled) if len(measure.first.asked) > 1 else []
+def _changes_during(measure: Measure, kinds: set[Kind], left_out: LeftOut) -> list[Fault]:
+    """Return the plans in which users change something before the work on their last change is done."""
+    found: list[Fault] = []
+    if len(measure.first.asked) > 1:
+        during = calls_before_a_change(measure.settled)
+        found = [each for pair in zip_longest(merges(measure.first.trace, kinds), during) for each in pair if each]
     why = measure.hurried() if found else ""
     if why:
         left_out[why] += found

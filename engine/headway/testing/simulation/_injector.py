@@ -5,6 +5,7 @@ It records the run's trace. It knows neither the store nor the server and the pr
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
@@ -56,6 +57,10 @@ class Injector:
         # The number of late calls and lasting faults, which no engine knows of.
         self.pending = 0
         self._nothing_pending = trio.Event()
+        # The times until which calls of the world outside fail, by the call's name.
+        self._out: dict[str, float] = {}
+        # What to do after the users' next change: the number of their changes by then, and a function.
+        self._after_change: list[tuple[int, Callable[[], None]]] = []
         # Calls that arrive when the scenario is over. Until then the world is idle without them.
         self._last: list[Callable[[], None]] = []
 
@@ -143,8 +148,10 @@ class Injector:
         self._at_step.clear()
         self._at_change.clear()
         self._at_checkpoint.clear()
+        self._out.clear()
         for revision in list(self._when_at):
             self.reach(revision)
+        self.changed(sys.maxsize)
         last, self._last = self._last, []
         for arrive in last:
             arrive()
@@ -185,6 +192,30 @@ class Injector:
         self.begin_pending()
         self.nursery.start_soon(wait)
 
+    def begin_outage(self, method: str, seconds: float) -> None:
+        """Let every call of a method of the world outside fail for some seconds."""
+        self._out[_called(method)] = trio.current_time() + seconds
+
+    def is_out(self, method: str) -> bool:
+        """Return True if calls of this method fail now."""
+        return self._out.get(_called(method), 0.0) > trio.current_time()
+
+    @property
+    def delays_until_a_change(self) -> bool:
+        """True if something is delayed until users change something."""
+        return bool(self._after_change)
+
+    def after_changes(self, count: int, then: Callable[[], None]) -> None:
+        """Call a function when users have made this number of changes, or the faults have ended."""
+        self._after_change.append((count, then))
+
+    def changed(self, count: int) -> None:
+        """Call the functions that wait for this number of changes by users, or for fewer."""
+        due = [then for least, then in self._after_change if least <= count]
+        self._after_change = [each for each in self._after_change if each[0] > count]
+        for then in due:
+            then()
+
     def when_at(self, revision: int, then: Callable[[], None]) -> None:
         """Call a function when the store is at a revision or the faults have ended."""
         self._when_at.setdefault(revision, []).append(then)
@@ -210,3 +241,8 @@ class Injector:
         """Wait until no late call and no lasting fault is pending."""
         while self.pending:
             await self._nothing_pending.wait()
+
+
+def _called(method: str) -> str:
+    """Return the name of a call of the world outside, without its arguments."""
+    return method.partition("(")[0] if method.startswith("call ") else ""

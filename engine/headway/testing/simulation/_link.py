@@ -85,6 +85,11 @@ class Link(Wire):
         self.cut()
         self._injector.after(seconds, self.mend)
 
+    def suspend(self, seconds: float) -> None:
+        """Suspend the process for some seconds: nothing leaves it or reaches it."""
+        self.pause()
+        self._injector.after(seconds, self.go_on)
+
     async def unary(
         self, path: str, request: object, reply_type: type[Any], *, metadata: Metadata | None = None
     ) -> Any:
@@ -132,6 +137,10 @@ class Link(Wire):
     async def _make(self, step: Step, call: Call) -> Any:
         """Make a step's call under its fault."""
         fault = self._injector.strike_step(step)
+        if isinstance(fault, faults.Outage):
+            self._injector.begin_outage(step.method, fault.seconds)
+        if self._injector.is_out(step.method):
+            await self._fail(step, "not done: the other side is unavailable")
         match fault:
             case faults.ClockJump():
                 self._injector.clock.jump(fault.seconds)

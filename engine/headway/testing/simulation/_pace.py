@@ -23,6 +23,7 @@ _AFTERWARDS = 1.0
 _EARLY = 3
 """How often in a row users may go on before the world is idle. A scenario that waits in a loop must not spin."""
 
+_OF_USERS = (faults.Spaced, faults.Settled, faults.Hurried, faults.Relay)
 Wait = Callable[[], Awaitable[None]]
 
 
@@ -32,12 +33,16 @@ class Pace:
     Attributes:
         asked: the changes that users made, each with the number of calls that reconcilers had begun before.
         waited: true if the scenario has waited for idleness between two changes.
+        lead: lets a process lead, by a number that is counted up.
     """
+
+    lead: Callable[[int], Awaitable[None]]
 
     def __init__(self, injector: Injector, plan: faults.Plan) -> None:
         self._injector = injector
-        self._plan = [each for each in plan if isinstance(each, faults.Spaced | faults.Settled | faults.Hurried)]
+        self._plan = [each for each in plan if isinstance(each, _OF_USERS)]
         self._during = any(isinstance(each, faults.ChangeDuring) for each in plan)
+        self._relays = any(isinstance(each, faults.Relay) for each in plan)
         self._hurried = any(isinstance(each, faults.Hurried) for each in plan)
         # Set when the call begins that a change is to fall into, and when that change has been made.
         self._begun = trio.Event()
@@ -65,9 +70,15 @@ class Pace:
             await self._changed.wait()
             await trio.sleep(_AFTERWARDS)
 
+    async def before_change(self) -> None:
+        """Let the next process lead, if the plan says so."""
+        if self._relays and not self._over:
+            await self.lead(len(self.asked))
+
     async def after_change(self, what: str, idle: Wait) -> None:
         """Wait for as long as the plan says."""
         self.asked.append((len(self._injector.trace.steps), what))
+        self._injector.changed(len(self.asked))
         self.waited = self.waited or self._has_waited
         if self._over:
             return
@@ -89,7 +100,10 @@ class Pace:
             return
         self._has_waited = bool(self.asked)
         goes_on = self._hurried or (self._begun.is_set() and not self._changed.is_set())
-        if goes_on and self._early < _EARLY:
+        if self._injector.delays_until_a_change and self._early < _EARLY:
+            self._early += 1
+            await trio.sleep(_AFTERWARDS)
+        elif goes_on and self._early < _EARLY:
             self._early += 1
             await trio.lowlevel.checkpoint()
         elif goes_on or not self._during or self._begun.is_set():
@@ -131,6 +145,7 @@ class PacedClient:
         async def change(*arguments: Any, **named: Any) -> Any:
             if self._before is not None:
                 await self._before()
+            await self._pace.before_change()
             result = await found(*arguments, **named)
             await self._pace.after_change(_text(name, arguments), self._idle)
             return result

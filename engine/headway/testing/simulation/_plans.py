@@ -16,6 +16,7 @@ LeftOut = defaultdict[str, list[Fault]]
 
 _RESTORES = 8
 _HANDOVERS = 12
+_MERGES = 8
 _CHECKPOINTS = 16
 
 
@@ -60,6 +61,12 @@ def pairs(found: Sequence[Fault], count: int, seed: int = 0) -> Iterator[Plan]:
         yield Plan(one, other)
         if len(tried) >= count:
             return
+
+
+def merges(trace: Trace, kinds: set[tuple[str, str]]) -> Sequence[Fault]:
+    """Return the changes of users to deliver together with their next one."""
+    mine = [each for each in trace.commits if each.kind in kinds and not each.by]
+    return [faults.Merged(".".join(each.kind), each.revision) for each in mine[:-1]][:_MERGES]
 
 
 def handovers(trace: Trace, count: int = _HANDOVERS) -> list[Plan]:
@@ -145,6 +152,7 @@ def _of_write(step: Step) -> list[Fault]:
         faults.CommitLast(number),
         faults.LeaseLost(number),
         faults.HandOver(number),
+        *([] if step.kind[1] else [faults.Outage(number)]),
         faults.CutOff(number),
         faults.Pause(number),
         faults.ServerRestart(number),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import trio
 
@@ -20,8 +20,10 @@ _LONG = 60.0
 class Streams:
     """Applies the faults of a plan to the scripts of the processes' links."""
 
-    def __init__(self, injector: Injector, processes: Sequence[Process]) -> None:
+    def __init__(self, injector: Injector, processes: Sequence[Process], changes: Callable[[], int]) -> None:
         self._injector = injector
+        # Returns the number of changes that users have made.
+        self._changes = changes
         self._processes = processes
         # The number of faults that hold back each kind: when one ends, another may still last.
         self._held: Counter[Kind] = Counter()
@@ -46,6 +48,8 @@ class Streams:
             self._injector.after(fault.seconds, lambda: self._release(kind))
         elif isinstance(fault, faults.Hide):
             self._hide(kind, fault.until)
+        elif isinstance(fault, faults.Merged):
+            self._merge(kind)
 
     def begin(self, process: Process, script: ScriptedChannel) -> None:
         """Apply the faults in force to a process that begins a life."""
@@ -88,6 +92,19 @@ class Streams:
         injector.begin_pending()
         injector.when_at(until, show)
         injector.nursery.start_soon(at_last)
+
+    def _merge(self, kind: Kind) -> None:
+        """Deliver a change of a user, which is being made, together with the users' next one."""
+        injector = self._injector
+        self._hold(kind)
+        injector.begin_pending()
+
+        def show() -> None:
+            injector.end_pending()
+            self._lose(kind)
+            self._release(kind)
+
+        injector.after_changes(self._changes() + 2, show)
 
     def _lose(self, kind: Kind) -> None:
         for script in self._scripts():

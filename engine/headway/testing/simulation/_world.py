@@ -43,6 +43,8 @@ class Rival(Protocol):
         """Act when the scenario is over and all work is done."""
 
 
+_SUSPENDED = 40.0
+"""The number of seconds for which a former leader is suspended: longer than its lease lasts."""
 _PATIENCE = 120.0
 """A number of seconds longer than any fault lasts."""
 
@@ -102,6 +104,7 @@ class World:
         self.trace = self.injector.trace
         self.struck = self.injector.struck
         self.pace = Pace(self.injector, plan)
+        self.pace.lead = self._lead_in_turn
         self.injector.during_change = self.pace.hold
         if rival is not None:
             self.injector.before_reconcile = partial(rival.before_reconcile, self)
@@ -118,7 +121,7 @@ class World:
             for at in range(setting.processes)
         ]
         self.types: Registry = self._make_app(self.processes[0]).registry
-        self._streams = Streams(self.injector, self.processes)
+        self._streams = Streams(self.injector, self.processes, lambda: len(self.pace.asked))
         self._server = Server(
             self.injector,
             self.types,
@@ -203,6 +206,18 @@ class World:
             await self.store.wait_handed_over()
             return
         raise GivenUp(f"{leader} did not become the leader within {_PATIENCE:.0f} s")
+
+    async def _lead_in_turn(self, turn: int) -> None:
+        """Let the next process lead. The others are suspended for a while, so they handle nothing in between."""
+        leader = self.processes[turn % len(self.processes)]
+        if not turn:
+            await self.lead(self.processes.index(leader))
+            return
+        self.injector.note(f"{leader.name} is to lead, and the others are suspended", fault=True)
+        for process in self.processes:
+            if process is not leader and process.life:
+                process.link.suspend(_SUSPENDED)
+        self._hand_over(leader)
 
     def harm_streams(self, fault: faults.ChangeFault) -> None:
         """Apply a fault to the streams of its type now, whatever its revision."""

@@ -110,6 +110,14 @@ class HandOver(StepFault):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Outage(StepFault):
+    """From this call of the world outside on, each call of the same method fails for some seconds, and is not done."""
+
+    name = "outage"
+    seconds: float = 60.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class CutOff(StepFault):
     """From this call on, the process is cut off from the network for some seconds."""
 
@@ -204,6 +212,16 @@ class Hide(ChangeFault):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Merged(ChangeFault):
+    """The type's streams stop before this change, and continue with a snapshot after the users' next change.
+
+    Users don't wait for it, so the two changes are delivered as one.
+    """
+
+    name = "merged"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Missed(ChangeFault):
     """The processes are killed before they receive this change, and the history is compacted before they restart."""
 
@@ -250,6 +268,13 @@ class Settled(Fault):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Relay(Fault):
+    """Before each change of the users, the leader is suspended and another process leads, each in turn."""
+
+    name = "relay"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Hurried(Fault):
     """Users never wait until work is done."""
 
@@ -275,6 +300,7 @@ STEP_FAULTS: tuple[type[StepFault], ...] = (
     LostRace,
     LeaseLost,
     HandOver,
+    Outage,
     CutOff,
     Pause,
     ClockJump,
@@ -282,10 +308,10 @@ STEP_FAULTS: tuple[type[StepFault], ...] = (
     RestartBehind,
     Restore,
 )
-CHANGE_FAULTS: tuple[type[ChangeFault], ...] = (Stall, Drop, Repeat, HistoryLost, Hide, Missed)
+CHANGE_FAULTS: tuple[type[ChangeFault], ...] = (Stall, Drop, Repeat, HistoryLost, Hide, Merged, Missed)
 SCHEDULES: tuple[type[Fault], ...] = (Spaced, Settled, Hurried, Slow, ChangeDuring)
 """What may happen in any run, although nothing goes wrong: users and calls are slower or faster."""
-FAULTS: tuple[type[Fault], ...] = (*STEP_FAULTS, *CHANGE_FAULTS, CrashAt, *SCHEDULES, DoneAgain)
+FAULTS: tuple[type[Fault], ...] = (*STEP_FAULTS, *CHANGE_FAULTS, CrashAt, Relay, *SCHEDULES, DoneAgain)
 _BY_NAME: dict[str, type[Fault]] = {fault.name: fault for fault in FAULTS}
 
 
