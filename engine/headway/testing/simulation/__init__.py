@@ -7,7 +7,10 @@ Start with `_explore.py`, then read `_world.py`. A module imports only those bef
 
     faults, _trace               the faults of a plan; what happened in a run
     _oracles, _compared          what is wrong with a run by itself, and compared with others
-    _plans, _always, _report     the faults to try; what must hold at all times; what is printed
+    _plans, _always              the faults to try; what must hold at all times
+    _late_writes, _causes        writes when all work is done; the entries that findings are about
+    _excerpt, _report            the part of a trace that is shown; what is printed
+    _shrink                      the search for the simplest plan that refutes
     _injector                    when each fault strikes
     _wire, _store, _server       what the processes are connected to
     _link, _process, _streams    the processes, and the faults of their calls and streams

@@ -44,7 +44,8 @@ def _ends(result: Result, references: Sequence[Result], patient: Sequence[Result
         late = [each.end.get(place) for each in patient]
         if got not in (*right, *late) and not (got is not None and _differs(right) and _alike(got, right)):
             want = right[0] or "absent"
-            findings.append(Finding("end state", f"{named(*place)} is {got or 'absent'}; without faults: {want}"))
+            text = f"{named(*place)} is {got or 'absent'}; without faults: {want}"
+            findings.append(Finding("end state", text, place))
     for kind in sorted(loose):
         got_all = _texts(result, kind)
         rights = [_texts(each, kind) for each in (*references, *patient)]
@@ -107,9 +108,8 @@ def _counts(result: Result, references: Sequence[Result], loose: set[Kind]) -> l
             got, right = result.counts.get(each, 0), [of.counts.get(each, 0) for of in references]
             if got > max(right):
                 place = named(each[0], each[1])
-                findings.append(
-                    Finding("counts", f"{place} was {what} {_times(got)}; without faults: {_times(max(right))}")
-                )
+                text = f"{place} was {what} {_times(got)}; without faults: {_times(max(right))}"
+                findings.append(Finding("counts", text, each[:2]))
         for kind in sorted(loose):
             total = _total(result, kind, what)
             most = max(_total(of, kind, what) for of in references)

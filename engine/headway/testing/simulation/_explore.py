@@ -15,12 +15,14 @@ from typing_extensions import Unpack
 from headway.controller import App
 from headway.errors import DeclarationError
 from headway.testing.simulation._always import RESERVED_KINDS, Always
+from headway.testing.simulation._causes import located
 from headway.testing.simulation._compared import compared, differing
 from headway.testing.simulation._oracles import Finding, Result
 from headway.testing.simulation._plans import handovers, single_faults
 from headway.testing.simulation._plans import pairs as pairs_of
 from headway.testing.simulation._report import Explored, replay_line, story
 from headway.testing.simulation._run import run
+from headway.testing.simulation._shrink import simplest
 from headway.testing.simulation._spread import SALTS, is_spread, reconciled_by
 from headway.testing.simulation._world import Invariant, MakeApp, Scenario, Setting
 from headway.testing.simulation.faults import Fault, Plan, Restore
@@ -111,7 +113,8 @@ def explore(
             the program of the first process's first life.
 
     Raises:
-        Refuted: for the first run that is wrong.
+        Refuted: for the first run that is wrong, or for a simpler plan that is wrong in the same way. Up to twelve
+            further runs look for one.
         DeclarationError: if called inside a Trio run, if the plan cannot be parsed, or if the scenario makes no
             controller do anything, so that nothing can go wrong.
 
@@ -140,6 +143,18 @@ def explore(
     struck: list[Fault] = []
     unmet: list[Plan] = []
     steps = sum(len(each.trace.steps) for each in references)
+
+    def judged(plan: Plan, result: Result) -> list[Finding]:
+        restored = any(isinstance(fault, Restore) for fault in plan)
+        return [*result.findings, *compared(result, references, patient, counts=not restored)]
+
+    def try_plan(plan: Plan) -> tuple[Result, list[Finding]] | None:
+        try:
+            result = run(setting, plan, most_steps=most)
+        except Exception:  # noqa: BLE001  # a scenario may raise anything
+            return None
+        return result, judged(plan, result)
+
     for each in plans:
         if time.process_time() - began > seconds:
             break
@@ -150,13 +165,15 @@ def explore(
             continue
         steps += len(result.trace.steps)
         struck += result.struck
-        runs.append(each)
         if not set(result.struck) >= set(each):
             unmet.append(each)
-        restored = any(isinstance(fault, Restore) for fault in each)
-        findings = [*result.findings, *compared(result, references, patient, counts=not restored)]
+        findings = judged(each, result)
         if findings:
-            raise Refuted(each, findings, result)
+            found = (each, result, findings)
+            # A plan that was asked for is run as it is.
+            simple, result, findings = simplest(found, plans, runs, try_plan) if only is None else found
+            raise Refuted(simple, located(findings, result, references), result)
+        runs.append(each)
     if only is not None and unmet:
         text = f"the run ended before every fault of the plan {only!r} struck, so it shows little"
         warnings.warn(text, stacklevel=2)

@@ -138,7 +138,7 @@ class Machine(LiveRun, RuleBasedStateMachine):
         findings: list[Finding] = []
         self.call(self._converge, findings)
         found = judged(self.world, self._setting, findings).findings
-        assert not found, "\n".join([*map(str, found), "", *timeline(self.world.trace)])
+        assert not found, "\n".join([*map(str, found), "", *timeline(self.world.trace, found)])
 
     async def _converge(self, findings: list[Finding]) -> None:
         try:

@@ -238,6 +238,8 @@ STEP_FAULTS: tuple[type[StepFault], ...] = (
     Restore,
 )
 CHANGE_FAULTS: tuple[type[ChangeFault], ...] = (Stall, Drop, Repeat, HistoryLost, Hide, Missed)
+SCHEDULES: tuple[type[Fault], ...] = ()
+"""What may happen in any run, although nothing goes wrong: users and calls are slower or faster."""
 FAULTS: tuple[type[Fault], ...] = (*STEP_FAULTS, *CHANGE_FAULTS, CrashAt)
 _BY_NAME: dict[str, type[Fault]] = {fault.name: fault for fault in FAULTS}
 
