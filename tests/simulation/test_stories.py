@@ -249,10 +249,10 @@ def judging(refutes: Callable[[Plan], Sequence[str]], asked: list[Plan]) -> Judg
 def simple(line: str, refutes: Callable[[Plan], Sequence[str]], *planned: str, oracle: str = "counts") -> str:
     """Return the simplest plan that is found, beginning with this one."""
     asked: list[Plan] = []
-    begin = Plan.parse(line)
-    judge = judging(refutes, asked)
-    found = simplest((begin, judge(begin)[0], [Finding(oracle, "is wrong")]), list(map(Plan.parse, planned)), [], judge)
-    assert len(asked) <= MOST_RUNS + 1
+    empty = Result(trace=Trace(), end={}, counts={}, outside=None, findings=())
+    begin = (Plan.parse(line), empty, [Finding(oracle, "is wrong")])
+    found = simplest(begin, list(map(Plan.parse, planned)), [], judging(refutes, asked))
+    assert len(asked) <= MOST_RUNS
     assert len(asked) == len(set(asked))
     return str(found[0])
 

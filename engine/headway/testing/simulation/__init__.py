@@ -10,6 +10,7 @@ Start with `_explore.py`, then read `_world.py`. A module imports only those bef
     _plans, _always              the faults to try; what must hold at all times
     _late_writes, _causes        writes when all work is done; the entries that findings are about
     _excerpt, _report            the part of a trace that is shown; what is printed
+    _page, _story_file           a story as a page, with the parts in `_page_parts.py`; the file it is written to
     _shrink                      the search for the simplest plan that refutes
     _injector                    when each fault strikes
     _wire, _store, _server       what the processes are connected to

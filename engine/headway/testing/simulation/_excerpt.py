@@ -23,9 +23,13 @@ class Excerpt:
         shown: the positions of the shown entries in the trace, in order.
         hidden: the number of hidden entries before each shown one, and at last after all of them.
         causes: the positions of the entries that findings are about, each with the findings' positions.
+
+    Args:
+        most: the number of entries to show.
+        earlier: whether to show entries before the first fault or cause, too, if there is room for them.
     """
 
-    def __init__(self, trace: Trace, findings: Sequence[Finding], most: int) -> None:
+    def __init__(self, trace: Trace, findings: Sequence[Finding], most: int, *, earlier: bool = False) -> None:
         self.causes: Mapping[int, list[int]] = causes(trace, findings)
         telling = [at for at, each in enumerate(trace.entries) if at in self.causes or _tells(each)]
         line_of = {at: line for line, at in enumerate(telling)}
@@ -40,6 +44,8 @@ class Excerpt:
         last = range(max(begin, len(telling) - _AT_THE_END), len(telling))
         unlocated = len({number for of in self.causes.values() for number in of}) < len(findings)
         lines = _chosen([anchors, calls, last if unlocated else ()], begin, len(telling), most)
+        if earlier:
+            lines = [*range(max(0, begin - most + len(lines)), begin), *lines]
         self.shown = [telling[line] for line in lines]
         self.hidden = [after - before - 1 for before, after in zip([-1, *lines], [*lines, len(telling)], strict=True)]
 

@@ -20,10 +20,11 @@ from headway.testing.simulation._compared import compared, differing
 from headway.testing.simulation._oracles import Finding, Result
 from headway.testing.simulation._plans import handovers, single_faults
 from headway.testing.simulation._plans import pairs as pairs_of
-from headway.testing.simulation._report import Explored, replay_line, story
+from headway.testing.simulation._report import Explored, replay_line
 from headway.testing.simulation._run import run
-from headway.testing.simulation._shrink import simplest
+from headway.testing.simulation._shrink import Refutation, simplest
 from headway.testing.simulation._spread import SALTS, is_spread, reconciled_by
+from headway.testing.simulation._story_file import told
 from headway.testing.simulation._world import Invariant, MakeApp, Scenario, Setting
 from headway.testing.simulation.faults import Fault, Plan, Restore
 
@@ -34,6 +35,8 @@ _REFERENCES = 3
 class Refuted(AssertionError):
     """A failed run. The message is the story of what happened in it.
 
+    If the environment variable HEADWAY_STORY names a file or a folder, the story is written there as an HTML page, too.
+
     Attributes:
         plan: the faults of the run.
         findings: what is wrong with it.
@@ -41,7 +44,7 @@ class Refuted(AssertionError):
     """
 
     def __init__(self, plan: Plan, findings: Sequence[Finding], result: Result) -> None:
-        super().__init__(story(plan, result, findings))
+        super().__init__(told(plan, result, findings))
         self.plan = plan
         self.findings = tuple(findings)
         self.result = result
@@ -169,10 +172,11 @@ def explore(
             unmet.append(each)
         findings = judged(each, result)
         if findings:
-            found = (each, result, findings)
-            # A plan that was asked for is run as it is.
-            simple, result, findings = simplest(found, plans, runs, try_plan) if only is None else found
-            raise Refuted(simple, located(findings, result, references), result)
+            refuted: Refutation = (each, result, findings)
+            # A plan that was asked for is told as it is.
+            if only is None:
+                refuted = simplest(refuted, plans, runs, try_plan)
+            raise Refuted(refuted[0], located(refuted[2], refuted[1], references), refuted[1])
         runs.append(each)
     if only is not None and unmet:
         text = f"the run ended before every fault of the plan {only!r} struck, so it shows little"

@@ -135,12 +135,16 @@ def story(plan: Plan, result: Result, findings: Sequence[Finding]) -> str:
 
 def when(plan: Plan) -> str:
     """Return what goes wrong under a plan."""
-    faults = "; then ".join(f"{fault} - {(type(fault).__doc__ or '').strip()}" for fault in plan)
-    order = f"seed({plan.seed}) - Ready tasks run in another order." if plan.seed else ""
-    told = "; ".join(filter(None, [faults, order]))
+    told = "; then ".join(f"{text} - {why}" for text, why in described(plan))
     if is_timing_alone(plan):
         return f"timing alone, without any fault: {told}"
     return told or "no faults"
+
+
+def described(plan: Plan) -> list[tuple[str, str]]:
+    """Return the parts of a plan as text, each with what it means."""
+    order = [(f"seed({plan.seed})", "Ready tasks run in another order.")] if plan.seed else []
+    return [*((str(fault), " ".join((type(fault).__doc__ or "").split())) for fault in plan), *order]
 
 
 def is_timing_alone(plan: Plan) -> bool:
@@ -148,9 +152,14 @@ def is_timing_alone(plan: Plan) -> bool:
     return bool(plan.seed or len(plan)) and all(isinstance(fault, SCHEDULES) for fault in plan)
 
 
+def current_test() -> str:
+    """Return the name by which pytest runs the current test, or an empty text."""
+    return os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0]
+
+
 def replay_line(plan: Plan) -> str:
     """Return the line that repeats the run."""
-    test = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0]
+    test = current_test()
     return f'HEADWAY_PLAN="{plan}" pytest {test}' if test else f"explore(..., plan={str(plan)!r})"
 
 
