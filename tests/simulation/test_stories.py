@@ -236,7 +236,7 @@ def test_plan_of_schedules_is_timing_alone(kind: type[Fault]) -> None:
 
 
 def judging(refutes: Callable[[Plan], Sequence[str]], asked: list[Plan]) -> Judge:
-    """Return a judge by whom these oracles find something. Every fault strikes."""
+    """Return a judge for which these oracles find something. Every fault strikes."""
 
     def judge(plan: Plan) -> tuple[Result, list[Finding]]:
         asked.append(plan)

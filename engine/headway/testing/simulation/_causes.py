@@ -48,7 +48,7 @@ def causes(trace: Trace, findings: Sequence[Finding]) -> Mapping[int, list[int]]
 
 
 def callers(trace: Trace, positions: Sequence[int]) -> list[int]:
-    """Return the positions of the calls of the program's functions in which these entries were made."""
+    """Return the positions of the steps that made these entries, and of the calls of functions that took the steps."""
     writers = {step.revision: step for step in trace.steps if step.revision}
     position = {id(entry): at for at, entry in enumerate(trace.entries) if isinstance(entry, Reconcile | Step)}
     found: dict[int, None] = {}

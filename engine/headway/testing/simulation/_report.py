@@ -135,7 +135,9 @@ def story(plan: Plan, result: Result, findings: Sequence[Finding]) -> str:
 
 def when(plan: Plan) -> str:
     """Return what goes wrong under a plan."""
-    told = "; then ".join(f"{text} - {why}" for text, why in described(plan))
+    parts = [f"{text} - {why}" for text, why in described(plan)]
+    # The faults strike one after the other; the order of tasks is another one during the whole run.
+    told = "; ".join(filter(None, ["; then ".join(parts[: len(plan)]), *parts[len(plan) :]]))
     if is_timing_alone(plan):
         return f"timing alone, without any fault: {told}"
     return told or "no faults"
@@ -153,7 +155,7 @@ def is_timing_alone(plan: Plan) -> bool:
 
 
 def current_test() -> str:
-    """Return the name by which pytest runs the current test, or an empty text."""
+    """Return pytest's name for the current test, or an empty text."""
     return os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0]
 
 
