@@ -106,6 +106,14 @@ def test_fault_and_cause_that_are_far_apart_are_both_shown() -> None:
     assert [line for line in lines if line.strip().endswith("lines)")]
 
 
+def test_every_cause_is_shown_even_if_there_are_many() -> None:
+    trace, _ = _trace_of(1000, violating=1)
+    findings = [Finding("always", "is wrong", entries=tuple(trace.commits[at::160])) for at in range(10, 160, 20)]
+    lines = timeline(trace, findings)
+    assert len(causes_in(lines)) == len(findings) * 6
+    assert len([line for line in lines if "store at" in line]) == 70
+
+
 def test_end_of_a_run_that_never_converges_is_shown() -> None:
     trace, _ = _trace_of(500, violating=1)
     lines = timeline(trace, [Finding("converges", "still busy after 500 reconciles")])
@@ -116,6 +124,8 @@ async def makes(rt: headway.Runtime, request: headway.Request[Team], _: object, 
     found = rt.resource(request)
     if found is not None and rt.controller not in found.status:
         await process.outside.make(request.id.name)
+        await process.outside.put("a")
+        await process.outside.put("b")
         async with rt.conditions(found) as conditions:
             conditions.set("Made", True)
 
