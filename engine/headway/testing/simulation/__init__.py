@@ -9,7 +9,11 @@ Start with `_explore.py`, then read `_world.py`. A module imports only those bef
     _oracles, _contents          what is wrong with a run by itself; the fields of its resources
     _allowed, _compared          what may differ between two runs; what does
     _plans, _schedules           the faults and schedules to try
-    _always, _report             what must hold at all times; what is printed
+    _always, _late_writes        what must hold at all times; writes when all work is done
+    _causes, _excerpt            the entries that findings are about; the part of a trace that is shown
+    _report                      what is printed
+    _page, _story_file           a story as a page, with the parts in `_page_parts.py`; the file it is written to
+    _shrink                      the search for the simplest plan that refutes
     _injector                    when each fault strikes
     _wire, _store, _server       what the processes are connected to
     _link, _process, _streams    the processes, and the faults of their calls and streams

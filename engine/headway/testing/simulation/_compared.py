@@ -64,7 +64,8 @@ def compared(
             told.add(each.place)
             got = result.end.get(each.place) or "absent"
             right = next((of.end[each.place] for of in rights if each.place in of.end), "absent")
-            findings.append(Finding("end state", f"{named(*each.place)} is {got}; without faults: {right}"))
+            text = f"{named(*each.place)} is {got}; without faults: {right}"
+            findings.append(Finding("end state", text, each.place))
     return [
         *findings,
         *(_counts(result, rights, allowed) if counts else ()),
@@ -261,9 +262,8 @@ def _counts(result: Result, references: Sequence[Result], allowed: Allowed) -> l
             got, right = result.counts.get(each, 0), [of.counts.get(each, 0) for of in references]
             if got > max(right):
                 place = named(each[0], each[1])
-                findings.append(
-                    Finding("counts", f"{place} was {what} {_times(got)}; without faults: {_times(max(right))}")
-                )
+                text = f"{place} was {what} {_times(got)}; without faults: {_times(max(right))}"
+                findings.append(Finding("counts", text, each[:2]))
         for kind in sorted(loose):
             total = _total(result, kind, what)
             most = max(_total(of, kind, what) for of in references)

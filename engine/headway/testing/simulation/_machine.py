@@ -32,6 +32,7 @@ from headway.testing.simulation._always import RESERVED_KINDS, Always
 from headway.testing.simulation._oracles import Finding
 from headway.testing.simulation._report import timeline
 from headway.testing.simulation._run import end, judged
+from headway.testing.simulation._story_file import save_page
 from headway.testing.simulation._world import GivenUp, Invariant, Setting, World
 
 T = TypeVar("T", bound=Payload)
@@ -137,8 +138,11 @@ class Machine(LiveRun, RuleBasedStateMachine):
     def _check_end(self) -> None:
         findings: list[Finding] = []
         self.call(self._converge, findings)
-        found = judged(self.world, self._setting, findings).findings
-        assert not found, "\n".join([*map(str, found), "", *timeline(self.world.trace)])
+        result = judged(self.world, self._setting, findings)
+        found = result.findings
+        if found:
+            lines = [*map(str, found), "", *timeline(result.trace, found), *save_page(None, result, found)]
+            raise AssertionError("\n".join(lines))
 
     async def _converge(self, findings: list[Finding]) -> None:
         try:

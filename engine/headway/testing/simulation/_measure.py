@@ -13,10 +13,12 @@ from headway.errors import DeclarationError
 from headway.testing.simulation import _twins as twins
 from headway.testing.simulation import faults
 from headway.testing.simulation._allowed import Allowed, check_declared, check_names
+from headway.testing.simulation._causes import located
 from headway.testing.simulation._compared import Difference, compared, differences, differing, random_parts
 from headway.testing.simulation._oracles import Finding, Result
-from headway.testing.simulation._report import replay_line, story
+from headway.testing.simulation._report import replay_line
 from headway.testing.simulation._run import run
+from headway.testing.simulation._story_file import told
 from headway.testing.simulation._trace import Step
 from headway.testing.simulation._world import Setting
 from headway.testing.simulation.faults import Plan
@@ -30,6 +32,8 @@ _SAID = 4
 class Refuted(AssertionError):
     """A failed run. The message is the story of what happened in it.
 
+    If the environment variable HEADWAY_STORY names a file or a folder, the story is written there as an HTML page, too.
+
     Attributes:
         plan: the faults of the run.
         findings: what is wrong with it.
@@ -37,7 +41,7 @@ class Refuted(AssertionError):
     """
 
     def __init__(self, plan: Plan, findings: Sequence[Finding], result: Result) -> None:
-        super().__init__(story(plan, result, findings))
+        super().__init__(told(plan, result, findings))
         self.plan = plan
         self.findings = tuple(findings)
         self.result = result
@@ -124,7 +128,7 @@ class Measure:
         __tracebackhide__ = True
         findings = self.timing(plan, result, [self.first])
         if findings:
-            raise Refuted(plan, findings, result)
+            raise Refuted(plan, located(findings, result, [self.first]), result)
 
     def timing(self, plan: Plan, result: Result, rights: Sequence[Result] = ()) -> list[Finding]:
         """Return what has ended differently in a run without faults, with the lines that declare it."""
@@ -224,7 +228,7 @@ def _timing_finding(each: Difference, plan: Plan) -> Finding:
         f"{each.what} differs with timing alone: {each.got} with {plan}; {each.right} with none\n"
         f'    if either is right: may_differ=["{each.declared}"]'
     )
-    return Finding(oracle, said)
+    return Finding(oracle, said, each.place)
 
 
 def reference(setting: Setting, plan: Plan) -> Result:

@@ -18,7 +18,9 @@ from headway.testing.simulation import _oracles as oracles
 from headway.testing.simulation._always import RESERVED_KINDS, always_held, shown_as
 from headway.testing.simulation._contents import contents
 from headway.testing.simulation._injector import Injector
+from headway.testing.simulation._late_writes import late_writes
 from headway.testing.simulation._oracles import Finding, Result
+from headway.testing.simulation._trace import Trace
 from headway.testing.simulation._world import GivenUp, Rival, Setting, World
 from headway.testing.simulation.faults import Plan, Restore
 
@@ -95,22 +97,20 @@ async def end(world: World, setting: Setting, findings: list[Finding]) -> None:
     await _hold_invariants(world, setting, findings)
     writes, outside = len(_of_controllers(world)), _outside(world)
     if setting.quiet is not None:
+        due = world.scheduled()
         await world.sleep(setting.quiet)
         await world.wait_idle()
-        when = (
-            f"in {setting.quiet:.0f} s in which nothing happened (let the scenario sleep until no requeue and no timer "
-            "has work left; quiet=None if they always have)"
-        )
-        _none_since(world, writes, findings, "quiet", when)
+        _none_since(world, writes, findings, "quiet", f"in {setting.quiet:.0f} s after the scenario", due)
         writes = len(_of_controllers(world))
+    due = world.scheduled()
     # Without a quiet period, keys may have a reason to wait, so they are not checked.
-    waiting = world.scheduled() if setting.quiet is not None else set()
+    waiting = due if setting.quiet is not None else set()
     for process in world.processes:
         process.kill()
     await world.wait_idle()
     # A controller that writes by the clock may write after a restart, too. But it creates and deletes nothing again.
     by_the_clock = setting.quiet is None
-    _none_since(world, writes, findings, "again", "after a restart", changes=not by_the_clock)
+    _none_since(world, writes, findings, "again", "after a restart", due, changes=not by_the_clock)
     if not by_the_clock:
         findings += oracles.stuck_deletions(world.store.now, world.trace.commits)
     findings += oracles.left_in_the_queue(waiting, world.scheduled(), world.store.now)
@@ -146,12 +146,19 @@ def _of_controllers(world: World) -> list[Any]:
 
 
 def _none_since(
-    world: World, count: int, findings: list[Finding], oracle: str, when: str, *, changes: bool = True
+    world: World,
+    count: int,
+    findings: list[Finding],
+    oracle: str,
+    when: str,
+    due: set[oracles.Scheduled],
+    *,
+    changes: bool = True,
 ) -> None:
     """Check that controllers have written nothing since a number of writes, or at least created and deleted nothing."""
     late = [each for each in _of_controllers(world)[count:] if changes or each.what != "changed"]
     if late:
-        findings.append(Finding(oracle, f"{len(late)} writes {when}, such as: {late[0]}"))
+        findings.append(late_writes(oracle, when, late, world.trace, due))
 
 
 def _result(world: World, findings: list[Finding]) -> Result:
@@ -162,14 +169,11 @@ def _result(world: World, findings: list[Finding]) -> Result:
     stored = {place: shown_as(types[place[0]], each, world.types) for place, each in stored.items()}
     end = {place: oracles.described(each, types[place[0]].view(each).data) for place, each in stored.items()}
     triggered = {
-        f"{event.controller} {event.id.name}": ", ".join(map(str, event.writes))
+        f"{event.controller} {event.id.name}": event
         for event in trace.events
         if isinstance(event, events.SelfTriggered)
     }
-    findings += [
-        Finding("self-trigger", f"{key} triggers itself by what it writes: {writes}")
-        for key, writes in sorted(triggered.items())
-    ]
+    findings += [_self_trigger(key, event, trace) for key, event in sorted(triggered.items())]
     findings += oracles.reads_rolled_back(trace) + oracles.two_writers(trace.commits) + oracles.twice_at_once(trace)
     findings += oracles.orphans(stored)
 
@@ -188,6 +192,14 @@ def _result(world: World, findings: list[Finding]) -> Result:
         contents_of,
         tuple(types.values()),
     )
+
+
+def _self_trigger(key: str, event: events.SelfTriggered, trace: Trace) -> Finding:
+    writes = ", ".join(map(str, event.writes))
+    revisions = {write.revision for write in event.writes}
+    entries = tuple(each for each in trace.commits if each.revision in revisions)
+    text = f"{key} triggers itself by what it writes: {writes}"
+    return Finding("self-trigger", text, (event.id.type.unversioned, event.id.key), entries)
 
 
 def _outside(world: World) -> Any:
