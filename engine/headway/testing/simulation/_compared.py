@@ -14,19 +14,29 @@ from typing import Any
 
 from headway.resource import Kind
 from headway.testing.simulation._oracles import Finding, Result, shown
+from headway.testing.simulation._times import aligned
 from headway.testing.simulation._trace import Trace, named
 
 _WORDS = re.compile(r"\w+|\W")
 
 
 def compared(
-    result: Result, references: Sequence[Result], patient: Sequence[Result] = (), *, counts: bool
+    result: Result,
+    references: Sequence[Result],
+    patient: Sequence[Result] = (),
+    *,
+    counts: bool,
+    slow: Result | None = None,
 ) -> list[Finding]:
     """Return what has ended differently than in every run without faults.
 
     Faults delay: a user's change may come only after the controllers have acted on the one before. In the ``patient``
     runs, which also have no faults, every change comes that late. Their results and counts are right as well.
+    In the ``slow`` run, each look at a clock takes seconds, so that it shows which numbers come from a clock.
     """
+    references = [references[0], *(aligned(each, references[:1]) for each in references[1:])]
+    patient = [aligned(each, references[:1], slow) for each in patient]
+    result = aligned(result, [*references, *patient], slow)
     loose = _loose(references)
     return [
         *_ends(result, references, patient, loose),

@@ -16,6 +16,7 @@ from headway.controller import App
 from headway.errors import DeclarationError
 from headway.testing.simulation._always import RESERVED_KINDS, Always
 from headway.testing.simulation._compared import compared, differing
+from headway.testing.simulation._late import Late
 from headway.testing.simulation._oracles import Finding, Result
 from headway.testing.simulation._plans import handovers, single_faults
 from headway.testing.simulation._plans import pairs as pairs_of
@@ -132,6 +133,7 @@ def explore(
     setting, first = _spread(setting)
     references = [first, *(_reference(setting, seed) for seed in range(1, _REFERENCES))]
     patient = _patient(setting)
+    late = Late(setting, first)
     most = 20 * len(first.trace.reconciles) + 20 * len(first.trace.steps) + 500
     only = plan if plan is not None else os.environ.get("HEADWAY_PLAN")
     plans, left_out = _plans(first, pairs, processes) if only is None else ([Plan.parse(only)], {})
@@ -155,6 +157,9 @@ def explore(
             unmet.append(each)
         restored = any(isinstance(fault, Restore) for fault in each)
         findings = [*result.findings, *compared(result, references, patient, counts=not restored)]
+        if findings and not result.findings:
+            rights = [*patient, *late.later(result)]
+            findings = compared(result, references, rights, counts=not restored, slow=late.slow)
         if findings:
             raise Refuted(each, findings, result)
     if only is not None and unmet:

@@ -41,6 +41,7 @@ class Result:
         outside: the state that the outside world reports at the end.
         findings: what is wrong with the run by itself.
         struck: the faults that struck.
+        wall: the lowest and the highest time of the wall clock, in seconds since 1970.
     """
 
     trace: Trace
@@ -49,6 +50,7 @@ class Result:
     outside: Any
     findings: tuple[Finding, ...]
     struck: tuple[Fault, ...] = ()
+    wall: tuple[float, float] = (0.0, 0.0)
 
 
 def counted(commits: Sequence[Committed], kinds: set[Kind]) -> Mapping[tuple[Kind, Key, str], int]:

@@ -15,8 +15,10 @@ from headway._safe_text import error_text
 from headway.errors import DeclarationError
 from headway.testing.simulation import _oracles as oracles
 from headway.testing.simulation._always import RESERVED_KINDS, always_held, shown_as
+from headway.testing.simulation._clocks import LOOK
 from headway.testing.simulation._injector import Injector
 from headway.testing.simulation._oracles import Finding, Result
+from headway.testing.simulation._own_modules import own_clocks
 from headway.testing.simulation._world import GivenUp, Setting, World
 from headway.testing.simulation.faults import Plan, Restore
 
@@ -25,10 +27,19 @@ _TASK_STEPS = 1_000_000
 """The number of task steps allowed while no virtual time passes. It takes tens of real seconds to use up."""
 
 
-def run(setting: Setting, plan: Plan, *, most_steps: int = _STEPS_ALLOWED, patient: bool = False) -> Result:
+def run(
+    setting: Setting,
+    plan: Plan,
+    *,
+    most_steps: int = _STEPS_ALLOWED,
+    patient: bool = False,
+    look: int = LOOK,
+    more: float = 0.0,
+) -> Result:
     """Run the scenario, heal all faults, and check that it converges, stays quiet and survives a restart.
 
-    If ``patient``, each change by the scenario waits until all work is done.
+    If ``patient``, each change by the scenario waits until all work is done. A look at a clock takes ``look``
+    nanoseconds. The scenario goes on for ``more`` seconds in which users do nothing.
     """
     try:
         trio.lowlevel.current_task()
@@ -36,10 +47,10 @@ def run(setting: Setting, plan: Plan, *, most_steps: int = _STEPS_ALLOWED, patie
         pass
     else:
         raise DeclarationError("a simulation is a Trio run of its own: call it from a function that isn't async")
-    world = World(setting, plan, most_steps=most_steps, patient=patient)
     findings: list[Finding] = []
-    with _deterministic(plan.seed):
-        trio.run(_live, world, setting, findings, clock=world.clock, instruments=[_Spinning(world.injector)])
+    with _deterministic(plan.seed), own_clocks(*setting.owners):
+        world = World(setting, plan, most_steps=most_steps, patient=patient, look=look)
+        trio.run(_live, world, setting, findings, more, clock=world.clock, instruments=[_Spinning(world.injector)])
     return judged(world, setting, findings)
 
 
@@ -53,16 +64,19 @@ def judged(world: World, setting: Setting, findings: list[Finding]) -> Result:
     return _result(world, findings)
 
 
-async def _live(world: World, setting: Setting, findings: list[Finding]) -> None:
+async def _live(world: World, setting: Setting, findings: list[Finding], more: float) -> None:
     try:
         async with world.opened():
-            await _phases(world, setting, findings)
+            await _phases(world, setting, findings, more)
     except* GivenUp as group:
         findings.append(Finding("converges", str(_first(group))))
 
 
-async def _phases(world: World, setting: Setting, findings: list[Finding]) -> None:
+async def _phases(world: World, setting: Setting, findings: list[Finding], more: float) -> None:
     await setting.scenario(world)
+    if more:
+        await world.wait_idle()
+        await world.sleep(more)
     # Work that the scenario started and did not wait for is part of it.
     await world.wait_idle()
     await end(world, setting, findings)
@@ -77,6 +91,7 @@ async def end(world: World, setting: Setting, findings: list[Finding]) -> None:
     world.injector.note("the scenario is over; no more faults")
     world.injector.heal()
     await world.wait_idle()
+    await world.catch_up()
     await _hold_invariants(world, setting, findings)
     writes, outside = len(_of_controllers(world)), _outside(world)
     if setting.quiet is not None:
@@ -164,6 +179,7 @@ def _result(world: World, findings: list[Finding]) -> Result:
         _outside(world),
         tuple(findings),
         tuple(world.struck),
+        wall=world.clocks.span,
     )
 
 
