@@ -6,13 +6,15 @@
 Start with `_explore.py`, then read `_world.py`. A module imports only those before it:
 
     faults, _trace               the faults of a plan; what happened in a run
-    _oracles, _compared          what is wrong with a run by itself, and compared with others
+    _oracles, _times, _compared  what is wrong with a run by itself, and compared with others
     _plans, _always, _report     the faults to try; what must hold at all times; what is printed
     _injector                    when each fault strikes
+    _clocks, _virtual_time       the clocks that the program sees
+    _own_modules                 how its modules get them
     _wire, _store, _server       what the processes are connected to
     _link, _process, _streams    the processes, and the faults of their calls and streams
     _world, _run                 all of it together; one run from its beginning to its end
-    _explore, _machine           many runs. Only `_machine.py` imports a test framework.
+    _late, _explore, _machine    many runs. Only `_machine.py` imports a test framework.
 """
 
 from typing import TYPE_CHECKING, Any

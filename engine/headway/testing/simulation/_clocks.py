@@ -72,9 +72,10 @@ class Clocks:
         """Look at the monotonic clock as the program does. Returns nanoseconds since the machine's start."""
         self._looked += self._look
         name, life = self._process() or ("", 0)
-        # Each life of a process may be on another machine, so that a time of another life means nothing.
-        machine = (7919 * life + 104_729 * sum(name.encode())) % 100_000
-        return (1000 + machine) * _BILLION + self._looked + self._since_start()
+        # Each life of a process may be on another machine, so that a time of another life means nothing. The clock of
+        # the next life is behind, so that a deadline of this one is far away for it.
+        machine = 1_000_000 + 104_729 * sum(name.encode()) % 100_000 - 7919 * (life % 100)
+        return machine * _BILLION + self._looked + self._since_start()
 
     def seconds(self) -> float:
         """Return the wall clock in seconds since 1970, for what Headway itself records."""

@@ -100,7 +100,9 @@ class _Program:
                 self._roots |= roots
                 self._others = set()
             places = [place for each in found for place in _of_function(each)]
-            for name, module in list(sys.modules.items()):
+            # A program may put other objects among the modules.
+            modules: list[tuple[str, object]] = [*sys.modules.items()]
+            for name, module in modules:
                 if name in self._others:
                     continue
                 if isinstance(module, ModuleType) and self._is_own(name, getattr(module, "__file__", None)):
@@ -111,8 +113,7 @@ class _Program:
             namespaces = {id(each.__globals__): each.__globals__ for each in found}
             for namespace in namespaces.values():
                 name = str(namespace.get("__name__"))
-                module = sys.modules.get(name)
-                is_module = module is not None and vars(module) is namespace
+                is_module = getattr(sys.modules.get(name), "__dict__", None) is namespace
                 if not is_module and self._is_own_namespace(namespace):
                     places += _of_namespace(namespace)
             for place in places:

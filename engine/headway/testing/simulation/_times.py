@@ -15,7 +15,7 @@ from typing import Any
 
 from headway.testing.simulation._oracles import Result
 
-_NUMBER = r"\d+(?:\.\d+)?"
+_NUMBER = r"\d+(?:\.\d+)?(?:e[+-]?\d+)?"
 _OF_DAY = r"\d\d:\d\d(?::\d\d(?:\.\d+)?)?"
 _TOKEN = re.compile(
     r"datetime\.date(?:time)?\(\d+(?:, \d+)+"
@@ -128,7 +128,7 @@ class Aligner:
             return got
         others = other if isinstance(other, list | tuple) and len(other) == len(right) else [None] * len(right)
         made = [self.aligned(*each) for each in zip(got, right, others, strict=True)]
-        return type(got)(made) if type(got) in (list, tuple) else made
+        return tuple(made) if type(got) is tuple else made
 
     def _text(self, got: str, right: str, other: Any) -> str:
         if got == right or _TOKEN.sub("#", got) != _TOKEN.sub("#", right):
