@@ -30,6 +30,7 @@ from headway.testing._payloads import FEW_VALUES, payloads
 from headway.testing.simulation import faults
 from headway.testing.simulation._always import RESERVED_KINDS, Always
 from headway.testing.simulation._oracles import Finding
+from headway.testing.simulation._own_modules import own_clocks
 from headway.testing.simulation._report import timeline
 from headway.testing.simulation._run import end, judged
 from headway.testing.simulation._story_file import save_page
@@ -80,6 +81,8 @@ class Machine(LiveRun, RuleBasedStateMachine):
             always=tuple(self.always),
             quiet=self.quiet,
         )
+        self._clocks = own_clocks(*self._setting.owners)
+        self._clocks.__enter__()
         self.world = self.make_world()
 
         async def live(*, task_status: trio.TaskStatus[None]) -> None:
@@ -134,6 +137,8 @@ class Machine(LiveRun, RuleBasedStateMachine):
                 self._check_end()
         finally:
             super().teardown()
+            if hasattr(self, "_clocks"):
+                self._clocks.__exit__(None, None, None)
 
     def _check_end(self) -> None:
         findings: list[Finding] = []

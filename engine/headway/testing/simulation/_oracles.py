@@ -60,6 +60,7 @@ class Result:
         asked: the changes that users made, in order, each with the number of calls that reconcilers had begun before.
         contents_of: returns the fields of any resource of the app's types.
         types: the program's types.
+        wall: the lowest and the highest time of the wall clock, in seconds since 1970.
     """
 
     trace: Trace
@@ -74,6 +75,7 @@ class Result:
         default=_nothing, repr=False, compare=False
     )
     types: tuple[ResourceType[Any], ...] = dataclasses.field(default=(), repr=False, compare=False)
+    wall: tuple[float, float] = (0.0, 0.0)
 
 
 def counted(commits: Sequence[Committed], kinds: set[Kind]) -> Mapping[tuple[Kind, Key, str], int]:

@@ -6,6 +6,7 @@ import copy
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import trio
@@ -16,10 +17,12 @@ from headway.errors import DeclarationError
 from headway.resource import Kind, pb
 from headway.testing.simulation import _oracles as oracles
 from headway.testing.simulation._always import RESERVED_KINDS, always_held, shown_as
+from headway.testing.simulation._clocks import LOOK
 from headway.testing.simulation._contents import contents
 from headway.testing.simulation._injector import Injector
 from headway.testing.simulation._late_writes import late_writes
 from headway.testing.simulation._oracles import Finding, Result
+from headway.testing.simulation._own_modules import own_clocks
 from headway.testing.simulation._trace import Trace
 from headway.testing.simulation._world import GivenUp, Rival, Setting, World
 from headway.testing.simulation.faults import Plan, Restore
@@ -37,11 +40,14 @@ def run(
     patient: bool = False,
     draw: int = 0,
     rival: Rival | None = None,
+    look: int = LOOK,
+    more: float = 0.0,
 ) -> Result:
     """Run the scenario, heal all faults, and check that it converges, stays quiet and survives a restart.
 
     If ``patient``, each change by the scenario waits until all work is done. Another ``draw`` lets the program draw
-    other random numbers in the same schedule. A ``rival`` writes as well.
+    other random numbers in the same schedule. A ``rival`` writes as well. A look at a clock takes ``look`` nanoseconds.
+    The scenario goes on for ``more`` seconds in which users do nothing.
     """
     try:
         trio.lowlevel.current_task()
@@ -49,10 +55,11 @@ def run(
         pass
     else:
         raise DeclarationError("a simulation is a Trio run of its own: call it from a function that isn't async")
-    world = World(setting, plan, most_steps=most_steps, patient=patient, rival=rival)
     findings: list[Finding] = []
-    with _deterministic(plan.seed, draw):
-        trio.run(_live, world, setting, findings, rival, clock=world.clock, instruments=[_Spinning(world.injector)])
+    with _deterministic(plan.seed, draw), own_clocks(*setting.owners):
+        world = World(setting, plan, most_steps=most_steps, patient=patient, rival=rival, look=look)
+        run_it = partial(_live, world, setting, findings, rival, more)
+        trio.run(run_it, clock=world.clock, instruments=[_Spinning(world.injector)])
     return judged(world, setting, findings)
 
 
@@ -66,17 +73,20 @@ def judged(world: World, setting: Setting, findings: list[Finding]) -> Result:
     return _result(world, findings)
 
 
-async def _live(world: World, setting: Setting, findings: list[Finding], rival: Rival | None) -> None:
+async def _live(world: World, setting: Setting, findings: list[Finding], rival: Rival | None, more: float) -> None:
     try:
         async with world.opened():
-            await _phases(world, setting, findings, rival)
+            await _phases(world, setting, findings, rival, more)
     except* GivenUp as group:
         findings.append(Finding("converges", str(_first(group))))
 
 
-async def _phases(world: World, setting: Setting, findings: list[Finding], rival: Rival | None) -> None:
+async def _phases(world: World, setting: Setting, findings: list[Finding], rival: Rival | None, more: float) -> None:
     await setting.scenario(world)
     world.pace.end()
+    if more:
+        await world.wait_idle()
+        await world.sleep(more)
     # Work that the scenario started and did not wait for is part of it.
     await world.wait_idle()
     if rival is not None:
@@ -94,6 +104,7 @@ async def end(world: World, setting: Setting, findings: list[Finding]) -> None:
     world.injector.note("the scenario is over; no more faults")
     world.injector.heal()
     await world.wait_idle()
+    await world.catch_up()
     await _hold_invariants(world, setting, findings)
     writes, outside = len(_of_controllers(world)), _outside(world)
     if setting.quiet is not None:
@@ -191,6 +202,7 @@ def _result(world: World, findings: list[Finding]) -> Result:
         tuple(world.pace.asked),
         contents_of,
         tuple(types.values()),
+        world.clocks.span,
     )
 
 

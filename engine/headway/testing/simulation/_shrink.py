@@ -38,6 +38,7 @@ _SIMPLEST_FIRST: tuple[type[Fault], ...] = (
     faults.LeaseLost,
     faults.CutOff,
     faults.Pause,
+    faults.WallJump,
 )
 """Kinds of faults, the ones that are easiest to understand first. Kinds that are not listed come last."""
 
@@ -122,6 +123,8 @@ def _number(fault: Fault) -> int:
             return fault.revision
         case faults.CrashAt():
             return fault.checkpoint
+        case faults.WallJump():
+            return fault.look
     return 0
 
 
