@@ -131,7 +131,8 @@ def test_end_that_depends_on_the_pace_of_users_is_found() -> None:
         "end state: Account for-x differs with timing alone: there with spaced(2.0); absent with none\n"
         '    if either is right: may_differ=["Account for-x"]'
     )
-    assert "when: spaced(2.0) - Users pause for some seconds after each change." in str(found)
+    said = "when: timing alone, without any fault: spaced(2.0) - Users pause for some seconds after each change."
+    assert said in str(found)
 
 
 def test_race_of_two_keys_is_found_with_and_without_a_wait_between_the_changes() -> None:

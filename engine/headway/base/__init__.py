@@ -1,9 +1,12 @@
-"""What packages of every layer use: text for errors, checks of declarations, exception groups, reports, private files.
+"""What packages of every layer use: text for errors, declaration checks, exception groups, reports, files, clocks.
 
 Nothing here knows a resource or a protocol. `_declarations.py` checks the functions and arguments of a program, and
 `_groups.py` splits and unwraps the exceptions of nurseries.
 """
 
+from headway.base._clock import WALL as WALL
+from headway.base._clock import utc_now as utc_now
+from headway.base._clock import wall_time as wall_time
 from headway.base._declarations import answer_problem as answer_problem
 from headway.base._declarations import async_problem as async_problem
 from headway.base._declarations import check_keywords as check_keywords

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import datetime
-
 from grpclib import GRPCError
 
+from headway.base import utc_now
 from headway.resource import (
     DELETION_TIMESTAMP,
     TOMBSTONE,
@@ -126,7 +125,7 @@ async def _removed(backend: Backend, removal: Remove, stored: pb.Resource, fence
 
 
 def _marked(stored: pb.Resource) -> pb.Resource:
-    now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    now = utc_now().isoformat(timespec="seconds").replace("+00:00", "Z")
     return pb.Resource(
         id=stored.id,
         owner=stored.owner,

@@ -7,6 +7,7 @@ from typing import Any
 
 from ulid_transform import ulid_now
 
+from headway.base import utc_now
 from headway.errors import PayloadError
 from headway.protobuf import decode, encode, equal
 from headway.resource import (
@@ -146,7 +147,7 @@ def tombstone_of(stored: pb.Resource) -> Put:
     tombstone = pb.Resource(
         id=pb.Id(uid=ulid_now(), name=f"tombstone-{uid.lower()}", type=TOMBSTONE.message, tenancy=stored.id.tenancy),
         generation=ulid_now(),
-        metadata={GENERATED_AT: datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")},
+        metadata={GENERATED_AT: utc_now().isoformat(timespec="seconds")},
         data=AnyMessage(type_url=TOMBSTONE.type_url, value=encode(Tombstone(owner=stored.id))),
     )
     return Put(TOMBSTONE.kind, resource_key(tombstone), tombstone, "")

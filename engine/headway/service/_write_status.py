@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import datetime
 import re
 from collections.abc import Iterator
 from typing import Any
 
 from grpclib import GRPCError
 
+from headway.base import utc_now
 from headway.protobuf import copy_message
 from headway.resource import ResourceType, name_problem, pb, resource_id, tenancy_within, type_name, type_problem
 from headway.service._access import AccessChecks
@@ -163,7 +163,7 @@ def _same(known: pb.Status, status: pb.Status) -> bool:
 
 def _with_status(stored: pb.Resource, key: str, status: pb.Status) -> pb.Resource:
     status = copy_message(status)
-    status.updated_at = datetime.datetime.now(datetime.UTC)
+    status.updated_at = utc_now()
     return pb.Resource(
         id=stored.id,
         owner=stored.owner,

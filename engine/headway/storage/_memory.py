@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Sequence
 from typing import Self
@@ -10,6 +9,7 @@ from typing import Self
 import trio
 from typing_extensions import override
 
+from headway.base import wall_time
 from headway.errors import StoreUnusable
 from headway.resource import Key, Kind, Position, pb
 from headway.storage._abilities import ListsFences, ReadsAtOnce
@@ -166,7 +166,7 @@ class MemoryBackend(Backend, ReadsAtOnce, ListsFences):
         if held is not None:
             return Acquired(False, held, self.position)
         scope = scope_of(name)
-        lease = Lease(name, holder, self._fences.get(scope, (0, 0))[0] + 1, ttl, attempt, time.time())
+        lease = Lease(name, holder, self._fences.get(scope, (0, 0))[0] + 1, ttl, attempt, wall_time())
         self._raise(scope, (lease.term, 0))
         self._leases.begin(lease)
         return Acquired(True, CurrentLease(lease, ttl), self.position)

@@ -7,15 +7,23 @@ Start with `_explore.py`, then read `_world.py`. A module imports only those bef
 
     faults, _trace               the faults of a plan; what happened in a run
     _oracles, _contents          what is wrong with a run by itself; the fields of its resources
+    _times                       the times in them, which differ from run to run
     _allowed, _compared          what may differ between two runs; what does
     _plans, _schedules           the faults and schedules to try
-    _always, _report             what must hold at all times; what is printed
+    _always, _late_writes        what must hold at all times; writes when all work is done
+    _causes, _excerpt            the entries that findings are about; the part of a trace that is shown
+    _report                      what is printed
+    _page, _story_file           a story as a page, with the parts in `_page_parts.py`; the file it is written to
+    _shrink                      the search for the simplest plan that refutes
     _injector                    when each fault strikes
+    _clocks, _virtual_time       the clocks that the program sees
+    _own_modules                 how its modules get them
     _wire, _store, _server       what the processes are connected to
     _link, _process, _streams    the processes, and the faults of their calls and streams
     _pace                        how fast users are
     _world, _run                 all of it together; one run from its beginning to its end
-    _twins, _measure             what a correct program may be asked; the runs without faults
+    _twins, _late                what a correct program may be asked; the right results at a later time
+    _measure                     the runs without faults
     _explore, _machine           many runs. Only `_machine.py` imports a test framework.
 """
 

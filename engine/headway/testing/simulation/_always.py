@@ -89,12 +89,11 @@ def always_held(trace: Trace, types: Iterable[ResourceType[Any]], always: Sequen
     findings: list[Finding] = []
     outside: Any = None
     revision = 0
-    moments = itertools.groupby(trace.entries, key=_moment)
-    for (at, _), entries in moments:
+    for (at, _), entries in itertools.groupby(trace.entries, key=_moment):
         if not at:
             continue
-        where = ""
-        for each in entries:
+        where, moment = "", tuple(entries)
+        for each in moment:
             if isinstance(each, OutsideChanged):
                 outside, where = each.state, f", after the call {each.call}"
             elif isinstance(each, Committed):
@@ -110,7 +109,8 @@ def always_held(trace: Trace, types: Iterable[ResourceType[Any]], always: Sequen
                 left.remove(asked)
                 name = getattr(asked, "__name__", "always")
                 said = error_text(error) or "it did not hold"
-                findings.append(Finding(name, f"when the store was at {revision}{where}: {said}"))
+                text = f"when the store was at {revision}{where}: {said}"
+                findings.append(Finding(name, text, entries=moment))
     return findings
 
 

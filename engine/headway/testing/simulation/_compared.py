@@ -15,6 +15,7 @@ from headway.resource import Kind
 from headway.testing.simulation._allowed import Allowed
 from headway.testing.simulation._compared_outside import outside_difference
 from headway.testing.simulation._oracles import Contents, Finding, Place, Result, shown
+from headway.testing.simulation._times import aligned, all_aligned
 from headway.testing.simulation._trace import Trace, named
 
 _WORDS = re.compile(r"\w+|\W")
@@ -46,17 +47,19 @@ def compared(
     *,
     counts: bool,
     allowed: Allowed | None = None,
+    slow: Result | None = None,
 ) -> list[Finding]:
     """Return what has ended differently than in every run without faults.
 
     Faults delay: a user's change may come only after the controllers have acted on the one before. In the ``patient``
     runs, which also have no faults, every change comes that late. Their results and counts are right as well.
+    In the ``slow`` run, each look at a clock takes seconds, so that it shows which numbers come from a clock.
     """
-    rights = [*references, *patient]
+    result, rights = all_aligned(result, references, patient, slow)
     allowed = allowed or Allowed()
     findings: list[Finding] = []
     told: set[Place] = set()
-    for each in differences(result, rights, allowed):
+    for each in _differences(result, rights, allowed):
         if each.place is None:
             oracle = "outside" if each.declared.startswith("outside") else "end state"
             findings.append(Finding(oracle, f"{each.what} {each.got}; without faults: {each.right}"))
@@ -64,7 +67,8 @@ def compared(
             told.add(each.place)
             got = result.end.get(each.place) or "absent"
             right = next((of.end[each.place] for of in rights if each.place in of.end), "absent")
-            findings.append(Finding("end state", f"{named(*each.place)} is {got}; without faults: {right}"))
+            text = f"{named(*each.place)} is {got}; without faults: {right}"
+            findings.append(Finding("end state", text, each.place))
     return [
         *findings,
         *(_counts(result, rights, allowed) if counts else ()),
@@ -72,8 +76,21 @@ def compared(
     ]
 
 
-def differences(got: Result, rights: Sequence[Result], allowed: Allowed) -> list[Difference]:
-    """Return what has ended differently than in every one of the right runs, apart from what may differ."""
+def differences(
+    got: Result,
+    references: Sequence[Result],
+    allowed: Allowed,
+    patient: Sequence[Result] = (),
+    slow: Result | None = None,
+) -> list[Difference]:
+    """Return what has ended differently than in every one of the right runs, apart from what may differ.
+
+    The runs are those of `compared`.
+    """
+    return _differences(*all_aligned(got, references, patient, slow), allowed)
+
+
+def _differences(got: Result, rights: Sequence[Result], allowed: Allowed) -> list[Difference]:
     outside = outside_difference(got, rights, allowed)
     return [
         *_named_ones(got, rights, allowed),
@@ -231,6 +248,7 @@ def _columns(result: Result, kind: Kind) -> defaultdict[str, Counter[str]]:
 def differing(references: Sequence[Result], allowed: Allowed | None = None) -> list[str]:
     """Return sentences about what differs between the runs without faults."""
     allowed = allowed or Allowed()
+    references = [references[0], *(aligned(each, references[:1]) for each in references[1:])]
     kinds = {place[0] for each in references for place in each.contents}
     loose = {kind for kind in kinds if allowed.names(kind)}
     places = sorted({place for each in references for place in each.end if place[0] not in loose})
@@ -261,9 +279,8 @@ def _counts(result: Result, references: Sequence[Result], allowed: Allowed) -> l
             got, right = result.counts.get(each, 0), [of.counts.get(each, 0) for of in references]
             if got > max(right):
                 place = named(each[0], each[1])
-                findings.append(
-                    Finding("counts", f"{place} was {what} {_times(got)}; without faults: {_times(max(right))}")
-                )
+                text = f"{place} was {what} {_times(got)}; without faults: {_times(max(right))}"
+                findings.append(Finding("counts", text, each[:2]))
         for kind in sorted(loose):
             total = _total(result, kind, what)
             most = max(_total(of, kind, what) for of in references)

@@ -18,12 +18,15 @@ from headway.controller import App
 from headway.errors import DeclarationError
 from headway.resource import Kind, did_you_mean
 from headway.testing.simulation._always import RESERVED_KINDS, Always
+from headway.testing.simulation._causes import located
 from headway.testing.simulation._measure import Measure, Refuted, noted, reference
+from headway.testing.simulation._oracles import Finding, Result
 from headway.testing.simulation._plans import LeftOut, handovers, merges, single_faults
 from headway.testing.simulation._plans import pairs as pairs_of
 from headway.testing.simulation._report import Explored
 from headway.testing.simulation._run import run
 from headway.testing.simulation._schedules import calls_before_a_change, merged, slow_calls
+from headway.testing.simulation._shrink import Refutation, simplest
 from headway.testing.simulation._spread import SALTS, is_spread, reconciled_by
 from headway.testing.simulation._world import Invariant, MakeApp, Scenario, Setting
 from headway.testing.simulation.faults import (
@@ -113,7 +116,8 @@ def explore(
             the program of the first process's first life.
 
     Raises:
-        Refuted: for the first run that is wrong.
+        Refuted: for the first run that is wrong, or for a simpler plan that is wrong in the same way. Up to twelve
+            further runs look for one.
         DeclarationError: if called inside a Trio run, if the plan cannot be parsed, or if the scenario makes no
             controller do anything, so that nothing can go wrong.
 
@@ -143,6 +147,14 @@ def explore(
     struck: list[Fault] = []
     unmet: list[Plan] = []
     steps = sum(len(each.trace.steps) for each in measure.references)
+
+    def try_plan(plan: Plan) -> tuple[Result, list[Finding]] | None:
+        try:
+            result = run(setting, plan, most_steps=most)
+        except Exception:  # noqa: BLE001  # a scenario may raise anything
+            return None
+        return result, measure.judged(plan, result)
+
     for each in plans:
         if time.process_time() - began > seconds:
             break
@@ -153,12 +165,16 @@ def explore(
             continue
         steps += len(result.trace.steps)
         struck += result.struck
-        runs.append(each)
         if not set(result.struck) >= set(each):
             unmet.append(each)
         findings = measure.judged(each, result)
         if findings:
-            raise Refuted(each, findings, result)
+            refuted: Refutation = (each, result, findings)
+            # A plan that was asked for is told as it is.
+            if only is None:
+                refuted = simplest(refuted, plans, runs, try_plan)
+            raise Refuted(refuted[0], located(refuted[2], refuted[1], measure.references), refuted[1])
+        runs.append(each)
     if only is None and len(runs) == len(plans):
         measure.check_names()
     if only is not None and unmet:

@@ -50,6 +50,7 @@ class Injector:
         self._at_checkpoint = {
             (each.process, each.checkpoint): each for each in plan if isinstance(each, faults.CrashAt)
         }
+        self._at_look = {each.look: each for each in plan if isinstance(each, faults.WallJump)}
         self.counts_checkpoints = not len(plan) or bool(self._at_checkpoint)
         self._next: deque[Callable[[int], faults.StepFault]] = deque()
         self._doing: list[Step] = []
@@ -137,6 +138,15 @@ class Injector:
         if found is not None:
             self.strike(found)
         return found is not None
+
+    def strike_look(self, number: int) -> faults.WallJump | None:
+        """Return the fault for a look at the wall clock, and remove it from the plan."""
+        if not self.healed:
+            self.trace.looks.append(len(self.trace.steps))
+        found = self._at_look.pop(number, None)
+        if found is not None:
+            self.strike(found)
+        return found
 
     def heal(self) -> None:
         """End the faults.

@@ -30,8 +30,10 @@ from headway.testing._payloads import FEW_VALUES, payloads
 from headway.testing.simulation import faults
 from headway.testing.simulation._always import RESERVED_KINDS, Always
 from headway.testing.simulation._oracles import Finding
+from headway.testing.simulation._own_modules import own_clocks
 from headway.testing.simulation._report import timeline
 from headway.testing.simulation._run import end, judged
+from headway.testing.simulation._story_file import save_page
 from headway.testing.simulation._world import GivenUp, Invariant, Setting, World
 
 T = TypeVar("T", bound=Payload)
@@ -79,6 +81,8 @@ class Machine(LiveRun, RuleBasedStateMachine):
             always=tuple(self.always),
             quiet=self.quiet,
         )
+        self._clocks = own_clocks(*self._setting.owners)
+        self._clocks.__enter__()
         self.world = self.make_world()
 
         async def live(*, task_status: trio.TaskStatus[None]) -> None:
@@ -133,12 +137,17 @@ class Machine(LiveRun, RuleBasedStateMachine):
                 self._check_end()
         finally:
             super().teardown()
+            if hasattr(self, "_clocks"):
+                self._clocks.__exit__(None, None, None)
 
     def _check_end(self) -> None:
         findings: list[Finding] = []
         self.call(self._converge, findings)
-        found = judged(self.world, self._setting, findings).findings
-        assert not found, "\n".join([*map(str, found), "", *timeline(self.world.trace)])
+        result = judged(self.world, self._setting, findings)
+        found = result.findings
+        if found:
+            lines = [*map(str, found), "", *timeline(result.trace, found), *save_page(None, result, found)]
+            raise AssertionError("\n".join(lines))
 
     async def _converge(self, findings: list[Finding]) -> None:
         try:

@@ -13,10 +13,13 @@ from headway.errors import DeclarationError
 from headway.testing.simulation import _twins as twins
 from headway.testing.simulation import faults
 from headway.testing.simulation._allowed import Allowed, check_declared, check_names
+from headway.testing.simulation._causes import located
 from headway.testing.simulation._compared import Difference, compared, differences, differing, random_parts
+from headway.testing.simulation._late import Late
 from headway.testing.simulation._oracles import Finding, Result
-from headway.testing.simulation._report import replay_line, story
+from headway.testing.simulation._report import replay_line
 from headway.testing.simulation._run import run
+from headway.testing.simulation._story_file import told
 from headway.testing.simulation._trace import Step
 from headway.testing.simulation._world import Setting
 from headway.testing.simulation.faults import Plan
@@ -32,6 +35,8 @@ _AT_ANY_PACE = frozenset(("again", "orphans", "deletion", "self-trigger", "fight
 class Refuted(AssertionError):
     """A failed run. The message is the story of what happened in it.
 
+    If the environment variable HEADWAY_STORY names a file or a folder, the story is written there as an HTML page, too.
+
     Attributes:
         plan: the faults of the run.
         findings: what is wrong with it.
@@ -39,7 +44,7 @@ class Refuted(AssertionError):
     """
 
     def __init__(self, plan: Plan, findings: Sequence[Finding], result: Result) -> None:
-        super().__init__(story(plan, result, findings))
+        super().__init__(told(plan, result, findings))
         self.plan = plan
         self.findings = tuple(findings)
         self.result = result
@@ -75,6 +80,7 @@ class Measure:
         self.first = self.settled = self.references[0]
         check_declared(may_differ, self.first.types, self.first.outside)
         self._patient = _patient(setting)
+        self._late = Late(setting, self.first)
         self._seen = {(each.kind, each.key) for of in self.references for each in of.trace.commits}
         for plan, result in zip(plans[1:], self.references[1:], strict=True):
             self._check_timing(plan, result)
@@ -131,7 +137,7 @@ class Measure:
         __tracebackhide__ = True
         findings = self.timing(plan, result, [self.first])
         if findings:
-            raise Refuted(plan, findings, result)
+            raise Refuted(plan, located(findings, result, [self.first]), result)
 
     def timing(self, plan: Plan, result: Result, rights: Sequence[Result] = ()) -> list[Finding]:
         """Return what has ended differently in a run without faults, with the lines that declare it."""
@@ -140,7 +146,10 @@ class Measure:
         if not differences(result, rights, self._allowed):
             return []
         # Only now, because most programs have nothing random.
-        found = differences(result, [*rights, self.twin], self._allowed)
+        rights.append(self.twin)
+        found = differences(result, rights, self._allowed)
+        if found:
+            found = differences(result, rights, self._allowed, self._late.later(result), self._late.slow)
         return [_timing_finding(each, plan) for each in found[:_SAID]]
 
     @property
@@ -170,7 +179,8 @@ class Measure:
             rights += [early, twins.without_entry(early)] if early is not None else []
             if step in lost and (destroyed := twins.overwritten(step, result, early)):
                 return [*result.findings, *destroyed]
-        found = [*result.findings, *self._compared(judged, rights, counts=counts)]
+        compare = self._compared if result.findings else self._compared_late
+        found = [*result.findings, *compare(judged, rights, counts=counts)]
         return [] if found and self._is_excused(plan, result, counts=counts) else found
 
     def _is_excused(self, plan: Plan, result: Result, *, counts: bool) -> bool:
@@ -179,13 +189,16 @@ class Measure:
         for each in plan:
             if isinstance(each, faults.Restore):
                 late = twins.restored_at_last(self._setting, each.revision)
-                lost = twins.lost_for_good(differences(late, rights, allowed)) if late is not None else frozenset()
+                lost = frozenset[str]()
+                if late is not None:
+                    lost = twins.lost_for_good(differences(late, rights, allowed, slow=self._late.slow))
                 allowed = dataclasses.replace(allowed, declared=allowed.declared | lost)
             elif isinstance(each, faults.CommitLate | faults.CommitLast) and self._is_repeated(each, result):
                 self.not_asked.append(str(each))
                 return True
-        found = [*result.findings, *compared(result, rights, self._patient, counts=counts, allowed=allowed)]
-        return not found
+        if result.findings:
+            return False
+        return not self._compared_late(result, rights, counts=counts, allowed=allowed)
 
     def _is_repeated(self, fault: faults.StepFault, result: Result) -> bool:
         """Return True if a call of the world outside that arrives late would be carried out even if it was repeated."""
@@ -195,7 +208,7 @@ class Measure:
         again = twins.done_again(self._setting, fault)
         if again is None or again.findings:
             return True
-        return bool(self._compared(again, [*self.references, self.twin], counts=True))
+        return bool(self._compared_late(again, [*self.references, self.twin], counts=True))
 
     def _no_keys(self, step: Step) -> bool:
         return self._setting.outside is not None and twins.has_no_keys(self._setting.outside(), step)
@@ -204,10 +217,23 @@ class Measure:
         """Return what has ended differently than in every run without faults, apart from what may differ."""
         if not self._compared(result, self.references, counts=counts):
             return []
-        return self._compared(result, [*self.references, self.twin], counts=counts)
+        return self._compared_late(result, [*self.references, self.twin], counts=counts)
 
-    def _compared(self, result: Result, rights: Sequence[Result], *, counts: bool) -> list[Finding]:
-        return compared(result, rights, self._patient, counts=counts, allowed=self._allowed)
+    def _compared(
+        self, result: Result, rights: Sequence[Result], *, counts: bool, allowed: Allowed | None = None
+    ) -> list[Finding]:
+        return compared(result, rights, self._patient, counts=counts, allowed=allowed or self._allowed)
+
+    def _compared_late(
+        self, result: Result, rights: Sequence[Result], *, counts: bool, allowed: Allowed | None = None
+    ) -> list[Finding]:
+        """Compare a run also with what a correct program does when more time passes."""
+        allowed = allowed or self._allowed
+        found = self._compared(result, rights, counts=counts, allowed=allowed)
+        if not found:
+            return []
+        patient = [*self._patient, *self._late.later(result)]
+        return compared(result, rights, patient, counts=counts, allowed=allowed, slow=self._late.slow)
 
     def check_names(self) -> None:
         """Check that each resource that is declared by its name existed in a run without faults."""
@@ -231,7 +257,7 @@ def _timing_finding(each: Difference, plan: Plan) -> Finding:
         f"{each.what} differs with timing alone: {each.got} with {plan}; {each.right} with none\n"
         f'    if either is right: may_differ=["{each.declared}"]'
     )
-    return Finding(oracle, said)
+    return Finding(oracle, said, each.place)
 
 
 def reference(setting: Setting, plan: Plan) -> Result:

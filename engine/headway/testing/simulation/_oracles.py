@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from headway.resource import FINALIZERS, Key, Kind, ResourceType, is_marked, pb, resource_id
-from headway.testing.simulation._trace import Committed, Happened, Reconcile, Reconciled, Trace, named
+from headway.testing.simulation._trace import Committed, Entry, Happened, Reconcile, Reconciled, Trace, named
 from headway.testing.simulation.faults import Fault
 
 Place = tuple[Kind, Key]
@@ -23,10 +23,19 @@ Scheduled = tuple[str, Kind, Key]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Finding:
-    """A thing that is wrong with a run."""
+    """A thing that is wrong with a run.
+
+    Attributes:
+        oracle: the check that found it.
+        text: what is wrong.
+        place: the resource that it is about, if it is about one.
+        entries: the entries of the trace that show it, such as a commit, or both sides of a fight.
+    """
 
     oracle: str
     text: str
+    place: Place | None = None
+    entries: tuple[Entry, ...] = dataclasses.field(default=(), repr=False, compare=False)
 
     def __str__(self) -> str:
         return f"{self.oracle}: {self.text}"
@@ -51,6 +60,7 @@ class Result:
         asked: the changes that users made, in order, each with the number of calls that reconcilers had begun before.
         contents_of: returns the fields of any resource of the app's types.
         types: the program's types.
+        wall: the lowest and the highest time of the wall clock, in seconds since 1970.
     """
 
     trace: Trace
@@ -65,6 +75,7 @@ class Result:
         default=_nothing, repr=False, compare=False
     )
     types: tuple[ResourceType[Any], ...] = dataclasses.field(default=(), repr=False, compare=False)
+    wall: tuple[float, float] = (0.0, 0.0)
 
 
 def counted(commits: Sequence[Committed], kinds: set[Kind]) -> Mapping[tuple[Kind, Key, str], int]:
@@ -118,7 +129,7 @@ def reads_rolled_back(trace: Trace) -> list[Finding]:
         what = f"at {version}" if version else "as absent"
         if (version or before) < before or gone is None:
             text = f"{who} reads {named(kind, key)} {what} after it has {how_before} at {before}"
-            findings.append(Finding("reads", text))
+            findings.append(Finding("reads", text, (kind, key), (began,)))
         elif version:
             seen[who, kind, key] = (version, f"{how} it")
         elif gone:
@@ -163,15 +174,16 @@ def _when(read: tuple[int, int, Reconcile, Any]) -> tuple[int, int]:
 
 def two_writers(commits: Sequence[Committed]) -> list[Finding]:
     """Check that no write of a term follows one of a later term of the same controller or shard."""
-    highest: dict[tuple[str, str], int] = {}
+    highest: dict[tuple[str, str], Committed] = {}
     findings: list[Finding] = []
     for each in commits:
         if each.by and each.term:
-            who = (each.by, each.member)
-            before = highest.get(who, 0)
-            if each.term < before:
-                findings.append(Finding("terms", f"{each} in term {each.term}, after one of term {before}"))
-            highest[who] = max(before, each.term)
+            before = highest.setdefault((each.by, each.member), each)
+            if each.term < before.term:
+                text = f"{each} in term {each.term}, after one of term {before.term}"
+                findings.append(Finding("terms", text, (each.kind, each.key), (before, each)))
+            else:
+                highest[each.by, each.member] = each
     return findings
 
 
@@ -183,7 +195,8 @@ def twice_at_once(trace: Trace) -> list[Finding]:
         if isinstance(entry, Reconcile) and not entry.function:
             who = (entry.process, entry.controller, entry.key)
             if who in running:
-                findings.append(Finding("one at a time", f"{entry}, while the previous reconcile still runs"))
+                text = f"{entry}, while the previous reconcile still runs"
+                findings.append(Finding("one at a time", text, (entry.kind, entry.key), (running[who], entry)))
             running[who] = entry
         elif isinstance(entry, Reconciled) and not entry.began.function:
             began = entry.began
@@ -195,7 +208,7 @@ def orphans(stored: Mapping[Place, pb.Resource]) -> list[Finding]:
     """Check that no resource has an owner that does not exist."""
     uids = {each.id.uid for each in stored.values() if each.id is not None}
     return [
-        Finding("orphans", f"{named(*place)} is owned by {resource_id(each.owner).name!r}, which does not exist")
+        Finding("orphans", f"{named(*place)} is owned by {resource_id(each.owner).name!r}, which does not exist", place)
         for place, each in sorted(stored.items())
         if each.owner is not None and each.owner.uid and each.owner.uid not in uids
     ]
@@ -216,7 +229,7 @@ def stuck_deletions(stored: Mapping[Place, pb.Resource], commits: Sequence[Commi
         if not any((place, name) in users for name in waits_for):
             what = " and ".join(waits_for)
             why = f"waits for the finalizer {what}, which nothing removes" if what else "is still there"
-            findings.append(Finding("deletion", f"{named(*place)} is marked for deletion and {why}"))
+            findings.append(Finding("deletion", f"{named(*place)} is marked for deletion and {why}", place))
     return findings
 
 
@@ -245,7 +258,7 @@ def fights(trace: Trace) -> list[Finding]:
                 f"{one.by} and {other.by} undo each other's changes of {named(other.kind, other.key)} again and again, "
                 f"from {row[0].revision} on"
             )
-            return [Finding("fight", text)]
+            return [Finding("fight", text, (other.kind, other.key), tuple(row))]
     return []
 
 
@@ -275,6 +288,7 @@ def left_in_the_queue(
             "queue",
             f"{controller} is to reconcile {named(kind, key)} again, which does not exist: such keys accumulate "
             "until a restart",
+            (kind, key),
         )
         for controller, kind, key in sorted(before - after)
         if (kind, key) not in stored

@@ -18,6 +18,9 @@ _RESTORES = 8
 _HANDOVERS = 12
 _MERGES = 8
 _CHECKPOINTS = 16
+_LOOKS = 8
+"""The number of looks at the wall clock before which it jumps."""
+_FORWARD = 3600.0
 
 
 def single_faults(
@@ -33,6 +36,7 @@ def single_faults(
         *_behinds(trace, steps, kinds, left_out),
         *_restores(trace, steps, kinds, left_out),
         *_checkpoints(trace, left_out),
+        *_wall_jumps(trace, left_out),
     ):
         if processes == 1 and isinstance(fault, faults.HandOver):
             left_out["there is only one process"].append(fault)
@@ -241,3 +245,27 @@ def _checkpoints(trace: Trace, left_out: LeftOut) -> Iterator[Fault]:
     tried = [found[at * len(found) // count] for at in range(count)]
     yield from tried
     left_out["a crash at a nearby checkpoint is tried"] += [each for each in found if each not in tried]
+
+
+def _wall_jumps(trace: Trace, left_out: LeftOut) -> Iterator[Fault]:
+    """Yield jumps of the wall clock, back and forward, before looks of the program at it.
+
+    A program that never looks at the wall clock has none. Two looks without a step between them see the same world, so
+    the first look after each step comes first. Before the first look of all, the clock shows just another time.
+    """
+    numbers = range(2, len(trace.looks) + 1)
+    after_a_step = [number for number in numbers if trace.looks[number - 1] != trace.looks[number - 2]]
+    others = [number for number in numbers if number not in set(after_a_step)]
+    tried = _evenly(after_a_step, _LOOKS)
+    tried = sorted({*tried, *_evenly(others, _LOOKS - len(tried))})
+    for number in tried:
+        yield faults.WallJump(number)
+        yield faults.WallJump(number, _FORWARD)
+    left_out["a jump before a nearby look at the wall clock is tried"] += [
+        faults.WallJump(number) for number in numbers if number not in tried
+    ]
+
+
+def _evenly(numbers: Sequence[int], count: int) -> list[int]:
+    count = min(len(numbers), count)
+    return [numbers[at * len(numbers) // count] for at in range(count)]

@@ -50,6 +50,7 @@ class Process:
     Attributes:
         name: the process's name, as its engine uses it.
         life: the number of the current life; 0 while the process is dead.
+        lives: the number of lives that have begun.
         outside: its access to the outside world.
         checkpoints: the number of Trio checkpoints that its tasks have passed, over all lives.
         behind: the revision whose state the next life is shown first; None for the current one.
@@ -86,7 +87,7 @@ class Process:
         self.life = 0
         self.behind: int | None = None
         self.history_gone = False
-        self._lives = 0
+        self.lives = 0
         # The link and the number of messages on it when the last checkpoint was noted.
         self._noted: tuple[Link, int] | None = None
         self._scope = trio.CancelScope()
@@ -133,7 +134,7 @@ class Process:
     async def _live_once(self) -> None:
         self.app = self._make_app(self)
         self.link = self._new_link(self)
-        self._lives += 1
+        self.lives += 1
         self._scope = trio.CancelScope()
         try:
             with self._scope:
@@ -148,7 +149,7 @@ class Process:
                     shutdown_bound=_NEVER,
                 )
                 async with opened as self.engine:
-                    self.life = self._lives
+                    self.life = self.lives
                     self._running.set()
                     await trio.sleep_forever()
         finally:

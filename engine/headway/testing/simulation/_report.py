@@ -7,6 +7,7 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
+from headway.testing.simulation._excerpt import Excerpt
 from headway.testing.simulation._oracles import Finding, Result
 from headway.testing.simulation._trace import (
     Committed,
@@ -14,12 +15,11 @@ from headway.testing.simulation._trace import (
     Entry,
     Happened,
     OutsideChanged,
-    Reconcile,
     Reconciled,
     Step,
     Trace,
 )
-from headway.testing.simulation.faults import Fault, Plan
+from headway.testing.simulation.faults import SCHEDULES, Fault, Plan
 
 _LINES = 70
 _FINDINGS = 8
@@ -131,51 +131,67 @@ def story(plan: Plan, result: Result, findings: Sequence[Finding]) -> str:
         [
             *lines,
             "",
-            f"when: {_when(plan)}",
+            f"when: {when(plan)}",
             "",
-            *timeline(result.trace),
+            *timeline(result.trace, findings),
             "",
             f"again: {replay_line(plan)}",
         ]
     )
 
 
-def _when(plan: Plan) -> str:
-    if not len(plan):
-        return "no faults"
-    return "; then ".join(f"{fault} - {(type(fault).__doc__ or '').strip()}" for fault in plan)
+def when(plan: Plan) -> str:
+    """Return what goes wrong under a plan."""
+    parts = [f"{text} - {why}" for text, why in described(plan)]
+    # The faults strike one after the other; the order of tasks is another one during the whole run.
+    told = "; ".join(filter(None, ["; then ".join(parts[: len(plan)]), *parts[len(plan) :]]))
+    if is_timing_alone(plan):
+        return f"timing alone, without any fault: {told}"
+    return told or "no faults"
+
+
+def described(plan: Plan) -> list[tuple[str, str]]:
+    """Return the parts of a plan as text, each with what it means."""
+    order = [(f"seed({plan.seed})", "Ready tasks run in another order.")] if plan.seed else []
+    return [*((str(fault), " ".join((type(fault).__doc__ or "").split())) for fault in plan), *order]
+
+
+def is_timing_alone(plan: Plan) -> bool:
+    """Return True if a plan has no faults, and changes only the order or the time of what happens."""
+    return bool(plan.seed or len(plan)) and all(isinstance(fault, SCHEDULES) for fault in plan)
+
+
+def current_test() -> str:
+    """Return pytest's name for the current test, or an empty text."""
+    return os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0]
 
 
 def replay_line(plan: Plan) -> str:
     """Return the line that repeats the run."""
-    test = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0]
+    test = current_test()
     return f'HEADWAY_PLAN="{plan}" pytest {test}' if test else f"explore(..., plan={str(plan)!r})"
 
 
-def timeline(trace: Trace) -> list[str]:
-    """Return what happened around the faults and after them, one line each, with the store's revisions."""
-    entries = [each for each in trace.entries if _matters(each)]
-    struck = next((at for at, each in enumerate(entries) if isinstance(each, Happened) and each.fault), 0)
-    begin = max(0, struck - 12)
-    while begin and not isinstance(entries[begin], Reconcile | Committed):
-        begin -= 1
-    shown = entries[begin : begin + _LINES]
-    lines = [f"{each.at:9.3f}  {_line(each)}" for each in shown]
-    if begin:
-        lines.insert(0, f"           ({begin} lines before)")
-    if begin + _LINES < len(entries):
-        lines.append(f"           ({len(entries) - begin - _LINES} lines after)")
+def timeline(trace: Trace, findings: Sequence[Finding] = ()) -> list[str]:
+    """Return what happened from the first fault or cause on, one line each, with the store's revisions.
+
+    The line of a cause ends with the oracles that name it.
+    """
+    excerpt = Excerpt(trace, findings[:_FINDINGS], _LINES)
+    lines: list[str] = []
+    for at, hidden in zip(excerpt.shown, excerpt.hidden, strict=False):
+        if hidden:
+            lines.append(f"           ({hidden} lines{' before' if not lines else ''})")
+        entry = trace.entries[at]
+        named = dict.fromkeys(findings[number].oracle for number in excerpt.causes.get(at, ()))
+        lines.append(f"{entry.at:9.3f}  {_line(entry)}" + (f"  <-- {', '.join(named)}" if named else ""))
+    if excerpt.hidden[-1]:
+        lines.append(f"           ({excerpt.hidden[-1]} lines after)")
     return lines
-
-
-def _matters(entry: Entry) -> bool:
-    if isinstance(entry, Delivered):
-        return entry.what != "a bookmark"
-    return not isinstance(entry, OutsideChanged)
 
 
 def _line(entry: Entry) -> str:
     indent = "" if isinstance(entry, Committed | Happened) else "  " if isinstance(entry, Delivered) else "    "
-    if isinstance(entry, Step | Reconciled):
+    if isinstance(entry, Step | Reconciled | OutsideChanged):
         indent = "      "
     return f"{indent}{entry}"

@@ -6,6 +6,7 @@ import copy
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import trio
@@ -16,9 +17,13 @@ from headway.errors import DeclarationError
 from headway.resource import Kind, pb
 from headway.testing.simulation import _oracles as oracles
 from headway.testing.simulation._always import RESERVED_KINDS, always_held, shown_as
+from headway.testing.simulation._clocks import LOOK
 from headway.testing.simulation._contents import contents
 from headway.testing.simulation._injector import Injector
+from headway.testing.simulation._late_writes import late_writes
 from headway.testing.simulation._oracles import Finding, Result
+from headway.testing.simulation._own_modules import own_clocks
+from headway.testing.simulation._trace import Trace
 from headway.testing.simulation._world import GivenUp, Rival, Setting, World
 from headway.testing.simulation.faults import Plan, Restore
 
@@ -35,11 +40,14 @@ def run(
     patient: bool = False,
     draw: int = 0,
     rival: Rival | None = None,
+    look: int = LOOK,
+    more: float = 0.0,
 ) -> Result:
     """Run the scenario, heal all faults, and check that it converges, stays quiet and survives a restart.
 
     If ``patient``, each change by the scenario waits until all work is done. Another ``draw`` lets the program draw
-    other random numbers in the same schedule. A ``rival`` writes as well.
+    other random numbers in the same schedule. A ``rival`` writes as well. A look at a clock takes ``look`` nanoseconds.
+    The scenario goes on for ``more`` seconds in which users do nothing.
     """
     try:
         trio.lowlevel.current_task()
@@ -47,10 +55,11 @@ def run(
         pass
     else:
         raise DeclarationError("a simulation is a Trio run of its own: call it from a function that isn't async")
-    world = World(setting, plan, most_steps=most_steps, patient=patient, rival=rival)
     findings: list[Finding] = []
-    with _deterministic(plan.seed, draw):
-        trio.run(_live, world, setting, findings, rival, clock=world.clock, instruments=[_Spinning(world.injector)])
+    with _deterministic(plan.seed, draw), own_clocks(*setting.owners):
+        world = World(setting, plan, most_steps=most_steps, patient=patient, rival=rival, look=look)
+        run_it = partial(_live, world, setting, findings, rival, more)
+        trio.run(run_it, clock=world.clock, instruments=[_Spinning(world.injector)])
     return judged(world, setting, findings)
 
 
@@ -64,17 +73,20 @@ def judged(world: World, setting: Setting, findings: list[Finding]) -> Result:
     return _result(world, findings)
 
 
-async def _live(world: World, setting: Setting, findings: list[Finding], rival: Rival | None) -> None:
+async def _live(world: World, setting: Setting, findings: list[Finding], rival: Rival | None, more: float) -> None:
     try:
         async with world.opened():
-            await _phases(world, setting, findings, rival)
+            await _phases(world, setting, findings, rival, more)
     except* GivenUp as group:
         findings.append(Finding("converges", str(_first(group))))
 
 
-async def _phases(world: World, setting: Setting, findings: list[Finding], rival: Rival | None) -> None:
+async def _phases(world: World, setting: Setting, findings: list[Finding], rival: Rival | None, more: float) -> None:
     await setting.scenario(world)
     world.pace.end()
+    if more:
+        await world.wait_idle()
+        await world.sleep(more)
     # Work that the scenario started and did not wait for is part of it.
     await world.wait_idle()
     if rival is not None:
@@ -92,25 +104,24 @@ async def end(world: World, setting: Setting, findings: list[Finding]) -> None:
     world.injector.note("the scenario is over; no more faults")
     world.injector.heal()
     await world.wait_idle()
+    await world.catch_up()
     await _hold_invariants(world, setting, findings)
     writes, outside = len(_of_controllers(world)), _outside(world)
     if setting.quiet is not None:
+        due = world.scheduled()
         await world.sleep(setting.quiet)
         await world.wait_idle()
-        when = (
-            f"in {setting.quiet:.0f} s in which nothing happened (let the scenario sleep until no requeue and no timer "
-            "has work left; quiet=None if they always have)"
-        )
-        _none_since(world, writes, findings, "quiet", when)
+        _none_since(world, writes, findings, "quiet", f"in {setting.quiet:.0f} s after the scenario", due)
         writes = len(_of_controllers(world))
+    due = world.scheduled()
     # Without a quiet period, keys may have a reason to wait, so they are not checked.
-    waiting = world.scheduled() if setting.quiet is not None else set()
+    waiting = due if setting.quiet is not None else set()
     for process in world.processes:
         process.kill()
     await world.wait_idle()
     # A controller that writes by the clock may write after a restart, too. But it creates and deletes nothing again.
     by_the_clock = setting.quiet is None
-    _none_since(world, writes, findings, "again", "after a restart", changes=not by_the_clock)
+    _none_since(world, writes, findings, "again", "after a restart", due, changes=not by_the_clock)
     if not by_the_clock:
         findings += oracles.stuck_deletions(world.store.now, world.trace.commits)
     findings += oracles.left_in_the_queue(waiting, world.scheduled(), world.store.now)
@@ -146,12 +157,19 @@ def _of_controllers(world: World) -> list[Any]:
 
 
 def _none_since(
-    world: World, count: int, findings: list[Finding], oracle: str, when: str, *, changes: bool = True
+    world: World,
+    count: int,
+    findings: list[Finding],
+    oracle: str,
+    when: str,
+    due: set[oracles.Scheduled],
+    *,
+    changes: bool = True,
 ) -> None:
     """Check that controllers have written nothing since a number of writes, or at least created and deleted nothing."""
     late = [each for each in _of_controllers(world)[count:] if changes or each.what != "changed"]
     if late:
-        findings.append(Finding(oracle, f"{len(late)} writes {when}, such as: {late[0]}"))
+        findings.append(late_writes(oracle, when, late, world.trace, due))
 
 
 def _result(world: World, findings: list[Finding]) -> Result:
@@ -162,14 +180,11 @@ def _result(world: World, findings: list[Finding]) -> Result:
     stored = {place: shown_as(types[place[0]], each, world.types) for place, each in stored.items()}
     end = {place: oracles.described(each, types[place[0]].view(each).data) for place, each in stored.items()}
     triggered = {
-        f"{event.controller} {event.id.name}": ", ".join(map(str, event.writes))
+        f"{event.controller} {event.id.name}": event
         for event in trace.events
         if isinstance(event, events.SelfTriggered)
     }
-    findings += [
-        Finding("self-trigger", f"{key} triggers itself by what it writes: {writes}")
-        for key, writes in sorted(triggered.items())
-    ]
+    findings += [_self_trigger(key, event, trace) for key, event in sorted(triggered.items())]
     findings += oracles.reads_rolled_back(trace) + oracles.two_writers(trace.commits) + oracles.twice_at_once(trace)
     findings += oracles.orphans(stored)
 
@@ -187,7 +202,16 @@ def _result(world: World, findings: list[Finding]) -> Result:
         tuple(world.pace.asked),
         contents_of,
         tuple(types.values()),
+        world.clocks.span,
     )
+
+
+def _self_trigger(key: str, event: events.SelfTriggered, trace: Trace) -> Finding:
+    writes = ", ".join(map(str, event.writes))
+    revisions = {write.revision for write in event.writes}
+    entries = tuple(each for each in trace.commits if each.revision in revisions)
+    text = f"{key} triggers itself by what it writes: {writes}"
+    return Finding("self-trigger", text, (event.id.type.unversioned, event.id.key), entries)
 
 
 def _outside(world: World) -> Any:

@@ -97,7 +97,7 @@ def overwritten(step: Step, result: Result, early: Result | None) -> list[Findin
         f"call {step.number} ({step.method}) and after {step.by.controller} had read it; the entry is kept if it is "
         "added before the reconcile"
     )
-    return [Finding("overwritten", text)]
+    return [Finding("overwritten", text, (step.kind, step.key), (step,))]
 
 
 def restored_at_last(setting: Setting, revision: int) -> Result | None:

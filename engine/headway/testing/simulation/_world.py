@@ -18,11 +18,12 @@ from headway.resource import Key, Kind, Registry, ResourceType
 from headway.rpc import Channel
 from headway.testing.simulation import faults
 from headway.testing.simulation._always import Always, type_of
+from headway.testing.simulation._clocks import LOOK, Clocks
 from headway.testing.simulation._injector import Injector
 from headway.testing.simulation._link import Link
 from headway.testing.simulation._oracles import Scheduled
 from headway.testing.simulation._pace import Pace, PacedClient, Wait
-from headway.testing.simulation._process import Checkpoints, Process
+from headway.testing.simulation._process import PROCESS, Checkpoints, Process
 from headway.testing.simulation._server import OwnServices, Server
 from headway.testing.simulation._store import SimulatedStore
 from headway.testing.simulation._streams import Streams
@@ -68,6 +69,11 @@ class Setting:
     salt: str = ""
     """The end of each process's name. Shards are spread by the names."""
 
+    @property
+    def owners(self) -> Sequence[object]:
+        """The functions and classes of the program and its scenario."""
+        return (self.app, self.scenario, self.outside, *self.holds, *self.always)
+
     def __post_init__(self) -> None:
         for each in self.always:
             # A coroutine function would never be awaited, and so never fail.
@@ -82,6 +88,7 @@ class World:
         processes: the processes that run the controllers.
         types: the program's types.
         clock: the virtual clock.
+        clocks: the clocks that the program sees.
         pace: the pace of the users.
         injector: applies the faults.
         trace: everything that has happened.
@@ -97,10 +104,12 @@ class World:
         patient: bool = False,
         clock: MockClock | None = None,
         rival: Rival | None = None,
+        look: int = LOOK,
     ) -> None:
         self._setting = setting
         self.clock = clock or MockClock(autojump_threshold=0)
         self.injector = Injector(plan, self.clock, most_steps=most_steps)
+        self.clocks = Clocks(self.injector, self.clock, _current_process, look=look)
         self.trace = self.injector.trace
         self.struck = self.injector.struck
         self.pace = Pace(self.injector, plan)
@@ -108,7 +117,8 @@ class World:
         self.injector.during_change = self.pace.hold
         if rival is not None:
             self.injector.before_reconcile = partial(rival.before_reconcile, self)
-        self.outside: Any = None if setting.outside is None else setting.outside()
+        with self.clocks.in_force():
+            self.outside: Any = None if setting.outside is None else setting.outside()
         self.processes = [
             Process(
                 self.injector,
@@ -120,7 +130,8 @@ class World:
             )
             for at in range(setting.processes)
         ]
-        self.types: Registry = self._make_app(self.processes[0]).registry
+        with self.clocks.in_force():
+            self.types: Registry = self._make_app(self.processes[0]).registry
         self._streams = Streams(self.injector, self.processes, lambda: len(self.pace.asked))
         self._server = Server(
             self.injector,
@@ -219,6 +230,17 @@ class World:
                 process.link.suspend(_SUSPENDED)
         self._hand_over(leader)
 
+    def jump_wall_clock(self, seconds: float) -> None:
+        """Let the wall clock jump forward or back. The other clocks go on."""
+        self.injector.note(f"the wall clock jumps by {seconds} s", fault=True)
+        self.clocks.jump(seconds)
+
+    async def catch_up(self) -> None:
+        """If the wall clock has jumped back, wait for that long, so that what was due before is due again."""
+        if self.clocks.behind:
+            await self.sleep(self.clocks.behind)
+            await self.wait_idle()
+
     def harm_streams(self, fault: faults.ChangeFault) -> None:
         """Apply a fault to the streams of its type now, whatever its revision."""
         group, _, kind = fault.type.partition(".")
@@ -248,6 +270,12 @@ class World:
         """Run the server and the processes while the block runs."""
         if self.injector.counts_checkpoints:
             trio.lowlevel.add_instrument(Checkpoints())
+        with self.clocks.in_force():
+            async with self._run():
+                yield
+
+    @asynccontextmanager
+    async def _run(self) -> AsyncIterator[None]:
         async with trio.open_nursery() as self.injector.nursery:
             await self.injector.nursery.start(self._server.serve)
             self.processes[0].note_outside("the start")
@@ -296,3 +324,8 @@ class World:
 
     def _users(self, before: Wait | None, client: Client) -> Client:
         return cast("Client", PacedClient(client, self.pace, self._wait_idle, before))
+
+
+def _current_process() -> tuple[str, int] | None:
+    process = PROCESS.get()
+    return None if process is None else (process.name, process.lives)

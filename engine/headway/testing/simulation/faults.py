@@ -2,7 +2,8 @@
 
 A step is a call made by a reconciler or another function of the program: a write, a read of the store or a call of
 the outside world. Steps are numbered from 1, over all processes, in the order of their starts. A revision is the number
-of a commit. A checkpoint is a Trio checkpoint of a process, in its reconcilers or in Headway itself.
+of a commit. A checkpoint is a Trio checkpoint of a process, in its reconcilers or in Headway itself. A look is a call
+by which a process of the program reads the wall clock.
 
 Up to the first fault of its plan, a run is identical to the one without faults, step by step and revision by revision.
 So a number from the one means the same in the other.
@@ -238,6 +239,18 @@ class CrashAt(Fault):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class WallJump(Fault):
+    """The wall clock jumps, forward or back, just before a process of the program looks at it for the nth time.
+
+    The monotonic clock and Trio's go on. Looks are counted over all processes.
+    """
+
+    name = "wall_jump"
+    look: int
+    seconds: float = -600.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Slow(StepFault):
     """The call takes effect some seconds late, and the caller waits for it while everything else goes on."""
 
@@ -311,7 +324,7 @@ STEP_FAULTS: tuple[type[StepFault], ...] = (
 CHANGE_FAULTS: tuple[type[ChangeFault], ...] = (Stall, Drop, Repeat, HistoryLost, Hide, Merged, Missed)
 SCHEDULES: tuple[type[Fault], ...] = (Spaced, Settled, Hurried, Slow, ChangeDuring)
 """What may happen in any run, although nothing goes wrong: users and calls are slower or faster."""
-FAULTS: tuple[type[Fault], ...] = (*STEP_FAULTS, *CHANGE_FAULTS, CrashAt, Relay, *SCHEDULES, DoneAgain)
+FAULTS: tuple[type[Fault], ...] = (*STEP_FAULTS, *CHANGE_FAULTS, CrashAt, Relay, WallJump, *SCHEDULES, DoneAgain)
 _BY_NAME: dict[str, type[Fault]] = {fault.name: fault for fault in FAULTS}
 
 

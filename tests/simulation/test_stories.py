@@ -1,0 +1,317 @@
+"""Stories: where they begin, what they contain, what they say about timing, and the plan that they are about."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+import trio
+
+import headway
+from headway.resource import Key, Kind, pb
+from headway.testing import simulation
+from headway.testing.simulation import Committed, Finding, Plan, Result, Setting, Trace, run
+from headway.testing.simulation._causes import located
+from headway.testing.simulation._report import is_timing_alone, timeline, when
+from headway.testing.simulation._shrink import MOST_RUNS, Judge, simplest
+from headway.testing.simulation.faults import SCHEDULES, CrashAfter, Fault, StepFault
+from tests.helpers.corpus.programs import ACCOUNT, program, puts, result_of
+from tests.helpers.corpus.staff import Account, Cloud, Team, one_team
+
+TEAM: Kind = ("staff", "Team")
+CORE: Key = ("default", "default", "core")
+ADA: Key = ("default", "default", "ada")
+
+
+def causes_in(lines: Sequence[str]) -> list[str]:
+    """Return the marked lines, without their times."""
+    return [line[9:].strip() for line in lines if "  <-- " in line]
+
+
+def fighting(busy: int) -> Any:
+    """Return a program with two controllers that write one field, and one that first writes many accounts."""
+
+    def make(_: simulation.Process) -> headway.App:
+        app = headway.App("staff")
+        team, account = app.type("staff", "v1", "Team", Team), app.type("staff", "v1", "Account", Account)
+
+        @app.controller(manages=team)
+        async def accounts(rt: headway.Runtime, request: headway.Request[Team]) -> None:
+            found = rt.resource(request)
+            if found is not None and found.data.note not in ("l", "r"):
+                for at in range(busy):
+                    await rt.client.apply(account.new(f"a{at}", Account(), owner=found))
+                found.data.note = "l"
+                await rt.client.write(found)
+
+        def noting(name: str, mine: str, other: str) -> None:
+            @app.controller(manages=team, name=name)
+            async def notes(rt: headway.Runtime, request: headway.Request[Team]) -> None:
+                found = rt.resource(request)
+                if found is not None and found.data.note == other:
+                    found.data.note = mine
+                    await rt.client.write(found)
+
+        noting("left", "l", "r")
+        noting("right", "r", "l")
+        return app
+
+    return make
+
+
+def test_story_of_a_fight_begins_at_it_and_contains_both_sides() -> None:
+    """No fault strikes, and the fight begins after more lines than a story has."""
+    result = run(Setting(app=fighting(busy=40), scenario=one_team, quiet=None), Plan(), most_steps=150)
+    assert result.findings[0].oracle == "fight"
+    lines = timeline(result.trace, result.findings)
+    assert lines[0].strip().endswith("lines before)")
+    assert len(lines) < 75
+    marked = causes_in(lines)
+    assert [each.rpartition(" by ")[2] for each in marked if "fight" in each][:2] in (
+        ["right  <-- fight", "left  <-- fight"],
+        ["left  <-- fight", "right  <-- fight"],
+    )
+
+
+def _trace_of(count: int, *, violating: int) -> tuple[Trace, Committed]:
+    trace = Trace()
+    for revision in range(1, count + 1):
+        key = ADA if revision == violating else CORE
+        new = pb.Resource(metadata={"at": str(revision)})
+        trace.add(Committed(float(revision), revision, TEAM, key, pb.Resource(), new, "notes", 1))
+    return trace, trace.commits[violating - 1]
+
+
+@pytest.mark.parametrize("violating", [1, 100, 500])
+def test_violating_commit_is_shown_wherever_it_is(violating: int) -> None:
+    trace, commit = _trace_of(500, violating=violating)
+    for finding in (
+        Finding("always", "is wrong", entries=(commit,)),
+        Finding("end state", "Team ada is wrong", (TEAM, ADA)),
+    ):
+        lines = timeline(trace, [finding])
+        assert causes_in(lines) == [f"store at {violating}: Team ada changed by notes  <-- {finding.oracle}"]
+        assert len([line for line in lines if "store at" in line]) <= 70
+
+
+def test_fault_and_cause_that_are_far_apart_are_both_shown() -> None:
+    result = result_of(puts, "answer_late(1, 5.0)", quiet=None)
+    for at in range(200):
+        result.trace.add(Committed(500.0, 1000 + at, TEAM, CORE, pb.Resource(), pb.Resource(), "notes", 1))
+    finding = Finding("always", "is wrong", entries=(result.trace.commits[-1],))
+    lines = timeline(result.trace, [finding])
+    assert [line for line in lines if "** answer_late(1, 5.0) **" in line]
+    assert causes_in(lines) == ["store at 1199: Team core changed by notes  <-- always"]
+    assert [line for line in lines if line.strip().endswith("lines)")]
+
+
+def test_every_cause_is_shown_even_if_there_are_many() -> None:
+    trace, _ = _trace_of(1000, violating=1)
+    findings = [Finding("always", "is wrong", entries=tuple(trace.commits[at::160])) for at in range(10, 160, 20)]
+    lines = timeline(trace, findings)
+    assert len(causes_in(lines)) == len(findings) * 6
+    assert len([line for line in lines if "store at" in line]) == 70
+
+
+def test_end_of_a_run_that_never_converges_is_shown() -> None:
+    trace, _ = _trace_of(500, violating=1)
+    lines = timeline(trace, [Finding("converges", "still busy after 500 reconciles")])
+    assert "store at 500" in lines[-1]
+
+
+async def makes(rt: headway.Runtime, request: headway.Request[Team], _: object, process: simulation.Process) -> None:
+    found = rt.resource(request)
+    if found is not None and rt.controller not in found.status:
+        await process.outside.make(request.id.name)
+        await process.outside.put("a")
+        await process.outside.put("b")
+        async with rt.conditions(found) as conditions:
+            conditions.set("Made", True)
+
+
+def test_call_that_changed_the_world_outside_too_often_is_marked() -> None:
+    plain, wrong = result_of(makes), result_of(makes, "crash_after(1)")
+    (finding,) = located([Finding("outside", "is wrong")], wrong, [plain])
+    assert causes_in(timeline(wrong.trace, [finding])) == [
+        "p1 step 1: call outside.make('core'): killed  <-- outside",
+        "p1 step 2: call outside.make('core'): done  <-- outside",
+    ]
+
+
+def test_call_that_arrives_late_is_marked_where_it_arrives() -> None:
+    plain, wrong = result_of(makes), result_of(makes, "commit_late(1, 30.0)")
+    (finding,) = located([Finding("outside", "is wrong")], wrong, [plain])
+    assert "step 1 arrives late and was done  <-- outside" in causes_in(timeline(wrong.trace, [finding]))
+
+
+def never_two_disks(stored: simulation.Stored) -> None:
+    assert len(stored.outside.disks) < 2, f"there are {sorted(stored.outside.disks)}"
+
+
+def test_moment_at_which_always_fails_is_marked() -> None:
+    result = result_of(makes, "crash_after(1)", always=[never_two_disks])
+    assert causes_in(timeline(result.trace, result.findings))[:1] == [
+        "the world outside, after outside.make('core')  <-- never_two_disks"
+    ]
+
+
+def test_findings_have_the_place_and_the_entries_that_they_are_about() -> None:
+    async def writes(rt: headway.Runtime, _: object, account: Any, __: object) -> None:
+        await rt.apply(account.new("count", Account(count=len(rt.cache.list(account)) + int(rt.term))))
+
+    result = result_of(writes)
+    (again,) = [each for each in result.findings if each.oracle == "again"]
+    assert again.place == (ACCOUNT, ("default", "default", "count"))
+    assert again.entries == (result.trace.commits[-1],)
+
+
+# --- what there was to do ---
+
+
+def _writing(rt: headway.Runtime, account: Any) -> Any:
+    last = rt.cache.get(account, "count")
+    return rt.apply(account.new("count", Account(count=last.data.count + 1 if last is not None else 1)))
+
+
+async def at_each_start(rt: headway.Runtime, _: object, account: Any, __: object) -> None:
+    await _writing(rt, account)
+
+
+async def by_the_minute(rt: headway.Runtime, _: object, account: Any, __: object) -> headway.RequeueAfter:
+    await _writing(rt, account)
+    return headway.requeue_after(60)
+
+
+def first_texts(result: Result, oracle: str) -> list[str]:
+    return [each.text.partition(", such as: ")[0] for each in result.findings if each.oracle == oracle][:1]
+
+
+def test_nothing_to_do_is_said_only_if_it_is_so() -> None:
+    assert first_texts(result_of(at_each_start), "again") == ["1 write after a restart, when there was nothing to do"]
+    scheduled = result_of(by_the_minute, quiet=100.0)
+    assert first_texts(scheduled, "again") == [
+        "1 write after a restart, when these were due to be reconciled: Team core (by accounts)"
+    ]
+    assert first_texts(scheduled, "quiet") == [
+        "1 write in 100 s after the scenario, when these were due to be reconciled: Team core (by accounts) (let the "
+        "scenario sleep until no requeue and no timer has work left; quiet=None if they always have)"
+    ]
+
+
+async def two_minutes(world: simulation.World) -> None:
+    await one_team(world)
+    await world.sleep(120)
+
+
+def test_daemon_that_writes_by_the_clock_is_named() -> None:
+    def make(_: simulation.Process) -> headway.App:
+        app = headway.App("staff")
+        team, account = app.type("staff", "v1", "Team", Team), app.type("staff", "v1", "Account", Account)
+
+        @app.daemon(team)
+        async def clocks(rt: headway.Runtime, _: object) -> None:
+            while True:
+                await rt.client.apply(account.new("clock", Account(login=str(trio.current_time()))))
+                await trio.sleep(50)
+
+        return app
+
+    result = run(Setting(app=make, scenario=two_minutes, quiet=60.0), Plan())
+    (text,) = first_texts(result, "quiet")
+    assert text.startswith("1 write in 60 s after the scenario, made by the daemon of Team core (let the scenario")
+    assert first_texts(result, "again") == ["1 write after a restart, made by the daemon of Team core"]
+
+
+# --- timing ---
+
+
+def test_plan_that_changes_only_the_order_of_tasks_is_timing_alone() -> None:
+    assert when(Plan(seed=1)) == "timing alone, without any fault: seed(1) - Ready tasks run in another order."
+    assert when(Plan()) == "no faults"
+    struck = when(Plan(CrashAfter(1), seed=1))
+    assert struck.startswith("crash_after(1) - The process is killed after the call takes effect")
+    assert struck.endswith("; seed(1) - Ready tasks run in another order.")
+
+
+@pytest.mark.parametrize("kind", SCHEDULES)
+def test_plan_of_schedules_is_timing_alone(kind: type[Fault]) -> None:
+    place: Any = {"step": 1} if issubclass(kind, StepFault) else {}
+    fault = kind(**place)
+    assert when(Plan(fault)) == f"timing alone, without any fault: {fault} - {(kind.__doc__ or '').strip()}"
+    assert not is_timing_alone(Plan(fault, CrashAfter(1)))
+
+
+# --- the simplest plan ---
+
+
+def judging(refutes: Callable[[Plan], Sequence[str]], asked: list[Plan]) -> Judge:
+    """Return a judge for which these oracles find something. Every fault strikes."""
+
+    def judge(plan: Plan) -> tuple[Result, list[Finding]]:
+        asked.append(plan)
+        result = Result(trace=Trace(), end={}, counts={}, outside=None, findings=(), struck=tuple(plan))
+        return result, [Finding(oracle, "is wrong") for oracle in refutes(plan)]
+
+    return judge
+
+
+def simple(line: str, refutes: Callable[[Plan], Sequence[str]], *planned: str, oracle: str = "counts") -> str:
+    """Return the simplest plan that is found, beginning with this one."""
+    asked: list[Plan] = []
+    empty = Result(trace=Trace(), end={}, counts={}, outside=None, findings=())
+    begin = (Plan.parse(line), empty, [Finding(oracle, "is wrong")])
+    found = simplest(begin, list(map(Plan.parse, planned)), [], judging(refutes, asked))
+    assert len(asked) <= MOST_RUNS
+    assert len(asked) == len(set(asked))
+    return str(found[0])
+
+
+def test_fault_of_a_pair_that_is_not_needed_is_dropped() -> None:
+    assert simple("restore(4, 4); crash_after(2)", lambda plan: ["counts"] if CrashAfter(2) in plan else []) == (
+        "crash_after(2)"
+    )
+    both = "hand_over(1); hand_over(3)"
+    assert simple(both, lambda plan: ["counts"] if len(plan) == 2 else []) == both
+
+
+def test_simpler_earlier_and_shorter_faults_are_preferred() -> None:
+    always = lambda _: ["counts"]  # noqa: E731
+    assert simple("pause(3, 40.0)", always, "pause(3, 40.0)", "not_done(3)", "crash_after(3)") == "crash_after(3)"
+    assert simple("crash_after(3)", always, "crash_after(2)", "crash_after(4)", "not_done(3)") == "crash_after(2)"
+    assert simple("stall('staff.Team', 4, 60.0)", always) == "stall('staff.Team', 4, 1.0)"
+    assert simple("pause(1, 40.0)", lambda plan: ["counts"] if plan[0].seconds > 20 else []) == "pause(1, 40.0)"
+
+
+def test_simpler_plan_that_refutes_for_another_reason_is_not_taken() -> None:
+    by_another = lambda plan: ["counts"] if len(plan) == 2 else ["end state"]  # noqa: E731
+    both = "hand_over(1); hand_over(3)"
+    assert simple(both, by_another) == both
+
+
+def test_search_for_a_simpler_plan_ends() -> None:
+    """Each run would lead to another one."""
+    crashes = [f"crash_after({step})" for step in range(1, 100)]
+    assert simple("crash_after(99)", lambda plan: ["counts"] if plan[0].step > 50 else [], *crashes) == (
+        "crash_after(99)"
+    )
+
+
+async def slow_is_bad(rt: headway.Runtime, request: headway.Request[Team], account: Any, process: Any) -> None:
+    began = trio.current_time()
+    await process.outside.put(request.id.name)
+    if trio.current_time() - began > 0.5:
+        await rt.apply(account.new("late", Account(login="late")))
+
+
+def test_exploration_tells_the_story_of_the_simplest_plan() -> None:
+    with pytest.raises(simulation.Refuted) as caught:
+        simulation.explore(program(slow_is_bad), one_team, outside=Cloud)
+    assert str(caught.value.plan) == "answer_late(1, 1.0)"
+    assert "when: answer_late(1, 1.0) - " in str(caught.value)
+
+
+def test_plan_that_was_asked_for_stays_as_it_is() -> None:
+    with pytest.raises(simulation.Refuted) as caught:
+        simulation.explore(program(slow_is_bad), one_team, outside=Cloud, plan="answer_late(1, 5.0)")
+    assert str(caught.value.plan) == "answer_late(1, 5.0)"
