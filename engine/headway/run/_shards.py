@@ -60,7 +60,10 @@ class ShardQueue(WaitingQueue[Key, Reason]):
     # --- shards ---
 
     def collect(self, shard: int) -> None:
-        """Set aside the keys that are added for a shard, and hand out none. Start with the pending keys, if it is open."""
+        """Begin to set aside the keys that are added for a shard instead of handing them out.
+
+        If the shard is open, its pending keys are set aside as well.
+        """
         collected = self._collected.setdefault(shard, {})
         if shard in self._open:
             collected.update({key: (_OWED, LIVE) for key in super().owed() if self._shard_of(key) == shard})
