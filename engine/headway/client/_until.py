@@ -31,7 +31,7 @@ async def until(
             await headway.until(client, TEAM, "core", lambda team: team is not None)
 
     ``holds`` is a synchronous function. It is called with the current state, and again after every change. If the
-    resource does not exist, its argument is None. There is no built-in timeout, so use `trio.fail_after`.
+    resource does not exist, its argument is None. The wait has no timeout, so use `trio.fail_after`.
 
     Raises:
         Unavailable: the connection to the server was lost.

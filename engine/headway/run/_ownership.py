@@ -84,7 +84,7 @@ class Ownership(ABC):
         return declared
 
     def runtime_for(self, key: Key) -> Runtime | None:  # noqa: ARG002  # all keys have that of the run
-        """Return the reconcile context of a key, or None for that of the run."""
+        """Return the reconcile context of a key, or None if it uses the run's context."""
         return None
 
     def is_idle(self) -> bool:

@@ -1,4 +1,4 @@
-"""What the checks are made of: the capabilities that they need, assertions, resources and operations."""
+"""The parts of the checks: the capabilities that they need, assertions, resources and operations."""
 
 from __future__ import annotations
 
