@@ -31,7 +31,7 @@ class WaitingQueue(Generic[K, R]):
     """A `WorkQueue` on which Trio tasks can wait. It measures times with `trio.current_time()`.
 
     Args:
-        machine: the queue to wrap. From then on, use it only through this object.
+        machine: the queue to wrap. Afterwards, use it only through this object.
     """
 
     def __init__(self, machine: WorkQueue[K, R]) -> None:
@@ -169,7 +169,7 @@ class WaitingQueue(Generic[K, R]):
         return self._machine.is_idle()
 
     def owed(self) -> list[K]:
-        """Return the keys that still have to be reconciled. See `WorkQueue.owed`."""
+        """Return the pending keys, which still have to be reconciled. See `WorkQueue.owed`."""
         self._promote()
         return self._machine.owed()
 

@@ -10,7 +10,7 @@ from headway.resource import Key, Kind, Position, pb
 
 
 class Fence(NamedTuple):
-    """The writer of a commit and its generation. (term, number) is compared with the stored pair of this writer."""
+    """A writer's term and number. A commit that carries a lower pair than the stored one is rejected."""
 
     controller: str
     member: str
