@@ -114,7 +114,7 @@ class Http2Protocol(H2Protocol):
 
     @property
     def is_solvent(self) -> bool:
-        """True if, by this client's count, the server should accept more frames without content and long headers."""
+        """True while this client's own count is within the server's limits for empty frames and long headers."""
         return self._account.is_solvent(trio.current_time())
 
     def data_received(self, data: bytes) -> None:
