@@ -2,28 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-
-class Mutant(NamedTuple):
-    """A change of the source.
-
-    Attributes:
-        name: what is wrong then.
-        file: below engine/headway.
-        old: what stands there once.
-        new: what stands there instead.
-        tests: what kills it, below tests.
-        only: which of these tests, as pytest's ``-k`` has it; empty: all.
-    """
-
-    name: str
-    file: str
-    old: str
-    new: str
-    tests: str
-    only: str = ""
-
+from tests.mutants.mutant import Mutant
+from tests.mutants.runs import RUN_MUTANTS
 
 _CONTRACT = "run/test_contract.py"
 _CHANGES = "run/test_contract_of_changes.py"
@@ -310,4 +290,6 @@ MUTANTS = (
         _HISTORIES,
         "in_memory_keep",
     ),
+    # --- what only a whole run shows ---
+    *RUN_MUTANTS,
 )
