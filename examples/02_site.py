@@ -73,7 +73,7 @@ async def render(rt: headway.Runtime, request: headway.Request[Site]) -> None:
 
 
 async def show(engine: headway.Engine) -> None:
-    """Print what the files hold once nothing is owed."""
+    """Print the content of the files once no work is pending."""
     await engine.wait_idle()
     print({path.name: await path.read_text() for path in sorted(await ROOT.glob("*/*"))})
 

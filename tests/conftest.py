@@ -9,13 +9,22 @@ import signal
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 from headway.base import _reports
 from tests.helpers.etcd_server import NO_ETCD, EtcdServer, need_etcd, single_member
 
 # Every run has the same examples, so that it fails because of a change and not by chance.
 settings.register_profile("default", max_examples=20, stateful_step_count=30, deadline=None, derandomize=True)
+# The bounds of the default run with other examples for each seed, and nothing shrunk: for `tests.mutants.seeds`.
+settings.register_profile(
+    "seeded",
+    max_examples=20,
+    stateful_step_count=30,
+    deadline=None,
+    database=None,
+    phases=[Phase.explicit, Phase.generate],
+)
 # Each run of `make wide` has other examples, by its seed.
 settings.register_profile("wide", max_examples=60, stateful_step_count=30, deadline=None)
 settings.register_profile(

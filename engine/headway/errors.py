@@ -14,7 +14,7 @@ class HeadwayError(Exception):
 
 
 class CallerError(HeadwayError):
-    """The request cannot be fulfilled as it stands; retrying it does not help."""
+    """The request is invalid or not allowed, so retrying it does not help."""
 
 
 class DeclarationError(CallerError, TypeError):
@@ -187,7 +187,7 @@ class NotDeclared(CallerError, LookupError):
 
 
 class IndexIncomplete(CallerError):
-    """An index function raised for some resources, so a read of that index would be incomplete."""
+    """A read of an index would be incomplete, because the index function raised for some resources."""
 
 
 # --- Errors of the other side: try again, or ask an operator ------------------
@@ -224,11 +224,14 @@ class StoreRolledBack(RemoteError):
 
 
 class PrimingStalled(RemoteError):
-    """A type that a controller's run needs made no progress while priming, for too long. The run is restarted."""
+    """Priming a type made no progress for too long. The controller's run is restarted."""
 
 
 class StoreUnusable(RemoteError):
-    """A store's file cannot be used: another process holds it, or it is foreign, corrupt or newer than this program."""
+    """A store's file cannot be used.
+
+    For example, another process has it open, or it is foreign, corrupt or newer than this program.
+    """
 
 
 class WriteRejected(StoreUnusable, Unavailable):
@@ -243,7 +246,7 @@ class WriteRejected(StoreUnusable, Unavailable):
 
 
 class PermanentFailure(HeadwayError):
-    """Raised by a reconciler to say that a retry cannot succeed until the resource changes."""
+    """Raise this in a reconciler if a retry cannot succeed until something changes."""
 
 
 class ReconcileTimeout(HeadwayError):

@@ -47,6 +47,9 @@ class Witness:
         # The last change that was stored when the first run began.
         self._stored = 0
         self._running: list[tuple[int, str]] = []
+        # True while the content of the store may be another one than that of the run's cache.
+        self.suspended = False
+        self._resumes = False
         # By type and key: the lowest version that a later read may return.
         self._lowest: dict[tuple[TypeName, Key], int] = {}
         # Every version that the cache has shown.
@@ -60,9 +63,30 @@ class Witness:
         self.events.append(event)
         if isinstance(event, RunStarted):
             self.started = event.starting_revision
+            if self.suspended and self._resumes:
+                self._begin_era()
             if not self.began and self.store.commits:
                 self._stored = self.store.commits[-1].revision
             self.began = self.began or self.started
+
+    def suspend(self) -> None:
+        """Compare nothing with the store, because an operator has replaced its content."""
+        self.suspended, self._resumes = True, False
+
+    def resume(self) -> None:
+        """Compare again from the next run on, whose caches have the new content."""
+        self._resumes = True
+
+    def _begin_era(self) -> None:
+        self._lowest.clear()
+        self._held.clear()
+        self.reconciles.clear()
+        self.suspended, self.began = False, 0
+
+    def look(self, cache: CacheReader) -> None:
+        """Check what a cache shows now, outside of any call."""
+        with self.naming():
+            self._sees_the_truth(cache)
 
     def events_of(self, kind: type[Any]) -> list[Any]:
         """Return the events of a type so far."""
@@ -83,12 +107,13 @@ class Witness:
     def reconciling(self, rt: headway.Runtime, request: headway.Request) -> Iterator[None]:
         """Check the reconcile that runs in the block."""
         name = request.id.name
-        with self._named():
+        with self.naming():
             self._one_at_a_time(rt.term, name)
             self._sees_the_truth(rt.cache)
             self._sees_what_triggered_it(rt.cache, request)
-            self._is_not_behind_its_predecessor(rt)
-            self._knows_the_outcome_of_every_write(rt)
+            if not self.suspended:
+                self._is_not_behind_its_predecessor(rt)
+                self._knows_the_outcome_of_every_write(rt)
         self.reconciles.append(Seen(name, rt.term, self._frontiers(rt.cache)))
         self._running.append((rt.term, name))
         try:
@@ -98,13 +123,14 @@ class Witness:
 
     def mapping(self, resource: headway.Resource[Any], cache: CacheReader) -> None:
         """Check one call of a mapper."""
-        with self._named():
+        with self.naming():
             self._sees_the_truth(cache)
             low = min(self._frontiers(cache).values())
             assert low >= int(resource.version), f"C4: {resource.id} at {resource.version} was mapped at {low}"
 
     @contextmanager
-    def _named(self) -> Iterator[None]:
+    def naming(self) -> Iterator[None]:
+        """Keep what the block finds, because the engine may swallow the exception."""
         try:
             yield
         except Exception as error:
@@ -126,13 +152,23 @@ class Witness:
             frontier = cache.revision(resource_type)
             assert frontier >= self.started, f"C1: {resource_type.name} is at {frontier}, below {self.started}"
             held = {each.id.key: int(each.version) for each in cache.list(resource_type)}
-            honest = self.channel.is_honest(resource_type)
+            honest = self.channel.is_honest(resource_type) and not self.suspended
             self._does_not_go_back(resource_type.name, held, frontier if honest else 0)
-            self._shows_own_writes(resource_type.kind, held)
+            if not self.suspended:
+                self._shows_own_writes(resource_type.kind, held)
             if honest:
                 expected = self.store.versions(resource_type, frontier) | self._ahead(resource_type.kind, frontier)
                 there = {key: version for key, version in expected.items() if version}
                 assert held == there, f"C1, C2: {resource_type.name} at {frontier} holds {held}, not {there}"
+        self._has_its_index(cache)
+
+    def _has_its_index(self, cache: CacheReader) -> None:
+        by_pool: dict[str, list[str]] = {}
+        for member in cache.list(self.pools.member):
+            by_pool.setdefault(member.data.pool, []).append(member.name)
+        for pool, names in by_pool.items():
+            indexed = sorted(each.name for each in cache.index(self.pools.by_pool, pool))
+            assert indexed == sorted(names), f"C1, C2: the index has {indexed} under {pool!r}, the cache {names}"
 
     def _does_not_go_back(self, name: TypeName, held: Mapping[Key, int], frontier: int) -> None:
         for key, version in held.items():

@@ -56,6 +56,8 @@ class PoolsApp:
         final_pause: seconds that each reconcile sleeps after its last write.
         at_start: the pools that the source enqueues when it begins.
         linger: seconds that each reconcile takes to end when it is canceled.
+        blind: True if a summary is written over whatever the server has, even if the cache does not have it yet.
+        runtime: the reconcile context of the last run that began.
     """
 
     controller = "pools"
@@ -72,6 +74,8 @@ class PoolsApp:
         self.around: Around = _nothing_around
         self.on_mapping: Callable[[headway.Resource[Any], CacheReader], None] = _ignore_mapping
         self.pause = self.final_pause = self.linger = 0.0
+        self.blind = False
+        self.runtime: headway.Runtime | None = None
         self.at_start: list[str] = []
         self._enqueue: Callable[[headway.ResourceId], None]
         self._failing = trio.Event()
@@ -110,8 +114,8 @@ class PoolsApp:
         """Enqueue a pool without a change."""
         self._enqueue(self.pool.id(name))
 
-    async def _source(self, _: headway.Runtime, enqueue: Callable[[headway.ResourceId], None]) -> None:
-        self._enqueue = enqueue
+    async def _source(self, rt: headway.Runtime, enqueue: Callable[[headway.ResourceId], None]) -> None:
+        self.runtime, self._enqueue = rt, enqueue
         for name in self.at_start:
             self.enqueue(name)
         await self._failing.wait()
@@ -139,6 +143,9 @@ class PoolsApp:
         if pool is None:
             return
         members = [member.name for member in rt.cache.index(self.by_pool, id.name)]
+        if self.blind and members:
+            await rt.client.apply(self.summary.new(id.name, Summary(members=members), owner=pool))
+            return
         async with rt.outputs(self.summary, owner=pool) as wanted:
             if members:
                 await wanted.apply(id.name, Summary(members=members))

@@ -50,6 +50,6 @@ class Staff:
         return await self.engine.client.apply(self.team.new(name, Team(members=list(members))))
 
     async def wait_idle(self, seconds: float = 300.0) -> None:
-        """Wait until no controller owes work."""
+        """Wait until no controller has pending work."""
         with trio.fail_after(seconds):
             await self.engine.wait_idle()

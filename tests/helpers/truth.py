@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from headway.resource import Key, Kind, Position, Resource, ResourceType, pb
+from headway.resource import Change, Key, Kind, Position, Resource, ResourceType, pb
 from headway.storage import Fence, MemoryBackend, Operation, Put, Require, RequireOwnsNothing, SqliteBackend
 from headway.storage.sqlite._requests import WriteRequest
 
@@ -57,6 +57,28 @@ class Record:
             else:
                 there[commit.key] = commit.revision
         return there
+
+    def state(self, kind: Kind, revision: int) -> list[pb.Resource]:
+        """Return the resources of a kind at a revision, in order of key."""
+        there: dict[Key, pb.Resource] = {}
+        for commit in self.commits:
+            if commit.kind == kind and commit.revision <= revision:
+                if commit.new is None:
+                    del there[commit.key]
+                else:
+                    there[commit.key] = commit.new
+        return [there[key] for key in sorted(there)]
+
+    def changes(self, kind: Kind, after: int, until: int) -> list[Change]:
+        """Return the changes of a kind after a revision and up to another one, as a stream has them."""
+        ours = [each for each in self.commits if each.kind == kind and after < each.revision <= until]
+        found: list[Change] = []
+        for number, (revision, _, _, old, new, _) in enumerate(ours, 1):
+            resource = old if new is None else new
+            assert resource is not None
+            more = number < len(ours) and ours[number].revision == revision
+            found.append(Change(revision, resource, new is None, more))
+        return found
 
     def resources(self, type: ResourceType[Any]) -> dict[str, Resource[Any]]:
         """Return the present resources of a type, by name."""

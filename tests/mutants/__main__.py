@@ -13,7 +13,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.mutants.catalogue import MUTANTS, Mutant
+from tests.mutants.catalogue import MUTANTS
+from tests.mutants.mutant import Mutant, mutated
 
 ROOT = Path(__file__).parents[2]
 _LIMIT = 300.0
@@ -46,14 +47,6 @@ class Verdict(NamedTuple):
     mutant: Mutant
     by: str
     seconds: float
-
-
-def mutated(mutant: Mutant, source: str) -> str:
-    """Return the source with the mutant. Raises ValueError unless the source has the changed text exactly once."""
-    found = source.count(mutant.old)
-    if found != 1:
-        raise ValueError(f"{mutant.name}: {mutant.old!r} is {found} times in {mutant.file}, not once")
-    return source.replace(mutant.old, mutant.new)
 
 
 def copied_source(folder: Path) -> Path:

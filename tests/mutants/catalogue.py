@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant as Mutant
 from tests.mutants.once_survived import ONCE_SURVIVED
+from tests.mutants.runs import RUN_MUTANTS
 
 _CONTRACT = "run/test_contract.py"
 _CHANGES = "run/test_contract_of_changes.py"
@@ -291,4 +292,6 @@ MUTANTS = (
         "in_memory_keep",
     ),
     *ONCE_SURVIVED,
+    # --- what only a whole run shows ---
+    *RUN_MUTANTS,
 )

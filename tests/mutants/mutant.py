@@ -1,4 +1,4 @@
-"""A mutant of the catalogue."""
+"""The form of a mutant, and the source with one in it."""
 
 from __future__ import annotations
 
@@ -23,3 +23,11 @@ class Mutant(NamedTuple):
     new: str
     tests: str
     only: str = ""
+
+
+def mutated(mutant: Mutant, source: str) -> str:
+    """Return the source with the mutant. Raises ValueError unless the source has the changed text exactly once."""
+    found = source.count(mutant.old)
+    if found != 1:
+        raise ValueError(f"{mutant.name}: {mutant.old!r} is {found} times in {mutant.file}, not once")
+    return source.replace(mutant.old, mutant.new)

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 import tests.mutants.__main__ as program
-from tests.mutants.__main__ import ROOT, Run, Verdict, first_failed, in_order_of_cost, main, mutated, table
-from tests.mutants.catalogue import MUTANTS, Mutant
+from tests.mutants.__main__ import ROOT, Run, Verdict, first_failed, in_order_of_cost, main, table
+from tests.mutants.catalogue import MUTANTS
+from tests.mutants.mutant import Mutant, mutated
 
 LOST = next(each for each in MUTANTS if each.name == "a lost lease ends nothing")
 STALE = next(each for each in MUTANTS if each.name == "a store accepts a stale term")

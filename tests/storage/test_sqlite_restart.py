@@ -118,7 +118,7 @@ async def test_fences_and_checkpoints_survive_a_restart(tmp_path: Path) -> None:
         raised = await backend.raise_fence("c", "m", 2, 3)
         await backend.record_checkpoint(raised.fence, 5)
     async with open_sqlite(tmp_path / "a.db") as backend:
-        with pytest.raises(Exception, match=r"is at \(2, 3\), above \(1, 0\)"):
+        with pytest.raises(Exception, match=r"is at \(2, 3\), but this write carries the lower \(1, 0\)"):
             await put(backend, thing("b"), fence=Fence("c", "m", 1, 0))
         assert (await backend.raise_fence("c", "m", 0, 0))[::2] == (Fence("c", "m", 3, 0), 5)
 

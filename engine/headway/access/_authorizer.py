@@ -88,7 +88,7 @@ def policy_problem(name: str, policies: Mapping[str, object]) -> str | None:
 
 
 class Authorizer:
-    """The authorizer of one server. It identifies a request once; its identity then answers any number of questions.
+    """The authorizer of one server. It identifies each request once. Use the returned `Identity` to check permissions.
 
     Args:
         access: the policies and tokens that apply until `replace` is called.
@@ -143,8 +143,8 @@ class Authorizer:
     def identify(self, metadata: Mapping[str, str]) -> Identity:
         """Return the identity of the sender of a request with this metadata, anonymous if it has no token.
 
-        Raises PermissionDenied if the token is not valid. A caller with a token must not be served as anonymous
-        instead, and be left to wonder why so much is missing.
+        Raises PermissionDenied if the token is not valid. Falling back to anonymous would leave the caller wondering
+        why so much is missing.
         """
         text = _presented(metadata)
         token = None if text is None else self._access.tokens.find(text, self._clock())
@@ -235,8 +235,9 @@ class Identity:
         return False
 
     def allows(self, verb: Verb, type: TypeName, partition: str, namespace: str, name: str) -> bool:
-        """Return True if the bearer may do that now. It neither blocks nor raises. See ``Rights.allows`` for the
-        arguments.
+        """Return True if the caller has this permission now. It neither blocks nor raises.
+
+        The arguments are those of ``Rights.allows``.
         """
         if self._rights.allows(verb, type, partition, namespace, name) and self.is_current():
             return True
@@ -244,7 +245,7 @@ class Identity:
         return False
 
     def allows_any(self, verb: Verb, type: TypeName, partition: str, namespace: str, name_prefix: str) -> bool:
-        """Return True if the bearer may do that now with any part of this scope."""
+        """Return True if the caller now has this permission for any part of the scope."""
         if self._rights.allow_any(verb, type, partition, namespace, name_prefix) and self.is_current():
             return True
         self.denied = Question(verb, type, partition, namespace, name_prefix, f"lets you {verb} any of it")
@@ -253,8 +254,8 @@ class Identity:
     def missing(self) -> str | None:
         """Return why the last question was denied and which rule to ask for, if the bearer may know that.
 
-        A bearer may know it who may do something else with the type. The rule for a lease may be known to every bearer
-        with a policy, because every server has leases.
+        Only callers with some other permission on the type may know it. For a lease, every caller with a policy may
+        know it, because every server has leases.
         """
         if self.denied is None or not self.is_current():
             return None

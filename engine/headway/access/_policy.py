@@ -99,7 +99,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """A named set of rules. It allows whatever any of them allows; no rule revokes what another one allows.
+    """A named set of rules. It allows a request if any of its rules does. Rules cannot revoke permissions.
 
     Raises InvalidArgument for an invalid name.
     """

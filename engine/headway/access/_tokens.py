@@ -91,7 +91,7 @@ class TokenSet:
         return iter(self._by_accessor.values())
 
     def get(self, accessor: str) -> Token | None:
-        """Return the token with this accessor, whether or not it is still valid."""
+        """Return the token with this accessor, even if it is no longer valid."""
         return self._by_accessor.get(accessor)
 
     def find(self, text: str, now: float) -> Token:

@@ -1,4 +1,4 @@
-"""What packages of every layer use: text for errors, declaration checks, exception groups, reports, files, clocks.
+"""Helpers for all other packages: text for errors, checks of declarations, exception groups, reports, clocks.
 
 Nothing here knows a resource or a protocol. `_declarations.py` checks the functions and arguments of a program, and
 `_groups.py` splits and unwraps the exceptions of nurseries.

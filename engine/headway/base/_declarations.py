@@ -158,7 +158,7 @@ def answer_problem(answer: object) -> str | None:
 
 
 def _uncalled_problem(function: Callable[..., Any]) -> str | None:
-    """Return the problem of a function of `mappers`, `predicates` or another public module that was not called."""
+    """Return an error text if a factory such as `mappers.owner` was passed without being called, or None."""
     inner = getattr(function, "__wrapped__", None)
     if not isinstance(inner, FunctionType) or "." not in (name := _name(inner)) or "." in inner.__qualname__:
         return None

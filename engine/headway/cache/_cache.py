@@ -18,7 +18,7 @@ from headway.resource import TypeName
 
 
 class Cache(CacheReader):
-    """The cache that a reconciler reads: a `CacheReader` that also has views of several types at one revision.
+    """The cache of a reconciler. In addition to the methods of `CacheReader`, it has views of several types.
 
     A read sees every change that triggered the reconcile, for every type of the controller, and every write that the
     controller has had acknowledged. Reads never return an older state than before (C2, C4, C5).
@@ -82,7 +82,8 @@ class Cache(CacheReader):
     async def wait_primed(self) -> None:
         """Wait until the cache can be read.
 
-        Raises NotPrimed if it never will be: in the initialiser, which runs before priming, and after the run's end.
+        Raises NotPrimed if the wait would never end. This is so in the initialiser, which runs before priming, and
+        after the run's end.
         """
         await trio.lowlevel.checkpoint()
         while not self.primed and self._waitable:
@@ -94,13 +95,13 @@ class Cache(CacheReader):
     async def view(self, *types: CachedType[Any]) -> AsyncIterator[View]:
         """``async with rt.cache.view(TEAM, ACCOUNT) as view:`` reads these types as they were at one revision.
 
-        The view does not change while it is open, even while the block waits. It is not older than anything that the
-        cache has shown before, including the controller's own writes. Later writes are not in it. An open view keeps
-        the old state of every resource that changes, so don't hold it for long.
+        Use a view for consistent reads with an ``await`` between them, because it does not change while it is open. It
+        is never older than what the cache has shown before, including the controller's own writes, but later writes
+        are not in it. An open view stores the old state of every resource that changes, so close it soon.
 
-        Opening a view waits until each of the types has reached the highest revision known for any of them, which may
-        already be the case. Raises InvalidArgument if no type is given; NotWatched; NotPrimed; and StoreChanged or
-        StoreRolledBack if the data becomes void in the meantime.
+        Opening a view waits, if necessary, until each of the types has reached the highest revision known for any of
+        them. It raises InvalidArgument if no type is given, and StoreChanged or StoreRolledBack if the data becomes
+        void during the wait. NotWatched and NotPrimed are raised as for other reads.
         """
         if not types:
             raise InvalidArgument("a view needs at least one type: rt.cache.view(TEAM, ACCOUNT)")

@@ -109,8 +109,8 @@ class Index(Generic[R, V]):
 def by(type: CachedType[R], name: str, function: Callable[[R], V | None]) -> Index[R, V]:
     """``BY_TEAM = headway.indexes.by(ACCOUNT, "team", lambda account: account.data.team)``
 
-    Return an index with one value for each resource; None leaves the resource out. The function must depend only on the
-    resource and must not change it. Raises DeclarationError.
+    Return an index with one value for each resource. If the function returns None, the index leaves the resource out.
+    The function must depend only on the resource and must not modify it. Raises DeclarationError.
     """
     return checked_index(Index(type, name, function, single=True), function)
 
@@ -137,7 +137,7 @@ def by_metadata(type: CachedType[R], key: str, *, name: str = "") -> Index[R, st
 
 @check_keywords
 def by_owner(type: CachedType[R], *, name: str = "owner") -> Index[R, str]:
-    """Return an index by the uid of the owner, since an incarnation is what owns a resource."""
+    """Return an index by the uid of the owner, because ownership belongs to one incarnation."""
     return Index(
         type, name, lambda message: message.owner.uid if message.owner is not None else None, single=True, raw=True
     )
@@ -147,8 +147,8 @@ def by_owner(type: CachedType[R], *, name: str = "owner") -> Index[R, str]:
 def by_reference(type: CachedType[R], name: str, function: Callable[[R], Referred | None]) -> Index[R, ResourceId]:
     """Return an index by a single reference: ``lambda route: SERVICE.id(route.data.service)``.
 
-    A reference means whichever resource has the name. A uid and the version of the type are ignored, both in the result
-    of the function and in lookups.
+    A reference always means the resource that has the name now. The uid and the version of the type are therefore
+    ignored, both in the result of the function and in lookups.
     """
 
     def referred(resource: R) -> ResourceId | None:

@@ -113,7 +113,7 @@ class Informer:
 
     @property
     def undecodable(self) -> list[Key]:
-        """The keys of the resources whose payloads were found not to decode, in order."""
+        """The sorted keys of the resources whose payloads could not be decoded."""
         return self._undecodable.found(self.store)
 
     def reply(self, key: Key, stored: pb.Resource | None, position: Position) -> None:

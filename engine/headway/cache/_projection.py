@@ -81,10 +81,11 @@ class CachedType(Protocol[R_co]):
 
 
 class Projected(Stored, Generic[S]):
-    """The kept part of a resource. It is read-only: no client accepts it for a write.
+    """The cached part of a resource, as a `projection` selects it. It is read-only, so you cannot pass it to a write.
 
-    To change the resource, read all of it with the client, and write that. To delete it in the state seen here, use
-    ``rt.client.delete(slim.id, version=slim.version)``. Its version and generation belong to the whole resource.
+    To change the resource, read all of it with the client, and write that. To delete it only if it has not changed
+    since, use ``rt.client.delete(slim.id, version=slim.version)``. The version and generation belong to the whole
+    resource.
     """
 
     __slots__ = ("_data", "type")
@@ -246,9 +247,10 @@ def projection(
 ) -> Projection[S]:
     """``NAMES = headway.projection(REPORT, ReportName, lambda report: ReportName(title=report.data.title))``
 
-    Return a projection, which replaces the type itself in ``manages=`` and ``watches=``, in indexes and in reads of the
-    cache. For each resource it keeps only the result of the function. A change that does not affect the result triggers
-    nothing. Declare it once: controllers that use the same projection share one stream and one copy.
+    Cache only the result of a function for each resource, instead of the whole resource. Pass the projection in place
+    of the type to ``manages=`` and ``watches=``, to indexes, and to reads of the cache. A change that does not affect
+    the result triggers nothing. Declare each projection only once, so that all controllers share its stream and its
+    copy.
 
     Args:
         of: the stored type.

@@ -55,9 +55,9 @@ def query(
 ) -> Callable[[Callable[Concatenate[CacheReader, A], R_co]], Query[A, R_co]]:
     """``@headway.query(TEAM, ACCOUNTS_BY_TEAM)`` makes a query of ``def members_of(cache, team: str) -> ...``.
 
-    The function receives a cache to read (or a view, if the view is queried) and the caller's arguments. A controller
-    declares it with ``queries=[members_of]``, and must manage, watch or index what the query needs. Raises
-    DeclarationError.
+    The function receives the cache or the view that is queried, and the caller's arguments. To use the query in a
+    controller, declare it with ``queries=[members_of]``. The controller must manage or watch the types that the query
+    needs, and have its indexes. Raises DeclarationError.
     """
     for need in needs:
         if not isinstance(need, ResourceType | Projection | Index):
@@ -94,10 +94,10 @@ class Content(Protocol):
 
 
 class CacheReader(ABC):
-    """The read methods of a cache. They never wait, and never access the store.
+    """The read methods of a cache. They never wait and never access the store, and you may modify their results.
 
-    The caller may change the results. Every read raises NotWatched for a type, an index or a query that the controller
-    does not declare, and NotPrimed before the run is primed and after it has ended.
+    A read raises NotWatched if the controller does not declare the type, the index or the query. It raises NotPrimed
+    before the run is primed and after it has ended.
 
     Attributes:
         manages: the controller's managed type.
@@ -110,7 +110,7 @@ class CacheReader(ABC):
     _queries: Collection[Query[Any, Any]]
 
     def get(self, type: CachedType[R], id: str | ResourceId, *, partition: str = "", namespace: str = "") -> R | None:
-        """Return the resource or None. ``id`` is a name or an id; with a uid, only that incarnation is found."""
+        """Return the resource or None. Pass a name or an id. An id with a uid finds only that incarnation."""
         wanted = type.id(id, partition=partition, namespace=namespace) if isinstance(id, str) else id
         try:
             if wanted.type != type.name and wanted.type.unversioned != type.kind:
@@ -141,8 +141,8 @@ class CacheReader(ABC):
     def index(self, index: Index[R, V], value: V) -> builtins.list[R]:
         """Return all resources that have this value in the index, in order of key.
 
-        Raises IndexIncomplete if the index's function has failed for some resource, which might be missing from the
-        result, and InvalidArgument for a value that the index cannot contain.
+        Raises IndexIncomplete if the index's function has failed for a resource, because that resource might be missing
+        from the result. Raises InvalidArgument for a value that the index cannot contain.
         """
         content, table = self._table(index)
         try:

@@ -72,7 +72,7 @@ class StreamMachine:
             if revision <= bookmark:
                 raise FalseBookmark(f"a change at revision {revision} came after the bookmark {bookmark}")
             if unfinished and revision != unfinished:
-                raise StreamBroken(f"a change at revision {revision} came in the middle of commit {unfinished}")
+                raise StreamBroken(f"received a change at revision {revision} before commit {unfinished} was complete")
             unfinished = revision if more else 0
         if self._commit:
             item = Changes(self._commit + item.changes)
@@ -100,7 +100,7 @@ class StreamMachine:
                 raise StreamBroken(f"a stream that was asked to resume after {asked.revision} resumed after {revision}")
             self._live = True
         elif self._commit:
-            raise StreamBroken("a bookmark came in the middle of a commit")
+            raise StreamBroken("received a bookmark before the commit was complete")
         self._bookmark = max(self._bookmark, revision)
         self.frontier = max(self.frontier, revision)
         return item

@@ -94,7 +94,7 @@ def object_at(reference: str, expected: str, form: str) -> Any:
 
 
 async def check_store_exists(argument: str, url: str) -> None:
-    """Raise Usage if there is no store at a URL: opening it would create one."""
+    """Raise Usage if a URL has no store. Otherwise, opening it would create one."""
     # Imported here, because it loads the client of etcd.
     from headway.storage import etcd_address, store_exists
 

@@ -64,11 +64,11 @@ def _check_resource(given: object) -> None:
 class Client:
     """A client that reads and writes resources.
 
-    Arguments are copied, and you may modify results. A failed call raises a `HeadwayError`:
+    Arguments and results are copies, so you may modify both. A failed call raises a `HeadwayError`:
 
     * InvalidArgument, NotFound, Conflict, FailedPrecondition, PermissionDenied or Fenced if it had no effect;
-    * OutcomeUnknown if it is a write that may or may not have happened;
-    * Unavailable if it can be tried again.
+    * Unavailable if it had no effect and you can try again;
+    * OutcomeUnknown if it was a write, and it is unknown whether it was stored.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class Client:
         namespace: str = "",
         min_revision: int = 0,
     ) -> Resource[T] | None:
-        """Return the stored resource, or None if it is not found. It takes the same arguments as `read`."""
+        """Return the stored resource, or None if it is not found. Like `read`, but without the exception."""
         try:
             return await self.read(type, id, partition=partition, namespace=namespace, min_revision=min_revision)
         except NotFound:
@@ -115,9 +115,9 @@ class Client:
         namespace: str = "",
         min_revision: int = 0,
     ) -> Resource[T]:
-        """Return the stored resource, or raise NotFound. ``id`` is a name or an id; a uid in it must match.
+        """Return the stored resource, or raise NotFound. Pass a name or an id. If the id has a uid, it must match.
 
-        Raises Unavailable if the server's store is at a lower revision than ``min_revision``.
+        Use ``min_revision`` to raise Unavailable if the server's store has not reached that revision.
         """
         wanted = id_of(type, id, partition, namespace)
         if min_revision != 0:
@@ -139,12 +139,12 @@ class Client:
         filter: str = "",
         min_revision: int = 0,
     ) -> builtins.list[Resource[T]]:
-        """Return all resources of a type, sorted by partition, namespace and name. ``*`` matches any unit.
+        """Return all resources of a type at one revision, sorted by partition, namespace and name (``*`` for any).
 
-        ``filter`` selects by metadata: a resource must match all terms of ``"color=red, size!=big, urgent, !done"``.
-        ``min_revision`` is as for `read`. The list is of one revision. Over a network it is streamed, like the snapshot
-        of a watch. A caller without permission to watch receives it as one reply of at most 64 MiB; use `pages` for
-        larger lists.
+        Use ``filter`` to select by metadata, as in ``"color=red, size!=big, urgent, !done"``. A resource must match
+        every term. ``min_revision`` works as in `read`. Over a network, the list is streamed like the snapshot of a
+        watch. If you don't have permission to watch, however, it must fit in one reply of at most 64 MiB, so use
+        `pages` for larger lists.
         """
         check_revision(min_revision)
         request = list_request(type, partition, namespace, name_prefix, filter)
@@ -176,8 +176,8 @@ class Client:
     ) -> AsyncIterator[builtins.list[Resource[T]]]:
         """Iterate over all resources in pages of up to ``size``: ``async for page in client.pages(TEAM): ...``
 
-        Each page is read on demand. A resource that exists throughout appears exactly once; one that is created or
-        deleted during the iteration may appear or not.
+        Each page is read on demand. A resource that exists throughout appears exactly once, but a resource that is
+        created or deleted during the iteration may be missing.
         """
         check_size(size)
         request = list_request(type, partition, namespace, name_prefix, filter)
@@ -201,8 +201,8 @@ class Client:
     async def write(self, resource: Resource[T]) -> Resource[T]:
         """Store the resource and return it as stored.
 
-        A resource that was read carries its version. If the stored version has changed since, Conflict is raised. A new
-        resource is created, or replaces the one of the same name.
+        A resource that you have read has a version. If the stored version has changed since, `write` raises Conflict.
+        A resource from ``TYPE.new()`` has no version, so it replaces any existing resource of the same name.
         """
         _check_resource(resource)
         return await self._write(resource.type, resource.message())
@@ -210,8 +210,8 @@ class Client:
     async def create(self, resource: Resource[T]) -> Resource[T]:
         """Store a new resource and return it as stored. Raise AlreadyExists if its name is taken.
 
-        If several callers create the same name, one succeeds. If the outcome is unknown, the creation is repeated up to
-        three times within a few seconds, without a duplicate. A controller's client leaves that to its run.
+        If several callers create the same name, only one succeeds. If the outcome is unknown, the call is repeated up
+        to three times within a few seconds, which is safe. A controller's client leaves that to the controller's run.
         """
         _check_resource(resource)
 
@@ -221,10 +221,10 @@ class Client:
         return await create(resource, send, repeats=isinstance(self._writes, PlainWrites))
 
     async def apply(self, resource: Resource[T]) -> Resource[T]:
-        """Give the stored resource this data and metadata, and this owner if it is new. Write only if it differs.
+        """Create or update the stored resource so that its data and metadata match. Write nothing if they already do.
 
-        Defaults from the type's mutate hook don't count as a difference; for such a type the server is asked first.
-        Finalizers and the deletion mark stay as they are unless the given metadata has them.
+        Defaults from the type's mutate hook don't count as a difference. For such a type, the server is asked first.
+        The owner is set only on creation. Finalizers and the deletion mark stay unless your metadata has its own.
         """
         _check_resource(resource)
         type, wanted = resource.type, resource.message()
@@ -238,7 +238,7 @@ class Client:
         raise Conflict(f"{resource.id} kept being changed by others while it was applied")
 
     async def apply_over(self, current: Resource[T] | None, wanted: Resource[T]) -> Resource[T]:
-        """Apply over a ``current`` state that the caller has just read. Raise Conflict if it has changed since."""
+        """Apply over a ``current`` state that you have just read. Raise Conflict if it has changed since then."""
         _check_resource(wanted)
         type, message = wanted.type, wanted.message()
         # The version and status that came with the wanted resource must not be written.
@@ -259,9 +259,9 @@ class Client:
         return await self._write(type, message)
 
     async def validate(self, resource: Resource[T]) -> Resource[T]:
-        """Return the resource as `write` would store it, with the server's defaults. Nothing is stored.
+        """Return the resource as `write` would store it, with the server's defaults, but store nothing.
 
-        Raises the errors of `write`, except those that depend on the stored resource, such as its version or owner.
+        It raises the same errors as `write`, except for those that depend on the stored resource, such as Conflict.
         """
         _check_resource(resource)
         request = pb.MutateAndValidateRequest(resource=resource.message())
@@ -275,8 +275,8 @@ class Client:
     ) -> Resource[T]:
         """Replace the status under ``key`` (usually the controller's name), and return the resource as stored.
 
-        An equal status makes no commit and no event. ``observed_generation`` defaults to the resource's generation.
-        Concurrent writes don't cause a Conflict. Raises NotFound if this incarnation has been deleted.
+        Nothing is committed if the stored status is already equal. Concurrent writes don't cause a Conflict, but if
+        this incarnation has been deleted, NotFound is raised. ``observed_generation`` defaults to ``resource``'s.
         """
         _check_resource(resource)
         check_status(key, conditions, observed_generation)
@@ -292,10 +292,10 @@ class Client:
         return await self._stored(resource.type, reply.resource, reply.position, status_key=key)
 
     async def delete(self, resource: Resource[Any] | ResourceId, *, version: str = "") -> Resource[Any] | None:
-        """Delete a resource. With a uid, only that incarnation is deleted. A missing resource is not an error.
+        """Delete a resource, if it exists. If you pass a uid, only that incarnation is deleted.
 
-        Returns None if it is deleted, or the resource, marked for deletion, if it has finalizers. With a ``version``,
-        Conflict is raised if the stored version is another one.
+        A resource with finalizers is only marked for deletion and returned. Otherwise the result is None. If you pass
+        a ``version``, Conflict is raised unless it is the stored version.
         """
         given = deleted_id(resource, version)
         type = resource.type if isinstance(resource, Resource) else self._registry.resolve(given.type)
@@ -323,10 +323,10 @@ class Client:
     ) -> WatchStream[T]:
         """Watch a type: ``async with client.watch(TEAM) as events: async for event in events: ...``
 
-        The watch yields the existing resources, a SnapshotEnd, and then every change in order. With ``resume_after`` it
-        yields only the changes after that position. While other types change, Progress reports the store's position,
-        at most every ``progress_interval`` seconds. By default that is every second over a network and immediately
-        within the process.
+        The watch yields the existing resources, a SnapshotEnd, and then every change in order. To continue an earlier
+        watch, pass its position as ``resume_after``; you then get only the later changes. While only other types
+        change, Progress reports the store's position, at most every ``progress_interval`` seconds. The default is one
+        second over a network, and 0 within the process.
         """
         if progress_interval is None:
             progress_interval = 0.0 if self._channel.knows_outcomes else 1.0

@@ -120,7 +120,7 @@ def measured_pauses() -> Iterator[Pauses]:
 
 
 class HeldLease:
-    """A lease that this process holds. Use `hold_lease` to get one.
+    """A lease that this process holds. You get one from `hold_lease`.
 
     Attributes:
         name: the name of the lease.
@@ -213,7 +213,7 @@ async def hold_lease(
 
     Args:
         leases: the client of the lease service, `Client.leases`.
-        name: the name of the lease: a controller's name or any other.
+        name: the name of the lease, which may be a controller's name.
         holder: the name of the holder, which no other process has. A process that restarts under the same name
             immediately takes over the lease, in a higher term.
         ttl: how long, from 1 to 3,600 seconds, the lease of a crashed holder blocks others.

@@ -30,8 +30,8 @@ class RunFence(NamedTuple):
         fence: the fence that the run's writes carry.
         position: the position of the commit that raised the fence. A run starts from it; after a write with an unknown
             outcome, the affected keys wait for it.
-        checkpoint: the last recorded revision: the previous run owed nothing up to it. Without a record, the revision
-            of the commit that first raised the fence.
+        checkpoint: the last recorded revision up to which the previous run had no pending work. If none is recorded,
+            it is the revision of the commit that first raised the fence.
     """
 
     fence: pb.Fence
@@ -167,7 +167,7 @@ class LeaseClient:
         return RunFence(reply.fence, raised_at, reply.settled_revision)
 
     async def record_checkpoint(self, fence: pb.Fence, revision: int) -> None:
-        """Store a checkpoint with the fence: its controller owes nothing up to ``revision``."""
+        """Store with the fence that its controller has no pending work up to ``revision``."""
         given: object = fence
         if not isinstance(given, pb.Fence):
             raise InvalidArgument(f"fence must be the `fence` of raise_fence()'s answer, not {given!r:.120}")

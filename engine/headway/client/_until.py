@@ -25,13 +25,13 @@ async def until(
     partition: str = "",
     namespace: str = "",
 ) -> Resource[T] | None:
-    """Wait until ``holds(resource)`` returns True, and return that resource, or None if it did not exist::
+    """Wait until ``holds(resource)`` returns True, and return that resource (None if it does not exist)::
 
         with trio.fail_after(10):
             await headway.until(client, TEAM, "core", lambda team: team is not None)
 
-    ``holds`` is a synchronous function. It is called with the current state and then after every change, with None if
-    the resource does not exist. There is no built-in timeout.
+    ``holds`` is a synchronous function. It is called with the current state, and again after every change. If the
+    resource does not exist, its argument is None. The wait has no timeout, so use `trio.fail_after`.
 
     Raises:
         Unavailable: the connection to the server was lost.

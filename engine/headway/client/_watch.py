@@ -43,7 +43,7 @@ class SnapshotEnd:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """A report that all changes up to ``position`` have been yielded."""
+    """A report that the watch has yielded all changes up to ``position``."""
 
     position: Position
 

@@ -48,10 +48,10 @@ _CONCURRENCY = 8
 
 @check_keywords
 class App:
-    """Types and controllers that belong together. ``headway.open_engine(store, app)`` runs them.
+    """A group of types and controllers. Run it with ``headway.open_engine(store, app)``.
 
     Args:
-        name: the app's name. The fences of its controllers are stored under ``name/controller``.
+        name: the app's name. It is part of the name of each controller's fence, ``name/controller``.
     """
 
     def __init__(self, name: str) -> None:
@@ -86,12 +86,13 @@ class App:
         Args:
             group, version, kind: the type's name: ``staff.v1.Team``.
             payload: the message class of its resources' ``data``.
-            scope: where its resources live: in a namespace of a partition, in a partition, or in neither.
-            hooks: defaults that every write fills in, and rules that every write must satisfy.
-            columns: the columns that `headway get` and `headway list` show: a mapping of titles to names of fields,
+            scope: whether each resource belongs to a namespace (the default), to a partition, or to neither.
+            hooks: functions that fill in defaults and validate the resource on every write.
+            columns: additional columns for `headway get` and `headway list`, as a mapping from titles to field names,
                 such as ``{"LEAD": "lead", "ROOMS": "office.rooms"}``.
 
-        Raises DeclarationError, with the correct form, if an argument is invalid or if the name already exists.
+        Raises:
+            DeclarationError: an argument is invalid, or the name already exists. The message shows the correct form.
         """
         self._check_closed(f"type {group}.{version}.{kind}")
         declared: ResourceType[T] = ResourceType(
@@ -111,9 +112,9 @@ class App:
     ) -> None:
         """Declare how to convert payloads between two versions of a kind.
 
-        Every reader then sees every resource of the kind in the version that it asks for. Declare further versions one
-        after the other, each from the newest so far, so that they form a chain. Resources are stored in the newest
-        version, or in the one that `store_as` selects.
+        You can then read every resource of the kind in either version. To add more versions, declare a converter from
+        the newest version so far to each new one, so that they form a chain. Resources are stored in the newest
+        version unless you select another with `store_as`.
 
         Args:
             older: the earlier version.
@@ -121,18 +122,23 @@ class App:
             up: converts a payload to the newer version without loss: ``down(up(x)) == x``.
             down: converts a payload to the older version.
 
-        Raises DeclarationError, with the correct form. `headway.testing.check_converters` tests the functions.
+        Use `headway.testing.check_converters` to test the two functions.
+
+        Raises:
+            DeclarationError: an argument is invalid. The message shows the correct form.
         """
         self._check_closed("this converter")
         self.registry.add_converter(older, newer, up, down)
 
     @check_keywords
     def store_as(self, type: ResourceType[Any]) -> None:
-        """Store resources of this kind in this version instead of in the newest one that a converter leads to.
+        """Store resources of this kind in this version instead of the newest one.
 
         Use it for the first step of an upgrade, while other processes on the store know only the older version, and for
-        a rollback. A resource stored in a newer version stays so as long as the older version cannot represent it.
-        Raises DeclarationError for a version without a converter, and for a second storage version of one kind.
+        a rollback. However, a resource that the older version cannot represent stays in its newer version.
+
+        Raises:
+            DeclarationError: the version has no converter, or its kind already has another storage version.
         """
         self._check_closed("this storage version")
         self.registry.store_as(type)
@@ -165,25 +171,28 @@ class App:
         Args:
             manages: the type whose resources are reconciled, or a projection of it.
             when: selects the changes of the managed type that trigger a reconcile. Default: all.
-            watches: further types or projections, each with a mapper from its changes to managed resources: a list of
-                ``headway.watch(TYPE, mapper, when=...)``.
-            indexes: indexes on any of these, for reads of the cache and for mappers.
-            queries: the queries that the controller asks of the cache.
-            sources: triggers outside the store, by name.
+            watches: a list of ``headway.watch(TYPE, mapper, when=...)``. If a resource of such a type changes, the
+                mapper returns the managed resources to reconcile.
+            indexes: indexes on the managed and watched types. Reads of the cache and mappers can use them.
+            queries: the queries that can be passed to ``rt.cache.query``.
+            sources: a mapping from names to sources, which trigger reconciles for events outside the store.
             reads: further types that the client may read, beyond those managed, watched and written. Default: all.
             writes: the types that the run's client may write, including outputs and statuses. Default: all.
             initialiser: runs first in every run, before anything is cached. If it fails, the run fails.
             on_start: called in every run once it is primed, before the first mapper and the first reconcile.
-            on_stop: called last in every run, with the error that ended it, or None if the run was stopped.
+            on_stop: called at the end of every run, with the error that ended it, or None if it was stopped.
             concurrency: the number of keys that are reconciled at once. Default: 1. A single key is never reconciled
                 concurrently.
             deadline: the time, in seconds, after which a reconcile is canceled and counts as failed. Default: 300.
             backoff: the delay between attempts of a failing key. Default: 5 ms, doubling up to 1,000 s.
-            placement: where the controller runs if several processes share a store: in one (``"singleton"``), in each
-                (``"every_process"``), or each key in one of them (``headway.sharded(shards=16)``).
+            placement: where the controller runs if several processes share a store. Use ``"singleton"`` for a single
+                process, ``"every_process"`` for all of them, or ``headway.sharded(shards=16)`` to divide the keys.
             name: the controller's name. Default: the function's name, with hyphens.
 
-        Arguments are copied, so later changes to them have no effect. Raises DeclarationError, with the correct form.
+        Arguments are copied, so later changes to them have no effect.
+
+        Raises:
+            DeclarationError: an argument is invalid. The message shows the correct form.
         """
 
         if bare:
@@ -203,10 +212,10 @@ class App:
     ) -> Callable[[ResourceFunction[R]], ResourceFunction[R]]:
         """Declare a daemon by decorating ``async def daemon(rt, resource)``, which runs once for each resource.
 
-        Each daemon has a task of its own that lives as long as its resource. It is canceled when the resource's
-        deletion begins or another resource replaces it under the same name, and it has ended before the successor's
-        daemon starts. A daemon that raises is called again, after 0.5 s, doubling up to 60 s (``backoff``). A daemon
-        that returns is not called again for this resource in this run. Its tasks end with the controller's run.
+        Each resource gets its own task. The task is canceled when the deletion of the resource begins, when another
+        resource replaces it under the same name, or when the controller's run ends. In case of a replacement, the new
+        daemon starts only after the old one has ended. If a daemon raises, it is called again after 0.5 s, doubling up
+        to 60 s (``backoff``). If it returns, it is not called again for this resource until the next run.
 
         A daemon is implemented as a controller and takes the options of `App.controller`, except ``manages``, ``when``,
         ``sources`` and ``placement``. ``concurrency`` is 8 by default, and limits only the starts of daemons.

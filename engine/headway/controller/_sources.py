@@ -43,9 +43,9 @@ class _Source:
 def from_channel(channel: trio.abc.ReceiveChannel[E], key: Callable[[E], Affected]) -> Source:
     """``sources={"orders": headway.sources.from_channel(receive, lambda order: TEAM.id(order.team))}``
 
-    Reconcile the key or keys that ``key(value)`` returns for every value sent into the channel. When the channel ends,
-    the source ends without an error. When a run ends, the channel stays open for the next run. If ``key`` raises or
-    returns an invalid value, the failure is reported (`SourceFailed`), and that value triggers no reconcile.
+    For every value that you send into the channel, reconcile the key or keys that ``key(value)`` returns. If ``key``
+    raises or returns an invalid value, `SourceFailed` is reported and that value is ignored. If the channel ends, the
+    source ends without an error. If only the run ends, the channel stays open for the next run.
     """
     _check("from_channel", key)
     given: object = channel
@@ -134,7 +134,7 @@ def _is_number(given: object) -> bool:
 
 
 class Waitable(Protocol):
-    """An object that can be waited for: a `trio.Process`, or anything with ``async def wait()``."""
+    """An object that you can wait for, such as a `trio.Process` or anything else with ``async def wait()``."""
 
     async def wait(self) -> object:
         """Return when it has ended."""

@@ -15,7 +15,7 @@ from headway.storage import StoreProblem
 
 
 class Engine:
-    """A running engine, as returned by `open_engine` and `open_workers`.
+    """A running engine. You get one from `open_engine` or `open_workers`.
 
     Attributes:
         client: reads and writes resources, without a controller's fence.
@@ -44,9 +44,9 @@ class Engine:
     def accept_store(self) -> bool:
         """Accept the current state of a store that was rolled back (`StoreRolledBack`). This is an operator's decision.
 
-        All cached data is discarded. The supervisors begin new runs within a minute, and these runs see the current
-        content of the store. Return True if the store was rolled back; otherwise do nothing and return False. This
-        method never blocks.
+        If the store was rolled back, discard all cached data and return True. The controllers then begin new runs
+        within a minute, which see the current content of the store. Otherwise do nothing and return False. This method
+        never blocks.
         """
         self._check_open()
         # Call every one of them: any() would stop at the first that returns True.
@@ -55,7 +55,10 @@ class Engine:
 
     @property
     def store_problem(self) -> StoreProblem | None:
-        """The reason that the store cannot be used, up to two seconds old, or None. Always None for `open_workers`."""
+        """The reason why the store cannot be used, or None. It is up to two seconds old.
+
+        With `open_workers` it is always None.
+        """
         return None if self._store is None else self._store.problem
 
     def status(self) -> list[ControllerStatus]:
@@ -65,9 +68,11 @@ class Engine:
     async def wait_idle(self) -> None:
         """Wait until every controller is idle: every change so far is mapped and reconciled without failure.
 
-        A controller that runs in several processes counts only with its work in this one; a singleton on standby owes
-        nothing here. Keys that wait only for a time that they requested do not count. A key that keeps failing does
-        count, so call this under a deadline (`trio.fail_after`).
+        Only work in this process counts, so a singleton on standby is always idle. Keys that only wait for a requested
+        time do not count either. A key that keeps failing does, so use a deadline::
+
+            with trio.fail_after(10):
+                await engine.wait_idle()
         """
         check_trio("wait_idle")
         while True:

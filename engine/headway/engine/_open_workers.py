@@ -52,8 +52,8 @@ async def open_workers(
     the block, and its leases are released. With several processes, each controller's ``placement`` decides where it
     runs. All guarantees are the same as in the engine's own process. Headway's own controllers run in the engine.
 
-    ``workers.wait_idle()`` waits until the controllers in this process owe nothing, up to the store's current revision
-    and their own writes. It and ``workers.status()`` cover this process only.
+    ``workers.wait_idle()`` waits until the controllers in this process have no pending work, up to the store's current
+    revision and their own writes. Like ``workers.status()``, it ignores other processes.
 
     Args:
         endpoints: the addresses of engines on one store; any one of them suffices. For a test, pass a channel; its

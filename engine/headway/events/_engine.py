@@ -220,7 +220,7 @@ class ProjectionFailed(Record):
 
 
 class ConversionFailed(Record):
-    """A resource could not be converted from ``type``, its stored version, to version ``wanted`` of its kind."""
+    """Converting a resource from its stored ``type`` to version ``wanted`` of the same kind failed."""
 
     type: Any
     id: Any

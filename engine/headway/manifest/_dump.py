@@ -44,7 +44,7 @@ def dump(resource: Resource[Any]) -> str:
 
 
 def dump_all(resources: Iterable[Resource[Any]]) -> str:
-    """Return several resources as the documents of one text."""
+    """Return a YAML text with one document for each resource."""
     return "---\n".join(map(dump, resources))
 
 

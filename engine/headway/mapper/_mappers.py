@@ -88,10 +88,10 @@ StateMapper = Callable[[R, CacheReader], Concerned] | ReadyMapper[R]
 Mapper = StateMapper[R] | ChangeMapper[R]
 """``mapper(resource, cache)`` returns the managed resources that are affected by ``resource``.
 
-It is called with the old state and with the new state of a changed resource (or `Projected`), once the cache of every
-type of the controller has reached the change. It must depend only on its arguments, must not change them, and must not
-wait. It returns ids or resources of the managed type; an empty list maps the change to nothing. A mapper made by
-`mappers.change` gets both states in one call.
+It is called once with the old state of a changed resource and once with the new state, after the caches of all the
+controller's types have reached the change. To get both states in one call, use `mappers.change`. Return ids or
+resources of the managed type, or an empty list if the change affects none. The result may depend only on the arguments.
+Don't modify them, and don't wait for anything.
 """
 
 

@@ -10,8 +10,8 @@ The rules:
    delays of one key the earliest counts.
 5. A failed key backs off, longer each time, until it succeeds, is dropped or asks to be requeued. It keeps its reasons,
    because they have not been acted on yet. A change in the meantime ends the delay but keeps the count.
-6. A delayed add and a requeue are *scheduled*. Everything else that waits or is in hand is *owed*.
-7. A closed queue accepts and returns no more keys; the owed keys can still be read.
+6. A delayed add and a requeue are *scheduled*. Everything else that waits or is in hand is *pending* (`owed`).
+7. A closed queue accepts and returns no more keys, but its pending keys can still be read.
 8. A rejected call changes nothing.
 
 The design: each key has one entry, in one of four states.
@@ -122,10 +122,10 @@ class WorkQueue(Generic[K, R]):
         self._adds += added
 
     def add_after(self, key: K, reason: R, due: float, now: float, *, priority: Priority = LIVE) -> None:
-        """Enqueue a key at the time `due`; if that is not after `now`, this is `add`.
+        """Enqueue a key at the time `due`, or at once if that is not after `now`.
 
-        If the key is already delayed, the earlier time counts. A ready key only takes the reason. Such an add is
-        scheduled, not owed, so use `add` for a change that must not be missed.
+        If the key is already delayed, the earlier time counts. If it is ready, only the reason is added. A delayed add
+        is scheduled, not pending, so use `add` for a change that must not be missed.
         """
         _check_finite("due", due)
         _check_priority(priority)
@@ -223,13 +223,13 @@ class WorkQueue(Generic[K, R]):
     def dropped(self, key: K, now: float) -> None:
         """Report that the key in hand was given up permanently. Its failures are forgotten; later adds still run.
 
-        For the queue this equals success: this run is no longer owed. A reconcile that is interrupted because its run
-        ends must *not* be dropped: while it stays in hand, the run still owes it.
+        For the queue this equals success: the key is no longer pending. If a reconcile is interrupted because its run
+        ends, do *not* drop its key. As long as the key stays in hand, it is still pending.
         """
         self.succeeded(key, now)
 
     def back_off(self, key: K, delay: float, now: float) -> None:
-        """Report that the key in hand is to be delayed by `delay` seconds. Its run is still owed.
+        """Report that the key in hand is to be delayed by `delay` seconds. It is still pending.
 
         It keeps its reasons and its failures. As with a failed key, a change ends the delay.
         """
@@ -262,7 +262,7 @@ class WorkQueue(Generic[K, R]):
         return None if self._closed else self._delays.next_due()
 
     def is_idle(self) -> bool:
-        """Return True if no key is owed: none is ready, in hand or backing off after a failure."""
+        """Return True if no key is pending: none is ready, in hand or backing off after a failure."""
         return len(self._entries) == len(self._delays) - self._backing_off
 
     def owed(self) -> list[K]:

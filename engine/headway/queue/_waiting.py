@@ -28,10 +28,10 @@ from headway.queue._machine import WorkQueue
 
 
 class WaitingQueue(Generic[K, R]):
-    """A `WorkQueue` for the tasks of one Trio run. Times are in seconds of `trio.current_time()`.
+    """A `WorkQueue` on which Trio tasks can wait. It measures times with `trio.current_time()`.
 
     Args:
-        machine: the queue to wrap. It must not be called directly any longer.
+        machine: the queue to wrap. Afterwards, use it only through this object.
     """
 
     def __init__(self, machine: WorkQueue[K, R]) -> None:
@@ -153,7 +153,7 @@ class WaitingQueue(Generic[K, R]):
         Scheduled keys do not count. The queue is still idle when this returns.
 
         Raises:
-            trio.ClosedResourceError: if the queue was closed while it owed keys, which will not be handled.
+            trio.ClosedResourceError: if the queue was closed with keys pending. They will not be reconciled.
         """
         await trio.lowlevel.checkpoint()
         while not self.is_idle():
@@ -169,7 +169,7 @@ class WaitingQueue(Generic[K, R]):
         return self._machine.is_idle()
 
     def owed(self) -> list[K]:
-        """Return the keys that still have to be reconciled. See `WorkQueue.owed`."""
+        """Return the pending keys, which still have to be reconciled. See `WorkQueue.owed`."""
         self._promote()
         return self._machine.owed()
 

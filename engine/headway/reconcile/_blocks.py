@@ -26,7 +26,10 @@ T = TypeVar("T", bound=Payload)
 
 
 class Outputs(Generic[T]):
-    """The resources of one type that one owner wants. Created by `Runtime.outputs`."""
+    """A block that applies the resources that an owner should have, and prunes the rest. Created by `Runtime.outputs`.
+
+    When the block ends normally, it deletes the owner's resources of this type that the block did not apply.
+    """
 
     def __init__(
         self,
@@ -53,12 +56,14 @@ class Outputs(Generic[T]):
         namespace: str = "",
         metadata: Mapping[str, str] | None = None,
     ) -> Resource[T]:
-        """Make the resource exist, owned by the owner. Write nothing if it already is as wanted.
+        """Create or update a resource that belongs to the block's owner. Write nothing if it is already up to date.
 
-        The partition and namespace default to the owner's, as far as the type has them.
+        If the type has a partition or a namespace, they default to the owner's.
 
-        Raises Conflict if the resource has changed since it was cached (the key is reconciled again), and
-        InvalidArgument if another owner has it or its location is invalid.
+        Raises:
+            Conflict: the resource has changed since it was cached. Let the error propagate, so that the key is
+                reconciled again.
+            InvalidArgument: the resource belongs to another owner, or its partition or namespace is invalid.
         """
         id, type = self._owner.id, self._type
         within = tenancy_within(type.scope, (partition, namespace), (id.partition, id.namespace))
@@ -74,7 +79,7 @@ class Outputs(Generic[T]):
         return await self._client.apply_over(self._cache.get(self._type, wanted.id), wanted)
 
     def keep(self, resource: Resource[T]) -> None:
-        """Exclude a resource from pruning."""
+        """Exclude a resource from pruning, although the block did not apply it."""
         self._wanted.add(resource.id.key)
 
     async def __aexit__(
@@ -93,16 +98,17 @@ _ATTEMPTS = 5
 
 
 class Finalizer(Generic[T]):
-    """A finalizer on a resource. Created by `Runtime.finalizer`.
+    """A block that adds a finalizer to a resource, and removes it after the clean-up. Created by `Runtime.finalizer`.
 
     Attributes:
         resource: the last stored state. In the block it has the finalizer, unless both other attributes are false.
-        alive: True if the resource is not being deleted and the finalizer is in place. Do the work that has to be
-            undone.
-        cleaning_up: True if the resource is being deleted and waits for this finalizer. Undo the work. When the block
-            ends normally, the finalizer is removed, and the resource is deleted unless it has other finalizers.
+        alive: True if the resource is not being deleted. The finalizer is already stored, so you can do work that must
+            be undone later.
+        cleaning_up: True if the resource is being deleted and waits for this finalizer. Undo the work here. When the
+            block ends normally, the finalizer is removed, and the resource is deleted unless it has other finalizers.
 
-    Both are false if the clean-up is done and another finalizer still holds the resource.
+    ``alive`` and ``cleaning_up`` are both false if the clean-up is done and the resource only waits for another
+    finalizer.
     """
 
     def __init__(self, client: Client, resource: Resource[T], name: str) -> None:
@@ -167,12 +173,14 @@ _STATES = {True: ConditionState.TRUE, False: ConditionState.FALSE, None: Conditi
 
 
 class Conditions(Generic[T]):
-    """The conditions that one writer keeps on one resource. Created by `Runtime.conditions`.
+    """A block that updates a writer's conditions on a resource. Created by `Runtime.conditions`.
 
-    They begin with the stored values. When the block ends, one call writes them, but only if they differ from the
-    stored ones or those describe another generation. They are also written if the block raises. In that case the
-    condition named by ``failure``, if any, becomes false with the error as its message. A canceled block writes
-    nothing. If the resource no longer exists, the conditions are discarded without an error.
+    The block starts from the stored conditions and writes them back in one call when it ends. It skips the write if
+    nothing has changed and the stored conditions already describe the current generation.
+
+    If the block raises, the conditions are still written. You can name a ``failure`` condition, which then becomes
+    false with the error as its message. If the block is canceled, however, nothing is written. If the resource no
+    longer exists, the conditions are discarded without an error.
     """
 
     def __init__(self, client: Client, resource: Resource[T], key: str, failure: str | None) -> None:

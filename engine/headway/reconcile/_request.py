@@ -40,13 +40,13 @@ class Reason(NamedTuple):
 
 
 class Request(NamedTuple, Generic[P]):
-    """The request of one reconcile: a resource of the managed type, which may no longer exist.
+    """A request to reconcile a resource of the managed type, which may no longer exist.
 
-    ``Request[Team]`` belongs to a controller that manages teams; `Runtime.resource` returns the team.
+    A controller that manages teams gets a ``Request[Team]``. Pass it to `Runtime.resource` to get the team.
 
     Attributes:
-        id: the type, tenancy and name, without a uid: it means whichever resource has the name now.
-        reasons: the reasons for this reconcile. A long list is cut to the first few and the last few.
+        id: the type, tenancy and name. It has no uid, so it refers to whichever resource has the name now.
+        reasons: the reasons for this reconcile. If there are many, only the first few and the last few.
         attempt: the number of consecutive attempts, from 1.
     """
 
@@ -57,7 +57,7 @@ class Request(NamedTuple, Generic[P]):
 
 @dataclass(frozen=True, slots=True)
 class RequeueAfter:
-    """A reconciler's result: success, and reconcile again after ``seconds``."""
+    """A result that reports success and requests another reconcile of the key after ``seconds``."""
 
     seconds: float
 
@@ -68,11 +68,11 @@ class RequeueAfter:
 
 
 Result = RequeueAfter | None
-"""The result of a reconciler: nothing, or when to reconcile again. To fail, raise an exception."""
+"""The result of a reconciler, which may request another reconcile. To report a failure, raise an exception."""
 
 
 def requeue_after(seconds: float) -> RequeueAfter:
-    """``return headway.requeue_after(30)``: report success and reconcile the key again after this many seconds."""
+    """Report success, and reconcile the key again after some seconds: ``return headway.requeue_after(30)``"""
     return RequeueAfter(seconds)
 
 
@@ -91,7 +91,10 @@ class KeyAtWork:
 
 
 class Reconciling(KeyAtWork):
-    """The key that a worker is reconciling, and whether its reconcile has written, as seen by the reconcile's tasks."""
+    """The key that a worker is reconciling, and a flag that is set once the reconcile has written.
+
+    All tasks of the reconcile share it.
+    """
 
     __slots__ = ("wrote",)
 

@@ -1,4 +1,4 @@
-"""The reconcile context, `Runtime`, and what its client and its strong reads may see."""
+"""The reconcile context, `Runtime`, with its strong reads and the restrictions on its client."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ T = TypeVar("T", bound=Payload)
 
 
 class Fence(Protocol):
-    """The fence under which a reconcile writes: that of its run, or of its key's shard."""
+    """The fence that a reconcile's writes carry. It belongs to the run, or to the shard of the key."""
 
     @property
     def term(self) -> int:
@@ -40,11 +40,12 @@ class Runtime:
     """The context of a reconciler, a source or an initialiser.
 
     Attributes:
-        cache: reads without waiting. A read is never older than an earlier read or a write of this controller.
-        client: reads and writes the store. Writes carry the run's fence: after a later run has begun, they fail with
-            Fenced and change nothing. When a write returns, the cache contains it. If the controller declares
-            ``reads`` or ``writes``, an undeclared type raises NotDeclared.
-        strong: reads the store itself, never behind what the cache has returned. Needed only in exceptional cases.
+        cache: reads the controller's types without waiting. Its results are never older than an earlier read or than a
+            write of this controller.
+        client: reads and writes the store. By the time a write returns, the cache contains it. If a later run has
+            begun, writes raise Fenced and change nothing. If the controller declares ``reads`` or ``writes``, the
+            client raises NotDeclared for any other type.
+        strong: reads the store itself instead of the cache, which is needed only in exceptional cases.
         controller: the controller's name.
         report: a function that reports your own events as if they were Headway's. It must not block.
     """
@@ -81,7 +82,8 @@ class Runtime:
     def resource(self, request: Request[T]) -> Resource[T] | None:
         """Return the cached resource that a request is for, or None if it does not exist.
 
-        Raises NotWatched in a controller that manages a projection: use ``rt.cache.get(PROJECTION, request.id)`` there.
+        If the controller manages a projection, this raises NotWatched. Use ``rt.cache.get(PROJECTION, request.id)``
+        instead.
         """
         type = self.cache.manages
         if isinstance(type, Projection):
@@ -92,19 +94,24 @@ class Runtime:
         return resource
 
     async def apply(self, resource: Resource[T]) -> Resource[T]:
-        """Apply a resource like ``client.apply``, but compare with the cache: if nothing differs, no call is made.
+        """Like ``client.apply``, but compare with the cache, so that no call is made if nothing differs.
 
-        Raises Conflict if the resource has changed since it was cached (the key is reconciled again), and NotWatched
-        for a type that is not cached.
+        Raises:
+            Conflict: the resource has changed since it was cached. Let the error propagate, so that the key is
+                reconciled again.
+            NotWatched: the type is not cached.
         """
         return await self.client.apply_over(self.cache.get(resource.type, resource.id), resource)
 
     def outputs(self, type: ResourceType[T], *, owner: Resource[Any]) -> Outputs[T]:
         """``async with rt.outputs(ACCOUNT, owner=team) as wanted: await wanted.apply("ada", Account(...))``
 
-        When the block ends normally, resources of this type that ``owner`` owns and the block did not apply are
-        deleted. Raises NotWatched for a type that the controller does not watch, and NotDeclared for one that it does
-        not write.
+        Apply all resources of this type that ``owner`` should have. When the block ends normally, any others that
+        ``owner`` still owns are deleted.
+
+        Raises:
+            NotWatched: the controller does not watch the type.
+            NotDeclared: the type is missing from the controller's ``writes``.
         """
         if type not in self._watches:
             raise NotWatched(
@@ -115,22 +122,29 @@ class Runtime:
         return Outputs(self.cache, self.client, type, owner)
 
     def finalizer(self, resource: Resource[T], name: str = "") -> Finalizer[T]:
-        """Return a block that guards work with a finalizer, so that the work is undone before the resource is deleted.
+        """Add a finalizer to a resource, so that you can undo work before the resource is deleted::
 
-        ``async with rt.finalizer(team) as guarded:``, then ``if guarded.alive:`` and ``elif guarded.cleaning_up:``. The
-        finalizer's name defaults to the controller's. It is added before the block begins, and removed when a block
-        that cleans up has ended normally. Other finalizers are not touched.
+            async with rt.finalizer(team) as guarded:
+                if guarded.alive:
+                    ...  # do the work
+                elif guarded.cleaning_up:
+                    ...  # undo it
 
-        Raises NotFound if the resource no longer exists, and Conflict if other writers keep changing it. The key is
-        then reconciled again.
+        The finalizer is stored before the block begins. It is removed when a block that cleans up ends normally. Its
+        name defaults to the controller's. Other finalizers are not touched.
+
+        Raises:
+            NotFound: the resource no longer exists. Let this error and the next propagate, so that the key is
+                reconciled again.
+            Conflict: other writers keep changing the resource.
         """
         return Finalizer(self.client, resource, name or self.controller)
 
     def conditions(self, resource: Resource[T], key: str = "", *, failure: str | None = None) -> Conditions[T]:
         """``async with rt.conditions(team) as conditions: conditions.set("Ready", True)``
 
-        The conditions are stored in the resource's status under ``key``, by default the controller's name. They are
-        written once, when the block ends, if they differ from the stored ones. If the block raises, the condition named
+        Update conditions in the resource's status, under ``key`` or by default under the controller's name. When the
+        block ends, one call writes them, if they differ from the stored ones. If the block raises, the condition named
         by ``failure`` becomes false, with the error as its message.
         """
         return Conditions(self.client, resource, key or self.controller, failure)
@@ -138,19 +152,22 @@ class Runtime:
     def alive(self, resource: Resource[Any] | Projected[Any]) -> AbstractContextManager[trio.CancelScope]:
         """``with rt.alive(team) as scope: ...`` is canceled as soon as the team's deletion begins.
 
-        It is also canceled if the team no longer exists or another resource has replaced it under the same name. Check
-        ``scope.cancelled_caught`` afterwards. Raises NotWatched for a type that the controller neither manages nor
-        watches.
+        It is also canceled if the team no longer exists, or if another resource has replaced it under the same name. To
+        find out, check ``scope.cancelled_caught`` after the block.
+
+        Raises:
+            NotWatched: the controller neither manages nor watches the type.
         """
         return self._lifetimes.scope(resource)
 
 
 class StrongReads:
-    """Reads of the store that bypass the cache, for any type, watched or not. Available as ``Runtime.strong``.
+    """Reads of the store that bypass the cache. Available as ``Runtime.strong``.
 
-    A result is never older than anything that the run's cache has shown for any type, nor than the start of the run. A
-    server that is behind that raises Unavailable (in a reconcile, the key is retried). A result may be newer than the
-    cache, so a later read of the cache may show an older state. Each read costs a call.
+    Use them to read a type that the controller does not watch, or to see a change before it reaches the cache. A
+    result is never older than the start of the run, or than anything that the cache has shown. If the server is behind
+    that, Unavailable is raised, and in a reconcile the key is retried. A result may however be newer than the cache, so
+    a later read of the cache may show an older state. Each read costs a call.
     """
 
     def __init__(self, cache: Cache, client: Client, fence: Fence) -> None:

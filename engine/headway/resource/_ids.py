@@ -49,7 +49,8 @@ def type_name(message: pb.Type | None) -> TypeName:
 class ResourceId(NamedTuple):
     """The id of a resource.
 
-    With a ``uid`` it refers to one incarnation of the resource, without one to any resource of that name.
+    An id with a ``uid`` refers to one incarnation of the resource. Without it, the id refers to whichever resource has
+    that name.
     """
 
     type: TypeName

@@ -35,7 +35,7 @@ class _Named(Protocol):
 
 
 class Stored:
-    """The common base of `Resource` and of projections."""
+    """The common base class of `Resource` and `Projected`."""
 
     # Invariant: the store and caches share the message in `_message`. It is never changed.
     __slots__ = ("_message",)

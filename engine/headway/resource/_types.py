@@ -45,7 +45,7 @@ _HOOKS_FORM = "headway.Hooks(mutate=fill_in, validate=check), each `def check(te
 @check_keywords
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hooks(Generic[T]):
-    """The rules that a type adds to the service's own. Both hooks run in every Write, on a copy of the resource.
+    """Functions that fill in defaults and validate resources of a type. They run on every Write, on a copy.
 
     Attributes:
         mutate: fills in defaults, in place.

@@ -70,7 +70,7 @@ def addresses(text: str | Iterable[str]) -> list[Address]:
     """Parse several addresses. A string holds them separated by commas.
 
     Raises:
-        InvalidArgument: there is no address, or a part is not an address.
+        InvalidArgument: the string is empty, or a part is not an address.
     """
     try:
         parts = [part.strip() for part in (text.split(",") if isinstance(text, str) else text)]

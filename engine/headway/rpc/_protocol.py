@@ -114,7 +114,7 @@ class Http2Protocol(H2Protocol):
 
     @property
     def is_solvent(self) -> bool:
-        """True if, by this client's count, the server should accept more frames without content and long headers."""
+        """True while this client's own count is within the server's limits for empty frames and long headers."""
         return self._account.is_solvent(trio.current_time())
 
     def data_received(self, data: bytes) -> None:
@@ -297,19 +297,23 @@ class Http2Protocol(H2Protocol):
             return False
         if self._settled is not None:
             self._settled()
-        while not await self._closed_within(self._last_received + limits.keepalive_interval - trio.current_time()):
-            asked = trio.current_time()
-            if asked - self._last_received < limits.keepalive_interval:
+        heard = self._last_received
+        # Compare the same sum each time: a difference of times may be rounded below the interval when it has passed.
+        while not await self._closed_by(heard + limits.keepalive_interval):
+            if self._last_received > heard:
+                heard = self._last_received
                 continue
+            asked = trio.current_time()
             connection.h2.ping(_PING)
             connection.flush()
-            if await self._closed_within(limits.keepalive_timeout):
+            if await self._closed_by(asked + limits.keepalive_timeout):
                 break
             if self._last_received < asked:
                 return False
+            heard = self._last_received
         return True
 
-    async def _closed_within(self, seconds: float) -> bool:
-        with trio.move_on_after(max(seconds, 0)):
+    async def _closed_by(self, deadline: float) -> bool:
+        with trio.move_on_at(deadline):
             await self.connection.closed.wait()
         return self.connection.closed.is_set()

@@ -1,4 +1,4 @@
-"""What a server uses of the operating system: listening sockets, file descriptors, and freed memory.
+"""Access to the operating system for a server: listening sockets, file descriptors, and freed memory.
 
 asyncio has listening sockets too, but it logs each connection that it cannot accept.
 """

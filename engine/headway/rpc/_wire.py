@@ -109,7 +109,7 @@ class MessageParser:
 
     @property
     def held(self) -> int:
-        """The number of bytes held of an incomplete message."""
+        """The number of bytes buffered for a message that is still incomplete."""
         return self._held_size
 
     def _refused(self, flag: int, length: int) -> grpclib.GRPCError:

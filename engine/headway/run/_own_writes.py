@@ -5,11 +5,11 @@ an echo. In doubt a change does not count as an echo, because a foreign change t
 
 A reconcile whose write maps back to its own key is called again because of that write. This is fine unless it never
 ends. A reconcile counts if all its reasons are writes by earlier reconciles of the same key. After `FREE` of them in a
-row the key is delayed, at first for `FIRST` seconds, doubling up to `LONGEST`. A delayed key stays owed. Any other
+row the key is delayed, at first for `FIRST` seconds, doubling up to `LONGEST`. A delayed key stays pending. Any other
 reason ends the delay at once, and so does a reconcile that writes nothing.
 
 A key whose only reasons are statuses that its own reconcile wrote is always delayed, by `MERGING` seconds. A change
-that arrives in this time is handled by the same reconcile. The key stays owed, so no change is lost.
+that arrives in this time is handled by the same reconcile. The key stays pending, so no change is lost.
 
 The time is an argument, in seconds.
 """

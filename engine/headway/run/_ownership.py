@@ -1,7 +1,7 @@
 """The ownership of keys: which keys of a controller this process reconciles, and under which fence.
 
 A run is the same for every placement. Its *ownership* has the work queue, decides which keys enter it at the start, and
-records in the store the revision up to which nothing is owed. `EveryKey` owns all keys under the fence of the run.
+records in the store the revision up to which no work is pending. `EveryKey` owns all keys under the run's fence.
 `Shards` (`_sharding.py`) owns the keys of the shards whose leases this process holds.
 """
 
@@ -84,15 +84,15 @@ class Ownership(ABC):
         return declared
 
     def runtime_for(self, key: Key) -> Runtime | None:  # noqa: ARG002  # all keys have that of the run
-        """Return the reconcile context of a key, or None for that of the run."""
+        """Return the reconcile context of a key, or None if it uses the run's context."""
         return None
 
     def is_idle(self) -> bool:
-        """Return True if no key is owed, and every key that should belong to this process does."""
+        """Return True if no key is pending and this process already owns every key that it should."""
         return self.queue.is_idle()
 
     async def missed(self, caches: RunCaches, raised: RunFence) -> Deletions:  # noqa: ARG002  # none
-        """Return the deletions from before the run's subscriptions that the run has to map."""
+        """Return the deletions that happened before the run subscribed, which it still has to map."""
         return {}
 
     def begin(self, run: PrimedRun, missed: Deletions) -> None:  # noqa: B027  # by default, no key is owned at first
@@ -140,7 +140,7 @@ class EveryKey(Ownership):
             await self._record(run)
 
     async def _record(self, run: PrimedRun) -> None:
-        """Record in the store the revision up to which nothing is owed (C6, across runs)."""
+        """Record in the store the revision up to which no work is pending (C6, across runs)."""
         checkpoint = run.mapped() if self.is_idle() else 0
         if run.lease is not None and not run.lease.held:
             return

@@ -13,7 +13,7 @@ The course of a run:
    history, from the checkpoint of the previous run on. The first run of all starts at its own first fence (C6).
 5. A second nursery runs the N+1 long-lived watches, the mapping's retries, the workers, the sources, and the
    resolution of unknown writes. The cache and those deletions are enqueued as backlog, after what the previous run
-   in this process still owed.
+   in this process left pending.
 
 A run ends by an error or by cancellation. Its nurseries have then closed, so the next run cannot overlap it (C7).
 """
@@ -168,7 +168,7 @@ class Run:
         return self._ownership.runtime_for(key) or self._runtime
 
     def checkpoint(self) -> int:
-        """Return the revision up to which this run owes nothing, or 0 while it owes something."""
+        """Return the revision up to which this run has no pending work, or 0 if some work is pending."""
         run = self._primed
         return run.mapped() if run is not None and run.mapping.is_idle and self._ownership.is_idle() else 0
 
@@ -250,7 +250,7 @@ class Run:
                 nursery.start_soon(worker.work, name=f"worker {number} of {definition.name}")
 
     def _begin(self, missed: Deletions) -> PrimedRun:
-        """Open the cache to readers and enqueue what is owed. Contains no checkpoint."""
+        """Open the cache to readers and enqueue the pending work. Contains no checkpoint."""
         self._caches.check()
         new_mapping = partial(
             RunMapping,

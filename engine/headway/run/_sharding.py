@@ -17,8 +17,8 @@
   a ttl, and their unknown writes are resolved. The checkpoint is recorded, and then the lease is released (C7). If the
   lease is lost instead, running reconciles are canceled at once, in the time that remains to the holder. Other shards
   continue.
-- Keys owed for a lost shard, or by the previous run in this process, are kept for as long as the shard should belong to
-  this process. They are enqueued when it has the shard again (C6).
+- If a shard is lost or the run restarts, the pending keys are kept as long as the shard should belong to this process.
+  They are enqueued when the process has the shard again (C6).
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ class _Shard:
                 nursery.cancel_scope.cancel()
         finally:
             if not self._leaving.is_set():
-                # The shard should still belong to this process, which then owes what it owed before.
+                # The shard should still belong to this process, so keep its pending keys.
                 queue.collect(number)
             # Invariant: no reconcile of the shard is running when its lease is released (C7).
             await self._end_in_hand()
@@ -205,7 +205,7 @@ class _Shard:
             self._run.progress.note()
 
     def _checkpoint(self) -> int:
-        """Return the revision up to which nothing of the shard is owed, or 0 while something is."""
+        """Return the revision up to which the shard has no pending work, or 0 if some work is pending."""
         mapped = self.mapping is not None and not self.mapping.unmapped
         return self._run.mapped() if mapped and self._shards.queue.is_shard_idle(self.number) else 0
 
@@ -250,7 +250,7 @@ class Shards(Ownership):
         self._reading = trio.Lock()
         self._read: _Deletions | None = None
         if owed.store_id:
-            # The shards of this process are not known yet, so everything owed is kept until they are.
+            # The shards of this process are not known yet. Until they are, keep all pending work.
             for number in range(self._count):
                 self.queue.collect(number)
 

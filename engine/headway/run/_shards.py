@@ -5,7 +5,7 @@ name, hashed with the shard, is highest. A new member therefore takes only its o
 leaving member move. Nothing else moves.
 
 In the queue, a shard is closed, collecting or open. Keys added for a collecting shard are set aside until it opens, and
-count as owed. Keys added for a closed shard are discarded, since another process handles them. A key that is still
+count as pending. Keys added for a closed shard are discarded, since another process handles them. A key that is still
 queued when its shard closes is dropped when it would be dequeued.
 """
 
@@ -46,7 +46,7 @@ _OWED = Reason("owed")
 class ShardQueue(WaitingQueue[Key, Reason]):
     """A `WaitingQueue` divided into shards.
 
-    It accepts, hands out and owes only keys of open shards, and of those that it collects. It may have many holders,
+    It accepts and hands out only keys of open shards, and of those that it collects. It may have many holders,
     and each one releases it separately.
     """
 
@@ -60,7 +60,10 @@ class ShardQueue(WaitingQueue[Key, Reason]):
     # --- shards ---
 
     def collect(self, shard: int) -> None:
-        """Start to set aside the keys added for a shard, and hand out none. An open shard's owed keys are included."""
+        """Begin to set aside the keys that are added for a shard instead of handing them out.
+
+        If the shard is open, its pending keys are set aside as well.
+        """
         collected = self._collected.setdefault(shard, {})
         if shard in self._open:
             collected.update({key: (_OWED, LIVE) for key in super().owed() if self._shard_of(key) == shard})
@@ -86,7 +89,7 @@ class ShardQueue(WaitingQueue[Key, Reason]):
                 super().add(key, _MOVED)
 
     def is_shard_idle(self, shard: int) -> bool:
-        """Return True if no key of the shard is owed, collected ones included."""
+        """Return True if no key of the shard is pending, collected ones included."""
         return all(self._shard_of(key) != shard for key in self.owed())
 
     # --- as a queue ---

@@ -29,15 +29,15 @@ Phase = Literal["starting", "priming", "running", "resting", "standby"]
 
 @dataclass(frozen=True, slots=True)
 class TypeStatus:
-    """The status of one of a controller's N+1 types.
+    """The status of a type that a controller manages or watches.
 
     Attributes:
         primed: True if its cache has had a complete snapshot.
         revision: the revision up to which its cache is complete (its frontier).
         target: the revision that the run waits for before it begins.
         resources: the number of resources in its cache; during a first snapshot, the number received.
-        lag: how many revisions it is behind the newest of the controller's types. A change of one type is
-            mapped only when all types have reached it.
+        lag: the number of revisions that it is behind the newest of the controller's types. A change of one type is
+            mapped only after all types have reached it.
         refused: the number of items in its streams that were older than the cache.
         cut_off: the reason that it has no stream now; empty if it has one or the first is being opened.
         cut_off_seconds: the time without a stream.
@@ -87,7 +87,7 @@ class ControllerStatus:
     Attributes:
         seconds: the time since it entered this phase.
         term: the term of the current run; 0 before it has one.
-        settled: the revision up to which nothing is owed; 0 while something is.
+        settled: the revision up to which no work is pending, or 0 if some is.
         types: the status of each type; empty between runs.
         concurrency: the number of keys that it may reconcile at once.
         queue: statistics of the queue; None unless it is running.
@@ -126,7 +126,10 @@ class ControllerStatus:
 
     @property
     def problem(self) -> str:
-        """The reason that it is not reconciling now, as a sentence without its name; empty if it is."""
+        """The reason why the controller is not reconciling now, or an empty text.
+
+        It is a sentence without its subject, such as "has been priming for 12 s, waiting for ...".
+        """
         if self.phase == "resting":
             runs = "a failed run" if self.restarts == 1 else f"{self.restarts} failed runs, the last"
             return f"is backing off after {runs} with {self.error}"
@@ -144,7 +147,7 @@ class ControllerStatus:
 
     @property
     def notice(self) -> str:
-        """A problem that does not keep it from reconciling, as a sentence without its name; or empty."""
+        """A problem despite which the controller keeps reconciling, in the form of `problem`, or an empty text."""
         return "; ".join(
             f"leaves out {len(each.undecodable)} of {each.type} whose payload does not decode, such as "
             f"{'/'.join(filter(None, each.undecodable[0]))}"
@@ -211,7 +214,7 @@ class NotDone:
 
 
 class Results:
-    """The keys of one run whose last reconcile did not succeed.
+    """The keys of a run whose last reconcile did not succeed.
 
     Attributes:
         not_done: the result of each key; None for keys beyond the first `KEPT`.

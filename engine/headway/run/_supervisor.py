@@ -44,7 +44,7 @@ class Supervisor:
     """The supervisor of one controller.
 
     Args:
-        make_run: creates a run, given what the last one owed and the lease that it runs under.
+        make_run: creates a run, given the pending work of the last one and the lease that it runs under.
         leading: acquires the controller's lease; None if it needs none.
 
     Attributes:
@@ -79,7 +79,9 @@ class Supervisor:
         self._owed = Owed()
 
     async def supervise(self) -> None:
-        """Run the controller until canceled, starting a new run when one ends. Each run gets what the last one owed.
+        """Run the controller until canceled, starting a new run when one ends.
+
+        Each run gets the pending work of the one before.
 
         Raises NotHeadway if the server is not an engine and no engine has answered before.
         """
@@ -183,9 +185,9 @@ class Supervisor:
         raise EngineBug("a run returned")
 
     async def wait_idle(self, revision: int) -> None:
-        """Wait until the controller owes nothing up to ``revision``, through restarts if necessary.
+        """Wait until the controller has no pending work up to ``revision``, through restarts if necessary.
 
-        Return at once for a controller on standby, which owes nothing. Raises Closed when the engine ends.
+        Return at once for a controller on standby, which has no work. Raises Closed when the engine ends.
         """
         while not self.stands_by:
             run = self.run
@@ -201,9 +203,9 @@ class Supervisor:
             await run.progress.wait()
 
     def checkpoint(self) -> int:
-        """Return the revision up to which the current run owes nothing; 0 if it owes something or is not running.
+        """Return the revision up to which the current run has no pending work; 0 if it has some or is not running.
 
-        A controller on standby never owes anything: the result is above every revision.
+        A controller on standby never has pending work, so the result is above every revision.
         """
         if self.stands_by:
             return _ANY_REVISION

@@ -54,7 +54,7 @@ class Worker:
         self._started: dict[Key, float] = {}
 
     async def work(self) -> None:
-        """Reconcile keys until canceled. The key of a canceled reconcile stays in hand, and is therefore still owed."""
+        """Reconcile keys until canceled. If a reconcile is canceled, its key stays in hand and therefore pending."""
         reconciling = Reconciling()
         RECONCILING.set(reconciling)
         dequeued = await self._queue.dequeue()
@@ -111,7 +111,7 @@ class Worker:
                 raise
             alongside = only_error(raised)
         except BaseException as raised:  # noqa: BLE001  # it is raised again
-            # This ends the run or the engine. The key stays in hand, and is therefore owed to the next run.
+            # This ends the run or the engine. The key stays in hand, so the next run reconciles it.
             failed, _ = of_controller(raised)
             if running is not None and failed is not None:
                 self._report_reconcile(

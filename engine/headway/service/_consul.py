@@ -110,9 +110,10 @@ class _ConsulStream:
 
 
 def _as_sent(message: Any) -> Any:
-    """Return the message with its tombstones as Consul sends them. Stored resources are shared, so each is copied.
+    """Convert the tombstones in a message to Consul's form.
 
-    Lists already contain them in that form (`_listed`), because a large list is encoded before it is sent.
+    Tombstones are copied because stored resources are shared. Lists need no conversion here: `_listed` converts their
+    tombstones earlier, because a large list is encoded before it is sent.
     """
     if isinstance(message, pb.ReadResponse | pb.WriteStatusResponse | pb.DeleteResponse):
         if _is_tombstone(message.resource):

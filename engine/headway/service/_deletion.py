@@ -54,12 +54,12 @@ def check_frozen(type: ResourceType[Any], stored: pb.Resource, updated: pb.Resou
 
 
 def check_marking(type: ResourceType[Any], stored: pb.Resource, updated: pb.Resource) -> None:
-    """Refuse to mark a resource together with any other change."""
+    """Raise InvalidArgument if a write marks a resource for deletion and also changes something else."""
     problems = _changed_parts(type, stored, updated, ignore=DELETION_TIMESTAMP)
     if problems:
         raise invalid(
-            f"{resource_id(stored.id)}: metadata.{DELETION_TIMESTAMP} must be set alone, but this write also "
-            f"{' and '.join(problems)}; use Delete"
+            f"{resource_id(stored.id)}: a write that sets metadata.{DELETION_TIMESTAMP} must change nothing else, "
+            f"but this one also {' and '.join(problems)}. To delete a resource, call Delete"
         )
     check_mark(updated)
 

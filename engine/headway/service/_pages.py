@@ -196,12 +196,13 @@ async def read_page(
     wanted: View,
     collected: ListReply,
 ) -> tuple[str, Position]:
-    """Keep the resources of one page (size 0: all). Return the next page's token and the position of the first read.
+    """Read one page into ``collected``. Return the next page's token and the position of the first read.
 
-    Pages are ordered by key. A resource that exists all the time is on exactly one page, once. A resource that is
-    created or deleted in the meantime may be on one page or none: each page is read when it is requested.
+    Resources are ordered by key. With a page size of 0, a single page contains all of them. Otherwise a page may end
+    early, so that the reply does not become too large.
 
-    A page ends early if the reply would become too large.
+    Each page is read only when it is requested. A resource that exists throughout is therefore on exactly one page,
+    but a resource that is created or deleted between two requests may be missing.
     """
     place = tokens.place(request.page_token, 3)
     after: Key | None = (place[0], place[1], place[2]) if place else None

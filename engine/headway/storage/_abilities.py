@@ -82,7 +82,7 @@ class ChecksItself(Protocol):
     """A store that can check its integrity more thoroughly than its public methods allow."""
 
     async def check_itself(self) -> Sequence[str]:
-        """Return one sentence for each problem, so nothing if the store is consistent. Writes nothing."""
+        """Check the store without writing to it, and return one sentence for each problem."""
         ...
 
 

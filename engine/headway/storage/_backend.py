@@ -121,9 +121,9 @@ class Backend(ListsResources, Protocol):
         ...
 
     async def record_checkpoint(self, fence: Fence, revision: int) -> None:
-        """Record that the fence's controller owes nothing up to a revision. Makes no revision itself.
+        """Record that the fence's controller has no pending work up to a revision.
 
-        A revision below the recorded one is ignored.
+        Recording it does not make a new revision. A revision below the recorded one is ignored.
 
         Raises:
             FenceLowered: the fence is below the stored one.

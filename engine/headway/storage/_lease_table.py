@@ -150,5 +150,5 @@ class LeaseTable:
                 await self._changes.wait()
 
     def stop(self, why: Callable[[], HeadwayError]) -> None:
-        """Make all waiting tasks, and those that wait later, raise the error that ``why`` returns."""
+        """Stop waiting: every current and future call of `wait_ended` raises the error that ``why`` returns."""
         self._changes.stop(why)

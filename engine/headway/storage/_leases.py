@@ -105,7 +105,7 @@ def check_borne(fence: Fence, stored: tuple[int, int]) -> None:
     borne = (fence.term, fence.number)
     if borne < stored:
         lease = lease_of(fence.controller, fence.member)
-        raise FenceLowered(f"the fence of {lease} is at {stored}, above {borne} of this write")
+        raise FenceLowered(f"the fence of {lease} is at {stored}, but this write carries the lower {borne}")
     if fence.term > stored[0]:
         raise UnknownTerm(
             f"term {fence.term} of {lease_of(fence.controller, fence.member)} was never granted; "

@@ -10,7 +10,7 @@ from headway.resource import Key, Kind, Position, pb
 
 
 class Fence(NamedTuple):
-    """The writer of a commit and its generation. (term, number) is compared with the stored pair of this writer."""
+    """A writer's term and number. A commit that carries a lower pair than the stored one is rejected."""
 
     controller: str
     member: str
@@ -25,7 +25,7 @@ class Raised(NamedTuple):
         fence: the fence as it is stored now.
         position: the position of the commit.
         checkpoint: the revision recorded by `record_checkpoint`. Before the first record, it is the revision of the
-            fence's first raise, because a controller owes nothing for earlier changes.
+            fence's first raise, because a controller has no work pending from earlier changes.
     """
 
     fence: Fence

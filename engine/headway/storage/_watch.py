@@ -57,7 +57,7 @@ class Pulse:
                     trio.lowlevel.reschedule(task, _WOKEN)
 
     def stop(self, why: Callable[[], HeadwayError]) -> None:
-        """Make all waiting tasks, and those that wait later, raise the error that ``why`` returns."""
+        """Stop the signal. Every current and future `wait` raises the error that ``why`` returns."""
         self._broken = self._broken or why
         self.beat()
 

@@ -77,7 +77,7 @@ class OneShot:
     """A controller without workers. Create one with `one_shot`.
 
     Attributes:
-        client: reads and writes without being a controller: for the test's input and to look at the outcome.
+        client: reads and writes without being a controller. Use it to prepare the test and to look at the outcome.
         runtime: the reconcile context, as the reconciler gets it.
     """
 
@@ -198,7 +198,8 @@ async def one_shot(
 ) -> AsyncIterator[OneShot]:
     """Open one controller without workers: ``async with headway.testing.one_shot(app, "accounts") as shot: ...``
 
-    The app's other controllers and the controller's sources do not run.
+    Use it to call a reconciler and its mappers directly. The app's other controllers and the controller's sources do
+    not run.
 
     Args:
         app: the app with the types.
@@ -275,7 +276,7 @@ class _IdleWaiter:
 
 
 class _StubReconciler:
-    """A stand-in for the reconciler that records its requests and does nothing."""
+    """A stand-in for the reconciler. It does nothing but record its requests."""
 
     def __init__(self, definition: Definition) -> None:
         self._on_start = definition.on_start
@@ -292,7 +293,7 @@ class _StubReconciler:
 
 
 class _Recorder:
-    """A channel that records the writes that pass through it."""
+    """A wrapper for a channel, used to record its writes."""
 
     _inner: Channel
 

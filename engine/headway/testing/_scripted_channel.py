@@ -68,7 +68,7 @@ class Call(NamedTuple):
 
 
 class ScriptedChannel:
-    """An `rpc.Channel` that behaves as one over a network does: a call that fails may have taken effect.
+    """An `rpc.Channel` that fails like a network. For example, a failed call may still have taken effect.
 
     Attributes:
         done: every write and raise that reached the store, in order, including late ones.

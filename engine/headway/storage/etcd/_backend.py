@@ -176,7 +176,7 @@ class EtcdBackend:
             return await _commit.raise_fence(session, controller, member, term, number)
 
     async def record_checkpoint(self, fence: Fence, revision: int) -> None:
-        """Record that the fence's controller owes nothing up to a revision."""
+        """Record that the fence's controller has no pending work up to a revision."""
         session = self._use()
         await trio.lowlevel.checkpoint()
         with _commit.whole(session):

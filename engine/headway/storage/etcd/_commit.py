@@ -161,7 +161,7 @@ async def raise_fence(session: Session, controller: str, member: str, term: int,
 
 
 async def record_checkpoint(session: Session, fence: Fence, revision: int) -> None:
-    """Record that the fence's controller owes nothing up to a revision."""
+    """Record that the fence's controller has no pending work up to a revision."""
     if not 0 <= revision <= HIGHEST:
         raise InvalidArgument(f"the revision must be between 0 and {HIGHEST}, got {revision}")
 

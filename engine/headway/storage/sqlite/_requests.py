@@ -77,7 +77,10 @@ class Request:
         raise NotImplementedError
 
     def publish(self) -> None:
-        """Update state in the event loop after the commit, before any caller learns of it."""
+        """Update in-memory state after the commit, before the result is returned to any caller.
+
+        It is called in the event loop.
+        """
 
 
 class WriteRequest(Request):

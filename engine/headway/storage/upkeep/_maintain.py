@@ -23,9 +23,10 @@ R = TypeVar("R")
 
 
 async def backup_store(url: str, file: str | os.PathLike[str], *, replace: bool = False) -> BackedUp:
-    """Back up the store at ``url`` to ``file``: all of it at one revision, checked, in one file.
+    """Write a backup of the store at ``url`` to ``file``, and check it.
 
-    During the backup any process, including this one, may have the store open and write to it.
+    The backup contains the whole store at one revision. Any process, including this one, may have the store open and
+    write to it during the backup.
 
     Args:
         url: ``sqlite:PATH``.
@@ -46,9 +47,9 @@ async def backup_store(url: str, file: str | os.PathLike[str], *, replace: bool 
 async def restore_store(file: str | os.PathLike[str], url: str, *, replace: bool = False) -> Restored:
     """Restore a backup, or a copy of a store's file, as the store at ``url``.
 
-    The new store has the resources, the history and the checkpoints of the backup. But it is another store: it has a
-    new id, and its revisions and terms begin above all that the original can have used since. So every watch and cache
-    starts again from a snapshot, and writes decided on earlier reads are rejected.
+    The new store has the resources, the history and the checkpoints of the backup, but it has a new id and counts as
+    another store. Every watch and cache therefore starts again from a snapshot. Its revisions and terms begin above
+    all that the original can have used since the backup, so that writes based on earlier reads are rejected.
 
     Args:
         file: the backup.
@@ -67,9 +68,9 @@ async def restore_store(file: str | os.PathLike[str], url: str, *, replace: bool
 
 
 async def check_store(url: str) -> list[Finding]:
-    """Return the problems of the store at ``url``, an empty list if it is consistent.
+    """Read the whole store at ``url`` and return its problems, or an empty list if it is consistent.
 
-    Reads the whole store and writes nothing. A server may have it open.
+    The check writes nothing, and a server may have the store open.
 
     Args:
         url: ``sqlite:PATH``. The file may be a backup.

@@ -158,7 +158,7 @@ def _scope_of(resource: pb.Resource) -> Scope:
 
 
 async def _is_stored(backend: ListsResources, type: _Type) -> bool:
-    """Return True if a resource is stored as this version of its kind."""
+    """Return True if at least one stored resource has this version of its kind."""
     after: Key | None = None
     while True:
         page, _ = await backend.list(type.kind, Within(), after=after, limit=_PAGE)

@@ -193,7 +193,7 @@ def named(kind: Kind, key: Key | None = None) -> str:
 
 
 _PATIENCE = 30.0
-"""The seconds to wait for an item that a watch owes. After that, the item counts as lost."""
+"""The seconds to wait for an item that a watch should deliver. After that, the item counts as lost."""
 
 
 class Followed:

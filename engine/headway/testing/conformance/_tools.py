@@ -1,4 +1,4 @@
-"""What the checks are made of: the capabilities that they need, assertions, resources and operations."""
+"""The parts of the checks: the capabilities that they need, assertions, resources and operations."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MOST_OPERATIONS = 32
 """The largest number of operations in one commit of the checks. Every store takes that many."""
 
 QUIET = 10.0
-"""The number of seconds after which a watch that owes an item counts as stuck."""
+"""The number of seconds after which a watch that has not delivered an expected item counts as stuck."""
 
 SHORT_HISTORY = 16
 """The number of changes that a store keeps in the checks of bounded history."""

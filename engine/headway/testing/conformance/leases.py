@@ -50,8 +50,9 @@ async def a_lease_is_acquired_by_a_commit(backend: Backend) -> None:
 
 
 async def terms_only_grow(backend: Backend) -> None:
-    """Whatever ends a term, including its holder's next request, the next term is higher. Raises of the fence count,
-    too.
+    """Each term is higher than the one before, no matter how that one ended.
+
+    A new request by the same holder, or raising the fence, ends a term like anything else.
     """
     terms = [(await backend.raise_fence("c", "", 0, 0)).fence.term, await _acquire(backend)]
     terms.append(await _acquire(backend))

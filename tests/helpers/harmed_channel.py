@@ -1,0 +1,97 @@
+"""A channel whose streams misbehave on command, as those of a bad network, a lagging replica or a wrong server do."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
+import trio
+from typing_extensions import override
+
+from headway.resource import ANY_VERSIONS, Kind, ResourceType, pb
+from headway.service import WATCH_LIST
+from headway.testing import ScriptedChannel
+from tests.helpers.harmed_stream import Begins, HarmedStream, KindStreams
+from tests.helpers.truth import Record
+
+_ENOUGH = 200
+"""The number of streams that an engine opens at most once all faults have ended. A sound one opens a few."""
+
+
+class HarmedChannel(ScriptedChannel):
+    """A `ScriptedChannel` with other streams. A fault belongs to one stream, which stays harmed until it is left.
+
+    Nothing heals a stream that hangs or lags: the engine must leave it. The streams by which a run reads the history
+    of deletions pass unharmed.
+    """
+
+    def __init__(self, record: Record, lag_limit: float) -> None:
+        super().__init__()
+        self.record = record
+        self._lag_limit = lag_limit
+        # The number of streams that may still be opened; None for any.
+        self._left: int | None = None
+        self._kinds: dict[Kind, KindStreams] = {}
+
+    def streams(self, type: ResourceType[Any]) -> KindStreams:
+        """Return the streams of a type, open and future ones."""
+        return self._of_kind(type.kind)
+
+    def begin(self, type: ResourceType[Any], *begins: Begins) -> None:
+        """Apply these faults to the beginnings of the type's next streams, one each."""
+        self.streams(type).beginnings.extend(begins)
+
+    def end_faults(self) -> None:
+        """Let every call and every stream from now on succeed. The streams that are open stay as they are."""
+        self.heal()
+        self._left = _ENOUGH
+        for streams in self._kinds.values():
+            streams.beginnings.clear()
+            streams.lies = streams.repeats = 0
+
+    def end_calls(self) -> None:
+        """End the calls that are held back: answer the slow ones, and lose those that are late."""
+        self.answer_slow()
+        self._late.clear()
+
+    def forget(self) -> None:
+        """Forget all calls and streams so far, because the store is another one now."""
+        self.done.clear()
+        self.unknown.clear()
+        self.opened.clear()
+        for streams in self._kinds.values():
+            streams.delivered = streams.lied_up_to = 0
+            streams.drop()
+
+    def check(self) -> None:
+        """Raise AssertionError if a stream remained below the frontier for longer than the engine may wait."""
+        for kind, streams in self._kinds.items():
+            late = streams.longest_below
+            assert late <= self._lag_limit + 1, f"a stream of {kind[1]} remained below the frontier for {late:.0f} s"
+
+    @override
+    def is_honest(self, type: ResourceType[Any]) -> bool:
+        return not self.streams(type).lied_up_to
+
+    @override
+    def stream(self, path: str, request: object, **options: Any) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
+        if path != WATCH_LIST or not isinstance(request, pb.WatchListRequest) or request.type is None:
+            return self._inner.stream(path, request, **options)
+        if self._left is not None:
+            self._left -= 1
+            assert self._left, f"{_ENOUGH} streams were opened after the last fault"
+        kind = (request.type.group, request.type.kind)
+        after = request.resume_after
+        self.opened.append((kind, after is not None))
+        if after is not None and after.versions == ANY_VERSIONS:
+            return self._inner.stream(path, request, **options)
+        streams = self._of_kind(kind)
+        begins = streams.beginnings.popleft() if streams.beginnings else None
+        return HarmedStream(self._inner, request, self.record, streams, begins)
+
+    def _of_kind(self, kind: Kind) -> KindStreams:
+        if kind not in self._kinds:
+            self._kinds[kind] = KindStreams(kind, deque(), trio.lowlevel.ParkingLot())
+        return self._kinds[kind]

@@ -1,0 +1,375 @@
+"""One WatchList stream with faults at its beginning and later.
+
+What it delivers comes from a real stream of the service, except for what only another server would say: an older
+snapshot and a repeated change are made from the store's record.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Literal, NamedTuple
+
+import trio
+from grpclib import GRPCError
+from grpclib.const import Status
+
+from headway._gen.headway.store import v1 as store_pb
+from headway.resource import (
+    Bookmark,
+    Change,
+    Changes,
+    EndOfSnapshot,
+    Kind,
+    Position,
+    SnapshotChunk,
+    StreamItem,
+    pb,
+    position,
+)
+from headway.rpc import Channel
+from headway.service import POSITION, WATCH_LIST
+from tests.helpers.truth import Record
+
+_STEP_SECONDS, _STEPS = 10.0, 8
+"""The seconds between two steps of a replica that is slow to catch up, and the number of its steps."""
+
+
+class Unreachable(NamedTuple):
+    """The endpoint refuses the connection."""
+
+
+class Compacted(NamedTuple):
+    """The endpoint no longer has the history after the requested position, and asks for a new watch."""
+
+
+Then = Literal["catches up", "hangs", "is slow"]
+
+
+class Behind(NamedTuple):
+    """The endpoint is a replica that lags: it answers with a snapshot of an older revision.
+
+    Attributes:
+        revision: the revision of its snapshot.
+        then: whether it catches up at once, sends nothing more, or takes more than a minute to catch up.
+    """
+
+    revision: int
+    then: Then
+
+
+class Half(NamedTuple):
+    """The connection breaks in the middle of the snapshot, after this number of resources."""
+
+    resources: int
+
+
+class Beyond(NamedTuple):
+    """A wrong server: it resumes after its newest revision instead of the requested one."""
+
+
+class Again(NamedTuple):
+    """A wrong server: it repeats the changes of this number of revisions before the beginning."""
+
+    revisions: int
+
+
+Begins = Unreachable | Compacted | Behind | Half | Beyond | Again
+NEEDS_SNAPSHOT = (Compacted, Behind, Half)
+"""The beginnings of an endpoint that cannot resume."""
+
+
+@dataclass
+class KindStreams:
+    """The streams of one kind, and the faults of the next ones.
+
+    Attributes:
+        delivered: the highest revision up to which a stream was complete, by its own account.
+        longest_below: the longest time, in seconds, that a stream remained below that revision.
+        lied_up_to: the revision of the last false bookmark that no snapshot has corrected yet; 0 if there is none.
+        lies: the number of false bookmarks to deliver.
+        told: the number of false bookmarks that were delivered.
+        repeats: the number of items with changes to deliver twice.
+    """
+
+    kind: Kind
+    beginnings: deque[Begins]
+    changed: trio.lowlevel.ParkingLot
+    open: list[HarmedStream] = field(default_factory=list)
+    delivered: int = 0
+    longest_below: float = 0.0
+    lied_up_to: int = 0
+    lies: int = 0
+    told: int = 0
+    repeats: int = 0
+
+    def hold(self) -> None:
+        """Make the open streams deliver nothing more."""
+        for stream in self.open:
+            stream.held, stream.passes = True, 0
+
+    def let_pass(self, count: int = 1) -> None:
+        """Let the next items of the held streams pass."""
+        for stream in self.open:
+            stream.passes += count
+        self.changed.unpark_all()
+
+    def release(self) -> None:
+        """Let the open streams catch up."""
+        for stream in self.open:
+            stream.held = False
+        self.changed.unpark_all()
+
+    def drop(self) -> None:
+        """Break the open streams."""
+        for stream in self.open:
+            stream.drop()
+        self.changed.unpark_all()
+
+    def repeat(self, changes: list[Change]) -> None:
+        """Make the open streams deliver these changes again, which they or other streams have delivered before."""
+        for stream in self.open:
+            stream.insert(changes)
+
+
+class HarmedStream:
+    """The reader's side of a harmed stream: an async context manager that is its own iterator."""
+
+    def __init__(
+        self,
+        channel: Channel,
+        request: pb.WatchListRequest,
+        record: Record,
+        streams: KindStreams,
+        begins: Begins | None,
+    ) -> None:
+        self.held = False
+        self.passes = 0
+        self._channel = channel
+        self._request = request
+        self._record = record
+        self._streams = streams
+        self._begins = begins
+        self._inner: Any = None
+        self._items: Any = None
+        self._ready: deque[StreamItem] = deque()
+        # The position up to which this stream was complete, by its own account.
+        self._at: Position | None = None
+        # The position after which the real stream begins; None if that begins with a snapshot.
+        self._asked = position(request.resume_after)
+        # What a slow replica delivers, by step.
+        self._steps: deque[list[StreamItem]] = deque()
+        self._snapshot_left: int | None = None
+        self._failure: GRPCError | None = None
+        self._lags = False
+        self._repeated = 0
+        self._scope: trio.CancelScope | None = None
+        self._dropped = False
+        self._lie: Bookmark | None = None
+        # True between a false bookmark and the change that proves it false. A stream that broke there, or stopped,
+        # could not be told from an honest one.
+        self._hides_change = False
+        # Since when it has been below what was delivered before: since its beginning or its last snapshot chunk.
+        self._below_since: float | None = None
+
+    def drop(self) -> None:
+        """Break this stream, even while it waits."""
+        self._dropped = True
+        if self._scope is not None:
+            self._scope.cancel()
+
+    def insert(self, changes: list[Change]) -> None:
+        """Deliver these changes next, if the snapshot has ended."""
+        if self._at is not None and not self._hides_change:
+            self._ready.extendleft(reversed(list(_by_commit(changes))))
+
+    async def __aenter__(self) -> HarmedStream:
+        self._streams.open.append(self)
+        self._note_progress()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._note_wait()
+        self._streams.open.remove(self)
+        if self._inner is not None:
+            await self._inner.__aexit__(kind, error, traceback)
+
+    def __aiter__(self) -> HarmedStream:
+        return self
+
+    async def __anext__(self) -> StreamItem:
+        await trio.lowlevel.checkpoint()
+        while True:
+            if self._dropped and not self._hides_change:
+                raise GRPCError(Status.UNAVAILABLE, "the connection broke")
+            if self._ready and (not self.held or self.passes or self._hides_change):
+                self.passes = max(0, self.passes - 1)
+                return self._hand_out(self._ready.popleft())
+            if self._ready or (self.held and not self.passes and self._at is not None):
+                await self._streams.changed.park()
+            elif self._failure is not None:
+                raise self._failure
+            elif self._steps:
+                await self._step()
+            else:
+                await self._pull()
+
+    async def _step(self) -> None:
+        with trio.CancelScope() as self._scope:
+            await trio.sleep(_STEP_SECONDS)
+            self._note_wait()
+            self._ready.extend(self._steps.popleft())
+        self._scope = None
+
+    def _hand_out(self, item: StreamItem) -> StreamItem:
+        streams = self._streams
+        if isinstance(item, Bookmark | EndOfSnapshot):
+            self._at = item.position
+        elif isinstance(item, Changes) and self._at is not None:
+            self._at = self._at._replace(revision=max(self._at.revision, item.changes[-1].revision))
+        if isinstance(item, EndOfSnapshot) and item.position.revision >= streams.lied_up_to:
+            streams.lied_up_to = 0
+        if item is self._lie and self._at is not None:
+            streams.lied_up_to = max(streams.lied_up_to, self._at.revision)
+            self._hides_change = True
+            streams.told += 1
+        elif isinstance(item, Changes):
+            self._hides_change = False
+        self._note_progress(in_snapshot=isinstance(item, SnapshotChunk))
+        return item
+
+    def _note_wait(self) -> None:
+        if self._below_since is not None:
+            seconds = trio.current_time() - self._below_since
+            self._streams.longest_below = max(self._streams.longest_below, seconds)
+
+    def _note_progress(self, *, in_snapshot: bool = False) -> None:
+        self._note_wait()
+        at = 0 if self._at is None else self._at.revision
+        self._streams.delivered = max(self._streams.delivered, at)
+        if at >= self._streams.delivered:
+            self._below_since = None
+        elif in_snapshot or self._below_since is None:
+            self._below_since = trio.current_time()
+
+    # --- the real stream ---
+
+    async def _pull(self) -> None:
+        with trio.CancelScope() as self._scope:
+            begins, self._begins = self._begins, None
+            if begins is not None:
+                await self._begin(begins)
+            elif self._items is None:
+                await self._open()
+            else:
+                self._receive(await self._items.__anext__())
+        self._scope = None
+
+    async def _begin(self, begins: Begins) -> None:
+        if isinstance(begins, Unreachable):
+            raise GRPCError(Status.UNAVAILABLE, "connection refused")
+        if self._asked is not None and isinstance(begins, NEEDS_SNAPSHOT):
+            if not isinstance(begins, Compacted):
+                self._streams.beginnings.appendleft(begins)
+            raise GRPCError(Status.OUT_OF_RANGE, f"history after revision {self._asked.revision} was compacted")
+        if isinstance(begins, Half):
+            self._snapshot_left = begins.resources
+        elif isinstance(begins, Behind):
+            await self._begin_behind(begins)
+        elif isinstance(begins, Beyond) and self._asked is not None:
+            self._asked = self._asked._replace(revision=(await self._position()).revision)
+        elif isinstance(begins, Again):
+            self._repeated = begins.revisions
+
+    async def _begin_behind(self, begins: Behind) -> None:
+        here, kind, record = await self._position(), self._streams.kind, self._record
+        revision = min(here.revision, max(0, begins.revision))
+        self._ready.extend(SnapshotChunk([resource]) for resource in record.state(kind, revision))
+        self._ready.append(EndOfSnapshot(here._replace(revision=revision)))
+        self._lags = True
+        if begins.then == "hangs":
+            self.held, self.passes = True, len(self._ready)
+        step = math.ceil((here.revision - revision) / _STEPS)
+        while begins.then == "is slow" and revision < here.revision:
+            reached = min(here.revision, revision + step)
+            changes = list(_by_commit(record.changes(kind, revision, reached)))
+            self._steps.append([*changes, Bookmark(here._replace(revision=reached))])
+            revision = reached
+        self._asked = here._replace(revision=revision)
+
+    async def _open(self) -> None:
+        request, resume_after = self._request, self._asked
+        asking = pb.WatchListRequest(
+            type=request.type,
+            tenancy=request.tenancy,
+            resume_after=None if resume_after is None else resume_after.message(),
+            bookmark_interval_ms=request.bookmark_interval_ms,
+            bookmarks=True,
+            # A replica that lags cannot check the position that the reader knows.
+            known=None if self._lags else request.known,
+        )
+        self._inner = self._channel.stream(WATCH_LIST, asking)
+        self._items = await self._inner.__aenter__()
+
+    async def _position(self) -> Position:
+        request = store_pb.PositionRequest(type=self._request.type)
+        reply = await self._channel.unary(POSITION, request, store_pb.PositionResponse)
+        at = position(reply.position)
+        assert at is not None
+        return at
+
+    def _receive(self, item: StreamItem) -> None:
+        if self._lags and isinstance(item, Bookmark) and item.resumed:
+            # The snapshot that was made from the record came before it.
+            return
+        if isinstance(item, SnapshotChunk):
+            self._snapshot(item)
+        elif isinstance(item, Changes):
+            for commit in _by_commit(item.changes):
+                self._changes(commit, item.changes[-1].revision)
+        elif isinstance(item, EndOfSnapshot) and self._snapshot_left is not None:
+            self._break()
+        else:
+            self._ready.append(item)
+            begins = isinstance(item, EndOfSnapshot) or item.resumed
+            if begins and self._repeated:
+                until = item.position.revision
+                repeated = self._record.changes(self._streams.kind, until - self._repeated, until)
+                self._ready.extend(_by_commit(repeated))
+
+    def _snapshot(self, item: SnapshotChunk) -> None:
+        for resource in item.resources:
+            if self._snapshot_left == 0:
+                self._break()
+                return
+            if self._snapshot_left is not None:
+                self._snapshot_left -= 1
+            self._ready.append(SnapshotChunk([resource]))
+
+    def _break(self) -> None:
+        """Break the connection once everything before has been delivered."""
+        self._failure = GRPCError(Status.UNAVAILABLE, "the connection broke in the middle of the snapshot")
+
+    def _changes(self, item: Changes, last: int) -> None:
+        streams = self._streams
+        before = self._at if not self._ready else None
+        if streams.lies and before is not None and self._lie is None:
+            streams.lies -= 1
+            self._lie = Bookmark(before._replace(revision=last))
+            self._ready.append(self._lie)
+        elif streams.repeats:
+            streams.repeats -= 1
+            self._ready.append(item)
+        self._ready.append(item)
+
+
+def _by_commit(changes: list[Change]) -> Iterator[Changes]:
+    """Yield one item for each commit, so that a test can look at a reader between any two."""
+    for _, commit in itertools.groupby(changes, key=lambda change: change.revision):
+        yield Changes(list(commit))

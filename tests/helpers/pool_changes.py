@@ -1,0 +1,43 @@
+"""What users of a `PoolsApp` do: changes of its resources, by their names."""
+
+from __future__ import annotations
+
+import headway
+from headway.resource import Registry
+from headway.rpc import InProcessChannel
+from headway.service import ResourceService
+from headway.storage import Backend
+from tests.helpers.pools import Member, Pool, PoolsApp, Summary
+
+
+async def write_first(store: Backend, pools: PoolsApp) -> None:
+    """Write a pool with a member, and a member of a pool that does not exist, before any engine runs."""
+    registry = Registry()
+    for type in pools.types:
+        registry.register(type)
+    client = headway.Client(InProcessChannel(ResourceService(store, registry)), registry)
+    await client.write(pools.pool.new("a", Pool(note="first")))
+    await client.write(pools.member.new("m1", Member(pool="a")))
+    await client.write(pools.member.new("m2", Member(pool="b")))
+
+
+async def make_change(
+    client: headway.Client, pools: PoolsApp, number: int, operation: str, name: str, member: str
+) -> None:
+    """Make a change. ``number`` distinguishes it from earlier ones with the same operation."""
+    if operation == "pool":
+        await client.apply(pools.pool.new(name, Pool(note=f"{number}")))
+    elif operation == "member":
+        await client.apply(pools.member.new(member, Member(pool=name)))
+    elif operation == "no pool":
+        await client.delete(pools.pool.id(name))
+    elif operation == "no member":
+        await client.delete(pools.member.id(member))
+    elif operation == "no summary":
+        await client.delete(pools.summary.id(name))
+    elif (there := await client.get(pools.summary, name)) is not None:
+        there.data = Summary(members=[f"spoilt {number}"])
+        try:
+            await client.write(there)
+        except headway.Conflict:
+            return

@@ -1,0 +1,105 @@
+"""Mutants of the gate, the priming and the mapping, each of which the machine that watches a whole run must kill."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+MACHINE = "stateful/test_run.py"
+
+RUN_MUTANTS = (
+    # --- the start of a run ---
+    Mutant(
+        "a run begins at the first end of a snapshot, even below its start",
+        "run/_priming.py",
+        "await _wait_primed(informer, start.revision, self._stall_limit)",
+        "await _wait_primed(informer, 1, self._stall_limit)",
+        MACHINE,
+    ),
+    Mutant(
+        "the resources in the cache are not mapped at the start",
+        "run/_mapping.py",
+        "            if name in self._watches:\n                self._add_cached(name)\n",
+        "",
+        MACHINE,
+    ),
+    Mutant(
+        "an index is not built over the primed data",
+        "cache/_informer.py",
+        "            table.build(self.store.entries)\n",
+        "            pass\n",
+        MACHINE,
+    ),
+    # --- the gate ---
+    Mutant(
+        "a snapshot one revision below the frontier is accepted",
+        "cache/_type_store.py",
+        "if self.primed and revision < self.frontier:",
+        "if self.primed and revision < self.frontier - 1:",
+        MACHINE,
+    ),
+    Mutant(
+        "a later snapshot deletes nothing",
+        "cache/_type_store.py",
+        "for key in [key for key in entries if key not in gathered and ahead.get(key, 0) <= revision]:",
+        "for key in list[Key]():",
+        MACHINE,
+    ),
+    Mutant(
+        "a part of a broken snapshot is kept",
+        "cache/_type_store.py",
+        'because a new stream begins."""\n        self._gathered = {}\n',
+        'because a new stream begins."""\n',
+        MACHINE,
+    ),
+    Mutant(
+        "own writes are forgotten at any move of the frontier",
+        "cache/_type_store.py",
+        "while order and order[0][0] <= revision:",
+        "while order:",
+        MACHINE,
+    ),
+    # --- the streams ---
+    Mutant(
+        "a distrusted stream is resumed",
+        "cache/_informer.py",
+        "return self.store.position if self.store.primed and not self.distrusted else None",
+        "return self.store.position if self.store.primed else None",
+        MACHINE,
+    ),
+    Mutant(
+        "a stream that stays below the frontier is never left",
+        "cache/_follower.py",
+        "patience.deadline = trio.current_time() + self._lag_limit",
+        "pass",
+        MACHINE,
+    ),
+    Mutant(
+        "a silent stream is never left",
+        "cache/_follower.py",
+        "                patience.cancel()\n",
+        "                pass\n",
+        MACHINE,
+    ),
+    Mutant(
+        "a change at a bookmark's own revision is accepted",
+        "cache/_stream.py",
+        "if revision <= bookmark:",
+        "if revision < bookmark:",
+        MACHINE,
+    ),
+    Mutant(
+        "a stream that resumes at another revision is accepted",
+        "cache/_stream.py",
+        "if revision != asked.revision:",
+        "if False:",
+        MACHINE,
+    ),
+    # --- causality ---
+    Mutant(
+        "a change is mapped when the first type has reached it",
+        "run/_mapping.py",
+        "return min(subscription.store.frontier for subscription in self._subscriptions.values())",
+        "return max(subscription.store.frontier for subscription in self._subscriptions.values())",
+        MACHINE,
+    ),
+)
