@@ -70,16 +70,17 @@ def _trace(*steps: tuple[bool, int], end: bool = True) -> Trace:
     return trace
 
 
-def _planned(trace: Trace) -> set[faults.Fault]:
-    return set(single_faults(trace, {TEAM, ACCOUNT})[0])
+def _planned(trace: Trace, processes: int = 1) -> set[faults.Fault]:
+    return set(single_faults(trace, {TEAM, ACCOUNT}, processes)[0])
 
 
 def test_effective_write_meets_every_fault_of_a_step() -> None:
-    planned = _planned(_trace((True, 2)))
-    assert {type(each) for each in planned if isinstance(each, faults.StepFault)} == set(faults.STEP_FAULTS) - {
-        # Nothing was undone, so no past state can be shown.
-        faults.RestartBehind
-    }
+    planned = _planned(_trace((True, 2)), processes=2)
+    found = {type(each) for each in planned if isinstance(each, faults.StepFault)}
+    # Nothing was undone, so no past state can be shown.
+    assert found == set(faults.STEP_FAULTS) - {faults.RestartBehind}
+    alone = {type(each) for each in _planned(_trace((True, 2))) if isinstance(each, faults.StepFault)}
+    assert found - alone == {faults.HandOver}
     assert all(each.step == 1 for each in planned if isinstance(each, faults.StepFault))
 
 

@@ -131,6 +131,24 @@ def test_result_counts_as_right_if_only_more_time_has_passed(plan: str) -> None:
     assert [str(each) for each in explored.struck] == [plan]
 
 
+@pytest.mark.parametrize("plan", ["spaced(2.0)", "slow(1, 10.0)"])
+def test_time_that_is_later_with_other_timing_is_no_race(plan: str) -> None:
+    async def stamps(rt: headway.Runtime, request: headway.Request[Team], account: Any, process: Any) -> None:
+        team = rt.resource(request)
+        if team is not None and rt.cache.get(account, team.data.note) is None:
+            await process.outside.put(team.data.note)
+            made = Account(login=f"made at {datetime.datetime.now(datetime.UTC).isoformat()}", count=int(time.time()))
+            await rt.apply(account.new(team.data.note, made))
+
+    async def one_note_after_another(world: simulation.World) -> None:
+        for note in ("a", "b"):
+            await world.client.apply(world.type("Team").new("core", Team(note=note)))
+            await world.wait_idle()
+
+    explored = simulation.explore(program(stamps), one_note_after_another, outside=Cloud, plan=plan)
+    assert [str(each) for each in explored.struck] == [plan]
+
+
 def test_wall_clock_that_measures_a_duration_is_found() -> None:
     async def times_out(rt: headway.Runtime, request: headway.Request[Team], _: object, process: Any) -> None:
         team = rt.resource(request)
