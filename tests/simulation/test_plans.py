@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import headway
 from headway.testing import simulation
 from headway.testing.simulation import Committed, Happened, Reconcile, Step, Trace, faults
-from headway.testing.simulation._plans import pairs, single_faults
+from headway.testing.simulation._plans import merges, pairs, single_faults
 
 _VALUES = {
     "int": st.integers(1, 99),
@@ -77,11 +77,18 @@ def _planned(trace: Trace, processes: int = 1) -> set[faults.Fault]:
 def test_effective_write_meets_every_fault_of_a_step() -> None:
     planned = _planned(_trace((True, 2)), processes=2)
     found = {type(each) for each in planned if isinstance(each, faults.StepFault)}
-    # Nothing was undone, so no past state can be shown.
-    assert found == set(faults.STEP_FAULTS) - {faults.RestartBehind}
+    # Nothing was undone, so no past state can be shown. The store has no single method that is unavailable.
+    assert found == set(faults.STEP_FAULTS) - {faults.RestartBehind, faults.Outage}
     alone = {type(each) for each in _planned(_trace((True, 2))) if isinstance(each, faults.StepFault)}
     assert found - alone == {faults.HandOver}
     assert all(each.step == 1 for each in planned if isinstance(each, faults.StepFault))
+
+
+def test_change_of_a_user_before_another_one_may_be_delivered_with_it() -> None:
+    trace = _trace((True, 2))
+    assert merges(trace, {TEAM, ACCOUNT}) == []
+    trace.add(Committed(0.0, 3, TEAM, CORE, None, headway.resource.pb.Resource(), "", 0))
+    assert merges(trace, {TEAM, ACCOUNT}) == [faults.Merged("staff.Team", 1)]
 
 
 def test_write_without_effect_only_fails_or_comes_late_and_the_rest_is_reported() -> None:
@@ -92,6 +99,7 @@ def test_write_without_effect_only_fails_or_comes_late_and_the_rest_is_reported(
         *map(type, found),
         faults.RestartBehind,
         faults.Restore,
+        faults.Outage,
     } | {faults.CommitLate}
 
 
@@ -102,7 +110,7 @@ def test_read_only_fails_or_is_answered_late() -> None:
 
 def test_change_before_a_write_is_stalled_hidden_repeated_and_forgotten() -> None:
     planned = {each for each in _planned(_trace((True, 2))) if isinstance(each, faults.ChangeFault)}
-    assert {type(each) for each in planned if each.revision == 1} == set(faults.CHANGE_FAULTS)
+    assert {type(each) for each in planned if each.revision == 1} == set(faults.CHANGE_FAULTS) - {faults.Merged}
     assert {type(each) for each in planned if each.revision == 2} == {faults.Missed}
     assert faults.Hide("staff.Team", 1, 2) in planned
 
