@@ -12,7 +12,7 @@ import trio
 import headway
 import tests.helpers.corpus.order  # noqa: F401  # declares the cases
 from headway.testing import simulation
-from headway.testing.simulation import Happened, Setting, Step, run
+from headway.testing.simulation import Happened, Setting, Step, faults, run
 from tests.helpers.corpus.staff import (
     CASES,
     Account,
@@ -196,7 +196,9 @@ def test_refutation_has_a_story_and_the_line_that_repeats_it(monkeypatch: pytest
 
 
 def test_report_lists_the_explored_plans() -> None:
-    explored = simulation.explore(right, one_team, pairs=3)
+    tried = (faults.CrashAfter, faults.NotDone, faults.Stall, faults.Hurried, faults.DoneAgain)
+    without = [each.name for each in faults.FAULTS if each not in tried]
+    explored = simulation.explore(right, one_team, pairs=3, without=without)
     assert explored.complete
     assert any(len(plan) == 2 for plan in explored.runs)
     assert set(map(str, explored.struck)) == {str(fault) for plan in explored.runs for fault in plan}
