@@ -147,3 +147,10 @@ def test_leadership_that_moves_with_each_change_shows_what_a_process_remembers(r
     setting = Setting(app=pushing(remembers=remembers), scenario=to_and_fro, outside=Cdn, processes=2, quiet=60.0)
     result = run(setting, simulation.Plan.parse("relay()"))
     assert [each.oracle for each in result.findings] == (["again"] if remembers else [])
+
+
+def test_change_without_a_next_one_is_delivered_at_the_end_of_the_scenario() -> None:
+    setting = Setting(app=receipts(by_step=False), scenario=three_phases, quiet=60.0)
+    result = run(setting, simulation.Plan.parse("merged('bills.Bill', 9)"))
+    assert len(result.struck) == 1
+    assert not result.findings

@@ -5,7 +5,6 @@ It records the run's trace. It knows neither the store nor the server and the pr
 
 from __future__ import annotations
 
-import sys
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
@@ -161,7 +160,6 @@ class Injector:
         self._out.clear()
         for revision in list(self._when_at):
             self.reach(revision)
-        self.changed(sys.maxsize)
         last, self._last = self._last, []
         for arrive in last:
             arrive()
@@ -216,7 +214,7 @@ class Injector:
         return bool(self._after_change)
 
     def after_changes(self, count: int, then: Callable[[], None]) -> None:
-        """Call a function when users have made this number of changes, or the faults have ended."""
+        """Call a function when users have made this number of changes, or make none any more."""
         self._after_change.append((count, then))
 
     def changed(self, count: int) -> None:

@@ -5,6 +5,7 @@ Only the pace of a plan is applied here. Without one, users are as fast as the s
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -62,6 +63,7 @@ class Pace:
         """Note that the scenario is over: users change nothing any more."""
         self._over = True
         self._changed.set()
+        self._injector.changed(sys.maxsize)
 
     async def hold(self) -> None:
         """Hold a call until users have made their next change and everything else has reacted to it."""
