@@ -133,8 +133,17 @@ async def two_jobs(world: simulation.World) -> None:
     await world.wait_idle()
 
 
+@pytest.mark.wide
 def test_each_process_of_a_sharded_controller_has_keys() -> None:
     explored = simulation.explore(sharded, two_jobs, processes=2, plan="none")
     assert sorted(name for names in explored.reconciled.values() for name in names) == ["Job a", "Job b"]
     assert [len(names) for names in explored.reconciled.values()] == [1, 1]
     assert all(f"{process} reconciled {names[0]}" in str(explored) for process, names in explored.reconciled.items())
+
+
+def test_world_is_not_idle_while_a_shard_is_held_by_no_process() -> None:
+    """A restart of the server ends the leases, and nobody owes the keys of a shard until it is held again."""
+    result = run(
+        Setting(app=sharded, scenario=two_jobs, processes=2, quiet=60.0), simulation.Plan.parse("server_restart(1)")
+    )
+    assert not result.findings

@@ -23,7 +23,16 @@ def test_declared_resource_may_differ(declared: str) -> None:
     assert explore(declared).complete
 
 
-@pytest.mark.parametrize("declared", ["Account.login", "names(Account)", "order(Account.login)", "outside"])
+@pytest.mark.parametrize(
+    "declared",
+    [
+        "outside",
+        *(
+            pytest.param(each, marks=pytest.mark.wide)
+            for each in ("Account.login", "names(Account)", "order(Account.login)")
+        ),
+    ],
+)
 def test_declaration_allows_nothing_else(declared: str) -> None:
     with pytest.raises(simulation.Refuted, match="differs with timing alone"):
         explore(declared)
@@ -55,6 +64,7 @@ async def counts_its_notes(rt: headway.Runtime, team: Any, account: Any, process
     await rt.apply(account.new(team.name, Account(login=" ".join(notes), count=len(notes)), owner=team))
 
 
+@pytest.mark.wide
 def test_history_is_declared_field_by_field() -> None:
     """The message of each refutation names the next field, until all that may differ is declared."""
     declared: list[str] = []

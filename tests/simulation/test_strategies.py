@@ -50,7 +50,10 @@ def test_desired_payload_is_valid_and_has_the_given_values(house: House) -> None
     assert all(0 <= door.width <= 3 for door in house.doors)
 
 
-@pytest.mark.parametrize("name", ["doors", "size", "owners", "main", "built"])
+WIDE = [pytest.param(name, marks=pytest.mark.wide) for name in ("size", "owners", "main", "built")]
+
+
+@pytest.mark.parametrize("name", ["doors", *WIDE])
 def test_every_field_is_set_in_some_payload(name: str) -> None:
     assert getattr(find(simulation.desired(HOUSE), lambda house: bool(getattr(house, name))), name)
 
@@ -60,6 +63,7 @@ def test_unknown_field_is_an_error_that_names_the_fields() -> None:
         simulation.desired(HOUSE, nam=st.just("a"))
 
 
+@pytest.mark.wide
 def test_chain_has_a_deletion() -> None:
     chain = find(simulation.chains(HOUSE, most=2), lambda found: len(found) == 2 and found[1] is None)
     assert isinstance(chain[0], House | None)

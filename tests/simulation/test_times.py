@@ -124,7 +124,7 @@ async def short(world: simulation.World) -> None:
     await world.wait_idle()
 
 
-@pytest.mark.parametrize("plan", ["clock_jump(1, 600.0)", "wall_jump(2, 3600.0)"])
+@pytest.mark.parametrize("plan", ["clock_jump(1, 600.0)", pytest.param("wall_jump(2, 3600.0)", marks=pytest.mark.wide)])
 def test_result_counts_as_right_if_only_more_time_has_passed(plan: str) -> None:
     """The scenario ends before the expiry, and the fault lets the time pass."""
     explored = simulation.explore(program(expires), short, plan=plan, quiet=None)

@@ -59,7 +59,7 @@ def test_view_is_compared_with_the_store() -> None:
 
 # What fails is shrunk for up to five minutes.
 TestRun = pytest.mark.timeout(400)(RunMachine.TestCase)
-TestRunOverNetwork = pytest.mark.timeout(400)(RunOverNetworkMachine.TestCase)
+TestRunOverNetwork = pytest.mark.wide(pytest.mark.timeout(400)(RunOverNetworkMachine.TestCase))
 # An example over the network takes some ten times the work.
 BOUND: Any = settings.default
 TestRunOverNetwork.settings = settings(BOUND, max_examples=max(3, BOUND.max_examples // 5))

@@ -119,6 +119,7 @@ def test_broken_converter_is_found(up: Any, down: Any, rule: str, what: str) -> 
     assert what in str(caught.value)
 
 
+@pytest.mark.wide
 def test_good_converters_pass() -> None:
     """A chain of good converters passes, too."""
     check_converters(between(up, down), examples=30)

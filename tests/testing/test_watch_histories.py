@@ -106,7 +106,9 @@ async def test_watches_in_the_process_keep_every_rule(stores: list[Backend]) -> 
     await keeps_every_rule_in_the_process(stores)
 
 
-@pytest.mark.parametrize("stores", STORES, indirect=True)
+@pytest.mark.parametrize(
+    "stores", [STORES[0], *(pytest.param(each, marks=pytest.mark.wide) for each in STORES[1:])], indirect=True
+)
 async def test_watches_over_tcp_keep_every_rule(stores: list[Backend]) -> None:
     """The load is the same. Most connections break in the middle of messages."""
     whole: list[str] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
@@ -13,7 +14,7 @@ from trio.testing import MockClock
 
 from headway.base import check_plain
 from headway.client import Client
-from headway.controller import App
+from headway.controller import App, Sharded
 from headway.resource import Key, Kind, Registry, ResourceType
 from headway.rpc import Channel
 from headway.testing.simulation import faults
@@ -46,6 +47,8 @@ class Rival(Protocol):
 
 _SUSPENDED = 40.0
 """The number of seconds for which a former leader is suspended: longer than its lease lasts."""
+_SHARDS_MOVE = 1.0
+"""The number of seconds between two looks at who holds the shards."""
 _PATIENCE = 120.0
 """A number of seconds longer than any fault lasts."""
 
@@ -131,7 +134,12 @@ class World:
             for at in range(setting.processes)
         ]
         with self.clocks.in_force():
-            self.types: Registry = self._make_app(self.processes[0]).registry
+            app = self._make_app(self.processes[0])
+        self.types: Registry = app.registry
+        # The number of shards of each sharded controller.
+        self._shards = {
+            name: each.placement.shards for name, each in app.controllers.items() if isinstance(each.placement, Sharded)
+        }
         self._streams = Streams(self.injector, self.processes, lambda: len(self.pace.asked))
         self._server = Server(
             self.injector,
@@ -173,7 +181,10 @@ class World:
                 await self._server.wait_idle()
                 now = [process.life for process in self.processes]
                 if (self.injector.pending, self.store.position, now) == (0, revision, lives):
-                    return
+                    if not self._has_free_shard():
+                        return
+                    # A shard whose lease was lost belongs to no process for some seconds, and nobody owes its work.
+                    await trio.sleep(_SHARDS_MOVE)
         owing = "; ".join(
             f"{process.name}: {status.name} {status.problem or 'has work left'}"
             for process in self.processes
@@ -181,6 +192,14 @@ class World:
             if not status.settled
         )
         raise GivenUp(f"the world is not idle after {within:.0f} s: {owing or 'no process is running'}")
+
+    def _has_free_shard(self) -> bool:
+        """Return True if a shard of a sharded controller is held by no process."""
+        held: Counter[str] = Counter()
+        for process in self.processes:
+            for status in process.status():
+                held[status.name] += len(status.shards or ())
+        return any(held[name] < shards for name, shards in self._shards.items())
 
     async def sleep(self, seconds: float) -> None:
         """Let virtual time pass."""
