@@ -84,9 +84,13 @@ def run(program: str, folder: Path, **environment: str) -> tuple[str, str]:
     return _BLOCKED.sub("", done.stdout), done.stderr
 
 
+LONG = ("docs/guides/proving.md", "docs/guides/versions.md")
+"""The pages whose programs take seconds of processor time."""
+
+
 # A page that explores needs some seconds of processor time, which may take long on a busy machine.
 @pytest.mark.timeout(200)
-@pytest.mark.parametrize("page", PRINTS)
+@pytest.mark.parametrize("page", [pytest.param(each, marks=[pytest.mark.wide] * (each in LONG)) for each in PRINTS])
 def test_program_of_a_page_prints_the_documented_output(page: str, tmp_path: Path) -> None:
     """The Python blocks of a page, in order, are one program."""
     assert printed(page, tmp_path) == (PRINTS[page], "")
@@ -114,6 +118,7 @@ def test_scenario_of_the_readme_proves_its_program(tmp_path: Path) -> None:
     assert wrong == ""
 
 
+@pytest.mark.wide
 async def test_program_of_the_readme_writes_nothing_when_run_again(tmp_path: Path) -> None:
     """The second run finds the accounts of the first, prints them again and leaves them unchanged."""
     app = headway.App("staff")

@@ -161,6 +161,7 @@ async def addresses_of(client: headway.Client, count: int) -> None:
 # --- Bad commands ---------------------------------------------------------
 
 
+@pytest.mark.wide
 async def test_app_that_crashes_at_once_backs_off_and_does_not_affect_others(folder: Folder) -> None:
     """The delays between its starts grow. The other app's process stays listed and is never replaced."""
     crashes = folder.path / "crashes"
@@ -188,6 +189,7 @@ async def test_app_that_crashes_at_once_backs_off_and_does_not_affect_others(fol
         assert not [line for line in run.lines[healthy:] if line.startswith(f"endpoints {folder.name('web')}")]
 
 
+@pytest.mark.wide
 async def test_missing_command_is_reported(folder: Folder) -> None:
     """The log and the table name the command. The fleet differs from its declaration, so the exit code is 1."""
     folder.declare(web=folder.web(), missing=["no-such-command"])

@@ -25,13 +25,13 @@ PATIENCE = 30.0
 # scenario. The deep test below has all steps.
 SAMPLE = [
     "Write Instance sent:2",
-    "spawn launcher started:2",
     "spawn launch returned:3",
-    "WriteStatus Instance sent:1",
     "stop called:1",
-    "forget returned:3",
 ]
 WIDE_SAMPLE = [
+    "spawn launcher started:2",
+    "WriteStatus Instance sent:1",
+    "forget returned:3",
     "Raise acknowledged:2",
     "Write App acknowledged:1",
     "Write Instance acknowledged:4",

@@ -27,7 +27,9 @@ async def test_server_survives_random_and_mutated_bytes() -> None:
         assert target.inputs == {"noise": 120, "mutated": 480}
 
 
-@pytest.mark.parametrize("front", ["tls", "unix", "access", "sqlite"])
+@pytest.mark.parametrize(
+    "front", ["access", *(pytest.param(each, marks=pytest.mark.wide) for each in ("tls", "unix", "sqlite"))]
+)
 async def test_every_front_survives_all_kinds_of_hostile_input(front: str) -> None:
     """A sample of all: noise, mutated streams, each invalid frame, and messages to every method."""
     chance = random.Random(21)

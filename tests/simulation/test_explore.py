@@ -204,6 +204,7 @@ def test_report_lists_the_explored_plans() -> None:
     assert set(map(str, explored.struck)) == {str(fault) for plan in explored.runs for fault in plan}
 
 
+@pytest.mark.wide
 def test_report_names_every_fault_and_place_and_the_omissions_with_reasons() -> None:
     explored = simulation.explore(right, one_team)
     report = str(explored).splitlines()

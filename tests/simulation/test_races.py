@@ -135,6 +135,7 @@ def test_end_that_depends_on_the_pace_of_users_is_found() -> None:
     assert said in str(found)
 
 
+@pytest.mark.wide
 def test_race_of_two_keys_is_found_with_and_without_a_wait_between_the_changes() -> None:
     both = {"concurrency": 2}
     assert str(refuted(takes_a_free_number, two_teams, controller=both).plan) == "spaced(2.0)"

@@ -212,7 +212,7 @@ class Known:
 
 @pytest.mark.parametrize(
     "lives",
-    [10, pytest.param(1000, marks=[pytest.mark.deep, pytest.mark.timeout(2400)])],
+    [pytest.param(10, marks=pytest.mark.wide), pytest.param(1000, marks=[pytest.mark.deep, pytest.mark.timeout(2400)])],
 )
 async def test_acknowledged_writes_survive_kill_9_at_random_moments(tmp_path: Path, lives: int) -> None:
     """Each life on the one file is checked as the module describes, and the file must be intact."""
