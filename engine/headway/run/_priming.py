@@ -86,14 +86,21 @@ class RunCaches:
         Invariant: a commit is above everything that the store had before. So data above it is of a history that
         the store has lost, even if its streams are still open and have not shown that yet.
         """
-        for known, revision in before.items():
-            if known.store.store_id == position.store_id and revision >= position.revision:
-                error = StoreRolledBack(
-                    f"store {position.store_id} has made a new commit at revision {position.revision}, but has "
-                    f"delivered changes up to {revision} before"
-                )
-                known.void(error, replaced=False)
-                raise error
+        lost = {
+            known: revision
+            for known, revision in before.items()
+            if known.store.store_id == position.store_id and revision >= position.revision
+        }
+        if not lost:
+            return
+        error = StoreRolledBack(
+            f"store {position.store_id} has made a new commit at revision {position.revision}, but has delivered "
+            f"changes up to {max(lost.values())} before"
+        )
+        # Every type of the run, because a later fence may be above the others.
+        for known in lost:
+            known.void(error, replaced=False)
+        raise error
 
     def check(self) -> None:
         """Raise if the data of a subscription is void."""

@@ -25,7 +25,7 @@ from headway.testing.simulation._plans import LeftOut, handovers, merges, single
 from headway.testing.simulation._plans import pairs as pairs_of
 from headway.testing.simulation._report import Explored
 from headway.testing.simulation._run import run
-from headway.testing.simulation._schedules import calls_before_a_change, merged, slow_calls
+from headway.testing.simulation._schedules import calls_before_a_change, in_turns, slow_calls
 from headway.testing.simulation._shrink import Refutation, simplest
 from headway.testing.simulation._spread import SALTS, is_spread, reconciled_by
 from headway.testing.simulation._world import Invariant, MakeApp, Scenario, Setting
@@ -257,7 +257,7 @@ def _plans(
     singles = [each for each in singles if each.name not in without]
     pruned: LeftOut = defaultdict(list, left_out)
     schedules = [*slow_calls(first, pruned), *_changes_during(measure, kinds, pruned)]
-    plans = [Plan(each) for each in merged(singles, [each for each in schedules if each.name not in without])]
+    plans = [Plan(each) for each in in_turns(singles, [each for each in schedules if each.name not in without])]
     if processes > 1 and HandOver.name not in without:
         # After the first of each kind of fault, so that they are tried when the time is short.
         kinds_of_faults = len({fault.name for plan in plans for fault in plan})

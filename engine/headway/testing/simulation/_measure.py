@@ -117,9 +117,9 @@ class Measure:
             return "the scenario must wait: otherwise users ask for something else"
         wrong = [each for each in result.findings if each.oracle in _AT_ANY_PACE]
         if wrong:
-            raise Refuted(plan, wrong, result)
+            raise Refuted(plan, located(wrong, result, self.references), result)
         if result.findings:
-            return "the scenario must wait: otherwise users ask for something else"
+            return f"the scenario must wait: otherwise {result.findings[0].oracle} does not hold"
         # If users change no resource twice, there is no state in between that a program may have acted on.
         twice = len({" ".join(what.split(" ")[1:3]) for _, what in result.asked}) < len(result.asked)
         if twice and self.timing(plan, result):
