@@ -84,13 +84,15 @@ def run(program: str, folder: Path, **environment: str) -> tuple[str, str]:
     return _BLOCKED.sub("", done.stdout), done.stderr
 
 
-LONG = ("docs/guides/proving.md", "docs/guides/versions.md")
-"""The pages whose programs take seconds of processor time."""
+FIRST = ("README.md", "docs/quickstart.md", "docs/guides/controllers.md", "docs/guides/network.md")
+"""The pages whose programs the default run starts. Each program takes a second of processor time in its process."""
 
 
 # A page that explores needs some seconds of processor time, which may take long on a busy machine.
 @pytest.mark.timeout(200)
-@pytest.mark.parametrize("page", [pytest.param(each, marks=[pytest.mark.wide] * (each in LONG)) for each in PRINTS])
+@pytest.mark.parametrize(
+    "page", [pytest.param(each, marks=() if each in FIRST else pytest.mark.wide) for each in PRINTS]
+)
 def test_program_of_a_page_prints_the_documented_output(page: str, tmp_path: Path) -> None:
     """The Python blocks of a page, in order, are one program."""
     assert printed(page, tmp_path) == (PRINTS[page], "")

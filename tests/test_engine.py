@@ -285,6 +285,7 @@ PROGRAM = """
 """
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("store", ["memory:", "sqlite:things.db"])
 def test_interrupt_ends_the_program_soon_and_quietly(store: str, tmp_path: Path) -> None:
     """Ctrl-C leaves `trio.run` as KeyboardInterrupt, and only main prints anything.

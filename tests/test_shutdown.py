@@ -101,6 +101,7 @@ def test_c10_hard_exit_ends_a_process_whose_reconcile_does_not_end(refusal: str)
     assert "ShutdownBlocked" in ended.stdout
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("stderr", ["None", "io.StringIO()"])
 def test_c10_hard_exit_does_not_depend_on_reports(stderr: str) -> None:
     """A report that raises and a standard error that is not a file do not prevent the exit."""

@@ -93,6 +93,7 @@ async def copied(engine: headway.Engine, copy: Any, name: str) -> str:
     raise AssertionError("unreachable")
 
 
+@pytest.mark.wide
 async def test_killed_and_suspended_leaders_are_replaced() -> None:
     """A leader that was suspended for longer than its ttl can no longer write."""
     async with served() as (engine, job, copy), program(engine, "web-1") as first:

@@ -38,6 +38,7 @@ def test_scenario_returns_both_costs_and_their_ratio(scenario: Scenario) -> None
     assert line(row).startswith(scenario.name)
 
 
+@pytest.mark.wide
 def test_imports_are_measured_with_bytecode(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """An import is timed with the bytecode of the import before it, even if the environment disables bytecode."""
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")

@@ -13,6 +13,7 @@ from tests.cli.terminal import Terminal, address
 SERVE = ("serve", "tests.cli.served:app", "--store", "sqlite:staff.db", "--listen", "127.0.0.1:0")
 
 
+@pytest.mark.wide
 async def test_store_of_a_running_server_is_backed_up_and_restored(
     start: Started, terminal: Terminal, tmp_path: Path
 ) -> None:

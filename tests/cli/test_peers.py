@@ -191,6 +191,7 @@ def test_errors_deadlines_and_cancellation_have_grpc_codes(start: Started, packa
         assert it.write(it.resource(ACCOUNT, "after", Account())).id.name == "after"
 
 
+@pytest.mark.wide
 def test_large_snapshot_is_complete(start: Started, package: str) -> None:
     """A List and a watch each deliver many times the windows of the stream and the connection."""
     count, size = 300, 10_000

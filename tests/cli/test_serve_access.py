@@ -48,6 +48,7 @@ def serving(start: Started, file: Path, listen: str) -> tuple[subprocess.Popen[s
     return process, address_of(process).replace("0.0.0.0", "127.0.0.1")
 
 
+@pytest.mark.wide
 def test_commands_may_do_what_the_policies_of_their_token_allow(start: Started, file: Path, tmp_path: Path) -> None:
     """The token is in an option, the environment or a file. A public address without TLS causes a warning."""
     reader, writer = made(file, "readers"), made(file, "readers", "writers")

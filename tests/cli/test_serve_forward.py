@@ -40,6 +40,7 @@ def test_unreachable_upstream_is_named(start: Started) -> None:
     assert "no server can be reached (127.0.0.1:1: " in errors
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("insecure", [False, True])
 def test_forwarder_warns_that_it_rejects_tokens_without_tls(start: Started, insecure: bool) -> None:
     """With --forward-insecure it passes them on."""

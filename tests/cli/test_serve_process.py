@@ -25,6 +25,7 @@ SERVE = ("serve", "tests.cli.served:app", "--listen", "127.0.0.1:0")
 SECONDS = 40
 
 
+@pytest.mark.wide
 def test_reconcile_that_blocks_the_shutdown_is_reported_with_its_line(start: Started) -> None:
     """Trio cannot handle the signal, but the process ends."""
     process = start("serve", "tests.cli.spinning:app", "--listen", "127.0.0.1:0", "--hard-exit", "0.1")
@@ -85,6 +86,7 @@ def test_server_works_without_standard_output(lost: list[subprocess.Popen[bytes]
     assert trio.run(check_store, f"sqlite:{tmp_path}/a.db") == []
 
 
+@pytest.mark.wide
 def test_server_works_and_ends_while_its_log_is_not_read(lost: list[subprocess.Popen[bytes]], tmp_path: Path) -> None:
     """The pipe is full. Dropped lines are counted, and the number is logged when there is room."""
     reader, writer = os.pipe()

@@ -59,6 +59,7 @@ async def test_killed_process_is_replaced_and_its_address_unlisted(folder: Folde
         assert answering(by_pid[other.pid]) == other.pid
 
 
+@pytest.mark.wide
 async def test_processes_of_a_killed_engine_are_adopted_by_the_next_run(folder: Folder) -> None:
     """Each process was started once and keeps running. Ctrl-C then stops all of them."""
     folder.declare(replicas=2, web=folder.web())
@@ -78,6 +79,7 @@ async def test_processes_of_a_killed_engine_are_adopted_by_the_next_run(folder: 
             assert living(folder.path) == []
 
 
+@pytest.mark.wide
 async def test_process_that_died_without_an_engine_is_restarted(folder: Folder) -> None:
     """The store still lists it as healthy. The next run unlists it, starts it once, and adopts the other process."""
     folder.declare(replicas=2, web=folder.web())
@@ -96,6 +98,7 @@ async def test_process_that_died_without_an_engine_is_restarted(folder: Folder) 
         assert len(folder.starts.read_text().splitlines()) == 3
 
 
+@pytest.mark.wide
 async def test_process_without_an_instance_is_stopped(folder: Folder) -> None:
     """After the store was removed, the next run starts the fleet again, and stops the processes of the run before."""
     folder.declare(replicas=2, web=folder.web())
@@ -193,7 +196,8 @@ async def test_app_that_crashes_at_once_backs_off_and_does_not_affect_others(fol
 async def test_missing_command_is_reported(folder: Folder) -> None:
     """The log and the table name the command. The fleet differs from its declaration, so the exit code is 1."""
     folder.declare(web=folder.web(), missing=["no-such-command"])
-    async with folder.run("--for", "2") as run:
+    # The bound is long, because the other app has to be healthy before, and a busy machine is slow.
+    async with folder.run("--for", "15") as run:
         await run.line("instance", folder.name("missing"), "no-such-command")
         assert await run.end() == 1
         table = run.lines[await run.line("APP", "WANTED", "INSTANCE") :]
@@ -205,6 +209,7 @@ async def test_missing_command_is_reported(folder: Folder) -> None:
 # --- Ends -----------------------------------------------------------------
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 async def test_stopped_engine_stops_its_processes(folder: Folder, number: signal.Signals) -> None:
     """After SIGINT or SIGTERM the engine ends within seconds and says so. No process is left."""
@@ -220,10 +225,10 @@ async def test_stopped_engine_stops_its_processes(folder: Folder, number: signal
         assert run.lines[-1].startswith("stopped")
 
 
-async def test_bounded_run_prints_its_progress_and_exits_with_0(folder: Folder) -> None:
-    """The output has the priming of each type, a line for each change, and the table. Nothing is left."""
+async def test_run_prints_its_progress_and_a_table(folder: Folder) -> None:
+    """The output has the priming of each type, a line for each change, and a table. No process is left."""
     folder.declare(replicas=2, web=folder.web())
-    async with folder.run("--for", "2") as run:
+    async with folder.run() as run:
         for controller, types in {
             "apps": ("App", "Instance"),
             "instances": ("Instance",),
@@ -237,7 +242,15 @@ async def test_bounded_run_prints_its_progress_and_exits_with_0(folder: Folder) 
             await run.line("instance", process, ", healthy", after=wanted)
         await run.line("endpoints", folder.name("web"), ", ")
         table = await run.line("APP", "WANTED", "INSTANCE", "PORT", "STATE", "ENDPOINTS")
+        await run.end(signal.SIGTERM)
         assert run.lines[table].split()[:2] == [folder.name("web"), "2"]
+        assert living(folder.path) == []
+
+
+async def test_bounded_run_of_a_fleet_as_declared_exits_with_0(folder: Folder) -> None:
+    """The run ends by itself. A fleet without processes is as declared, however slow the machine is."""
+    folder.declare(replicas=0, web=folder.web())
+    async with folder.run("--for", "1") as run:
         assert await run.end() == 0
         assert living(folder.path) == []
 
@@ -264,6 +277,7 @@ async def test_missing_manifest_is_reported(folder: Folder) -> None:
         assert "Traceback" not in run.text
 
 
+@pytest.mark.wide
 async def test_second_engine_on_a_folder_is_refused(folder: Folder) -> None:
     """The second engine names the first, exits with a code that is not 0, and stops none of its processes."""
     folder.declare(replicas=2, web=folder.web())

@@ -125,6 +125,7 @@ async def all_steps(folder: Path) -> list[str]:
         return steps
 
 
+@pytest.mark.wide
 async def test_sampled_steps_exist(tmp_path: Path) -> None:
     """A run without a crash passes every step of the samples."""
     steps = await all_steps(fleet_folder(tmp_path))

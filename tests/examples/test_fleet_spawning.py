@@ -165,6 +165,7 @@ async def test_refused_launcher_exits_with_75(fleet: Fleet) -> None:
     assert not (fleet.folder / "no").exists()
 
 
+@pytest.mark.wide
 async def test_concurrent_find_does_not_prevent_a_spawn(fleet: Fleet) -> None:
     """Another task reads the locks at the same time."""
     async with trio.open_nursery() as nursery:

@@ -22,6 +22,7 @@ def example() -> Any:
     return module
 
 
+@pytest.mark.wide
 def test_program_that_looks_first_is_refuted_by_a_late_call(example: Any) -> None:
     with pytest.raises(simulation.Refuted) as caught:
         simulation.explore(

@@ -4,11 +4,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.examples.fleet_kit import PATIENCE, ROOT
 
 EXAMPLE = ROOT / "examples" / "02_site.py"
 
 
+@pytest.mark.wide
 def test_files_of_a_site_follow_its_pages_and_its_theme(tmp_path: Path) -> None:
     """A site without a theme has no files. A file is removed with its page, and the directory with the site."""
     ended = subprocess.run(

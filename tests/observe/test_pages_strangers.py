@@ -52,6 +52,7 @@ def reset(stream: trio.SocketStream) -> None:
     stream.socket.close()
 
 
+@pytest.mark.wide
 async def test_idle_connections_block_neither_scrapers_nor_callers() -> None:
     """A process with at most 300 descriptors gets 300 idle connections, and logs few lines about them."""
     async with serving("--metrics", "127.0.0.1:0", descriptors=300) as server:

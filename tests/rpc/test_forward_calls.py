@@ -132,6 +132,7 @@ async def test_messages_larger_than_any_window_are_forwarded() -> None:
         assert (caught.value.size > len(text), caught.value.limit) == (True, 1 << 20)
 
 
+@pytest.mark.wide
 async def test_concurrent_calls_each_receive_their_own_answer() -> None:
     """This holds however clients and upstream share connections."""
     answers: dict[int, str] = {}

@@ -13,6 +13,7 @@ from tests.rpc.rpc_kit import served
 CONSULS = "hashicorp.consul.resource.ResourceService"
 
 
+@pytest.mark.wide
 async def test_busy_go_client_receives_every_write_in_its_watch() -> None:
     """1,000 writes and 1,000 reads on the connection of the watch: none fails."""
     async with served(patience=120.0) as it:

@@ -65,6 +65,7 @@ TIGHT = Limits(others=rpc.Rate(200, 0))
 OWED = rpc.Rate(100, 0)
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize(
     ("path", "metadata"),
     [(ECHO, {"x-large": "x" * 15_000}), ("/none/" + "\U0001f600" * 1000, {})],

@@ -181,6 +181,7 @@ async def test_hundreds_of_slow_watchers_delay_no_other_and_miss_nothing(count: 
         assert beside < 2 * alone, f"{beside / alone:.2f} times as long"
 
 
+@pytest.mark.wide
 @pytest.mark.timeout(120)
 async def test_watcher_that_was_disconnected_for_not_reading_resumes() -> None:
     """It receives what was sent before, then resumes at its last position. Nothing is repeated or lost."""

@@ -191,6 +191,7 @@ async def _honest_call(where: str, tls: Path | None = None) -> None:
                     return
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("count", [300, pytest.param(5000, marks=[pytest.mark.deep, pytest.mark.timeout(200)])])
 async def test_half_open_handshakes_cost_little(count: int, tmp_path: Path) -> None:
     """Before there was a bound, each took 310 KB, and 5,000 of them 1.6 GB."""

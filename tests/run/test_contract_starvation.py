@@ -17,7 +17,7 @@ PAUSE = 0.01
 """Seconds of a reconcile."""
 
 
-@pytest.mark.parametrize("size", [500, pytest.param(10_000, marks=[pytest.mark.deep, pytest.mark.timeout(600)])])
+@pytest.mark.parametrize("size", [150, pytest.param(10_000, marks=[pytest.mark.deep, pytest.mark.timeout(600)])])
 async def test_c6_stream_of_live_changes_does_not_starve_the_backlog(
     autojump_clock: MockClock,  # noqa: ARG001  # for virtual time
     size: int,

@@ -186,6 +186,7 @@ async def test_lost_race_with_a_version_is_a_conflict(calls: Calls, racing: Call
     await refused(racing.delete(an_id(), version=stored.version), Status.ABORTED, said)
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("finalizers", ["", "a"])
 @pytest.mark.parametrize("with_version", [False, True])
 @pytest.mark.parametrize("with_uid", [False, True])

@@ -96,6 +96,7 @@ async def test_child_created_concurrently_is_found(calls: Calls, racing: Calls, 
     assert len(await tombstones(calls)) == 1
 
 
+@pytest.mark.wide
 async def test_concurrent_deletions_of_an_owner_leave_one_tombstone(
     calls: Calls, racing: Calls, interrupted: Interrupted, autojump_clock: trio.testing.MockClock
 ) -> None:

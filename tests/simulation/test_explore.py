@@ -143,6 +143,7 @@ def test_process_killed_at_any_checkpoint_reaches_the_same_end(apart: int) -> No
         assert (struck.findings, struck.end) == ((), plain.end), plan
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("apart", [3, pytest.param(1, marks=pytest.mark.wide)])
 def test_process_killed_between_two_calls_runs_no_cleanup(apart: int) -> None:
     """It is cut off before it is canceled, so no ``finally`` reaches anything, even under a shield."""

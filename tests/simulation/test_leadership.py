@@ -99,6 +99,7 @@ async def four_jobs(world: simulation.World) -> None:
         await wish(world, name)
 
 
+@pytest.mark.wide
 def test_exploration_of_two_processes_hands_the_leadership_there_and_back() -> None:
     simulation.explore(numbering(in_memory=False), four_jobs, processes=2, plan="hand_over(4); hand_over(8)")
     with pytest.raises(simulation.Refuted, match="end state: "):

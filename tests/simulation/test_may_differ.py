@@ -79,6 +79,7 @@ def test_history_is_declared_field_by_field() -> None:
     assert simulation.explore(make, two_notes, outside=Mail, plan="spaced(2.0)", may_differ=declared).complete
 
 
+@pytest.mark.wide
 def test_declared_field_may_differ_under_faults_and_others_may_not() -> None:
     async def attempts(rt: headway.Runtime, team: Any, account: Any, process: simulation.Process) -> None:
         if rt.cache.get(account, team.name) is None:

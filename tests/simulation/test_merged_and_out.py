@@ -45,6 +45,7 @@ async def three_phases(world: simulation.World) -> None:
         await world.wait_idle()
 
 
+@pytest.mark.wide
 def test_change_that_is_never_delivered_by_itself_is_tried() -> None:
     simulation.explore(receipts(by_step=False), three_phases, plan="merged('bills.Bill', 7)")
     with pytest.raises(simulation.Refuted, match="again: 1 write after a restart"):

@@ -185,12 +185,14 @@ async def draws_a_name(rt: headway.Runtime, team: Any, account: Any, _: object) 
     await rt.apply(account.new(team.metadata["account"], Account(login=team.name), owner=team))
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("plan", ["crash_after(1)", "conflict(1)", "commit_late(1, 30.0)", "spaced(2.0)"])
 def test_drawn_names_are_no_race(plan: str) -> None:
     explored = simulation.explore(program(draws_a_name), two_teams, plan=plan)
     assert "not compared: the names of Accounts are different in every run" in str(explored)
 
 
+@pytest.mark.wide
 def test_contents_of_resources_with_drawn_names_are_compared() -> None:
     async def forgets(rt: headway.Runtime, team: Any, account: Any, _: object) -> None:
         if not rt.cache.owned(account, team):
@@ -243,6 +245,7 @@ def test_write_that_destroys_another_writers_change_is_found() -> None:
     assert simulation.explore(program(writes_over_its_version), one_team, outside=Mail, plan="conflict(2)").complete
 
 
+@pytest.mark.wide
 def test_owner_that_computes_a_resource_as_a_whole_may_overwrite_it() -> None:
     async def computes(rt: headway.Runtime, team: Any, account: Any, _: object) -> None:
         async with rt.outputs(account, owner=team) as wanted:
@@ -312,6 +315,7 @@ def test_history_that_cannot_be_made_again_is_not_asked_after_a_restore() -> Non
     assert simulation.explore(make, one_team, outside=Queue, plan="restore(4, 4)").complete
 
 
+@pytest.mark.wide
 def test_work_that_only_memory_says_is_done_is_still_asked_after_a_restore() -> None:
     def make(_: simulation.Process) -> headway.App:
         done: set[str] = set()

@@ -49,6 +49,7 @@ def test_endless_run_without_passing_time_is_found(monkeypatch: pytest.MonkeyPat
     ]
 
 
+@pytest.mark.wide
 def test_long_run_by_the_wall_clock_is_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
     """The machine may be slow, or a debugger may have stopped it.
 

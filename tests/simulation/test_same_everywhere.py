@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import headway
 from headway import field
 from headway.testing import simulation
@@ -54,6 +56,7 @@ async def two(world: simulation.World) -> None:
     await world.wait_idle()
 
 
+@pytest.mark.wide
 def test_request_with_a_uid_is_the_same_in_every_run() -> None:
     for plan in ("none", "crash_after(1)", "commit_late(1, 30.0)"):
         simulation.explore(keyed, two, outside=Authority, plan=plan)
@@ -82,6 +85,7 @@ def stories() -> str:
     return "\n".join(lines)
 
 
+@pytest.mark.wide
 def test_story_is_the_same_in_every_process() -> None:
     program = "from tests.simulation.test_same_everywhere import stories; print(stories())"
     stories: list[str] = []

@@ -164,6 +164,7 @@ def test_killed_process_reaches_the_outside_world_by_no_plain_method() -> None:
     assert result.outside["words"][:2] == ["on", "on"]
 
 
+@pytest.mark.wide
 def test_users_repeat_complete_requests_after_a_restore() -> None:
     """The requests include metadata and owners."""
 

@@ -113,6 +113,7 @@ PLANS = [
 ]
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("plan", PLANS)
 def test_correct_expiry_passes(plan: str) -> None:
     explored = simulation.explore(program(expires), until_after_expiry, plan=plan)
@@ -149,6 +150,7 @@ def test_time_that_is_later_with_other_timing_is_no_race(plan: str) -> None:
     assert [str(each) for each in explored.struck] == [plan]
 
 
+@pytest.mark.wide
 def test_wall_clock_that_measures_a_duration_is_found() -> None:
     async def times_out(rt: headway.Runtime, request: headway.Request[Team], _: object, process: Any) -> None:
         team = rt.resource(request)

@@ -301,6 +301,7 @@ BOUND: Any = settings.default
 TestWorld.settings = settings(BOUND, max_examples=max(3, BOUND.max_examples // 10), stateful_step_count=20)
 
 
+@pytest.mark.wide
 def test_a_run_of_a_paused_process_does_not_end_before_it_goes_on() -> None:
     """A call is still in flight. The machine must not report this as a controller that was not restarted."""
     for _ in range(8):

@@ -46,10 +46,19 @@ STORES = {
 }
 
 
+LARGE = ("a_large_snapshot_is_of_one_revision", "a_list_continues_after_a_key_and_ends_at_its_limit")
+"""The checks that fill a store with thousands of resources, which takes seconds on a disk."""
+
+
 @pytest.mark.parametrize(
     ("name", "check"),
     [
-        pytest.param(name, check, id=f"{name}-{claim_of(check)[0]}")
+        pytest.param(
+            name,
+            check,
+            id=f"{name}-{claim_of(check)[0]}",
+            marks=[pytest.mark.wide] * (name != "memory" and claim_of(check)[0] in LARGE),
+        )
         for name, store in STORES.items()
         for check in BACKEND_CHECKS
         if store.claims(check)
@@ -70,6 +79,7 @@ async def test_store_passes_conformance_check(
     await run_backend_check(check, store, tmp_path / "store")
 
 
+@pytest.mark.wide
 async def test_suite_runs_every_check_and_counts_them(autojump_clock: MockClock) -> None:
     """`check_backend` runs each check on a store of its own; a store with every capability gets every check."""
     memories = KeptMemories()
@@ -82,6 +92,7 @@ async def test_suite_runs_every_check_and_counts_them(autojump_clock: MockClock)
     assert all(sentence.endswith(".") for _, sentence in map(claim_of, BACKEND_CHECKS))
 
 
+@pytest.mark.wide
 async def test_missing_capability_skips_its_checks_with_a_reason(autojump_clock: MockClock) -> None:
     """A check of a capability that the store does not claim is skipped, and its verdict names the capability."""
     lacks = {each.claim: each.lacks for each in await verdicts(MEMORY) if each.lacks}

@@ -318,6 +318,7 @@ async def test_store_that_cannot_list_fences_is_not_copied() -> None:
     assert "list_fences" in str(error)
 
 
+@pytest.mark.wide
 async def test_canceled_copy_leaves_its_mark(tmp_path: Path) -> None:
     """This holds at every point of the copy."""
     async with SqliteBackend(tmp_path / "of") as source, SqliteBackend(tmp_path / "to") as target:

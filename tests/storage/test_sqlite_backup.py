@@ -22,6 +22,7 @@ print(trio.run(backup_store, sys.argv[1], sys.argv[2]).revision)
 """
 
 
+@pytest.mark.wide
 async def test_backup_during_writes_is_consistent(tmp_path: Path) -> None:
     """The process that has the store open makes it. It has everything acknowledged before it began, at one revision."""
     backups: list[int] = []

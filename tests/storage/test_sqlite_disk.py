@@ -140,6 +140,7 @@ async def test_client_gets_a_rejection_for_a_write_without_space(small_disk: Pat
         await remote.write(account.new("grace", Account(login="grace")))
 
 
+@pytest.mark.wide
 async def test_file_size_limit_acts_like_a_full_disk(tmp_path: Path) -> None:
     """A limit on file sizes, like a quota, is another error of the system. The commit is rejected in the same way."""
     done = await trio.run_process(

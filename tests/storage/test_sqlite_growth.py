@@ -92,6 +92,7 @@ async def _gone(backend: Backend, after: Position) -> None:
         await backend.watch(KIND, EVERYTHING, after)
 
 
+@pytest.mark.wide
 async def test_file_does_not_grow_with_churn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """After history is full, ten times as much is written: SQLite reuses the pages of trimmed history."""
     set_limit(monkeypatch, "TRIM_STEP", 100)

@@ -158,6 +158,7 @@ def between_lists(up: Callable[[Older], Crew], down: Callable[[Crew], Older]) ->
     return made
 
 
+@pytest.mark.wide
 def test_payloads_refused_by_hooks_or_left_out_by_values_are_not_tried() -> None:
     """Neither kind of payload can be stored."""
 

@@ -100,6 +100,7 @@ async def test_watches_in_memory_keep_every_rule(
     await keeps_every_rule_in_the_process(stores)
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("stores", STORES[1:], indirect=True)
 async def test_watches_in_the_process_keep_every_rule(stores: list[Backend]) -> None:
     """The load is the same, with threads and another process."""
