@@ -54,7 +54,7 @@ PRINTS = {
 }
 
 
-_BLOCKED = re.compile(r"^.*\[warning  \] LoopBlocked .*\n(?:  .*\n)*", re.MULTILINE)
+_BLOCKED = re.compile(r"^.*\[warning  \] LoopBlocked .*\n(?:(?:  .*)?\n)*", re.MULTILINE)
 """The warning that a busy machine did not let the program run for a second, with its stack."""
 
 

@@ -10,7 +10,7 @@ from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSe
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.json_format import MessageToDict
 from google.protobuf.message_factory import GetMessageClass
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 
 from headway import field, message
 from headway.protobuf import decode, encode, equal, payload_files
@@ -52,7 +52,6 @@ POOL = pool_of(REGISTRY)
 THEIRS = GetMessageClass(POOL.FindMessageTypeByName(EVERY.type_url.rpartition("/")[2]))
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(every)
 def test_protobuf_round_trips_every_kind_of_field_by_its_descriptor(value: Every) -> None:
     theirs = THEIRS.FromString(encode(value))

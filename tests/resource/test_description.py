@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 
 from headway import manifest
 from headway.errors import PayloadError
@@ -26,7 +26,6 @@ def test_rebuilt_type_has_name_scope_and_url_of_the_original() -> None:
     ]
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(every)
 def test_rebuilt_class_reads_every_payload_like_the_original(value: Every) -> None:
     """The manifest, protobuf's JSON and the bytes are equal to the original class's."""
@@ -39,7 +38,6 @@ def test_rebuilt_class_reads_every_payload_like_the_original(value: Every) -> No
     assert encode(theirs.data) == encode(value)
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(every)
 def test_rebuilt_class_loads_manifests_like_the_original(value: Every) -> None:
     """A program stores the same with and without the classes."""
