@@ -159,7 +159,7 @@ def _admit_resource(access: AccessChecks, resource: pb.Resource | None, fence: p
         problem = payload_problem(type.payload, resource.data.value)
         if problem is not None:
             # The same payload may already be stored, put there by another writer. Then its finalizers and metadata can
-            # still be changed. Hooks cannot check it.
+            # still be changed. Hooks cannot judge it.
             undecodable = f"resource.data of {resource_id(resource.id)}: {problem}"
             return Admitted(type, key, resource, resource, checked_fence, payload_name, undecodable)
     given = resource
