@@ -72,7 +72,7 @@ def main(arguments: Sequence[str]) -> int:
         print(line(rows[-1]), flush=True)
     if len(rows) == len(SCENARIOS) and not wanted and not quick:
         write_results(rows, before)
-        print(f"\nwritten to {RESULTS.name}; what is measured against what: the docstrings of benchmarks/*.py")
+        print(f"\nwritten to {RESULTS.name}; the docstrings of benchmarks/*.py say what is compared")
     return _judged([row for row in rows if not wanted.get(row.name)], quick=quick)
 
 
@@ -80,10 +80,10 @@ def _problem(wanted: Mapping[str, str], *, quick: bool) -> str | None:
     """Return a sentence about the first invalid argument and its correction, or None if all are valid."""
     sizes = [size for size in wanted.values() if size and not (size.isascii() and size.isdigit() and int(size))]
     if sizes:
-        return f"{sizes[0]!r} is no size; write a whole number above 0: flat=100000"
+        return f"{sizes[0]!r} is not a valid size; write a whole number above 0: flat=100000"
     unknown = [name for name in wanted if name not in SCENARIOS]
     if unknown:
-        return f"unknown: {', '.join(unknown)}; known are {', '.join(SCENARIOS)}"
+        return f"unknown scenario: {', '.join(unknown)}; expected one of {', '.join(SCENARIOS)}"
     if quick and any(wanted.values()):
         return f"{QUICK} has sizes of its own; leave {QUICK} out, or the sizes"
     if quick and (slow := [name for name in wanted if not SCENARIOS[name].quick]):

@@ -2,8 +2,8 @@
 
 Measured: the wall time from a commit until all ten controllers have reconciled it, for each of 2,000 creations of
 distinct keys of the type that they all manage. Each controller also watches one other type. The time includes
-everything that `trickle` includes, ten times, except for the stream, the gate and the cached resources, which the
-controllers share. This row has no bound, because ten controllers reconcile ten times.
+everything that `trickle` includes, ten times, except for the stream and the cache, which the controllers share. This
+row has no bound, because ten controllers reconcile ten times.
 
 Against: the same with one controller.
 

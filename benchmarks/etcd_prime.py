@@ -1,7 +1,7 @@
 """`etcd_prime`: priming a controller from a store in etcd with 100,000 resources.
 
 Measured: the wall time per resource from opening an engine on the store to the `RunStarted` report of a controller of
-the one type, which has an index of 10 groups. The time includes finding the store, beginning an incarnation, reading
+the one type, which has an index of 10 groups. The time includes finding the store, beginning a session, reading
 everything in pages at one revision and decoding it, the controller's lease and fence, and the other steps that `prime`
 describes.
 

@@ -2,7 +2,7 @@
 
 Measured: the wall time from a commit until its reconcile has read the cache, for each of 2,000 successive updates that
 are spread over the cache, with 1,000,000 resources in the store and in the cache of the one controller. The time
-includes the commit (but not the service), the stream, the gate, one secondary index, the map queue, the work queue, a
+includes the commit (but not the service), the stream, the cache, one secondary index, the map queue, the work queue, a
 worker and one copied read. It excludes filling the store, priming, and the reconciles of the backlog.
 
 Against: the same with 1,000 cached resources. Both engines are open in one process and take turns, so the garbage

@@ -1,9 +1,9 @@
 """`import`: the time that ``import headway`` takes.
 
 Measured: the wall time of the statement in a fresh interpreter, by the interpreter's own clock, without its startup. A
-first import, which is not counted, writes the bytecode into a directory of this run, whatever the environment says
-about bytecode, and brings the files into the page cache. The site-packages and the rest of the environment are those of
-the running interpreter.
+first import, which is not counted, writes the bytecode into a directory of this run, even if the environment disables
+bytecode, and brings the files into the page cache. The imports use the site-packages and the environment of the running
+interpreter.
 
 Against: ``import trio``, measured in the same way, alternately.
 

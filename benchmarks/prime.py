@@ -3,9 +3,9 @@
 Measured: the wall time per resource from opening an engine on a filled memory store (in one process, on one Trio loop)
 to the `RunStarted` report. The controller manages one type and watches two others. Each type has 100,000 resources,
 with one metadata entry and 120 bytes of payload, and an index by metadata with 10 values. The time includes opening the
-engine, the fence's commit, three WatchList streams through the in-process channel in chunks of 1,000, the gates, the
-join with its indexes (including the owner index that every watched type has), and enqueueing the cached resources as
-backlog. It excludes filling the store, and mapping the backlog, which happens after priming.
+engine, the fence's commit, three WatchList streams through the in-process channel in chunks of 1,000, the caches with
+their indexes (including the owner index that every watched type has), and enqueueing the cached resources as backlog.
+It excludes filling the store, and mapping the backlog, which happens after priming.
 
 Against: a plain loop over the same 300,000 objects. It calls the same key function and the same index function, and
 puts each object into two plain dicts per type, one by key and one of keys by index value.

@@ -6,9 +6,9 @@ round and subtracted. 64 writer tasks commit through the backend, on the loop th
 commit is a transaction of its own with its own checkpoint. The engine is primed and idle when they begin.
 
 The time includes the streams of all three types (a commit moves the frontiers of the two others by bookmarks), the
-gates, indexes, the map queue, the work queue, 8 workers, a deadline of 300 s around each reconcile, and one copied read
-of the cache per reconcile, with access to its data and metadata. It excludes the commit itself, building the message,
-and the service.
+caches, indexes, the map queue, the work queue, 8 workers, a deadline of 300 s around each reconcile, and one copied
+read of the cache per reconcile, with access to its data and metadata. It excludes the commit itself, building the
+message, and the service.
 
 With a single writer, every commit makes a batch of its own in every stage, so an event costs more: see `trickle`. The
 cost of a commit through the service is in `write`. The engine reports as by default: to the log, which receives only

@@ -2,7 +2,7 @@
 
 Measured: the wall time per resource from opening an engine on the file to the `RunStarted` report of a controller of
 the one type, which has an index of 10 groups. The time includes the check of the file for damage, which reads it once,
-the commits of an incarnation and of a fence, the snapshot (each row is checked against its checksum and decoded), and
+the commits of a session and of a fence, the snapshot (each row is checked against its checksum and decoded), and
 the other steps that `prime` describes. The store keeps no history (``max_changes=1``).
 
 Against: reading the bodies of the same rows with the `sqlite3` module, and decoding each into the same message.

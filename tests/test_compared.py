@@ -1,4 +1,4 @@
-"""Clients and workers whose types do not fit those of their server fail with an error that says so."""
+"""Clients and workers whose types do not fit the server's types fail with an error that says so."""
 
 from __future__ import annotations
 

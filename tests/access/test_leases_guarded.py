@@ -203,7 +203,7 @@ async def test_engine_that_ends_does_not_wait_for_lease_waiters() -> None:
 
 
 async def test_right_to_one_member_permits_only_its_lease_and_fence() -> None:
-    """A member's fence belongs to the member's lease, and not to that of its controller."""
+    """A member's fence belongs to the member's lease, and not to its controller's lease."""
     guard = Guard(rule("write", prefix=f"{NAME}#3"))
 
     assert denied(await outcomes(guard.client, member="3")) == {"list"}

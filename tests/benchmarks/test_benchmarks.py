@@ -167,4 +167,4 @@ def test_size_can_be_changed(capsys: pytest.CaptureFixture[str]) -> None:
 def test_invalid_size_is_refused(size: str, capsys: pytest.CaptureFixture[str]) -> None:
     """The error has the given size, and the right form."""
     assert main([f"flat={size}"]) == 2
-    assert f"{size!r} is no size; write a whole number above 0" in capsys.readouterr().err
+    assert f"{size!r} is not a valid size; write a whole number above 0" in capsys.readouterr().err

@@ -58,7 +58,7 @@ class Sizes:
         self.cache = Cache("sizes", SIZE, [])
         self.cache.open({SIZE.name: self.subscription})
 
-    def told(self) -> list[Applied]:
+    def drained(self) -> list[Applied]:
         return self.subscription.drain()
 
     def one(self, name: str = "ada") -> Projected[Size]:
@@ -131,7 +131,7 @@ def test_change_outside_the_projection_is_not_reported(by: str) -> None:
     else:
         sizes.informer.feed(chunk(other))
         sizes.informer.feed(end(12))
-    assert sizes.told() == []
+    assert sizes.drained() == []
     assert sizes.one().version == "12"
     assert [each.version for each in sizes.cache.index(BY_SIZE, 2)] == ["12"]
 
@@ -162,12 +162,12 @@ async def test_change_inside_the_projection_is_reported_with_old_and_new_state(c
     """A new incarnation is reported as a deletion and a creation."""
     sizes = Sizes()
     sizes.informer.feed(changes(put(change)))
-    told = sizes.told()
-    assert [each.revision for each in told] == [12] * (2 if change.id and change.id.uid == "ada2" else 1)
-    assert told[0].old is not None
-    assert told[-1].new is sizes.informer.store.entries[key("ada")]
+    drained = sizes.drained()
+    assert [each.revision for each in drained] == [12] * (2 if change.id and change.id.uid == "ada2" else 1)
+    assert drained[0].old is not None
+    assert drained[-1].new is sizes.informer.store.entries[key("ada")]
     sizes.informer.feed(changes(removed(change, 13)))
-    assert [(each.new, each.revision) for each in sizes.told()] == [(None, 13)]
+    assert [(each.new, each.revision) for each in sizes.drained()] == [(None, 13)]
 
 
 def test_order_of_a_map_is_not_a_change() -> None:
@@ -202,9 +202,9 @@ async def test_resource_whose_projection_raises_stays_in_the_cache_and_raises_wh
     with pytest.raises(IndexIncomplete):
         sizes.cache.index(BY_SIZE, 2)
     sizes.informer.feed(changes(put(team("ada", 11, "broken"))))
-    assert len(sizes.told()) == 1
+    assert len(sizes.drained()) == 1
     sizes.informer.feed(changes(put(team("ada", 12, "x", "y"))))
-    assert len(sizes.told()) == 1
+    assert len(sizes.drained()) == 1
     assert len(sizes.cache.index(BY_SIZE, 2)) == 1
 
 

@@ -168,7 +168,7 @@ def test_reply_before_the_snapshot_survives_it() -> None:
 
 
 def test_change_overtaken_by_a_reply_is_still_mapped(store: TypeStore) -> None:
-    """The cache never had that state, but the keys that it maps to are owed a reconcile (C6)."""
+    """The cache never had that state, but the keys that it maps to must be reconciled (C6)."""
     theirs = stored("ada", 11, metadata={"team": "blue"})
     store.reply(ADA, stored("ada", 12), at(12))
     assert store.feed(changes(put(theirs))) == []

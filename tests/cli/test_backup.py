@@ -33,7 +33,7 @@ async def test_store_of_a_running_server_is_backed_up_and_restored(
     assert (await terminal("restore", "nightly", "sqlite:staff.db")).returncode == 1
     done = await terminal("restore", "nightly", "sqlite:staff.db", "--replace")
     assert (done.returncode, done.stderr) == (0, "")
-    assert f"what was there is in {tmp_path}/staff.db.replaced" in done.stdout
+    assert f"the replaced store is in {tmp_path}/staff.db.replaced" in done.stdout
     again = terminal.start(*SERVE)
     assert (await terminal("get", "team", "core", "-o", "yaml", server=await address(again))).stdout == CORE
 
@@ -48,7 +48,7 @@ async def test_backup_and_restore_print_the_store_and_its_revision(terminal: Ter
     assert words[3:6] == ["up", "to", "revision"]
     restored = await terminal("restore", "nightly", "sqlite:other.db")
     assert restored.stdout.startswith("sqlite:other.db: store ")
-    assert restored.stdout.endswith(f"with what store {words[2]} had at {words[6].rstrip(',')}\n")
+    assert restored.stdout.endswith(f"with the content of store {words[2]} at revision {words[6].rstrip(',')}\n")
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,7 @@ async def test_store_is_migrated_with_progress_and_a_summary(terminal: Terminal)
     first, second = done.stdout.splitlines()
     assert first == "1 resource is stored as tests.v9.Team, which no converter reaches"
     assert second.endswith(": 2 of 4 resources rewritten, 1 was in its storage version")
-    assert done.stderr == "tests.Team: 4 looked at, 2 rewritten\n"
+    assert done.stderr == "tests.Team: 4 examined, 2 rewritten\n"
     done = await terminal("store", "migrate", APP, "--store", "sqlite:staff.db", "-o", "json")
     shown = json.loads(done.stdout)
     assert (shown["looked_at"], shown["rewritten"], shown["left"], done.stderr) == (4, 0, [], "")
@@ -154,9 +154,9 @@ async def test_server_migrates_its_sqlite_store_while_it_serves(
             done = await terminal("store", "migrate", server=engine.addresses[0])
             assert done.returncode == 0, done.stderr
             assert done.stderr.splitlines() == [
-                "tests.Team: 2 looked at, 2 rewritten",
-                "tests.Team: 4 looked at, 2 rewritten",
-                "tests.Team: 5 looked at, 3 rewritten",
+                "tests.Team: 2 examined, 2 rewritten",
+                "tests.Team: 4 examined, 2 rewritten",
+                "tests.Team: 5 examined, 3 rewritten",
             ]
             assert "1 resource is stored as tests.v9.Team, which no converter reaches" in done.stdout
             assert ": 3 of 5 resources rewritten, 1 was in its storage version" in done.stdout

@@ -63,7 +63,7 @@ def test_public_metrics_require_their_own_option() -> None:
         assert "--metrics 0.0.0.0:0: others can reach this address" in errors
         assert "--public-metrics" in errors
     code, _, errors = run_command(*SERVE, "--public-metrics")
-    assert (code, "--public-metrics goes with --metrics" in errors) == (2, True)
+    assert (code, "--public-metrics requires --metrics" in errors) == (2, True)
 
 
 def test_public_metrics_do_not_allow_a_public_address_for_the_server() -> None:

@@ -58,21 +58,21 @@ def test_forwarder_warns_that_it_rejects_tokens_without_tls(start: Started, inse
         ([], "give an APP (module:attribute) to run, or --forward ADDRESS of a server: "),
         (["tests.cli.served:app", "--forward", "127.0.0.1:1"], "one of the two, not both"),
         (["--forward", "nowhere"], "--forward: 'nowhere' is not an address"),
-        (["--forward", "127.0.0.1:1", "--store", "sqlite:x.db"], "--store goes with an APP"),
-        (["--forward", "127.0.0.1:1", "--metrics", "127.0.0.1:0"], "--metrics goes with an APP"),
-        (["--forward", "127.0.0.1:1", "--access", "file"], "--access goes with an APP"),
-        (["--forward", "127.0.0.1:1", "--forward-tls-key", "file"], "--forward-tls-key goes with --forward-tls-cert"),
+        (["--forward", "127.0.0.1:1", "--store", "sqlite:x.db"], "--store requires an APP"),
+        (["--forward", "127.0.0.1:1", "--metrics", "127.0.0.1:0"], "--metrics requires an APP"),
+        (["--forward", "127.0.0.1:1", "--access", "file"], "--access requires an APP"),
+        (["--forward", "127.0.0.1:1", "--forward-tls-key", "file"], "--forward-tls-key requires --forward-tls-cert"),
         (["--forward", "127.0.0.1:1", "--forward-tls-authority", "file"], "invalid TLS options of --forward"),
         (["--forward", "127.0.0.1:1", "--listen", "0.0.0.0:0"], "others can reach this address"),
-        (["tests.cli.served:app", "--forward-tls"], "--forward-tls goes with --forward"),
-        (["tests.cli.served:app", "--forward-insecure"], "--forward-insecure goes with --forward"),
+        (["tests.cli.served:app", "--forward-tls"], "--forward-tls requires --forward"),
+        (["tests.cli.served:app", "--forward-insecure"], "--forward-insecure requires --forward"),
         (["tests.cli.served:app", "--access", "file", "--insecure"], "give one of them"),
     ],
 )
 def test_contradicting_options_are_wrong_usage(
     arguments: list[str], problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The error says which options each goes with."""
+    """The error says which option each of them requires."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").write_text("nothing")
 

@@ -58,7 +58,7 @@ async def test_invalid_limit_is_wrong_usage(terminal: Terminal) -> None:
     """A limit of 0 is refused, and so is a message size for a forwarder, whose upstream limits it."""
     for options, text in (
         (["tests.cli.served:app", "--max-connections", "0"], "--max-connections"),
-        (["--forward", "127.0.0.1:1", "--max-message-size", "8"], "goes with an APP"),
+        (["--forward", "127.0.0.1:1", "--max-message-size", "8"], "requires an APP"),
     ):
         done = await terminal("serve", *options)
         assert done.returncode == 2

@@ -153,4 +153,4 @@ async def test_process_name_requires_a_shared_store(terminal: Terminal) -> None:
         assert done.returncode == 2
         assert said in done.stderr
     done = await terminal("serve", "--forward", "127.0.0.1:1", "--process", "web-1")
-    assert "--process goes with an APP" in done.stderr
+    assert "--process requires an APP" in done.stderr

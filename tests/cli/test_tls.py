@@ -32,8 +32,8 @@ async def test_server_with_a_certificate_is_trusted_by_its_authority(terminal: T
     assert "staff.v1.Team" in known.stdout
     plain = await address(terminal.start("serve", "tests.cli.served:app", "--listen", "127.0.0.1:0"))
     for trust, asked, said in (
-        (["--tls"], server, "give the authority's file by --tls-authority)"),
-        ([], server, "it expects TLS: say --tls)"),
+        (["--tls"], server, "give the authority's file with --tls-authority)"),
+        ([], server, "it expects TLS: use --tls)"),
         (["--tls"], plain, "it does not speak TLS: leave --tls out)"),
     ):
         stranger = await terminal(*trust, "types", server=asked)
@@ -77,7 +77,7 @@ async def test_invalid_tls_options_are_wrong_usage(terminal: Terminal, tmp_path:
     """A key without a certificate and an invalid certificate are refused."""
     (tmp_path / "key.pem").write_text("no key")
     for options, said in (
-        (["--tls-key", "key.pem"], "go with --tls-certificate"),
+        (["--tls-key", "key.pem"], "require --tls-certificate"),
         (["--tls-certificate", "key.pem"], "invalid TLS options"),
     ):
         done = await terminal("serve", "tests.cli.served:app", *options)

@@ -55,7 +55,7 @@ def test_work_ends_cleanly_when_interrupted(start: Started) -> None:
         (["--server", "7070"], "--server: '7070' is not an address"),
         (["--process", "a b"], "--process: process='a b' must be a name of up to 63 letters"),
         (["--metrics", "0.0.0.0:0"], "others can reach this address"),
-        (["--public-metrics"], "--public-metrics goes with --metrics"),
+        (["--public-metrics"], "--public-metrics requires --metrics"),
         (["--lease-ttl", "0"], "0.0 is not in the range 1<=x<=3600"),
     ],
 )

@@ -146,7 +146,7 @@ async def test_apply_writes_only_a_difference(client: Client, calls: Calls) -> N
 
 
 async def test_apply_treats_versions_of_an_owner_as_equal() -> None:
-    """An owner in another version of its kind is no difference and makes no commit."""
+    """An owner in another version of its kind counts as equal, so that there is no commit."""
     known = versions()
     calls = Calls(MemoryBackend(), known)
     client = Client(calls.channel, known)
@@ -262,7 +262,7 @@ async def test_status_equal_to_the_one_read_is_still_written(client: Client) -> 
 
 
 async def test_status_changed_in_place_is_written(client: Client) -> None:
-    """The caller's own copy is no record of the stored status."""
+    """The caller's own copy is not used as a record of the stored status."""
     await client.write(NOTE.new("one"))
     resource = await client.write_status(await client.read(NOTE, "one"), "mine", [READY])
     resource.status["mine"].conditions[0].message = "changed"

@@ -129,7 +129,7 @@ async def test_engines_keep_every_rule_on_a_cluster_with_faults(
             await fleet.run(faults)
             ended_well = True
         finally:
-            # A failed run may leave reconciles owed.
+            # After a failed run, some keys may still have to be reconciled.
             violations = fleet.history.violations(owes() if ended_well else None)
             answers = fleet.answers()
             took = trio.current_time() - began

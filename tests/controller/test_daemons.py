@@ -50,7 +50,7 @@ class Living(Staff):
                     await trio.sleep(self.linger)
                 self.lives.append((team.name, team.uid, "ends"))
 
-    def told(self) -> list[str]:
+    def history(self) -> list[str]:
         return [f"{name} {what}" for name, _, what in self.lives]
 
 
@@ -63,16 +63,16 @@ async def test_daemon_runs_as_long_as_its_resource_exists(autojump_clock: MockCl
         held.finalizers = {"others"}
         await engine.client.write(held)
         await trio.sleep(1)
-        assert sorted(staff.told()) == ["a begins", "b begins"]
+        assert sorted(staff.history()) == ["a begins", "b begins"]
         await staff.write_team("a", "changed")
         await trio.sleep(1)
         assert len(staff.lives) == 2
         await engine.client.delete(staff.team.id("b"))
         await staff.wait_idle()
-        assert staff.told()[2:] == ["b ends"]
+        assert staff.history()[2:] == ["b ends"]
         await engine.client.delete(staff.team.id("a"))
         await staff.wait_idle()
-        assert staff.told()[3:] == ["a ends"]
+        assert staff.history()[3:] == ["a ends"]
 
 
 async def test_daemon_of_one_incarnation_ends_before_the_next_begins(autojump_clock: MockClock) -> None:  # noqa: ARG001
@@ -87,10 +87,10 @@ async def test_daemon_of_one_incarnation_ends_before_the_next_begins(autojump_cl
         await staff.write_team("a", "again")
         await staff.write_team("b")
         await trio.sleep(10)
-        assert staff.told() == ["a begins", "b begins"]
+        assert staff.history() == ["a begins", "b begins"]
         await staff.wait_idle()
         await trio.sleep(1)
-        assert staff.told() == ["a begins", "b begins", "a ends", "a begins"]
+        assert staff.history() == ["a begins", "b begins", "a ends", "a begins"]
         assert staff.lives[0][1] != staff.lives[3][1]
 
 
@@ -111,7 +111,7 @@ async def test_daemon_that_raises_is_restarted_with_back_off(autojump_clock: Moc
         await trio.sleep(100)
         rests = [round(b - a, 3) for a, b in itertools.pairwise(times)]
         assert rests == [0.5, 1, 2, 4]
-        assert staff.told().count("good begins") == 1
+        assert staff.history().count("good begins") == 1
     ended = [(event.id.name, event.retry_after, str(event.error)) for event in staff.events_of(events.DaemonEnded)]
     assert ended.count(("good", None, "None")) == 1
     assert [each for each in ended if each[0] == "bad"] == [
@@ -135,10 +135,10 @@ async def test_daemons_end_with_their_run_and_start_with_the_next(autojump_clock
         assert run is not None
         _end(run)
         await trio.sleep(1)
-        assert staff.told() == ["a begins"]
+        assert staff.history() == ["a begins"]
         await trio.sleep(100)
-        assert staff.told() == ["a begins", "a ends", "a begins"]
-    assert staff.told() == ["a begins", "a ends", "a begins", "a ends"]
+        assert staff.history() == ["a begins", "a ends", "a begins"]
+    assert staff.history() == ["a begins", "a ends", "a begins", "a ends"]
 
 
 def _end(run: Any) -> None:
@@ -158,10 +158,10 @@ async def test_finalizer_keeps_the_resource_until_its_daemon_has_ended(autojump_
         await engine.client.delete(staff.team.id("a"))
         await trio.sleep(10)
         assert await engine.client.get(staff.team, "a") is not None
-        assert staff.told() == ["a begins"]
+        assert staff.history() == ["a begins"]
         await staff.wait_idle()
         assert await engine.client.get(staff.team, "a") is None
-        assert staff.told() == ["a begins", "a ends"]
+        assert staff.history() == ["a begins", "a ends"]
 
 
 async def test_writes_of_a_daemon_do_not_count_as_a_self_trigger(autojump_clock: MockClock) -> None:  # noqa: ARG001

@@ -47,7 +47,7 @@ class Witness:
         # The last change that was stored when the first run began.
         self._stored = 0
         self._running: list[tuple[int, str]] = []
-        # True while the content of the store may be another one than that of the run's cache.
+        # True while the store may have other content than the run's cache.
         self.suspended = False
         self._resumes = False
         # By type and key: the lowest version that a later read may return.
@@ -84,7 +84,7 @@ class Witness:
         self.suspended, self.began = False, 0
 
     def look(self, cache: CacheReader) -> None:
-        """Check what a cache shows now, outside of any call."""
+        """Check the present content of a cache, outside of any call."""
         with self.naming():
             self._sees_the_truth(cache)
 
@@ -130,7 +130,7 @@ class Witness:
 
     @contextmanager
     def naming(self) -> Iterator[None]:
-        """Keep what the block finds, because the engine may swallow the exception."""
+        """Record the exception of the block, because the engine may swallow it."""
         try:
             yield
         except Exception as error:

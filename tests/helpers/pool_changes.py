@@ -1,4 +1,4 @@
-"""What users of a `PoolsApp` do: changes of its resources, by their names."""
+"""Changes that users of a `PoolsApp` make, by name."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """A Hypothesis machine of a whole controller's run, with every fault of streams, under virtual time.
 
-The witness of the contract looks into each mapper, reconcile and view, and into the cache after each rule.
+The witness checks the contract in each mapper, reconcile and view, and checks the cache after each rule.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from headway.resource import ResourceType
 from headway.rpc import Channel
 from headway.testing import Fault, LiveRun
 from tests.helpers.contract import Witness
-from tests.helpers.harmed_channel import HarmedChannel
-from tests.helpers.harmed_stream import Again, Begins, Behind, Beyond, Compacted, Half, KindStreams, Unreachable
+from tests.helpers.faulty_channel import FaultyChannel
+from tests.helpers.faulty_stream import Again, Begins, Behind, Beyond, Compacted, Half, KindStreams, Unreachable
 from tests.helpers.pool_changes import make_change, write_first
 from tests.helpers.pools import PoolsApp
 from tests.helpers.restorable import Backup, RestorableBackend
@@ -43,7 +43,7 @@ begins = st.one_of(
     st.builds(Behind, st.integers(0, 40), thens),
 )
 beginnings = st.lists(begins, max_size=3)
-# What users do: an operation, a name of each type, and the pool of a member.
+# Changes by users: an operation, a name of each type, and the pool of a member.
 operations = st.sampled_from(["pool", "no pool", "member", "no member", "no summary", "spoilt summary"])
 changes = st.lists(st.tuples(operations, names, members), max_size=3)
 write_faults = st.lists(st.sampled_from(list(Fault)), min_size=1, max_size=3)
@@ -51,16 +51,16 @@ bare_faults = st.sampled_from([Fault.FAILED, Fault.LOST, Fault.LATE])
 
 
 class RunMachine(LiveRun, RuleBasedStateMachine):
-    """Hypothesis writes, deletes, harms streams, servers and the store, and loses answers; the witness watches."""
+    """A run under random writes, deletions, and faults of streams, servers, stores and calls. A witness checks it."""
 
     network: ClassVar[bool] = False
     engine: headway.Engine
 
     @initialize(concurrency=st.integers(1, 3), begin=st.tuples(beginnings, beginnings, beginnings))
     def open(self, concurrency: int, begin: Sequence[list[Begins]] = ()) -> None:
-        """Start an engine on a store that has something: a member of a pool, and one of a pool that is missing."""
+        """Start an engine on a store with two members, one of a pool that exists and one of a missing pool."""
         self.store = RestorableBackend()
-        self.channel = HarmedChannel(self.store, LAG_LIMIT)
+        self.channel = FaultyChannel(self.store, LAG_LIMIT)
         self.pools = PoolsApp(concurrency=concurrency)
         self.witness = Witness(self.pools, self.channel, self.store)
         self.views = ViewWitness(self.witness, self.channel)
@@ -98,7 +98,7 @@ class RunMachine(LiveRun, RuleBasedStateMachine):
         remote = await stack.enter_async_context(setting.channel(*servers))
         return lambda _: self.channel.over(remote)
 
-    # --- what users do ---
+    # --- users ---
 
     @rule(changes=changes, on=st.booleans())
     def change(self, changes: list[tuple[str, str, str]], on: bool) -> None:
@@ -111,7 +111,7 @@ class RunMachine(LiveRun, RuleBasedStateMachine):
             self.written += 1
             self.call(make_change, self.engine.client, self.pools, self.written, *change)
 
-    # --- what time does ---
+    # --- time ---
 
     @rule(seconds=st.sampled_from([0.0, 0.02, 0.5, 2.0, 6.0, 40.0]))
     def pass_time(self, seconds: float) -> None:
@@ -122,7 +122,7 @@ class RunMachine(LiveRun, RuleBasedStateMachine):
             self.sleep(seconds)
         self.run_until_blocked()
 
-    # --- what the controller's own code does ---
+    # --- the controller's own code ---
 
     @rule(seconds=st.sampled_from([0.0, 0.01, 1.0]), blind=st.booleans())
     def be_slow(self, seconds: float, blind: bool) -> None:
@@ -138,11 +138,11 @@ class RunMachine(LiveRun, RuleBasedStateMachine):
         if (cache := self._cache()) is not None:
             self.nursery.start_soon(self.views.look, cache, seconds)
 
-    # --- what the network, the replicas and wrong servers do ---
+    # --- the network, the replicas and wrong servers ---
 
     @rule(kind=kinds, begin=beginnings, changes=changes, seconds=st.sampled_from([0.0, 0.3, 6.0, 40.0]))
     def cut_off(self, kind: int, begin: list[Begins], changes: list[tuple[str, str, str]], seconds: float) -> None:
-        """Break a stream, and change something meanwhile. The next streams begin with faults."""
+        """Break a stream, and change resources before the next streams, which begin with faults."""
         self.channel.begin(self._type(kind), *begin)
         self._streams(kind).drop()
         self._change(changes)
@@ -150,13 +150,13 @@ class RunMachine(LiveRun, RuleBasedStateMachine):
 
     @rule(kind=kinds, resources=st.integers(1, 3), changes=changes)
     def break_a_snapshot(self, kind: int, resources: int, changes: list[tuple[str, str, str]]) -> None:
-        """Break a stream and then its snapshot. What was in the snapshot is deleted before the next one."""
+        """Break a stream and then its snapshot. A resource of the snapshot is deleted before the next one."""
         self.channel.begin(self._type(kind), Half(resources), *[Unreachable()] * 4)
         self._streams(kind).drop()
         # Half of the snapshot has arrived by now, and the endpoint is not reachable for another moment.
         self._pass(0.3)
-        there = sorted(self.store.resources(self._type(kind)))
-        self.call(self._delete_first, self._type(kind), there[:1])
+        stored = sorted(self.store.resources(self._type(kind)))
+        self.call(self._delete_first, self._type(kind), stored[:1])
         self._change(changes)
         self._pass(2.0)
 
@@ -194,7 +194,7 @@ class RunMachine(LiveRun, RuleBasedStateMachine):
 
     @rule(name=names, other=names, member=members, steps=st.integers(1, 4))
     def overtake(self, name: str, other: str, member: str, steps: int) -> None:
-        """Let the controller write over a change that its cache does not have yet, which then arrives."""
+        """Let the controller overwrite a change that its cache does not have yet. The change arrives afterwards."""
         streams = self._streams(2)
         self.pools.blind = True
         self._change([("pool", name, ""), ("member", name, member)])
@@ -216,13 +216,13 @@ class RunMachine(LiveRun, RuleBasedStateMachine):
         gone, there = (("no pool", "pool"), ("no member", "member"), ("no summary", "pool"))[kind]
         self._change([(gone, name, member)])
         self.run_until_blocked()
-        self._streams(kind).lies += 1
+        self._streams(kind).false_bookmarks += 1
         self._change([(there, name, member)])
         self._pass(seconds)
 
     @rule(kind=kinds, revisions=st.integers(1, 12), twice=st.booleans())
     def repeat(self, kind: int, revisions: int, twice: bool) -> None:
-        """Deliver the next changes twice, or those of the last revisions again."""
+        """Deliver the next changes twice, or the changes of the last revisions again."""
         streams = self._streams(kind)
         if twice:
             streams.repeats += 1
@@ -234,7 +234,7 @@ class RunMachine(LiveRun, RuleBasedStateMachine):
     def release(self, kind: int) -> None:
         self._streams(kind).release()
 
-    # --- what operators do ---
+    # --- operators ---
 
     @rule()
     def compact(self) -> None:
@@ -282,7 +282,7 @@ class RunMachine(LiveRun, RuleBasedStateMachine):
 
         self.call(call)
 
-    # --- what becomes of calls ---
+    # --- outcomes of calls ---
 
     @rule(faults=write_faults)
     def harm_writes(self, faults: list[Fault]) -> None:
@@ -308,7 +308,7 @@ class RunMachine(LiveRun, RuleBasedStateMachine):
             if raised and commit.fence is not None and self.witness.is_ours(commit.fence):
                 assert commit.fence[2:] >= max(raised), f"C5, C8: {commit.fence} wrote after {max(raised)}"
 
-    # --- what must hold ---
+    # --- invariants ---
 
     @invariant()
     def nothing_is_broken(self) -> None:
@@ -326,11 +326,11 @@ class RunMachine(LiveRun, RuleBasedStateMachine):
             super().teardown()
 
     def _end_faults_and_converge(self) -> None:
-        """Nothing heals the streams that hang or lag: the engine must leave them."""
+        """End all faults, and check that the engine recovers. It must leave streams that hang or lag."""
         self.pools.pause = 0.0
         self.channel.end_faults()
         self.call(self.channel.run_late)
-        # A false bookmark can't be told from a true one until the change that it hid has come.
+        # Until the change that it hid has arrived, a false bookmark looks like a true one.
         self.run_until_blocked()
 
         async def wait_idle() -> bool:
@@ -343,7 +343,7 @@ class RunMachine(LiveRun, RuleBasedStateMachine):
         assert idle, "C6: the engine was not idle within 400 s after the last fault"
         self.witness.last_changes_were_seen()
         assert all(self.channel.is_honest(self._type(kind)) for kind in range(3)), "a false bookmark was not corrected"
-        assert self._outputs() == self._demanded()
+        assert self._outputs() == self._expected()
 
     def _outputs(self) -> dict[str, tuple[str, list[str]]]:
         summaries = self.store.resources(self.pools.summary)
@@ -352,13 +352,13 @@ class RunMachine(LiveRun, RuleBasedStateMachine):
             for name, summary in summaries.items()
         }
 
-    def _demanded(self) -> dict[str, tuple[str, list[str]]]:
+    def _expected(self) -> dict[str, tuple[str, list[str]]]:
         listed = sorted((member.data.pool, name) for name, member in self.store.resources(self.pools.member).items())
-        demanded = {
+        expected = {
             name: (pool.uid, [member for of, member in listed if of == name])
             for name, pool in self.store.resources(self.pools.pool).items()
         }
-        return {name: (uid, listed) for name, (uid, listed) in demanded.items() if listed}
+        return {name: (uid, listed) for name, (uid, listed) in expected.items() if listed}
 
     # --- parts of rules ---
 

@@ -33,7 +33,7 @@ class Sources:
             await self._fail[member].wait()
             raise SourceFailed
 
-        return {"sources": {"told": source}}
+        return {"sources": {"requests": source}}
 
     def fail(self, member: str) -> None:
         """End the member's run."""

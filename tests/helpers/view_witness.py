@@ -1,4 +1,4 @@
-"""A checker of views: each shows every type at one revision, as the store's record has it, and does not change."""
+"""A checker of views: each shows the recorded state of every type at one revision, and does not change."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from headway.cache import Cache, CacheReader
 from headway.errors import NotPrimed, StoreChanged, StoreRolledBack
 from headway.resource import Key, ResourceType
 from tests.helpers.contract import Witness
-from tests.helpers.harmed_channel import HarmedChannel
+from tests.helpers.faulty_channel import FaultyChannel
 
 
 class ViewWitness:
-    """Opens views and checks them. What it finds goes to the `Witness` as well.
+    """Opens views and checks them. It reports violations to the `Witness`.
 
     Attributes:
         compared: the number of views that were compared with the store.
     """
 
-    def __init__(self, witness: Witness, channel: HarmedChannel) -> None:
+    def __init__(self, witness: Witness, channel: FaultyChannel) -> None:
         self.witness = witness
         self.channel = channel
         self.compared = 0
@@ -28,11 +28,11 @@ class ViewWitness:
     async def look(self, cache: Cache, seconds: float) -> None:
         """Check a view when it opens and after some time. Return early if the run ends first."""
         types: tuple[ResourceType[Any], ...] = self.witness.pools.types
-        honest, told = all(map(self.channel.is_honest, types)), self._told(types)
+        honest, false = all(map(self.channel.is_honest, types)), self._false_bookmarks(types)
         try:
             async with cache.view(*types) as view:
                 seen = self._content(view, types)
-                if honest and told == self._told(types) and not self.witness.suspended:
+                if honest and false == self._false_bookmarks(types) and not self.witness.suspended:
                     with self.witness.naming():
                         true = [self.witness.store.versions(type, view.pinned_at) for type in types]
                         assert seen == true, f"C2: a view at {view.pinned_at} shows {seen}, not {true}"
@@ -44,8 +44,8 @@ class ViewWitness:
         except (NotPrimed, StoreChanged, StoreRolledBack):
             return
 
-    def _told(self, types: tuple[ResourceType[Any], ...]) -> int:
-        return sum(self.channel.streams(type).told for type in types)
+    def _false_bookmarks(self, types: tuple[ResourceType[Any], ...]) -> int:
+        return sum(self.channel.streams(type).false_delivered for type in types)
 
     @staticmethod
     def _content(cache: CacheReader, types: tuple[ResourceType[Any], ...]) -> list[dict[Key, int]]:

@@ -79,8 +79,8 @@ VALUES = {
     "{since: 2024-01-01}": f"3:15: data.since: 2024-01-01 is read as a date; {MOMENT}",
     "{since: '2024-01-01T00:00:00'}": f"3:15: data.since: '2024-01-01T00:00:00' is text; {MOMENT}",
     "{since: '2024-02-30T00:00:00Z'}": f"3:15: data.since: '2024-02-30T00:00:00Z' is not a valid timestamp; {MOMENT}",
-    "{since: '2024-01-01T00:00:00.1234567Z'}": "3:15: data.since: '2024-01-01T00:00:00.1234567Z' is finer than a "
-    "microsecond; write at most six digits after the point",
+    "{since: '2024-01-01T00:00:00.1234567Z'}": "3:15: data.since: '2024-01-01T00:00:00.1234567Z' is more precise than "
+    "a microsecond; write at most six digits after the point",
     "{grace_period: 5}": "3:22: data.grace_period: 5 is read as a whole number without a unit; write '5s'",
     "{grace_period: 5m}": "3:22: data.grace_period: '5m' is text; write seconds, such as '1.5s'",
     "{grace_period: 999999999999s}": "3:22: data.grace_period: '999999999999s' is out of range; "

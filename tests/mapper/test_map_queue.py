@@ -247,7 +247,7 @@ TestMapQueue = MapQueueMachine.TestCase
 
 
 def test_drained_queue_includes_failed_changes() -> None:
-    """They are owed (C6), in their order, with what waits and the backlog."""
+    """They are pending (C6) in their order, with the waiting changes and the backlog."""
     queue = MapQueue()
     queue.push(TEAM.name, [change(11), change(12), change(13, "grace")])
     queue.push_backlog(TEAM.name, [change(3, "x"), change(4, "y")])

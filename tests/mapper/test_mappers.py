@@ -76,7 +76,7 @@ def test_index_mapper_refuses_the_name_of_an_index() -> None:
 
 
 def test_reports_name_the_mapper() -> None:
-    """The name is that of the function or of the object."""
+    """The name is the name of the function or of the object."""
 
     class Odd:
         def __call__(self, *_: object) -> list[Resource[Any]]:

@@ -80,7 +80,7 @@ MUTANTS = (
         _CHANGES,
     ),
     Mutant(
-        "keys that the previous run owed are forgotten",
+        "the pending keys of the previous run are forgotten",
         "run/_run.py",
         "for key in self._owed.keys:",
         "for key in ():",
@@ -186,7 +186,7 @@ MUTANTS = (
         "run/_sharding.py",
         "if not self._assigned or any(mapping is None or mapping.unmapped for mapping in mappings):",
         "if not self._assigned or any(mapping is None for mapping in mappings):",
-        "run/test_sharded_owed.py",
+        "run/test_sharded_pending.py",
         "not_idle_while",
     ),
     # --- terms and leases ---

@@ -75,7 +75,7 @@ ONCE_SURVIVED = (
         "cache/test_type_store_positions.py",
     ),
     Mutant(
-        "a change whose mapping failed is not owed by the next run",
+        "a change whose mapping failed is not mapped by the next run",
         "mapper/_map_queue.py",
         "return [*waiting, *failed, *backlog]",
         "return [*waiting, *backlog]",

@@ -1,4 +1,4 @@
-"""Mutants of the gate, the priming and the mapping, each of which the machine that watches a whole run must kill."""
+"""Mutants of the cache, the priming and the mapping. The machine of a whole run must kill each of them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ RUN_MUTANTS = (
         "            pass\n",
         MACHINE,
     ),
-    # --- the gate ---
+    # --- the cache ---
     Mutant(
         "a snapshot one revision below the frontier is accepted",
         "cache/_type_store.py",

@@ -187,8 +187,8 @@ def test_failed_backlog_key_stays_backlog() -> None:
 # ---- seen from outside
 
 
-def test_owed_excludes_only_scheduled_keys() -> None:
-    """Ready, in-hand and failed keys are owed; requeued and delayed ones are scheduled."""
+def test_pending_keys_exclude_only_scheduled_ones() -> None:
+    """Ready, in-hand and failed keys are pending; requeued and delayed ones are scheduled."""
     queue = make()
     for key in ("failed", "requeued", "hand", "ready"):
         queue.add(key, "change", 0.0)
@@ -224,7 +224,7 @@ def test_statistics_count_every_state() -> None:
     )
 
 
-def test_queue_is_idle_when_no_key_is_owed() -> None:
+def test_queue_is_idle_when_no_key_is_pending() -> None:
     """Ready, in-hand and failed keys make it busy; scheduled ones don't."""
     queue = make()
     assert queue.is_idle()
@@ -240,7 +240,7 @@ def test_queue_is_idle_when_no_key_is_owed() -> None:
 
 
 def test_closed_queue_neither_enqueues_nor_dequeues() -> None:
-    """Three keys that were ready are not dequeued, but they are still owed."""
+    """Three keys that were ready are not dequeued, but they are still pending."""
     queue = make()
     for key in "abc":
         queue.add(key, "change", 0.0)
@@ -252,8 +252,8 @@ def test_closed_queue_neither_enqueues_nor_dequeues() -> None:
     assert queue.owed() == ["a", "b", "c"]
 
 
-def test_key_in_hand_at_the_close_is_owed_until_reported() -> None:
-    """A reconcile that still succeeds owes nothing; one that never reports does."""
+def test_key_in_hand_at_the_close_is_pending_until_reported() -> None:
+    """The key of a reconcile that still succeeds is not pending; that of one that never reports is."""
     queue = make()
     for key in "ab":
         queue.add(key, "change", 0.0)

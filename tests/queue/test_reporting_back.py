@@ -191,7 +191,7 @@ def test_backlog_share_below_one_is_refused() -> None:
 # ---- back off
 
 
-def test_key_that_backs_off_keeps_its_reasons_and_is_owed() -> None:
+def test_key_that_backs_off_keeps_its_reasons_and_is_pending() -> None:
     """Backing off without a failure counts no attempt. The key is ready when the delay is over."""
     queue = make()
     queue.add("a", "change", 0.0)
@@ -249,7 +249,7 @@ def test_repeated_reason_is_only_counted() -> None:
     assert dequeued.omitted == 18
 
 
-def test_key_in_hand_at_the_close_is_last_among_the_owed() -> None:
+def test_key_in_hand_at_the_close_is_last_among_the_pending_keys() -> None:
     """Otherwise a key that ended its run would end the next one, too, before any other key had its turn."""
     queue = make()
     for key in ("a", "b", "c"):

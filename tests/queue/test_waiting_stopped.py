@@ -171,7 +171,7 @@ async def test_wait_idle_does_not_wait_for_scheduled_keys(queue: WaitingQueue[st
 async def test_wait_idle_waits_for_a_scheduled_key_that_has_come_due(
     queue: WaitingQueue[str, str], autojump_clock: MockClock
 ) -> None:
-    """The key is owed once its time has come, though no worker has looked yet."""
+    """A delayed key is pending as soon as it is due, even before a worker dequeues."""
     queue.add_after("a", "later", 1.0)
     assert queue.is_idle()
     await let_pass(autojump_clock, 2)
@@ -179,7 +179,7 @@ async def test_wait_idle_waits_for_a_scheduled_key_that_has_come_due(
     assert queue.owed() == ["a"]
 
 
-async def test_wait_idle_raises_if_the_queue_is_closed_with_owed_keys(queue: WaitingQueue[str, str]) -> None:
+async def test_wait_idle_raises_if_the_queue_is_closed_with_pending_keys(queue: WaitingQueue[str, str]) -> None:
     """The wait could never end, because no worker will dequeue them."""
     queue.add("a", "change")
     async with trio.open_nursery() as nursery:

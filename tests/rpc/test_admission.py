@@ -23,8 +23,8 @@ class House:
         self.gone: list[str] = []
         self.clock = 0
 
-    def enter(self, name: str, peer: str = "a", *, settled: bool = True, scarce: bool = False) -> str:
-        """Admit a visitor if the rules allow it. Its handshake ends at once unless ``settled`` is false."""
+    def enter(self, name: str, peer: str = "a", *, established: bool = True, scarce: bool = False) -> str:
+        """Admit a visitor if the rules allow it. Its handshake ends at once unless ``established`` is false."""
 
         def end(_: str) -> None:
             self.gone.append(name)
@@ -35,8 +35,8 @@ class House:
         why = self.admission.enter(visitor, scarce=scarce)
         if not why:
             self.inside[name] = visitor
-            if settled:
-                self.admission.settle(visitor)
+            if established:
+                self.admission.establish(visitor)
         return why
 
     def call(self, name: str) -> None:
@@ -66,19 +66,19 @@ def test_next_handshake_of_a_peer_replaces_its_oldest() -> None:
     """The newest is as likely to be an honest client's as any other, and needs its place only for a moment."""
     house = House()
     for name in "123":
-        house.enter(name, settled=False)
-    house.enter("other", "b", settled=False)
-    house.enter("4", settled=False)
+        house.enter(name, established=False)
+    house.enter("other", "b", established=False)
+    house.enter("4", established=False)
     assert house.gone == ["1"]
 
 
 def test_too_many_handshakes_close_the_oldest_of_the_busiest_peer() -> None:
     """A peer that has one handshake keeps it."""
     house = House()
-    house.enter("b1", "b", settled=False)
+    house.enter("b1", "b", established=False)
     for name, peer in (("a1", "a"), ("a2", "a"), ("a3", "a"), ("c1", "c")):
-        house.enter(name, peer, settled=False)
-    house.enter("d1", "d", settled=False)
+        house.enter(name, peer, established=False)
+    house.enter("d1", "d", established=False)
     assert house.gone == ["a1"]
 
 
@@ -148,9 +148,9 @@ def test_unix_sockets_have_no_limit_per_peer() -> None:
 def test_late_handshakes_are_closed_in_order() -> None:
     """Handshakes are closed in the order of their acceptance, and only those that are late."""
     house = House()
-    house.enter("1", settled=False)
+    house.enter("1", established=False)
     house.enter("2")
-    house.enter("3", settled=False)
+    house.enter("3", established=False)
     assert house.admission.next_late is house.inside["1"]
     house.admission.end_late(1, "late")
     assert house.gone == ["1"]
@@ -161,7 +161,7 @@ def test_late_handshakes_are_closed_in_order() -> None:
 
 @given(
     st.lists(
-        st.tuples(st.sampled_from(["enter", "settle", "call", "hang up", "leave"]), st.integers(0, 11)), max_size=80
+        st.tuples(st.sampled_from(["enter", "establish", "call", "hang up", "leave"]), st.integers(0, 11)), max_size=80
     )
 )
 def test_limits_hold_and_open_calls_survive_any_order_of_events(steps: list[tuple[str, int]]) -> None:
@@ -170,12 +170,12 @@ def test_limits_hold_and_open_calls_survive_any_order_of_events(steps: list[tupl
         names = list(house.inside)
         busy = {name for name, visitor in house.inside.items() if visitor.calls > 0}
         if what == "enter":
-            house.enter(str(number), "abcd"[who % 4], settled=who % 3 == 0, scarce=who == 11)
+            house.enter(str(number), "abcd"[who % 4], established=who % 3 == 0, scarce=who == 11)
         elif names:
             name = names[who % len(names)]
             visitor = house.inside[name]
-            if what == "settle":
-                house.admission.settle(visitor)
+            if what == "establish":
+                house.admission.establish(visitor)
             elif what == "call":
                 house.call(name)
             elif what == "hang up" and visitor.calls:
@@ -187,6 +187,6 @@ def test_limits_hold_and_open_calls_survive_any_order_of_events(steps: list[tupl
         assert busy <= set(house.inside)
         assert len(house.admission) == len(house.inside) <= 8
         peers = [visitor.peer for visitor in house.inside.values()]
-        shaking = [visitor.peer for visitor in house.inside.values() if not visitor.settled]
+        shaking = [visitor.peer for visitor in house.inside.values() if not visitor.established]
         assert all(peers.count(peer) <= 6 and shaking.count(peer) <= 3 for peer in "abcd")
         assert len(shaking) <= 5

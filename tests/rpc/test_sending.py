@@ -146,7 +146,7 @@ async def test_client_that_reads_no_ping_answers_is_disconnected(tmp_path: Path)
             while True:
                 await stream.send_all(pings)
                 pings = PingFrame(0).serialize() * 1000
-    assert ended == [ConnectionEnded("a Unix socket", "the peer does not read what it is sent")]
+    assert ended == [ConnectionEnded("a Unix socket", "the peer does not read the data sent to it")]
 
 
 async def test_client_that_leaves_many_streams_does_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:

@@ -82,7 +82,9 @@ async def test_c6_change_between_two_runs_is_mapped_by_the_next(autojump_clock: 
             assert last.frontiers[rig.pools.member.name] >= moved_at
 
 
-async def test_c6_run_owes_the_unreconciled_keys_of_the_run_before(autojump_clock: MockClock, setting: Setting) -> None:
+async def test_c6_unreconciled_keys_of_the_previous_run_are_pending(
+    autojump_clock: MockClock, setting: Setting
+) -> None:
     """A key that waits when a run ends is reconciled by the next run, although its cache doesn't show the change."""
     rig = Rig(autojump_clock, setting=setting, concurrency=1)
     async with rig.open():

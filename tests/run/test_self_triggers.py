@@ -249,7 +249,7 @@ async def test_own_status_and_the_next_change_share_one_reconcile(autojump_clock
 
 
 async def test_own_status_is_seen_by_a_later_reconcile(autojump_clock: MockClock) -> None:  # noqa: ARG001
-    """An own status is a change like any other (C6), so the key is owed until a reconcile has seen it."""
+    """An own status is a change like any other (C6), so the key is pending until a reconcile has seen it."""
     staff = Stating()
     async with staff.open() as engine:
         await staff.write_team("core", "ada")

@@ -79,7 +79,7 @@ async def test_queue_is_held_until_its_last_holder_releases_it() -> None:
     assert [dequeued(queue), dequeued(queue)] == ["1-a", ""]
 
 
-async def test_open_shard_that_collects_again_keeps_its_owed_keys() -> None:
+async def test_open_shard_that_collects_again_keeps_its_pending_keys() -> None:
     """The keys were ready, in progress or backing off.
 
     They are handed out with later keys when the shard opens again.
@@ -104,7 +104,7 @@ async def test_open_shard_that_collects_again_keeps_its_owed_keys() -> None:
     assert sorted(dequeued(queue) for _ in range(5)) == ["", "1-fails", "1-in-hand", "1-later", "1-ready"]
 
 
-async def test_closed_shard_owes_no_keys() -> None:
+async def test_closed_shard_has_no_pending_keys() -> None:
     """Another process reconciles the keys of a closed shard, those that it collected and those still in progress."""
     queue = ShardQueue(WorkQueue(), shard)
     queue.open_shard(1)

@@ -59,12 +59,12 @@ async def test_unanswered_record_of_a_checkpoint_is_repeated(autojump_clock: Moc
         assert rig.witness.events_of(events.RunEnded) == []
 
 
-@pytest.mark.parametrize("told", [0, 1])
-async def test_silent_stream_of_history_fails(autojump_clock: MockClock, told: int) -> None:
+@pytest.mark.parametrize("bookmarks", [0, 1])
+async def test_silent_stream_of_history_fails(autojump_clock: MockClock, bookmarks: int) -> None:
     """The read fails with Unavailable after half a minute of silence, at any point of the stream."""
     since = Position("store", "incarnation", 5)
     first = Bookmark(since, resumed=True)
-    channel = ScriptedChannel([[*[first] * told, Pause(1e9)]])
+    channel = ScriptedChannel([[*[first] * bookmarks, Pause(1e9)]])
     began = autojump_clock.current_time()
     with pytest.raises(Unavailable, match="sent nothing of its history for 30 s"):
         await deletions_since(channel, TEAM, since, 9, lambda _: None, "pools")

@@ -168,7 +168,7 @@ async def test_status_has_the_error_of_the_previous_run(autojump_clock: MockCloc
 
 
 async def test_controller_is_not_ready_after_long_without_a_stream(autojump_clock: MockClock) -> None:  # noqa: ARG001
-    """A short absence of the server is no problem.
+    """A short absence of the server is not reported.
 
     After a longer absence, each type is named with the reason and the time.
     """

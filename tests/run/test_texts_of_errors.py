@@ -18,7 +18,7 @@ from tests.helpers.staff import Staff
 
 
 class NoText(ValueError):
-    """An exception whose `str` raises, such as that of a client library that lacks its response."""
+    """An exception whose `str` raises, as an exception of a client library does if it has no response."""
 
     def __str__(self) -> str:
         return str(self.answer.text)  # type: ignore[attr-defined]

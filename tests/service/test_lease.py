@@ -110,7 +110,9 @@ async def test_term_that_was_never_granted_is_refused(calls: Calls) -> None:
     for wrong in (term + 1, term + 2**32, HIGHEST):
         said = f"term {wrong} of painter was never granted; the highest granted term is {term}"
         call = calls.raise_fence(term=wrong, number=1)
-        await refused(call, Status.FAILED_PRECONDITION, f"{said}: raise in the term", reason=Reason.UNKNOWN_TERM)
+        await refused(
+            call, Status.FAILED_PRECONDITION, f"{said}: raise the fence in the term", reason=Reason.UNKNOWN_TERM
+        )
         unknown = pb.Fence(controller="painter", term=wrong)
         checkpoint = calls.record_checkpoint(unknown, 1)
         await refused(checkpoint, Status.FAILED_PRECONDITION, said, reason=Reason.UNKNOWN_TERM)

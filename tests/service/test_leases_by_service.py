@@ -130,7 +130,7 @@ async def test_invalid_request_is_refused_with_the_field(fields: dict[str, Any],
 @pytest.mark.parametrize("method", ["KeepAlive", "Release"])
 async def test_invalid_term_is_refused(method: str, term: int) -> None:
     """Terms are from 1 to the highest integer that every store can keep."""
-    said = f"term {term} must be from 1 to {2**63 - 1}: send the term that Acquire answered with"
+    said = f"term {term} must be from 1 to {2**63 - 1}: send the term that Acquire returned"
     call = Leases(MemoryBackend()).call(method, name="a", holder="ada", term=term)
     await refused(call, Status.INVALID_ARGUMENT, said)
 

@@ -13,19 +13,6 @@ from headway.errors import StoreUnusable
 from headway.resource import FINALIZERS, NAMESPACE, TOMBSTONE, Registry, Resource, ResourceId, ResourceType, TypeName
 from headway.service import Decision
 from headway.storage import Backend, MemoryBackend, SqliteBackend
-from tests.helpers.asked import (
-    EMPTY,
-    FOUND,
-    GONE,
-    LEFT,
-    OK,
-    VERBS,
-    Arguments,
-    Cell,
-    Difference,
-    expected_answer,
-    outcome,
-)
 from tests.helpers.calls import PLACES, Calls, Interrupted
 from tests.helpers.declared import (
     CHILD,
@@ -41,6 +28,19 @@ from tests.helpers.declared import (
     a_type,
     an_id,
     registry,
+)
+from tests.helpers.verb_answers import (
+    EMPTY,
+    FOUND,
+    GONE,
+    LEFT,
+    OK,
+    VERBS,
+    Arguments,
+    Cell,
+    Difference,
+    expected_answer,
+    outcome,
 )
 from tests.service.conftest import reached
 

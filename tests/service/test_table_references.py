@@ -11,9 +11,9 @@ from headway.errors import InvalidArgument
 from headway.protobuf import field, message
 from headway.resource import Hooks, Reference, Registry, Resource, ResourceId, ResourceType, Scope, pb, tenancy_within
 from headway.storage import Backend
-from tests.helpers.asked import Cell, Difference, expected_answer
 from tests.helpers.calls import PLACES, Calls
 from tests.helpers.declared import NOTE, PLANET, REGION, UNKNOWN, a_note, a_status, a_type, an_id, id_of
+from tests.helpers.verb_answers import Cell, Difference, expected_answer
 from tests.service.conftest import reached
 
 REFUSED = "an owner is an id, and every id is refused if it has units that its type doesn't have"

@@ -9,9 +9,9 @@ from grpclib import GRPCError
 
 from headway.resource import EndOfSnapshot, ResourceType, SnapshotChunk, pb
 from headway.storage import Put
-from tests.helpers.asked import Cell, Difference, expected_answer
 from tests.helpers.calls import Calls
 from tests.helpers.declared import NOTE, PLANET, REGION, a_type, id_of
+from tests.helpers.verb_answers import Cell, Difference, expected_answer
 
 PLACES = [("default", "default"), ("default", "up"), ("far", "default"), ("far", "up")]
 ALL = "default.default default.up far.default far.up"

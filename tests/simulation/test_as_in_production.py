@@ -168,7 +168,7 @@ def test_program_behaves_as_in_a_real_engine(name: str, right: bool) -> None:
 @pytest.mark.parametrize("declare", [test_functions.probing, test_functions.timing, test_functions.from_a_source])
 def test_daemon_timer_or_source_behaves_as_in_a_real_engine(declare: Any) -> None:
     class Named:
-        """What a program uses of its process."""
+        """The parts of its process that a program uses."""
 
         def __init__(self, outside: Any, name: str) -> None:
             self.outside, self.name = outside, name

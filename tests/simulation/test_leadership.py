@@ -143,7 +143,7 @@ def test_each_process_of_a_sharded_controller_has_keys() -> None:
 
 
 def test_world_is_not_idle_while_a_shard_is_held_by_no_process() -> None:
-    """A restart of the server ends the leases, and nobody owes the keys of a shard until it is held again."""
+    """A restart of the server ends the leases. No process has a shard's keys pending until the shard is held again."""
     result = run(
         Setting(app=sharded, scenario=two_jobs, processes=2, quiet=60.0), simulation.Plan.parse("server_restart(1)")
     )

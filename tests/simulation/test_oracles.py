@@ -163,7 +163,7 @@ def _result(
 
 
 def _found(result: Result, *references: Result) -> list[str]:
-    """Return the findings. What differs between the first two of the references is random."""
+    """Return the findings. Fields that differ between the first two references count as random."""
     allowed = random_parts(*references[:2]) if len(references) > 1 else None
     return [str(each) for each in compared(result, references, counts=True, allowed=allowed)]
 

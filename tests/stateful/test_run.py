@@ -9,7 +9,7 @@ from hypothesis import settings
 
 from headway.errors import StoreChanged, StoreRolledBack
 from headway.events import RunEnded
-from tests.helpers.harmed_stream import Behind
+from tests.helpers.faulty_stream import Behind
 from tests.helpers.run_machine import RunMachine, RunOverNetworkMachine
 
 
@@ -57,7 +57,7 @@ def test_view_is_compared_with_the_store() -> None:
     machine.teardown()
 
 
-# What fails is shrunk for up to five minutes.
+# A failing example is shrunk for up to five minutes.
 TestRun = pytest.mark.timeout(400)(RunMachine.TestCase)
 TestRunOverNetwork = pytest.mark.wide(pytest.mark.timeout(400)(RunOverNetworkMachine.TestCase))
 # An example over the network takes some ten times the work.

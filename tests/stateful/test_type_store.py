@@ -52,11 +52,11 @@ class Server:
         if resumed_at is None:
             self.snapshot = list(store.state(type, replica).values())
         # The revision up to which everything was sent, and the number of changes sent of the next commit.
-        self.told = replica if resumed_at is None else resumed_at
+        self.sent_up_to = replica if resumed_at is None else resumed_at
         self.partly = 0
 
     def pending(self) -> list[Change]:
-        return self.store.changes(self.type, self.told, self.replica)[self.partly :]
+        return self.store.changes(self.type, self.sent_up_to, self.replica)[self.partly :]
 
     def next_snapshot_item(self, count: int) -> StreamItem:
         assert self.snapshot is not None
@@ -64,7 +64,7 @@ class Server:
         if taken:
             return SnapshotChunk(taken)
         self.snapshot = None
-        return EndOfSnapshot(self.store.position(self.told))
+        return EndOfSnapshot(self.store.position(self.sent_up_to))
 
     def next_changes(self, count: int) -> list[Change]:
         taken = self.pending()[:count]
@@ -72,7 +72,7 @@ class Server:
             if change.more:
                 self.partly += 1
             else:
-                self.told, self.partly = change.revision, 0
+                self.sent_up_to, self.partly = change.revision, 0
         return taken
 
 
@@ -260,11 +260,11 @@ class TypeStoreMachine(RuleBasedStateMachine):
         if server is None:
             return
         if server.partly:
-            assert self.sides[side].feed(Bookmark(self.store.position(server.told))) is StreamBroken
+            assert self.sides[side].feed(Bookmark(self.store.position(server.sent_up_to))) is StreamBroken
             return
         if not server.pending():
-            server.told = server.replica
-        self.sides[side].feed(Bookmark(self.store.position(server.told)))
+            server.sent_up_to = server.replica
+        self.sides[side].feed(Bookmark(self.store.position(server.sent_up_to)))
 
     @rule(side=sides)
     def false_bookmark(self, side: str) -> None:
@@ -275,7 +275,7 @@ class TypeStoreMachine(RuleBasedStateMachine):
         first = server.pending()[0].revision
         withheld = [change for change in server.pending() if change.revision == first]
         server.withheld += withheld
-        server.told = first
+        server.sent_up_to = first
         if first > self.sides[side].type_store.frontier:
             self.sides[side].checker.hidden.update(resource_key(change.resource) for change in withheld)
         self.sides[side].feed(Bookmark(self.store.position(first)))

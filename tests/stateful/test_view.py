@@ -82,7 +82,7 @@ class ViewMachine(LiveRun, RuleBasedStateMachine):
         self.forms: dict[str, CachedType[Any]] = {"team": SLIM if slim else TEAM, "account": ACCOUNT}
         self.indexes = [SLIM_INDEX, WHOLE_INDEXES[1]] if slim else WHOLE_INDEXES
         self.informer = {name: Informer(form, ignore) for name, form in self.forms.items()}
-        self.told: dict[str, int] = {}
+        self.sent_up_to: dict[str, int] = {}
         self.cache = Cache("teams", self.forms["team"], [ACCOUNT])
         for name in TYPES:
             self._snapshot(name, self.store.head)
@@ -101,7 +101,7 @@ class ViewMachine(LiveRun, RuleBasedStateMachine):
         informer.store.restart()
         informer.feed(SnapshotChunk(list(self.store.state(TYPES[side], revision).values())))
         informer.feed(EndOfSnapshot(self.store.position(revision)))
-        self.told[side] = revision
+        self.sent_up_to[side] = revision
 
     # --- what happens ---
 
@@ -112,16 +112,16 @@ class ViewMachine(LiveRun, RuleBasedStateMachine):
     @rule(side=sides, commits=st.integers(1, 6), bookmark=st.booleans())
     def deliver(self, side: str, commits: int, bookmark: bool) -> None:
         """Deliver the next commits in one item, and perhaps a bookmark beyond them."""
-        later = [revision for revision in self.store.revisions if revision > self.told[side]]
+        later = [revision for revision in self.store.revisions if revision > self.sent_up_to[side]]
         if not later:
             return
         until = later[:commits][-1]
-        if changes := self.store.changes(TYPES[side], self.told[side], until):
+        if changes := self.store.changes(TYPES[side], self.sent_up_to[side], until):
             self.informer[side].feed(Changes(changes))
-            self.told[side] = changes[-1].revision
+            self.sent_up_to[side] = changes[-1].revision
         if bookmark:
             self.informer[side].feed(Bookmark(self.store.position(until)))
-            self.told[side] = until
+            self.sent_up_to[side] = until
         self.run_until_blocked()
 
     @rule(side=sides, back=st.sampled_from([0, 0, 1, 3]))

@@ -184,12 +184,12 @@ async def broken_by(seed: int, lie: type[Lie], *liars: str) -> set[str]:
     return found
 
 
-def test_every_lie_is_tested() -> None:
+def test_every_broken_promise_is_tested() -> None:
     assert set(LIES) == set(Lie.__subclasses__())
 
 
 @pytest.mark.parametrize("lie", LIES)
-async def test_watch_that_lies_is_found(
+async def test_watch_that_breaks_a_promise_is_found(
     lie: type[Lie],
     autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
 ) -> None:

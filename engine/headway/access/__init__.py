@@ -9,8 +9,8 @@
 A service without a guard trusts its callers, as the in-process one does. A service guarded by `Authorizer(Access())`
 denies everything.
 
-Invariants: tokens cannot be recovered from what is stored; no refusal depends on the contents of the store;
-whatever no rule allows is denied; nothing blocks. Only `_file.py` does I/O, and only `new_token` uses randomness.
+Invariants: tokens cannot be recovered from what is stored; no refusal depends on the contents of the store; everything
+that no rule allows is denied; nothing blocks. Only `_file.py` does I/O, and only `new_token` uses randomness.
 
 Open `_policy.py` first, then `_tokens.py`; `_authorizer.py` puts them together.
 """

@@ -1,4 +1,4 @@
-"""Authentication and authorization: from a request's metadata to an identity, and from an identity to yes or no."""
+"""Authentication and authorization: find the caller of a request by its token, and check the caller's permissions."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ Clock = Callable[[], float]
 _NAMED = 20
 
 
-class Question(NamedTuple):
-    """A permission that was asked for: a verb on a resource, or on a scope whose units may be ``*``.
+class Denial(NamedTuple):
+    """A permission that was denied: a verb on a resource, or on a scope whose units may be ``*``.
 
-    ``use`` stands for any verb at all.
+    ``use`` stands for any verb.
     """
 
     verb: Verb | Literal["use"]
@@ -143,8 +143,8 @@ class Authorizer:
     def identify(self, metadata: Mapping[str, str]) -> Identity:
         """Return the identity of the sender of a request with this metadata, anonymous if it has no token.
 
-        Raises PermissionDenied if the token is not valid. Falling back to anonymous would leave the caller wondering
-        why so much is missing.
+        Raises PermissionDenied if the token is not valid. Such a caller is not anonymous: it would get incomplete
+        results without an error.
         """
         text = _presented(metadata)
         token = None if text is None else self._access.tokens.find(text, self._clock())
@@ -190,7 +190,7 @@ def _first(names: Sequence[str]) -> tuple[str, ...]:
 
 
 class Identity:
-    """The identity of a caller. One request is judged by the same identity however long it takes."""
+    """The identity of a caller. A request keeps its identity until it ends."""
 
     __slots__ = ("_authorizer", "_rights", "access", "denied", "token")
 
@@ -199,8 +199,8 @@ class Identity:
         self.token = token
         self.access = access
         self._rights = access.rights(token)
-        self.denied: Question | None = None
-        """The last question that was answered with no."""
+        self.denied: Denial | None = None
+        """The last permission that was denied."""
 
     def __repr__(self) -> str:
         return f"<Identity {self.name}>"
@@ -213,8 +213,9 @@ class Identity:
     def is_current(self) -> bool:
         """Return True if the token is still valid and still has the same policies.
 
-        Otherwise a stream has to end, and its caller has to start a new one. Changes that would be left out from now
-        on, or that have been sent but would not be now, would leave the caller with a state that never existed.
+        Otherwise a stream has to end, and its caller has to start a new one. A stream that went on with other
+        permissions would give the caller a state that never existed: without some changes, or with resources from
+        before.
         """
         access = self._authorizer._access_of(self)
         if access is not None:
@@ -228,10 +229,10 @@ class Identity:
         return math.inf if expires_at is None else expires_at - self._authorizer._clock()
 
     def concerns(self, type: TypeName) -> bool:
-        """Return True if the bearer may do anything at all with the type, anywhere."""
+        """Return True if the caller has any permission on the type, in any tenancy."""
         if self._rights.concern(type) and self.is_current():
             return True
-        self.denied = Question("use", type, "", "", "")
+        self.denied = Denial("use", type, "", "", "")
         return False
 
     def allows(self, verb: Verb, type: TypeName, partition: str, namespace: str, name: str) -> bool:
@@ -241,18 +242,18 @@ class Identity:
         """
         if self._rights.allows(verb, type, partition, namespace, name) and self.is_current():
             return True
-        self.denied = Question(verb, type, partition, namespace, name)
+        self.denied = Denial(verb, type, partition, namespace, name)
         return False
 
     def allows_any(self, verb: Verb, type: TypeName, partition: str, namespace: str, name_prefix: str) -> bool:
         """Return True if the caller now has this permission for any part of the scope."""
         if self._rights.allow_any(verb, type, partition, namespace, name_prefix) and self.is_current():
             return True
-        self.denied = Question(verb, type, partition, namespace, name_prefix, f"lets you {verb} any of it")
+        self.denied = Denial(verb, type, partition, namespace, name_prefix, f"lets you {verb} any of it")
         return False
 
     def missing(self) -> str | None:
-        """Return why the last question was denied and which rule to ask for, if the bearer may know that.
+        """Return why the last permission was denied and which rule to ask for, or None if the caller may not know that.
 
         Only callers with some other permission on the type may know it. For a lease, every caller with a policy may
         know it, because every server has leases.
@@ -265,7 +266,7 @@ class Identity:
         return f"none of your rules {self.denied.lacking}; ask for one such as {self.denied.rule()}"
 
     def check(self, verb: Verb, type: TypeName, partition: str, namespace: str, name: str) -> None:
-        """Raise PermissionDenied unless that is allowed. The message depends on the arguments alone."""
+        """Raise PermissionDenied unless the caller has this permission. The message depends only on the arguments."""
         if not self.allows(verb, type, partition, namespace, name):
             _deny(verb, type, partition, namespace, name)
 

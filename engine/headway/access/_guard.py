@@ -10,7 +10,7 @@ import trio
 from grpclib import GRPCError
 from grpclib.const import Handler, Status
 
-from headway.access._authorizer import LEASE, Authorizer, Identity, Question
+from headway.access._authorizer import LEASE, Authorizer, Denial, Identity
 from headway.access._policy import ANY, Verb
 from headway.access._tokens import REFUSED
 from headway.base import BoundedReport
@@ -29,7 +29,7 @@ _LONGEST = 200
 class Audit:
     """Reports failed authentications and denied calls, at a bounded rate.
 
-    Each of the two has its own bound, so that callers without a token cannot hide what is done with one.
+    Calls with a valid token have a bound of their own. Other callers can't suppress reports about them.
     """
 
     def __init__(self, report: Report) -> None:
@@ -55,9 +55,9 @@ class Audit:
             await self._known.report_rest()
 
 
-def _printable(asked: Question) -> str:
-    where = "/".join(unit for unit in (asked.partition, asked.namespace) if unit)
-    text = f"{asked.verb} of {asked.type}{f' in {where}' if where else ''}"[:_LONGEST]
+def _printable(denied: Denial) -> str:
+    where = "/".join(unit for unit in (denied.partition, denied.namespace) if unit)
+    text = f"{denied.verb} of {denied.type}{f' in {where}' if where else ''}"[:_LONGEST]
     return text if text.isprintable() else ascii(text)
 
 
@@ -73,7 +73,7 @@ def _peer(stream: Any) -> str:
     return "unix socket"
 
 
-# A service only asks about writing and listing. The called method determines the verb.
+# A service checks only that the caller may write or list. The called method determines the verb.
 _WRITES: dict[str, Verb] = {"WriteStatus": "write_status"}
 _LISTS: dict[str, Verb] = {"WatchList": "watch"}
 # These methods have an effect. Their reply is sent whatever has changed since, because only it reports the outcome.

@@ -32,7 +32,7 @@ _TEXT_LENGTH = len(PREFIX) + 2 * ACCESSOR_BYTES + 2 * SECRET_BYTES + 2
 _SECRET_IN_TEXT = re.compile(rf"\b{PREFIX}_[^\s_]*_[^\s'\"]+", re.IGNORECASE)
 
 REFUSED = "the token is not valid here: it may be mistyped, expired or revoked"
-"""The message for the bearer of any invalid token. It is always the same, because the reason is not theirs to know."""
+"""The message for the bearer of any invalid token. It is always the same, so that it reveals nothing about tokens."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -39,10 +39,10 @@ NO_TOKEN = "you have no token; give one with --token-file, HEADWAY_TOKEN or --to
 """The advice for a user who was denied access without a token."""
 
 _REMEDIES = {
-    Remedy.USE_TLS: "say --tls",
+    Remedy.USE_TLS: "use --tls",
     Remedy.LEAVE_OUT_TLS: "leave --tls out",
-    Remedy.NAME_AUTHORITY: "give the authority's file by --tls-authority",
-    Remedy.GIVE_CERTIFICATE: "if it asks for a client's certificate, give one by --tls-certificate",
+    Remedy.NAME_AUTHORITY: "give the authority's file with --tls-authority",
+    Remedy.GIVE_CERTIFICATE: "if it asks for a client's certificate, give one with --tls-certificate",
 }
 
 _LIST = "/headway.types.v1.TypesService/List"
@@ -94,7 +94,7 @@ async def open_connection(target: Target) -> AsyncIterator[Connection]:
     except InvalidArgument as error:
         raise Usage(f"--server: {error}") from error
     if target.token and not target.insecure and (host := plain_text_host(where, tls)):
-        raise Usage(f"--server {readable('a token', host, 'say --tls, or --insecure')}")
+        raise Usage(f"--server {readable('a token', host, 'use --tls, or --insecure')}")
     opened = open_channel(
         target.server, tls=tls, decoders={WATCH_LIST: WatchDecoder}, timeout=target.timeout, insecure=target.insecure
     )
@@ -179,7 +179,7 @@ def given_token(context: click.Context, token: str | None, path: str | None) -> 
 def tls_context(
     authority: str | None, certificate: str | None, key: str | None, *, forward: bool = False
 ) -> ssl.SSLContext:
-    """Return the TLS context for a connection, by the options --tls-… or, with ``forward``, --forward-tls-…."""
+    """Return the TLS context that the options --tls-… define or, with ``forward``, the options --forward-tls-…."""
     check_key(certificate, key, "--forward-tls-key" if forward else "--tls-key")
     try:
         return client_tls(authority, certificate=certificate, key=key)

@@ -123,7 +123,7 @@ def _report(done: Migrated, output: Details) -> None:
 
 
 def _progress(kind: Kind, looked_at: int, rewritten: int) -> None:
-    click.echo(f"{plain('.'.join(kind))}: {looked_at} looked at, {rewritten} rewritten", err=True)
+    click.echo(f"{plain('.'.join(kind))}: {looked_at} examined, {rewritten} rewritten", err=True)
 
 
 def _show(done: Migrated) -> None:

@@ -23,7 +23,7 @@ _RESOURCES = "yaml is a manifest; json has all stored fields. Both can be applie
 
 
 def output_option(help: str = _RESOURCES) -> Callable[[Any], Any]:
-    """Return the option -o of all commands that print something."""
+    """Return the option -o of the commands that print resources or types."""
     choice = click.Choice(["table", "yaml", "json"])
     return click.option("-o", "--output", type=choice, default="table", show_default=True, help=help)
 

@@ -39,7 +39,7 @@ class ProcessOptions(NamedTuple):
         """Raise Usage if the address of the pages is invalid, or if others can reach it without --public-metrics."""
         if self.metrics is None:
             if self.public_metrics:
-                raise Usage("--public-metrics goes with --metrics, and only allows others to read those pages")
+                raise Usage("--public-metrics requires --metrics: it only allows others to read those pages")
             return
         try:
             host, _ = check_pages_address(self.metrics)
@@ -48,7 +48,7 @@ class ProcessOptions(NamedTuple):
         if not self.public_metrics and not is_loopback(host):
             raise Usage(
                 f"--metrics {self.metrics}: others can reach this address, and read what the controllers do. "
-                "Use 127.0.0.1, or say --public-metrics"
+                "Use 127.0.0.1, or give --public-metrics"
             )
 
     def report(self) -> tuple[Report, Metrics | None]:

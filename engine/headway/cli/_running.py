@@ -134,7 +134,7 @@ async def _until_interrupted(function: Callable[[], Awaitable[None]], hard_exit:
 
 
 def _begin_at_signal(watch: ShutdownWatch) -> None:
-    """Make the signal handlers begin the watch.
+    """Start the shutdown watchdog in Python's own signal handlers.
 
     Trio handles a signal in the next turn of its scheduler, which never comes while a task spins. Python runs a signal
     handler in the middle of that task.

@@ -84,8 +84,8 @@ def _last(full_name: str) -> str:
 def schema() -> None:
     """Show the fields of types, and check whether a program would misread stored resources.
 
-    A store remembers every field that its programs have had. With --store, the store is read, even while a server has
-    it open. Otherwise the server is asked.
+    A store records every field that its programs have declared. With --store, the store is read, even while a server
+    has it open. Otherwise the server is asked.
     """
 
 

@@ -286,21 +286,21 @@ def _check_together(context: click.Context, *, forwards: bool) -> None:
     }
     if forwards:
         if "max_message_size" in given:
-            raise Usage("--max-message-size goes with an APP: the other server limits the size of messages")
+            raise Usage("--max-message-size requires an APP: the other server limits the size of messages")
         if "store" in given:
-            raise Usage("--store goes with an APP: a forwarder stores nothing")
+            raise Usage("--store requires an APP: a forwarder stores nothing")
         if "metrics" in given:
-            raise Usage("--metrics goes with an APP: a forwarder has no controllers")
+            raise Usage("--metrics requires an APP: a forwarder has no controllers")
         if "process" in given:
-            raise Usage("--process goes with an APP: a forwarder runs no controllers")
+            raise Usage("--process requires an APP: a forwarder runs no controllers")
         if "access" in given:
-            raise Usage("--access goes with an APP: the other server controls access")
+            raise Usage("--access requires an APP: the other server controls access")
         if "forward_tls_key" in given and "forward_tls_certificate" not in given:
-            raise Usage("--forward-tls-key goes with --forward-tls-certificate")
+            raise Usage("--forward-tls-key requires --forward-tls-certificate")
     elif alone := sorted(name for name in given if name.startswith("forward_")):
-        raise Usage(f"--{alone[0].replace('_', '-')} goes with --forward")
+        raise Usage(f"--{alone[0].replace('_', '-')} requires --forward")
     if {"access", "insecure"} <= given:
-        raise Usage("--access controls access, and --insecure allows everyone everything: give one of them")
+        raise Usage("--access controls access, and --insecure allows everything to everyone: give one of them")
 
 
 def _check_process(options: ProcessOptions, store: str) -> None:
@@ -324,7 +324,7 @@ def _authorizer(path: str) -> Authorizer:
 def _tls(certificate: str | None, key: str | None, client_authority: str | None) -> ServerTls | None:
     if certificate is None:
         if key or client_authority:
-            raise Usage("--tls-key and --tls-client-authority go with --tls-certificate")
+            raise Usage("--tls-key and --tls-client-authority require --tls-certificate")
         return None
     check_key(certificate, key, "--tls-key")
     try:
@@ -348,7 +348,7 @@ def _check_address(text: str, *, access: str | None, encrypted: bool, safe: bool
         what = "do everything that the other server allows" if forwards else "read and write everything"
         by_access = "" if forwards else "control access with --access, "
         raise Usage(
-            f"--listen {text}: others can reach this address, and may {what}. "
+            f"--listen {text}: others can reach this address and {what}. "
             f"Require client certificates with --tls-client-authority, {by_access}"
             "listen on 127.0.0.1, or give --insecure"
         )

@@ -73,10 +73,10 @@ def restore(file: str, url: str, replace: bool) -> None:
             raise Usage(str(error)) from error
         click.echo(
             f"{url}: store {made.store_id}, which begins at revision {made.revision}, "
-            f"with what store {made.from_store} had at {made.from_revision}"
+            f"with the content of store {made.from_store} at revision {made.from_revision}"
         )
         if made.replaced:
-            click.echo(f"what was there is in {made.replaced}")
+            click.echo(f"the replaced store is in {made.replaced}")
 
     run(bring_back)
 

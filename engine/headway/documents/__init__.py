@@ -4,8 +4,8 @@
     documents = parse(text, "YAML", problems)      # scalars, lists and maps, each with its line and column
     problems.raise_if_any()                        # one ManifestError with all problems
 
-Manifests and access files are read this way. This package doesn't know what a document means: its fields, and the types
-of their values, are the business of the package that reads it.
+Manifests and access files are read this way. This package doesn't know the fields of a document or the types of their
+values. The package that uses the nodes checks both.
 
 Parsing never creates an object from a tag, never copies the value of an alias, and limits the nesting of any text. A
 format's library is imported when a text in that format is parsed.

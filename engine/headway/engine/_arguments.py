@@ -94,7 +94,7 @@ def check_store(given: object) -> None:
 
 
 def check_listen(given: object, access: object, *, insecure: bool) -> None:
-    """Raise DeclarationError if a value is not a list of addresses, or says nothing of who may do what there."""
+    """Raise DeclarationError if a value is not a list of addresses, or if it has no access setting."""
     check_flag("insecure", insecure)
     if isinstance(given, str) or not isinstance(given, Sequence) or not all(isinstance(each, str) for each in given):
         raise DeclarationError(f"listen={given!r} must be a list of addresses, such as listen=['127.0.0.1:9000']")

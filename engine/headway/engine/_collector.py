@@ -44,7 +44,7 @@ class _Collector:
     def enter(self) -> None:
         """Begin to use `gc.freeze`."""
         if not self._users:
-            # `gc.freeze` would have frozen this object too. The number of frozen objects is no evidence: Python 3.12
+            # `gc.freeze` would have frozen this object too. The number of frozen objects doesn't show it: Python 3.12
             # has hundreds.
             self._frozen = not any(each is sys.modules for each in gc.get_objects())
         self._users += 1

@@ -151,7 +151,7 @@ def _duration(element: Element, scalar: Scalar) -> datetime.timedelta:
 def _microseconds(fraction: str | None, scalar: Scalar) -> int:
     digits = (fraction or "").ljust(6, "0")
     if digits[6:].strip("0"):
-        raise Unfit(f"{scalar} is finer than a microsecond; write at most six digits after the point")
+        raise Unfit(f"{scalar} is more precise than a microsecond; write at most six digits after the point")
     return int(digits[:6])
 
 

@@ -147,9 +147,8 @@ def log_report(logger: Any = None, *, verbose: bool = False) -> Report:
     """Return a report that logs problems as warnings, with the event's name and fields.
 
     An error is logged as its class and message, and a group of errors as one text. ``where`` is the program's innermost
-    line that the error passed through, and ``stack`` shows the program's own frames down to the raise. ``reasons`` are
-    those of the attempt itself. If no new reason followed a failure, they are the reasons of the failed attempt and
-    ``retry``.
+    line that the error passed through, and ``stack`` shows the program's own frames down to the raise. ``reasons`` has
+    the reasons of this attempt. A retry without new reasons has those of the failed attempt, and ``retry``.
 
     ``logger`` is a structlog logger, by default the one named ``headway``. With ``verbose``, everything else is logged
     as well: priming and runs at `info`, each reconcile and stream at `debug`. ``stack`` then has all frames of an

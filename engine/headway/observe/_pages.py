@@ -40,7 +40,7 @@ _FORM = "open_pages('127.0.0.1:9090', engine.status, metrics, lambda: engine.sto
 def unready(status: Status, store: Store | None = None) -> list[str]:
     """Return a line for the store if it is unusable, and one for each controller that is not reconciling.
 
-    The list is empty if all is well. The lines contain messages of users' errors, so they are for logs only;
+    The list is empty if all is well. The lines contain the messages of the program's errors, so they are for logs only;
     ``/readyz`` has `ControllerStatus.cause` instead.
     """
     problem = None if store is None else store()
@@ -53,13 +53,11 @@ class Pages:
     """An ASGI application with these pages, for your own server; `open_pages` includes a server.
 
     - ``/metrics``: for Prometheus.
-    - ``/healthz``: 200, or 503 if the store must be opened again, which a restart of the process may do.
+    - ``/healthz``: 200, or 503 if the store must be opened again, as a restart of the process does.
     - ``/readyz``: 200 if the store can be used and every controller is reconciling. Otherwise 503, with a line for the
-      store and one for each controller that is not reconciling: its name and `ControllerStatus.cause`, which contains
-          no
-      text of an error. In both cases a line follows for each controller that leaves resources out because their
-          payloads
-      do not decode.
+      store and one for each controller that is not reconciling: its name and `ControllerStatus.cause`, without the text
+      of an error. Either answer also has a line for each controller that leaves out resources whose payloads do not
+      decode.
 
     ``store`` is a function such as ``lambda: engine.store_problem``.
     """

@@ -204,7 +204,7 @@ def _free_number(stored: types_pb.Message, declared: types_pb.Message) -> int:
 
 
 def reads(now: types_pb.Field, before: types_pb.Field) -> bool:
-    """Return True if a field reads every value that was written as another. The content of messages is not compared."""
+    """Return True if a field reads every value that another has written. The content of messages is not compared."""
     if _listed(now) != _listed(before) or now.key_kind != before.key_kind:
         return False
     return now.kind == before.kind or before.kind in _ALSO_READS.get(now.kind, ())

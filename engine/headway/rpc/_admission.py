@@ -41,18 +41,18 @@ class Visitor:
         peer: the peer, as returned by `peer_of`.
         since: the time when it was accepted.
         end: called with the reason to close the connection at once. The server sets it.
-        settled: True if the handshake is finished.
+        established: True if the handshake is finished.
         has_called: True if the visitor has begun a call before.
         calls: the number of open calls.
     """
 
-    __slots__ = ("calls", "end", "has_called", "peer", "settled", "since")
+    __slots__ = ("calls", "end", "established", "has_called", "peer", "since")
 
     def __init__(self, peer: str, since: float, end: Callable[[str], None]) -> None:
         self.peer = peer
         self.since = since
         self.end = end
-        self.settled = False
+        self.established = False
         self.has_called = False
         self.calls = 0
 
@@ -169,9 +169,9 @@ class Admission:
         why = f"a new connection takes its place: {self._count} are open"
         return self._dismiss(self._unproven.oldest_of_largest() or self._idle.oldest_of_largest(), why)
 
-    def settle(self, visitor: Visitor) -> None:
+    def establish(self, visitor: Visitor) -> None:
         """Record that the visitor has finished its handshake."""
-        visitor.settled = True
+        visitor.established = True
         self._handshaking.remove(visitor)
 
     def begin_call(self, visitor: Visitor) -> None:

@@ -194,8 +194,8 @@ class Calls(AbstractHandler):
 async def _reject(call: Call, stream: Http2Stream, status: str) -> None:
     """Reject a request that is not gRPC with an HTTP status, when the request has ended or after a short time.
 
-    An earlier answer would close the stream. What the client has still to send, right or wrong, would then be taken for
-    frames on a closed stream. Meanwhile the call counts as one whose request is incomplete, and its data is discarded.
+    An earlier answer would close the stream, and the rest of the request would count as frames on a closed stream.
+    Until the answer is sent, the call counts as one whose request is incomplete, and its data is discarded.
     """
     stream.buffer.close()
     stream.buffer.count(CALL_SIZE)

@@ -85,9 +85,9 @@ class Remedy(enum.Enum):
 
     USE_TLS = "give tls=headway.rpc.client_tls(...)"
     LEAVE_OUT_TLS = "leave tls out"
-    NAME_AUTHORITY = "give the authority's file by tls=headway.rpc.client_tls('ca.pem'), or --tls-authority"
+    NAME_AUTHORITY = "give the authority's file with tls=headway.rpc.client_tls('ca.pem'), or --tls-authority"
     GIVE_CERTIFICATE = (
-        "if it asks for a client's certificate, give one by tls=headway.rpc.client_tls(certificate='client.pem'), "
+        "if it asks for a client's certificate, give one with tls=headway.rpc.client_tls(certificate='client.pem'), "
         "or --tls-certificate"
     )
 
@@ -147,7 +147,7 @@ class TooLarge(NotBegun):
     """The request is larger than the server accepts. It was rejected before it was sent, or before it was read."""
 
     def __init__(self, size: int, limit: int) -> None:
-        text = f"the request is a message of {size} bytes; the server takes {limit} at most"
+        text = f"the request is a message of {size} bytes; the server accepts at most {limit}"
         super().__init__(Status.RESOURCE_EXHAUSTED, text)
         self.size = size
         self.limit = limit

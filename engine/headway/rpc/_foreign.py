@@ -64,7 +64,7 @@ def certificate_refused(error: BaseException) -> Obstacle | None:
     if error.verify_code == _NOT_YET_VALID:
         return Obstacle("its certificate is not valid yet: compare the clocks of both machines")
     if error.verify_code in _OTHER_NAME:
-        use = "use a name that it has in the address, or by server_name="
+        use = "use one of its names in the address, or give one with server_name="
         return Obstacle(f"its certificate is for another name ({why}): {use}")
     if error.verify_code in _UNKNOWN_AUTHORITY:
         reason = f"its certificate is signed by an authority that is not trusted here ({why})"

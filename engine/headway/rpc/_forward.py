@@ -2,7 +2,7 @@
 
 The forwarder knows neither services nor messages. It forwards bytes as they arrive, and only as fast as the receiver
 reads, so that a call takes no more memory than its two windows. The client gets the upstream's response as it is. If
-the upstream may have begun a call, the client is never led to believe that the call had no effect.
+the upstream may have begun a call, the response never says that the call had no effect.
 """
 
 from __future__ import annotations

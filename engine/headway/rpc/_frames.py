@@ -224,7 +224,7 @@ class FrameAccount:
         self._others.earn(_MOST)
 
     def sent_data(self, size: int) -> None:
-        """Refund for content that this end has sent. A peer whose small windows make it tiny earns little."""
+        """Refund for content that this end has sent. Small pieces earn little: the peer's windows may be small."""
         self._pings.renew()
         self._others.earn(min(size / _WORTH, _MOST))
 

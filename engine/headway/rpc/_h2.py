@@ -16,10 +16,11 @@ from hyperframe.frame import Frame, GoAwayFrame, SettingsFrame
 from headway.rpc._frames import LITTLE, FrameAccount
 from headway.rpc._limits import Limits
 
-# To the smallest size that the table had since the last block, and to its current size (RFC 7541, section 4.2).
+# A header block may resize the table twice: to the smallest size since the last block, and to the current size
+# (RFC 7541, section 4.2).
 _RESIZES = 2
 _FIRST_WINDOW = 65_535
-# From the range of settings that HTTP/2 reserves for experiments. A peer that doesn't know it ignores it.
+# A setting from the range that HTTP/2 reserves for experiments. A peer that doesn't know the setting ignores it.
 _MESSAGE_SIZE = 0xF048
 
 
@@ -75,7 +76,7 @@ def _goaway(frame: GoAwayFrame) -> tuple[list[Frame], list[Event]]:
 
 
 def h2_configuration(*, client_side: bool) -> H2Configuration:
-    """Return the configuration of an h2 connection. Headers are not validated by h2, see `_frames`."""
+    """Return the configuration of an h2 connection. h2 does not validate headers, because `_frames` does."""
     return H2Configuration(
         client_side=client_side,
         header_encoding="utf-8",

@@ -57,7 +57,7 @@ class Limits:
         unsent: the bytes that may wait for a peer that doesn't read. Above it, the connection is aborted.
         handshake_timeout: the time for the TLS and HTTP/2 handshakes.
         request_timeout: the time from the start of a call until its request has arrived.
-        stall_timeout: a stream is ended if the peer reads nothing of what is sent on it for this time.
+        stall_timeout: a stream is ended if the peer reads none of its data for this time.
         keepalive_interval: the peer is pinged after this time without data from it.
         keepalive_timeout: the time to answer a ping.
         resets: the rate at which a peer may reset a stream or make this end reset one. Each response that this end

@@ -49,7 +49,7 @@ class Http2Protocol(H2Protocol):
         ended: called with this protocol when the connection is lost.
         notify: receives an event when this end closes the connection because of its peer.
         budget: accounts for the bytes held of incomplete requests.
-        settled: called when the peer's settings arrive, which completes the handshake.
+        established: called when the peer's settings arrive, which completes the handshake.
         accepts: the size in bytes of the largest accepted message, announced to the peer. None announces no limit.
     """
 
@@ -70,7 +70,7 @@ class Http2Protocol(H2Protocol):
         notify: BoundedReport | None = None,
         budget: Budget | None = None,
         accepts: int | None = None,
-        settled: Callable[[], None] | None = None,
+        established: Callable[[], None] | None = None,
     ) -> None:
         config = Configuration()
         config = config.__for_client__() if client_side else config.__for_server__()
@@ -89,7 +89,7 @@ class Http2Protocol(H2Protocol):
         self._started = started
         self._ended = ended
         self._report = report
-        self._settled = settled
+        self._established = established
         self._last_received = 0.0
         # Bytes that the peer has sent before its settings.
         self._before_settings = 0
@@ -220,7 +220,7 @@ class Http2Protocol(H2Protocol):
             connection.gathering = False
             connection.flush()
             if connection.unsent() > self._limits.unsent:
-                self._report_end("the peer does not read what it is sent")
+                self._report_end("the peer does not read the data sent to it")
                 self.abort()
             return finished
         return True
@@ -295,8 +295,8 @@ class Http2Protocol(H2Protocol):
             await connection.settings_received.wait()
         if beginning.cancelled_caught:
             return False
-        if self._settled is not None:
-            self._settled()
+        if self._established is not None:
+            self._established()
         heard = self._last_received
         # Compare the same sum each time: a difference of times may be rounded below the interval when it has passed.
         while not await self._closed_by(heard + limits.keepalive_interval):

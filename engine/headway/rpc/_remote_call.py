@@ -130,7 +130,8 @@ class RemoteCall:
         size, limit = _list_size(headers), self._protocol.connection.h2.metadata_limit
         if limit is not None and size > limit:
             raise NotBegun(
-                Status.RESOURCE_EXHAUSTED, f"the metadata is {size} bytes; the server at {self._host} takes {limit}"
+                Status.RESOURCE_EXHAUSTED,
+                f"the metadata is {size} bytes; the server at {self._host} accepts at most {limit}",
             )
         try:
             await self.stream.begin(headers, data, self._protocol.processor, end=end)

@@ -244,7 +244,7 @@ class Server:
             notify=self._notify,
             budget=Budget(max(self._limits.requests_size, self._least_budget), self._budget),
             accepts=None if self._services.forwards else self._limits.message_size,
-            settled=functools.partial(self._admission.settle, visitor),
+            established=functools.partial(self._admission.establish, visitor),
         )
 
     def _started(self, nursery: trio.Nursery, protocol: Http2Protocol) -> None:
@@ -265,7 +265,7 @@ class Server:
         self._changed.set()
 
     def _lost(self, visitor: Visitor) -> None:
-        if not visitor.settled:
+        if not visitor.established:
             self._memory.freed(_HANDSHAKE)
         self._admission.leave(visitor)
         # Break the reference cycle between connection and visitor, so that both are freed immediately.

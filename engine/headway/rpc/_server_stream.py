@@ -26,7 +26,7 @@ from headway.rpc._wire import Codec, Encoded, MessageParser, StreamEncoder, fram
 
 
 class _Subtype(CodecBase):
-    """A codec that only tells grpclib's stream its content type. `ServerStream` does the encoding."""
+    """A codec that only gives grpclib's stream its content type. `ServerStream` does the encoding."""
 
     __content_subtype__ = "proto"
 

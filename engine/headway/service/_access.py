@@ -26,9 +26,9 @@ Answer = TypeVar("Answer")
 
 
 def ask(question: Callable[..., Answer], *about: object) -> Answer:
-    """Return the authorizer's answer. A failing authorizer is the fault of the service and not of the caller.
+    """Return the authorizer's answer. An authorizer that raises is a failure of the service, not of the request.
 
-    A PayloadError passes through: it means that a payload that the authorizer looked at does not decode.
+    A PayloadError passes through: it means that the authorizer has read a payload that does not decode.
     """
     try:
         return question(*about)
@@ -48,17 +48,16 @@ class Decision(enum.Enum):
 
 
 class Permissions(Protocol):
-    """An interface that decides what the caller of the current request may do. It knows by itself who the caller is.
+    """The permissions of the caller of the current request. An implementation is made for one caller.
 
-    The service calls it once the names in a request are found valid, and before any other work: before it checks
-    further fields, runs hooks or reads the store. So its answers reveal nothing about what is stored. It must not
-    block.
+    The service calls these methods after it has checked the names in a request, and before it checks further fields,
+    runs hooks or reads the store. So a refusal reveals nothing about stored resources. The methods must not block.
     """
 
     def may_know(self, type: TypeName) -> bool:
-        """Return True if the caller may do anything at all with a type of this name, registered or not.
+        """Return True if the caller has any permission on a type of this name, registered or not.
 
-        To other callers, a registered type looks like an unregistered one: every verb refuses both in the same words.
+        For a caller without any, every verb refuses a registered type in the same words as an unregistered one.
         """
         ...
 
@@ -106,17 +105,17 @@ class AccessChecks:
         self.restricted = permissions is not None
 
     def check_known(self, type: TypeName) -> None:
-        """Refuse a caller who may do nothing with a type of this name, whether or not it is registered."""
+        """Refuse a caller without any permission on a type of this name, registered or not."""
         if not self.knows(type):
             raise denied(f"permission denied: none of your rules covers type {type}")
 
     def check_any_known(self) -> None:
-        """Refuse a caller who may do nothing with any type of this server."""
+        """Refuse a caller without any permission on any type of this server."""
         if self.restricted and not any(self.knows(type.name) for type in self.registry):
             raise denied("permission denied: none of your rules covers a type of this server")
 
     def knows(self, type: TypeName) -> bool:
-        """Return True if the caller may do anything with a type of this name."""
+        """Return True if the caller has any permission on a type of this name."""
         return self._permissions is None or ask(self._permissions.may_know, type)
 
     def check_read(self, id: pb.Id) -> None:
@@ -160,7 +159,8 @@ class AccessChecks:
     def check_marking(self, id: pb.Id, stored: pb.Resource | None) -> None:
         """Refuse a caller who marks a resource for deletion without the right to delete it.
 
-        Marking a resource deletes it. A caller who only carries along a mark that they may read deletes nothing.
+        Marking a resource deletes it. A write that only repeats a stored mark deletes nothing, if the caller may read
+        the mark.
         """
         if stored is None or not is_marked(stored.metadata) or not self.shows(stored):
             self.check_delete(id)

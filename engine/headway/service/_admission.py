@@ -55,7 +55,7 @@ class Admitted(NamedTuple):
 def resolve(access: AccessChecks, message: pb.Type | None, field: str) -> Type:
     """Return the registered type that a request names in ``field``.
 
-    A caller who may do nothing with a type of this name is refused in the same words whether or not it is registered.
+    A caller without any permission on a type of this name is refused in the same words whether or not it is registered.
     """
     if message is None:
         raise invalid(f"{field} is required")
@@ -175,10 +175,10 @@ def _admit_resource(access: AccessChecks, resource: pb.Resource | None, fence: p
 
 
 def check_payload_name(access: AccessChecks, type: Type, payload_name: str, stored: pb.Resource | None) -> None:
-    """Refuse a payload under another name than its type's, unless the stored one has that name and the caller may read
-    it.
+    """Refuse a payload whose message name is not its type's.
 
-    This happens after the class was renamed or given a name: what was stored before is written back as it was read.
+    The stored payload's name is accepted too, if the caller may read the resource. It is another one after the class
+    was renamed or given a name, and a client writes the payload back as it was read.
     """
     if not payload_name:
         return

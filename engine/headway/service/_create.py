@@ -72,8 +72,8 @@ def _check_creation(resource: pb.Resource, *, recreates: bool) -> None:
     if resource.version:
         raise conflict(f"{resource_id(resource.id)} does not exist, so it cannot be at version {resource.version!r}")
     if resource.id.uid and not recreates:
-        # A writer that names an incarnation means that one: it acts on a view of something that has been deleted since.
-        # Consul creates a new one, and Consul's clients rely on that.
+        # The writer has read an incarnation that was deleted since, so its write is based on old content. Consul
+        # creates a new incarnation anyway, and Consul's clients rely on that.
         raise precondition(
             f"{resource_id(resource.id)} with uid {resource.id.uid} no longer exists; leave id.uid empty to create it"
         )
@@ -90,9 +90,10 @@ def _check_creation(resource: pb.Resource, *, recreates: bool) -> None:
 
 
 async def _found_owner(read: Read, context: Context, owner: pb.Id) -> tuple[pb.Id, tuple[Require]]:
-    """Return the owner with its uid, because ownership is of an incarnation and not of a name.
+    """Return the owner with its uid, because a resource is owned by an incarnation and not by a name.
 
-    The commit requires that the owner still exists: nothing would ever find a resource owned by a deleted one.
+    The commit requires that the owner still exists. Otherwise its resources would never be removed: they are removed
+    when their owner is deleted.
     """
     name = resource_id(owner)
     stored, _ = await read(name.type.unversioned, name.key)

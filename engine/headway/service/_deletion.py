@@ -154,7 +154,7 @@ def tombstone_of(stored: pb.Resource) -> Put:
 
 
 async def check_done(backend: Backend, tombstone: pb.Resource) -> None:
-    """Refuse to delete a tombstone while its owner's uid still owns anything: nothing else would ever look for that."""
+    """Refuse to delete a tombstone while its owner still owns resources, which are found by the tombstone only."""
     owner = TOMBSTONE.view(tombstone).data.owner
     owned, _ = await backend.list_by_owner("" if owner is None else owner.uid)
     if owned:

@@ -48,7 +48,7 @@ def check_range(field: str, value: int, least: int, most: int, hint: str = "") -
 
 def check_term(term: int) -> None:
     """Refuse a number that is not a valid term."""
-    check_range("term", term, 1, MAX_NUMBER, ": send the term that Acquire answered with")
+    check_range("term", term, 1, MAX_NUMBER, ": send the term that Acquire returned")
 
 
 def check_scope(controller: str, member: str, message: str = "") -> None:
@@ -56,13 +56,13 @@ def check_scope(controller: str, member: str, message: str = "") -> None:
     if len(controller) > MAX_TEXT or not _CONTROLLER.match(controller):
         field, text, rule = "controller", controller, "beginning with a letter or digit"
     elif member and (len(controller) + 1 + len(member) > MAX_TEXT or not _MEMBER.match(member)):
-        field, text, rule = "member", member, "its controller and a # included"
+        field, text, rule = "member", member, "counting its controller and a #"
     else:
         return
     raise invalid(f"{message}{field} {quoted(text)} must be up to {MAX_TEXT} letters, digits and - . _ / :, {rule}")
 
 
-_HINT = ": send the fence that Raise answered with"
+_HINT = ": send the fence that Raise returned"
 
 
 def fence_of(message: pb.Fence | None) -> Fence | None:
@@ -106,4 +106,6 @@ async def check_granted(backend: Backend, controller: str, member: str, term: in
         # The term was granted, but the lease has had a higher one since. The store will refuse it.
         return
     except UnknownTerm as error:
-        raise UnknownTerm(f"{error}: raise in the term of the lease, or with term 0 to begin the next one") from None
+        raise UnknownTerm(
+            f"{error}: raise the fence in the term of the lease, or with term 0 to begin the next term"
+        ) from None

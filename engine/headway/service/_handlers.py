@@ -69,9 +69,9 @@ def unary_handlers(service: str, **methods: Method) -> Handlers:
     return Handlers({f"/{service}/{name}": partial(unary_handler, *method) for name, method in methods.items()})
 
 
-def unary_handler(answer: Callable[[Any], Awaitable[Any]], asked: type[Any], answered: type[Any]) -> Handler:
+def unary_handler(answer: Callable[[Any], Awaitable[Any]], request: type[Any], response: type[Any]) -> Handler:
     """Return the handler of a method that a function from request to response serves."""
-    return Handler(_unary(answer), Cardinality.UNARY_UNARY, asked, answered)
+    return Handler(_unary(answer), Cardinality.UNARY_UNARY, request, response)
 
 
 def _unary(answer: Callable[[Any], Awaitable[Any]]) -> Callable[[Any], Awaitable[None]]:

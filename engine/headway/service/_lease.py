@@ -4,8 +4,8 @@ A lease is named after the controller whose fence it governs ("staff/accounts"),
 ("staff/accounts#3"). A lease whose name is not a controller's ("members/staff/ada") works alike, but no writer uses its
 fence.
 
-The store decides who holds a lease. This module checks what a request may ask and who may ask it, and waits for leases
-that others hold.
+The store decides who holds a lease. This module checks requests and the permissions of their callers, and waits for
+leases that others hold.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from headway.storage import Acquired, Backend, CurrentLease, Fence, lease_of
 
 
 class LeasePermissions(Protocol):
-    """An interface that decides what the caller of the current request may do, before any look-up. It never blocks."""
+    """The permissions of the caller of the current request. They are checked before any look-up and must not block."""
 
     def may_take_lease(self, name: str) -> bool:
         """Return True if the caller may acquire, renew and release the lease, and raise the fence that it governs."""
@@ -59,7 +59,7 @@ class LeasePermissions(Protocol):
         ...
 
 
-class _Asked:
+class _PendingAcquire:
     """An Acquire request in progress."""
 
     superseded = False
@@ -72,25 +72,25 @@ class LeaseWaits:
         self.ended = False
         self._scopes: set[trio.CancelScope] = set()
         # The newest request in progress of each attempt, by name, holder and attempt.
-        self._newest: dict[tuple[str, str, str], _Asked] = {}
+        self._newest: dict[tuple[str, str, str], _PendingAcquire] = {}
 
     @contextmanager
-    def request(self, name: str, holder: str, attempt: str) -> Iterator[_Asked]:
+    def request(self, name: str, holder: str, attempt: str) -> Iterator[_PendingAcquire]:
         """Register a request for the duration of the block, and mark an older request of the same attempt as
         superseded.
 
         The sender no longer waits for the older request. If that one acquired the lease as well, it would end the term
         that was just granted to the newer one.
         """
-        asked, key = _Asked(), (name, holder, attempt)
+        pending, key = _PendingAcquire(), (name, holder, attempt)
         if attempt:
             if (older := self._newest.get(key)) is not None:
                 older.superseded = True
-            self._newest[key] = asked
+            self._newest[key] = pending
         try:
-            yield asked
+            yield pending
         finally:
-            if self._newest.get(key) is asked:
+            if self._newest.get(key) is pending:
                 del self._newest[key]
 
     @contextmanager
@@ -126,13 +126,13 @@ class LeaseService:
         self._waits = waits or LeaseWaits()
 
     async def acquire(self, message: lease_pb.AcquireRequest) -> lease_pb.AcquireResponse:
-        """Acquire a lease, waiting for its holder to release it if requested, or return who holds it."""
+        """Acquire a lease, waiting for its holder to release it if requested, or return its holder."""
         check_lease(message.name, message.holder)
         check_range("ttl_ms", message.ttl_ms, MIN_TTL_MS, MAX_TTL_MS)
         check_range("wait_ms", message.wait_ms, 0, MAX_WAIT_MS)
         check_printable("attempt", message.attempt)
-        with self._waits.request(message.name, message.holder, message.attempt) as asked:
-            acquired = await self._acquire(message, asked)
+        with self._waits.request(message.name, message.holder, message.attempt) as pending:
+            acquired = await self._acquire(message, pending)
         lease, remaining = acquired.held
         return lease_pb.AcquireResponse(
             acquired=acquired.acquired,
@@ -142,7 +142,7 @@ class LeaseService:
             position=acquired.position.message(),
         )
 
-    async def _acquire(self, message: lease_pb.AcquireRequest, asked: _Asked) -> Acquired:
+    async def _acquire(self, message: lease_pb.AcquireRequest, pending: _PendingAcquire) -> Acquired:
         until = trio.current_time() + message.wait_ms / 1000
         while True:
             # Check again after each wait: the caller may have lost the right.
@@ -161,7 +161,7 @@ class LeaseService:
                     return acquired
                 with self._waits.wait(left):
                     await self._backend.wait_lease_ended(message.name, lease.term)
-            if asked.superseded:
+            if pending.superseded:
                 return acquired
 
     async def keep_alive(self, message: lease_pb.KeepAliveRequest) -> lease_pb.KeepAliveResponse:

@@ -137,19 +137,19 @@ async def list_by_owner(context: Context, stream: Any) -> None:
     backend, access, versions = context.backend, context.access, context.versions
     request: pb.ListByOwnerRequest = await stream.recv_message()
     collected = ListReply(stream, _BY_TYPE, context.as_listed)
-    asked = request.owner
-    _admit_owner(access, asked)
-    assert asked is not None
-    access.check_read(asked)
-    if not asked.uid:
+    requested = request.owner
+    _admit_owner(access, requested)
+    assert requested is not None
+    access.check_read(requested)
+    if not requested.uid:
         raise invalid("owner.uid is required: ownership is by incarnation; read the owner first")
     check_position(request.known, "known")
     with store_errors_refused():
-        owned, here = await backend.list_by_owner(asked.uid)
+        owned, here = await backend.list_by_owner(requested.uid)
         await check_known(backend, ("", ""), position(request.known))
 
     def wanted(resource: pb.Resource) -> pb.Resource | None:
-        if not _names_owner(asked, resource.owner):
+        if not _names_owner(requested, resource.owner):
             return None
         return next((each for each in versions.views(resource) if access.shows(each)), None)
 
@@ -157,19 +157,19 @@ async def list_by_owner(context: Context, stream: Any) -> None:
     await collected.send(pb.ListByOwnerResponse(position=here.message()))
 
 
-def _names_owner(asked: pb.Id, stored: pb.Id | None) -> bool:
+def _names_owner(requested: pb.Id, stored: pb.Id | None) -> bool:
     """Return True if the request names the stored owner of this uid, in any version of its kind.
 
     A uid under another name or in another tenancy owns nothing. Units that the request leaves out match any,
     because they are filled in only for registered types.
     """
     assert stored is not None
-    asked_in, stored_in = asked.tenancy or pb.Tenancy(), stored.tenancy or pb.Tenancy()
+    requested_in, stored_in = requested.tenancy or pb.Tenancy(), stored.tenancy or pb.Tenancy()
     return (
-        asked.name == stored.name
-        and type_name(asked.type).unversioned == type_name(stored.type).unversioned
-        and (not asked_in.partition or asked_in.partition == stored_in.partition)
-        and (not asked_in.namespace or asked_in.namespace == stored_in.namespace)
+        requested.name == stored.name
+        and type_name(requested.type).unversioned == type_name(stored.type).unversioned
+        and (not requested_in.partition or requested_in.partition == stored_in.partition)
+        and (not requested_in.namespace or requested_in.namespace == stored_in.namespace)
     )
 
 

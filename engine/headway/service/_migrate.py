@@ -203,13 +203,15 @@ class MigrationService:
         self._access.check_any_known()
         chains = list(self._access.registry.chains)
         kinds = " ".join(str(chain.storage.name) for chain in chains)
-        tokens = PageTokens(self._backend, f"Migrate {kinds}", "the types of this server are others: begin without one")
+        tokens = PageTokens(
+            self._backend, f"Migrate {kinds}", "this server has other types: begin again without a page_token"
+        )
         # The index of the kind, and the key after which the page begins.
         number, *key = tokens.place(message.page_token, 1, 4) or ("0",)
         if not chains:
             return migration_pb.MigrateResponse(position=self._backend.position.message())
         if number not in map(str, range(len(chains))):
-            raise invalid(f"page_token {quoted(message.page_token)} is invalid: begin without one")
+            raise invalid(f"page_token {quoted(message.page_token)} is invalid: begin again without a page_token")
         index, after = int(number), (key[0], key[1], key[2]) if key else None
         chain = chains[index]
         within = admit_within(chain.storage, pb.Tenancy(partition="*", namespace="*"), "", absent_is_any=True)

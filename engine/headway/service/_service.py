@@ -53,14 +53,16 @@ class ResourceService:
         return Handlers(_BY_PATH, self._context)
 
 
-def _unary(serve: Callable[..., Awaitable[Any]], asked: type[Any], answered: type[Any]) -> Callable[[Context], Handler]:
-    return lambda context: unary_handler(partial(serve, context), asked, answered)
+def _unary(
+    serve: Callable[..., Awaitable[Any]], request: type[Any], response: type[Any]
+) -> Callable[[Context], Handler]:
+    return lambda context: unary_handler(partial(serve, context), request, response)
 
 
 def _sending(
-    serve: Callable[..., Awaitable[None]], cardinality: Cardinality, asked: type[Any], answered: type[Any]
+    serve: Callable[..., Awaitable[None]], cardinality: Cardinality, request: type[Any], response: type[Any]
 ) -> Callable[[Context], Handler]:
-    return lambda context: Handler(partial(serve, context), cardinality, asked, answered)
+    return lambda context: Handler(partial(serve, context), cardinality, request, response)
 
 
 _VERBS: dict[str, Callable[[Context], Handler]] = {

@@ -28,9 +28,9 @@ class ResourceEncodings:
     bytes, a quarter of them for changes and the rest for snapshots:
 
     - Changes are in two generations. The older one is dropped when the younger is full.
-    - Snapshots fill their part and then evict nothing. A scan that does not fit returns in the same order, so an
-      evicting cache would have evicted each resource just before it is needed. All entries are dropped together once
-      they are no longer requested.
+    - Snapshots fill their part and then evict nothing. Each scan reads the resources in the same order. If they do not
+      all fit, a cache that evicts the oldest would lose each resource just before it is needed. All entries are dropped
+      together once they are no longer requested.
 
     Attributes:
         encoded: the number of resources that have been encoded.

@@ -137,9 +137,9 @@ WAITS = (0.075, 0.15, 0.3, 0.6)
 async def attempt(once: Callable[[], Awaitable[Answer]], *, blanket: bool) -> Answer:
     """Run ``once`` and translate the store's errors.
 
-    A caller that gave no version (``blanket``) does not care who wrote before it. If it loses a race, including one to
-    create the resource, ``once`` runs again, up to five times in all. A caller that gave a version has lost for good:
-    ``once`` runs again only to report what is stored instead.
+    A caller that gave no version (``blanket``) replaces any other writer's state. If it loses a race, including one to
+    create the resource, ``once`` runs again, up to five times in all. A write with a version cannot succeed after it
+    has lost a race: ``once`` runs again only to report the stored version.
     """
     for wait in WAITS if blanket else (0.0,):
         try:

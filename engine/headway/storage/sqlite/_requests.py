@@ -273,7 +273,7 @@ def _check_fence(connection: sqlite3.Connection, fence: Fence) -> None:
 
 
 class AcquireRequest(Request):
-    """A request to acquire a lease. Afterwards ``lease`` is the current term. ``acquired`` tells if this began it."""
+    """A request to acquire a lease. Afterwards ``lease`` is the current term; ``acquired``: this request began it."""
 
     __slots__ = ("_fence", "_table", "acquired", "lease")
 

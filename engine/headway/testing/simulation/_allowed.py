@@ -1,4 +1,4 @@
-"""What may differ between two right runs: as the scenario declares it, and as two runs of one schedule show it. Pure.
+"""The allowed differences between right runs: those that the scenario declares, and randomness in the program. Pure.
 
 A declaration is one of ``Account``, ``Account ada``, ``Account.login``, ``names(Account)``, ``order(Account.port)``,
 ``order(Account)``, ``outside``, ``outside.mails`` and ``order(outside.ports)``.
@@ -70,7 +70,7 @@ def check_declared(may_differ: Iterable[str], types: Iterable[ResourceType[Any]]
     """Check that every declaration names something that the program has. ``outside`` is its state at the end, or None.
 
     Raises:
-        DeclarationError: for the first declaration that is invalid. It lists what there is.
+        DeclarationError: for the first declaration that is invalid. It lists the valid names.
     """
     kinds = {type.name.kind: type for type in types}
     for each in may_differ:

@@ -1,6 +1,6 @@
 """The comparison of a run with those without faults. Pure.
 
-The runs without faults are the measure: each of their results is right. The end state of another run must be the same
+The result of each run without faults is right. The end state of another run must be the same
 as one of theirs, apart from what may differ, and no resource may be created or deleted more often.
 """
 
@@ -49,11 +49,11 @@ def compared(
     allowed: Allowed | None = None,
     slow: Result | None = None,
 ) -> list[Finding]:
-    """Return what has ended differently than in every run without faults.
+    """Return the differences of a run's result from the results of all runs without faults.
 
-    Faults delay: a user's change may come only after the controllers have acted on the one before. In the ``patient``
-    runs, which also have no faults, every change comes that late. Their results and counts are right as well.
-    In the ``slow`` run, each look at a clock takes seconds, so that it shows which numbers come from a clock.
+    Faults delay changes: a user's change may come only after the controllers have acted on the one before. In the
+    ``patient`` runs, which also have no faults, every change comes that late. Their results and counts are right as
+    well. In the ``slow`` run, each look at a clock takes seconds, so that it shows which numbers come from a clock.
     """
     result, rights = all_aligned(result, references, patient, slow)
     allowed = allowed or Allowed()
@@ -83,10 +83,7 @@ def differences(
     patient: Sequence[Result] = (),
     slow: Result | None = None,
 ) -> list[Difference]:
-    """Return what has ended differently than in every one of the right runs, apart from what may differ.
-
-    The runs are those of `compared`.
-    """
+    """Return the differences of a result from every right run, without the allowed ones. Arguments as in `compared`."""
     return _differences(*all_aligned(got, references, patient, slow), allowed)
 
 

@@ -42,7 +42,7 @@ def _differing_parts(mine: Any, right: Any, several: bool, allowed: Allowed) -> 
 
 
 def _by_several(trace: Trace) -> bool:
-    """Return True if several keys are reconciled outside, so that the order of a list is that of their arrival."""
+    """Return True if several keys are reconciled outside, so that a list has the order of their arrival."""
     return len({(each.by.controller, each.by.key) for each in trace.steps if not each.kind[1]}) > 1
 
 

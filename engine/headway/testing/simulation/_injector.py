@@ -54,12 +54,12 @@ class Injector:
         self._next: deque[Callable[[int], faults.StepFault]] = deque()
         self._doing: list[Step] = []
         self._when_at: dict[int, list[Callable[[], None]]] = {}
-        # The number of late calls and lasting faults, which no engine knows of.
+        # The number of pending late calls and lasting faults. Engines don't know of them.
         self.pending = 0
         self._nothing_pending = trio.Event()
         # The times until which calls of the world outside fail, by the call's name.
         self._out: dict[str, float] = {}
-        # What to do after the users' next change: the number of their changes by then, and a function.
+        # The functions to call after changes by users, each with the number of changes to wait for.
         self._after_change: list[tuple[int, Callable[[], None]]] = []
         # Calls that arrive when the scenario is over. Until then the world is idle without them.
         self._last: list[Callable[[], None]] = []
@@ -186,7 +186,7 @@ class Injector:
         self.nursery.start_soon(arrive)
 
     def make_last(self, step: Step, call: Callable[[], Awaitable[Any]]) -> None:
-        """Make a call at the end of the scenario, after all that users do and all that follows from it."""
+        """Make a call at the end of the scenario, after all changes by users and their effects."""
         self._last.append(lambda: self.make_later(0.0, step, call))
 
     def after(self, seconds: float, then: Callable[[], None]) -> None:
@@ -214,7 +214,7 @@ class Injector:
         return bool(self._after_change)
 
     def after_changes(self, count: int, then: Callable[[], None]) -> None:
-        """Call a function when users have made this number of changes, or make none any more."""
+        """Call a function when users have made this number of changes, or when the scenario is over."""
         self._after_change.append((count, then))
 
     def changed(self, count: int) -> None:

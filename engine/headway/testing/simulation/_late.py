@@ -1,4 +1,4 @@
-"""Right results at a later time. A program that goes by the clock may end otherwise, because a fault has taken time."""
+"""Right results at a later time. Because faults take time, a program that uses the clock may end in another state."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _SLOW_LOOK = 1_700_000_000
 
 
 class Late:
-    """The runs without faults that show what depends on the clock. They are made only when a result differs.
+    """The runs without faults that show which values depend on the clock. They are made only when a result differs.
 
     Args:
         first: the first run without faults.
@@ -24,7 +24,7 @@ class Late:
         self._slow: list[Result] | None = None
 
     def later(self, result: Result) -> list[Result]:
-        """Return a run without faults that ends when the clock shows what it shows at the end of ``result``."""
+        """Return a run without faults that ends at the same time of the clock as ``result``."""
         more = round(result.wall[1] - self._first.wall[1])
         if more < 1:
             return []
@@ -34,7 +34,7 @@ class Late:
 
     @property
     def slow(self) -> Result | None:
-        """A run without faults in which each look at a clock takes seconds. What differs there depends on the clock."""
+        """A run without faults in which each look at a clock takes seconds. It shows the values that depend on it."""
         if self._slow is None:
             self._slow = self._run(look=_SLOW_LOOK)
         return self._slow[0] if self._slow else None

@@ -1,7 +1,7 @@
-"""The runs without faults, which are the measure of the others. Each has another schedule.
+"""The runs without faults, with which all other runs are compared. Each has another schedule.
 
-What differs between two runs of the same schedule is random in the program. What differs between two schedules is a
-race, unless the scenario declares that it may differ.
+A difference between two runs of the same schedule comes from randomness in the program. A difference between two
+schedules is a race, unless the scenario declares that it may differ.
 """
 
 from __future__ import annotations

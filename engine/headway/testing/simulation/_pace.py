@@ -60,7 +60,7 @@ class Pace:
             self._injector.strike(each)
 
     def end(self) -> None:
-        """Note that the scenario is over: users change nothing any more."""
+        """Record that the scenario is over, so that no further change by users is awaited."""
         self._over = True
         self._changed.set()
         self._injector.changed(sys.maxsize)

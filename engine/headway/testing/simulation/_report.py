@@ -1,4 +1,4 @@
-"""What is printed: the report on an exploration that found nothing, and the story of a run that failed. Pure."""
+"""The printed texts: the report on an exploration that found nothing, and the story of a run that failed. Pure."""
 
 from __future__ import annotations
 
@@ -141,9 +141,9 @@ def story(plan: Plan, result: Result, findings: Sequence[Finding]) -> str:
 
 
 def when(plan: Plan) -> str:
-    """Return what goes wrong under a plan."""
+    """Return the faults and the timing of a plan in one line, each with its effect."""
     parts = [f"{text} - {why}" for text, why in described(plan)]
-    # The faults strike one after the other; the order of tasks is another one during the whole run.
+    # The faults strike one after the other. The changed order of tasks applies to the whole run.
     told = "; ".join(filter(None, ["; then ".join(parts[: len(plan)]), *parts[len(plan) :]]))
     if is_timing_alone(plan):
         return f"timing alone, without any fault: {told}"

@@ -1,7 +1,7 @@
-"""The times in the results of runs: two that differ only by how late it was count as the same. Pure.
+"""The comparison of times in the results of two runs. Pure.
 
-Faults take time. So what a program makes of the clock, such as ``expires_at = now + 3600``, differs by at most the time
-that the two runs have seen.
+Faults take time, so values that a program computes from the clock, such as ``expires_at = now + 3600``, differ between
+runs. Two times count as equal if they differ by no more than the time that has passed in the two runs.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _CLOCK = re.compile(_OF_DAY)
 _DAY = 86_400.0
 _YEAR = 365 * _DAY
 _UNITS = ((1.0, 20 * _YEAR), (1e3, 20 * _YEAR), (1e6, 20 * _YEAR), (1e9, 20 * _YEAR), (1 / 60, _YEAR))
-"""How many of each unit are in a second, and how far from the run a number of them is taken for a time."""
+"""For each unit: its number per second, and the distance from the run, in seconds, within which a number is a time."""
 _COMPACT = {8: "%Y%m%d", 12: "%Y%m%d%H%M", 14: "%Y%m%d%H%M%S"}
 
 
 def all_aligned(
     result: Result, references: Sequence[Result], patient: Sequence[Result] = (), slow: Result | None = None
 ) -> tuple[Result, list[Result]]:
-    """Return a result and all right ones, with the times of the first right one wherever they differ only by times.
+    """Return a result and the right results. Where they differ only by times, replace these by the first right one's.
 
     Args:
         slow: a run without faults in which each look at a clock takes longer.
@@ -45,14 +45,14 @@ def all_aligned(
 
 
 def aligned(result: Result, rights: Sequence[Result], other: Result | None = None) -> Result:
-    """Return a result with the times of the right one that it resembles, wherever it differs from it only by times.
+    """Return a result. Where it differs from a similar right result only by times, replace them by that result's times.
 
     Args:
-        other: a run without faults in which each look at a clock takes longer. Numbers by which the first right result
-            differs from it come from a clock, too, such as a duration.
+        other: a run without faults in which each look at a clock takes longer. If a number differs between that run and
+            the first right result, it comes from a clock, too. An example is a duration.
     """
     first = rights[0]
-    if not result.wall[1]:  # there was no clock
+    if not result.wall[1]:  # no clock was used
         return result
     if (result.end, result.contents, result.outside) == (first.end, first.contents, first.outside):
         return result
@@ -83,8 +83,8 @@ def _text_of(text: str, place: Place, wall: tuple[float, float], rights: Sequenc
 
 
 def _fields_of(result: Result, place: Place, there: Place, rights: Sequence[Result], other: Result | None) -> Contents:
-    """Return the fields of a resource with the times of the right run whose resource is the same then, or else as near
-    as it gets.
+    """Return the fields of a resource with the times of a right run: of one whose resource then is equal, if there is
+    one, and otherwise of the first that can be compared.
     """
     mine = result.contents.get(place, {})
     told = None if other is None else other.contents.get(there)
@@ -105,7 +105,7 @@ def _fields_of(result: Result, place: Place, there: Place, rights: Sequence[Resu
 
 
 def _renamed(result: Result, rights: Sequence[Result], extra: set[Any], missing: set[Any]) -> dict[Any, Any]:
-    """Return the places that have other names because a time is part of the name, with the right names."""
+    """Return the right places of resources whose names differ only by a time."""
     names: dict[Any, Any] = {}
     spare = sorted(missing)
     for place in sorted(extra):
@@ -119,7 +119,7 @@ def _renamed(result: Result, rights: Sequence[Result], extra: set[Any], missing:
 
 
 class Aligner:
-    """Puts the times of one run in the place of another one's, if they differ by no more than the time of the runs.
+    """Replaces the times in one run's values by another run's, if they differ by no more than the time of the runs.
 
     Args:
         mine, theirs: the lowest and the highest time of each run's wall clock.
@@ -130,7 +130,7 @@ class Aligner:
         self._tolerance = self._high - self._low
 
     def aligned(self, got: Any, right: Any, other: Any = None) -> Any:
-        """Return ``got`` with the times of ``right``, and with its numbers that are different in ``other``."""
+        """Return ``got`` with the times of ``right``, and with its numbers where ``other`` has different ones."""
         if isinstance(got, bool) or isinstance(right, bool):
             return got
         if isinstance(got, str) and isinstance(right, str):
@@ -189,14 +189,14 @@ class Aligner:
         return _TOKEN.sub(lambda _: next(tokens), got)
 
     def repeats(self, got: str, right: str) -> bool:
-        """Return True if a full minute occurs again in a text that is another time in the right one."""
+        """Return True if a text repeats a full minute where the right text has two different times."""
         mine, theirs = _TOKEN.findall(got), _TOKEN.findall(right)
         return len(mine) == len(theirs) and self._is_repeated(mine, theirs)
 
     def _is_repeated(self, got: Sequence[str], right: Sequence[str]) -> bool:
-        """Return True if a full minute occurs again that is another time in the right run: something was done twice.
+        """Return True if a full minute is repeated where the right run has two different times: an action was repeated.
 
-        Times of other moments may well coincide if they are counted in seconds.
+        Other times are not compared, because two actions may happen within the same second.
         """
         seen: dict[str, str] = {}
         for mine, theirs in zip(got, right, strict=True):
@@ -206,7 +206,7 @@ class Aligner:
         return False
 
     def _same(self, got: str | None, right: str | None, other: str | None) -> bool:
-        """Return True if two tokens are equal, or times of the two runs, or numbers that come from a clock."""
+        """Return True if two tokens are equal, are times of the two runs, or are numbers that come from a clock."""
         if got == right:
             return True
         if got is None or right is None:
@@ -222,7 +222,7 @@ class Aligner:
         return None not in numbers and self._are_near(numbers[0] or 0.0, numbers[1] or 0.0)
 
     def _is_of_day(self, token: str) -> bool:
-        """Return True if a time of the day is one of the run's, give or take a minute."""
+        """Return True if a time of the day is within the run, with a tolerance of one minute."""
         parts = [float(each) for each in token.split(":")]
         seconds = sum(part * unit for part, unit in zip(parts, (3600, 60, 1), strict=False))
         return (seconds - self._low + 60) % _DAY <= self._tolerance + 120
@@ -265,7 +265,7 @@ def _number(token: str) -> float | None:
 
 
 def _moment(token: str) -> float | None:
-    """Return a written time as seconds since 1970. Without a zone it is taken for UTC."""
+    """Return a written time as seconds since 1970. A time without a zone is UTC."""
     try:
         if token.startswith("datetime."):
             parts = [int(each) for each in token.partition("(")[2].split(",")]

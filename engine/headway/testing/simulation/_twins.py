@@ -1,4 +1,4 @@
-"""Runs that show what may be asked under a fault: the same disturbance at a time at which it can do no wrong.
+"""Runs with the disturbance of a fault, moved to a time at which it cannot make a correct program fail.
 
 - Another writer comes before a reconcile, not within it. Whatever is lost then, the controller may overwrite.
 - The store is restored when all work is done, and new processes go on. Whatever is lost then is history.

@@ -1,4 +1,4 @@
-"""The keys that a shard owes, through lost leases, failing runs and dying holders (C6)."""
+"""The pending keys of a shard, through lost leases, failing runs and dying holders (C6)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.helpers.cluster import TTL, Cluster, Job
 from tests.helpers.shards import SHARDS, Sources, has_all, lose, reconciled_since, shard, shards_of
 
 
-async def test_c6_owed_keys_of_a_run_are_owed_by_the_next(autojump_clock: MockClock) -> None:
+async def test_c6_pending_keys_of_a_run_are_pending_in_the_next(autojump_clock: MockClock) -> None:
     """The keys are waiting or being reconciled when the run fails, and no cache shows them.
 
     The leases of the shards are acquired anew.
@@ -39,8 +39,8 @@ async def test_c6_owed_keys_of_a_run_are_owed_by_the_next(autojump_clock: MockCl
         assert len(member.events_of(events.RunEnded)) == 1
 
 
-async def test_owed_keys_of_shards_of_others_are_forgotten(autojump_clock: MockClock) -> None:
-    """A run that restarts keeps all owed keys only until it knows which shards it has."""
+async def test_pending_keys_of_shards_of_others_are_forgotten(autojump_clock: MockClock) -> None:
+    """A run that restarts keeps all pending keys only until it knows which shards it has."""
     cluster = Cluster(autojump_clock, headway.sharded(shards=SHARDS))
     sources = Sources(cluster)
     async with cluster.open("web-1", "web-2"):
@@ -55,7 +55,7 @@ async def test_owed_keys_of_shards_of_others_are_forgotten(autojump_clock: MockC
         assert run._ownership.queue._collected == {}
 
 
-async def test_c6_owed_keys_survive_the_loss_of_the_lease_of_their_shard(autojump_clock: MockClock) -> None:
+async def test_c6_pending_keys_survive_the_loss_of_the_lease_of_their_shard(autojump_clock: MockClock) -> None:
     """Keys that arrive before the lease is acquired again survive too. A run that fails in between hands them on."""
     cluster = Cluster(autojump_clock, headway.sharded(shards=SHARDS))
     sources = Sources(cluster)
@@ -95,7 +95,7 @@ async def test_c6_owed_keys_survive_the_loss_of_the_lease_of_their_shard(autojum
         await cluster.until(lambda: reconciled_since(cluster, lost_at) >= before, TTL * 2)
 
 
-async def test_c6_keys_of_a_shard_that_is_being_acquired_are_owed(autojump_clock: MockClock) -> None:
+async def test_c6_keys_of_a_shard_that_is_being_acquired_are_pending(autojump_clock: MockClock) -> None:
     """The lease of the shard is held, but one type has not reached the starting revision yet."""
     cluster = Cluster(autojump_clock, headway.sharded(shards=SHARDS))
     sources = Sources(cluster)
@@ -122,7 +122,7 @@ async def test_c6_keys_of_a_shard_that_is_being_acquired_are_owed(autojump_clock
 
 
 async def test_c6_unreconciled_deletion_of_a_dead_holder_is_found(autojump_clock: MockClock) -> None:
-    """The previous holder had received the deletion, and still owed it when it recorded its checkpoint."""
+    """The previous holder had received the deletion, but had not reconciled it when it recorded its checkpoint."""
     cluster = Cluster(autojump_clock, headway.sharded(shards=SHARDS))
     stuck: list[str] = []
 

@@ -86,45 +86,45 @@ class Arguments:
         return self
 
 
-async def outcome(calls: Calls, verb: str, asked: Arguments) -> str:
+async def outcome(calls: Calls, verb: str, arguments: Arguments) -> str:
     """Return a verb's answer as a word: the status of its refusal, or the effect of its success."""
     try:
-        return await _CALL[verb](calls, asked)
+        return await _CALL[verb](calls, arguments)
     except GRPCError as error:
         return error.status.name
 
 
-async def _read(calls: Calls, asked: Arguments) -> str:
-    await calls.read(asked.id)
+async def _read(calls: Calls, arguments: Arguments) -> str:
+    await calls.read(arguments.id)
     return OK
 
 
-async def _write(calls: Calls, asked: Arguments) -> str:
-    await calls.write(asked.resource)
+async def _write(calls: Calls, arguments: Arguments) -> str:
+    await calls.write(arguments.resource)
     return OK
 
 
-async def _write_status(calls: Calls, asked: Arguments) -> str:
-    await calls.write_status(asked.known_id, a_status(asked.generation), version=asked.version)
+async def _write_status(calls: Calls, arguments: Arguments) -> str:
+    await calls.write_status(arguments.known_id, a_status(arguments.generation), version=arguments.version)
     return OK
 
 
-async def _list(calls: Calls, asked: Arguments) -> str:
-    reply = await calls.list_type(a_type(asked.type), asked.tenancy, asked.prefix)
+async def _list(calls: Calls, arguments: Arguments) -> str:
+    reply = await calls.list_type(a_type(arguments.type), arguments.tenancy, arguments.prefix)
     return FOUND if reply.resources else EMPTY
 
 
-async def _list_by_owner(calls: Calls, asked: Arguments) -> str:
-    return FOUND if (await calls.list_by_owner(asked.known_id)).resources else EMPTY
+async def _list_by_owner(calls: Calls, arguments: Arguments) -> str:
+    return FOUND if (await calls.list_by_owner(arguments.known_id)).resources else EMPTY
 
 
-async def _delete(calls: Calls, asked: Arguments) -> str:
-    return GONE if (await calls.delete(asked.id, version=asked.version)).resource is None else LEFT
+async def _delete(calls: Calls, arguments: Arguments) -> str:
+    return GONE if (await calls.delete(arguments.id, version=arguments.version)).resource is None else LEFT
 
 
-async def _watch(calls: Calls, asked: Arguments) -> str:
+async def _watch(calls: Calls, arguments: Arguments) -> str:
     found = EMPTY
-    async with calls.watch(a_type(asked.type), asked.tenancy, asked.prefix) as items:
+    async with calls.watch(a_type(arguments.type), arguments.tenancy, arguments.prefix) as items:
         async for item in items:
             if isinstance(item, EndOfSnapshot):
                 return found
@@ -133,8 +133,8 @@ async def _watch(calls: Calls, asked: Arguments) -> str:
     return "ended"
 
 
-async def _mutate_and_validate(calls: Calls, asked: Arguments) -> str:
-    await calls.mutate_and_validate(asked.resource)
+async def _mutate_and_validate(calls: Calls, arguments: Arguments) -> str:
+    await calls.mutate_and_validate(arguments.resource)
     return OK
 
 

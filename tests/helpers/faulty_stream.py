@@ -1,7 +1,7 @@
 """One WatchList stream with faults at its beginning and later.
 
-What it delivers comes from a real stream of the service, except for what only another server would say: an older
-snapshot and a repeated change are made from the store's record.
+It delivers the items of a real stream of the service. Only an older snapshot and repeated changes, which that server
+would not send, are made from the store's record.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Unreachable(NamedTuple):
 
 
 class Compacted(NamedTuple):
-    """The endpoint no longer has the history after the requested position, and asks for a new watch."""
+    """The endpoint no longer has the history after the requested position, so the reader needs a new watch."""
 
 
 Then = Literal["catches up", "hangs", "is slow"]
@@ -55,7 +55,7 @@ class Behind(NamedTuple):
 
     Attributes:
         revision: the revision of its snapshot.
-        then: whether it catches up at once, sends nothing more, or takes more than a minute to catch up.
+        then: it catches up at once, sends nothing more, or takes more than a minute to catch up.
     """
 
     revision: int
@@ -80,7 +80,7 @@ class Again(NamedTuple):
 
 Begins = Unreachable | Compacted | Behind | Half | Beyond | Again
 NEEDS_SNAPSHOT = (Compacted, Behind, Half)
-"""The beginnings of an endpoint that cannot resume."""
+"""The faults of an endpoint that cannot resume a stream."""
 
 
 @dataclass
@@ -88,23 +88,23 @@ class KindStreams:
     """The streams of one kind, and the faults of the next ones.
 
     Attributes:
-        delivered: the highest revision up to which a stream was complete, by its own account.
+        delivered: the highest revision up to which a stream was complete, according to the stream.
         longest_below: the longest time, in seconds, that a stream remained below that revision.
-        lied_up_to: the revision of the last false bookmark that no snapshot has corrected yet; 0 if there is none.
-        lies: the number of false bookmarks to deliver.
-        told: the number of false bookmarks that were delivered.
+        false_up_to: the revision of the last false bookmark that no snapshot has corrected yet; 0 if there is none.
+        false_bookmarks: the number of false bookmarks to deliver.
+        false_delivered: the number of false bookmarks that were delivered.
         repeats: the number of items with changes to deliver twice.
     """
 
     kind: Kind
     beginnings: deque[Begins]
     changed: trio.lowlevel.ParkingLot
-    open: list[HarmedStream] = field(default_factory=list)
+    open: list[FaultyStream] = field(default_factory=list)
     delivered: int = 0
     longest_below: float = 0.0
-    lied_up_to: int = 0
-    lies: int = 0
-    told: int = 0
+    false_up_to: int = 0
+    false_bookmarks: int = 0
+    false_delivered: int = 0
     repeats: int = 0
 
     def hold(self) -> None:
@@ -131,13 +131,13 @@ class KindStreams:
         self.changed.unpark_all()
 
     def repeat(self, changes: list[Change]) -> None:
-        """Make the open streams deliver these changes again, which they or other streams have delivered before."""
+        """Make the open streams deliver these changes, which some stream has delivered before, again."""
         for stream in self.open:
             stream.insert(changes)
 
 
-class HarmedStream:
-    """The reader's side of a harmed stream: an async context manager that is its own iterator."""
+class FaultyStream:
+    """The reader's side of a faulty stream: an async context manager that is its own iterator."""
 
     def __init__(
         self,
@@ -157,11 +157,11 @@ class HarmedStream:
         self._inner: Any = None
         self._items: Any = None
         self._ready: deque[StreamItem] = deque()
-        # The position up to which this stream was complete, by its own account.
+        # The position up to which this stream is complete, according to the stream.
         self._at: Position | None = None
         # The position after which the real stream begins; None if that begins with a snapshot.
         self._asked = position(request.resume_after)
-        # What a slow replica delivers, by step.
+        # The items that a slow replica delivers, by step.
         self._steps: deque[list[StreamItem]] = deque()
         self._snapshot_left: int | None = None
         self._failure: GRPCError | None = None
@@ -169,11 +169,11 @@ class HarmedStream:
         self._repeated = 0
         self._scope: trio.CancelScope | None = None
         self._dropped = False
-        self._lie: Bookmark | None = None
-        # True between a false bookmark and the change that proves it false. A stream that broke there, or stopped,
-        # could not be told from an honest one.
+        self._false_bookmark: Bookmark | None = None
+        # True between a false bookmark and the change that proves it false. A reader could not distinguish a
+        # stream that broke or stopped there from a correct one.
         self._hides_change = False
-        # Since when it has been below what was delivered before: since its beginning or its last snapshot chunk.
+        # The time since which it has been below `KindStreams.delivered`: its beginning or its last snapshot chunk.
         self._below_since: float | None = None
 
     def drop(self) -> None:
@@ -187,7 +187,7 @@ class HarmedStream:
         if self._at is not None and not self._hides_change:
             self._ready.extendleft(reversed(list(_by_commit(changes))))
 
-    async def __aenter__(self) -> HarmedStream:
+    async def __aenter__(self) -> FaultyStream:
         self._streams.open.append(self)
         self._note_progress()
         return self
@@ -200,7 +200,7 @@ class HarmedStream:
         if self._inner is not None:
             await self._inner.__aexit__(kind, error, traceback)
 
-    def __aiter__(self) -> HarmedStream:
+    def __aiter__(self) -> FaultyStream:
         return self
 
     async def __anext__(self) -> StreamItem:
@@ -233,12 +233,12 @@ class HarmedStream:
             self._at = item.position
         elif isinstance(item, Changes) and self._at is not None:
             self._at = self._at._replace(revision=max(self._at.revision, item.changes[-1].revision))
-        if isinstance(item, EndOfSnapshot) and item.position.revision >= streams.lied_up_to:
-            streams.lied_up_to = 0
-        if item is self._lie and self._at is not None:
-            streams.lied_up_to = max(streams.lied_up_to, self._at.revision)
+        if isinstance(item, EndOfSnapshot) and item.position.revision >= streams.false_up_to:
+            streams.false_up_to = 0
+        if item is self._false_bookmark and self._at is not None:
+            streams.false_up_to = max(streams.false_up_to, self._at.revision)
             self._hides_change = True
-            streams.told += 1
+            streams.false_delivered += 1
         elif isinstance(item, Changes):
             self._hides_change = False
         self._note_progress(in_snapshot=isinstance(item, SnapshotChunk))
@@ -359,10 +359,10 @@ class HarmedStream:
     def _changes(self, item: Changes, last: int) -> None:
         streams = self._streams
         before = self._at if not self._ready else None
-        if streams.lies and before is not None and self._lie is None:
-            streams.lies -= 1
-            self._lie = Bookmark(before._replace(revision=last))
-            self._ready.append(self._lie)
+        if streams.false_bookmarks and before is not None and self._false_bookmark is None:
+            streams.false_bookmarks -= 1
+            self._false_bookmark = Bookmark(before._replace(revision=last))
+            self._ready.append(self._false_bookmark)
         elif streams.repeats:
             streams.repeats -= 1
             self._ready.append(item)

@@ -1,4 +1,4 @@
-"""A channel whose streams misbehave on command, as those of a bad network, a lagging replica or a wrong server do."""
+"""A channel with faulty streams on command, as from a bad network, a lagging replica or a wrong server."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from typing_extensions import override
 from headway.resource import ANY_VERSIONS, Kind, ResourceType, pb
 from headway.service import WATCH_LIST
 from headway.testing import ScriptedChannel
-from tests.helpers.harmed_stream import Begins, HarmedStream, KindStreams
+from tests.helpers.faulty_stream import Begins, FaultyStream, KindStreams
 from tests.helpers.truth import Record
 
 _ENOUGH = 200
-"""The number of streams that an engine opens at most once all faults have ended. A sound one opens a few."""
+"""The maximum number of streams that an engine may open after all faults have ended. A correct engine opens a few."""
 
 
-class HarmedChannel(ScriptedChannel):
-    """A `ScriptedChannel` with other streams. A fault belongs to one stream, which stays harmed until it is left.
+class FaultyChannel(ScriptedChannel):
+    """A `ScriptedChannel` with faulty streams. A fault belongs to one stream and lasts until the engine leaves it.
 
-    Nothing heals a stream that hangs or lags: the engine must leave it. The streams by which a run reads the history
-    of deletions pass unharmed.
+    A stream that hangs or lags never recovers, so the engine must leave it. The streams by which a run reads the
+    history of deletions have no faults.
     """
 
     def __init__(self, record: Record, lag_limit: float) -> None:
@@ -44,12 +44,12 @@ class HarmedChannel(ScriptedChannel):
         self.streams(type).beginnings.extend(begins)
 
     def end_faults(self) -> None:
-        """Let every call and every stream from now on succeed. The streams that are open stay as they are."""
+        """Let all later calls and streams succeed. Streams that are open keep their faults."""
         self.heal()
         self._left = _ENOUGH
         for streams in self._kinds.values():
             streams.beginnings.clear()
-            streams.lies = streams.repeats = 0
+            streams.false_bookmarks = streams.repeats = 0
 
     def end_calls(self) -> None:
         """End the calls that are held back: answer the slow ones, and lose those that are late."""
@@ -57,12 +57,12 @@ class HarmedChannel(ScriptedChannel):
         self._late.clear()
 
     def forget(self) -> None:
-        """Forget all calls and streams so far, because the store is another one now."""
+        """Forget all calls and streams so far, because the store was replaced."""
         self.done.clear()
         self.unknown.clear()
         self.opened.clear()
         for streams in self._kinds.values():
-            streams.delivered = streams.lied_up_to = 0
+            streams.delivered = streams.false_up_to = 0
             streams.drop()
 
     def check(self) -> None:
@@ -73,7 +73,7 @@ class HarmedChannel(ScriptedChannel):
 
     @override
     def is_honest(self, type: ResourceType[Any]) -> bool:
-        return not self.streams(type).lied_up_to
+        return not self.streams(type).false_up_to
 
     @override
     def stream(self, path: str, request: object, **options: Any) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
@@ -89,7 +89,7 @@ class HarmedChannel(ScriptedChannel):
             return self._inner.stream(path, request, **options)
         streams = self._of_kind(kind)
         begins = streams.beginnings.popleft() if streams.beginnings else None
-        return HarmedStream(self._inner, request, self.record, streams, begins)
+        return FaultyStream(self._inner, request, self.record, streams, begins)
 
     def _of_kind(self, kind: Kind) -> KindStreams:
         if kind not in self._kinds:
