@@ -5,7 +5,7 @@
 
 Start with `_explore.py`, then read `_world.py`. A module imports only those before it:
 
-    faults, _trace               the faults of a plan; what happened in a run
+    _fault_base, faults, _trace  the faults of a plan; what happened in a run
     _oracles, _contents          what is wrong with a run by itself; the fields of its resources
     _times                       the times in them, which differ from run to run
     _allowed, _compared          what may differ between two runs; what does
@@ -20,6 +20,7 @@ Start with `_explore.py`, then read `_world.py`. A module imports only those bef
     _own_modules                 how its modules get them
     _wire, _store, _server       what the processes are connected to
     _link, _process, _streams    the processes, and the faults of their calls and streams
+    _upgrade                     the programs that replace each other
     _pace                        how fast users are
     _world, _run                 all of it together; one run from its beginning to its end
     _twins, _late                what a correct program may be asked; the right results at a later time
@@ -37,6 +38,7 @@ from headway.testing.simulation._explore import same_end as same_end
 from headway.testing.simulation._measure import Refuted as Refuted
 from headway.testing.simulation._oracles import Finding as Finding
 from headway.testing.simulation._oracles import Result as Result
+from headway.testing.simulation._process import MakeApp as MakeApp
 from headway.testing.simulation._process import OutsideUnreachable as OutsideUnreachable
 from headway.testing.simulation._process import Process as Process
 from headway.testing.simulation._report import Explored as Explored
@@ -50,7 +52,6 @@ from headway.testing.simulation._trace import Step as Step
 from headway.testing.simulation._trace import Trace as Trace
 from headway.testing.simulation._world import GivenUp as GivenUp
 from headway.testing.simulation._world import Invariant as Invariant
-from headway.testing.simulation._world import MakeApp as MakeApp
 from headway.testing.simulation._world import Scenario as Scenario
 from headway.testing.simulation._world import Setting as Setting
 from headway.testing.simulation._world import World as World

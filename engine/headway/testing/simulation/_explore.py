@@ -23,12 +23,13 @@ from headway.testing.simulation._measure import Measure, Refuted, noted, referen
 from headway.testing.simulation._oracles import Finding, Result
 from headway.testing.simulation._plans import LeftOut, handovers, merges, single_faults
 from headway.testing.simulation._plans import pairs as pairs_of
+from headway.testing.simulation._process import MakeApp
 from headway.testing.simulation._report import Explored
 from headway.testing.simulation._run import run
 from headway.testing.simulation._schedules import calls_before_a_change, in_turns, slow_calls
 from headway.testing.simulation._shrink import Refutation, simplest
 from headway.testing.simulation._spread import SALTS, is_spread, reconciled_by
-from headway.testing.simulation._world import Invariant, MakeApp, Scenario, Setting
+from headway.testing.simulation._world import Invariant, Scenario, Setting
 from headway.testing.simulation.faults import (
     FAULTS,
     ChangeDuring,
@@ -38,6 +39,7 @@ from headway.testing.simulation.faults import (
     Hurried,
     Plan,
     Relay,
+    Replaced,
     Restore,
 )
 
@@ -307,11 +309,11 @@ def _left_out(without: Iterable[str]) -> tuple[str, ...]:
 def _spoilt(plan: Plan, error: BaseException, spoilt: dict[str, str]) -> None:
     """Note that a plan made the scenario itself fail.
 
-    A scenario may fail if its store is restored from a backup, or if it cannot go on before it has waited. After any
+    A scenario may fail if its store is restored from a backup, or if it cannot go on before work is done. After any
     other fault its exception is raised.
     """
     __tracebackhide__ = True
     error = noted(plan, error)
-    if not any(isinstance(fault, Restore | ChangeDuring) for fault in plan):
+    if not any(isinstance(fault, Restore | Replaced | ChangeDuring) for fault in plan):
         raise error from None
     spoilt[str(plan)] = f"{type(error).__name__}: {error}"

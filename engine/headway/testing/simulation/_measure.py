@@ -88,6 +88,29 @@ class Measure:
             for pace in (faults.Spaced(), faults.Settled()):
                 if pace.name not in without:
                     self._try_pace(pace)
+        if paces and faults.NewFromStart.name not in without:
+            self._check_upgrade()
+
+    def _check_upgrade(self) -> None:
+        """Check that the end after an upgrade is as if the new program had run from the start."""
+        __tracebackhide__ = True
+        if self.first.upgraded_to is None:
+            return
+        try:
+            always_new = run(twins.new_from_start(self._setting, self.first), Plan())
+        except Exception as error:  # noqa: BLE001  # the scenario may rely on what only the old program does
+            self.skipped[f"the scenario raises {type(error).__name__} then"] = [faults.NewFromStart()]
+            return
+        if always_new.findings:
+            self.skipped[f"otherwise {always_new.findings[0].oracle} does not hold"] = [faults.NewFromStart()]
+            return
+        if differences(self.first, [always_new], self._allowed):
+            self._find_random()
+            found = differences(self.first, [always_new], self._allowed, slow=self._late.slow)
+            if found:
+                findings = [_upgrade_finding(each) for each in found[:_SAID]]
+                raise Refuted(Plan(), located(findings, self.first, [self.first]), self.first)
+        self._patient.append(always_new)
 
     def _try_pace(self, pace: faults.Fault) -> None:
         __tracebackhide__ = True
@@ -151,6 +174,10 @@ class Measure:
         if found:
             found = differences(result, rights, self._allowed, self._late.later(result), self._late.slow)
         return [_timing_finding(each, plan) for each in found[:_SAID]]
+
+    def _find_random(self) -> None:
+        """Let a second run show what is random, if that is not known yet."""
+        assert self.twin is not None
 
     @property
     def twin(self) -> Result:
@@ -256,6 +283,15 @@ def _timing_finding(each: Difference, plan: Plan) -> Finding:
     said = (
         f"{each.what} differs with timing alone: {each.got} with {plan}; {each.right} with none\n"
         f'    if either is right: may_differ=["{each.declared}"]'
+    )
+    return Finding(oracle, said, each.place)
+
+
+def _upgrade_finding(each: Difference) -> Finding:
+    oracle = "outside" if each.declared.startswith("outside") else "end state"
+    said = (
+        f"{each.what} {each.got} after the upgrade; if the new program runs from the start: {each.right}\n"
+        f'    if that is right: may_differ=["{each.declared}"], or without=["{faults.NewFromStart.name}"]'
     )
     return Finding(oracle, said, each.place)
 

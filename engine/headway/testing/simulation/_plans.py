@@ -34,6 +34,7 @@ def single_faults(
         *_of_steps(steps, left_out),
         *_of_changes(trace, steps, kinds, left_out),
         *_behinds(trace, steps, kinds, left_out),
+        *_replacements(trace, steps),
         *_restores(trace, steps, kinds, left_out),
         *_checkpoints(trace, left_out),
         *_wall_jumps(trace, left_out),
@@ -226,6 +227,14 @@ def _behinds(trace: Trace, steps: Sequence[Step], kinds: set[tuple[str, str]], l
         ]
         for revision in kept:
             yield faults.RestartBehind(step.number, revision)
+
+
+def _replacements(trace: Trace, steps: Sequence[Step]) -> Iterator[Fault]:
+    """Yield a crash after each write of a process that is upgraded later, from which only the new program recovers."""
+    upgraded = dict(trace.upgrades)
+    for step in steps:
+        if _changes_something(step) and step.number <= upgraded.get(step.by.process, 0):
+            yield faults.Replaced(step.number)
 
 
 def _restores(trace: Trace, steps: Sequence[Step], kinds: set[tuple[str, str]], left_out: LeftOut) -> Iterator[Fault]:

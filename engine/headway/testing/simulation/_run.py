@@ -16,7 +16,7 @@ from headway.base import error_text
 from headway.errors import DeclarationError
 from headway.resource import Kind, pb
 from headway.testing.simulation import _oracles as oracles
-from headway.testing.simulation._always import RESERVED_KINDS, always_held, shown_as
+from headway.testing.simulation._always import RESERVED_KINDS, always_held, viewed
 from headway.testing.simulation._clocks import LOOK
 from headway.testing.simulation._contents import contents
 from headway.testing.simulation._injector import Injector
@@ -103,6 +103,7 @@ async def end(world: World, setting: Setting, findings: list[Finding]) -> None:
     """
     world.injector.note("the scenario is over; no more faults")
     world.injector.heal()
+    world.release()
     await world.wait_idle()
     await world.catch_up()
     await _hold_invariants(world, setting, findings)
@@ -175,10 +176,10 @@ def _none_since(
 def _result(world: World, findings: list[Finding]) -> Result:
     trace, store = world.trace, world.store
     types = {type.kind: type for type in world.types if type.kind not in RESERVED_KINDS}
-    stored = {place: each for place, each in store.now.items() if place[0] in types}
     # Shown as the latest declared version, whichever version is stored.
-    stored = {place: shown_as(types[place[0]], each, world.types) for place, each in stored.items()}
-    end = {place: oracles.described(each, types[place[0]].view(each).data) for place, each in stored.items()}
+    seen = {place: viewed(each, world.types) for place, each in store.now.items() if place[0] in types}
+    stored = {place: each.message() for place, each in seen.items()}
+    end = {place: oracles.described(stored[place], each.data) for place, each in seen.items()}
     triggered = {
         f"{event.controller} {event.id.name}": event
         for event in trace.events
@@ -188,8 +189,9 @@ def _result(world: World, findings: list[Finding]) -> Result:
     findings += oracles.reads_rolled_back(trace) + oracles.two_writers(trace.commits) + oracles.twice_at_once(trace)
     findings += oracles.orphans(stored)
 
-    def contents_of(kind: Kind, resource: pb.Resource) -> oracles.Contents:
-        return contents(seen := shown_as(types[kind], resource, world.types), types[kind].view(seen).data)
+    def contents_of(_: Kind, resource: pb.Resource) -> oracles.Contents:
+        view = viewed(resource, world.types)
+        return contents(view.message(), view.data)
 
     return Result(
         trace,
@@ -198,11 +200,12 @@ def _result(world: World, findings: list[Finding]) -> Result:
         _outside(world),
         tuple(findings),
         tuple(world.struck),
-        {place: contents(each, types[place[0]].view(each).data) for place, each in stored.items()},
+        {place: contents(stored[place], each.data) for place, each in seen.items()},
         tuple(world.pace.asked),
         contents_of,
         tuple(types.values()),
         world.clocks.span,
+        world.upgraded_to,
     )
 
 

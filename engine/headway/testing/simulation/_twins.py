@@ -12,7 +12,7 @@ import dataclasses
 import inspect
 from typing import Any
 
-from headway.resource import Key, Kind
+from headway.resource import Key, Kind, Registry
 from headway.testing.simulation import faults
 from headway.testing.simulation._compared import Difference
 from headway.testing.simulation._oracles import Finding, Result
@@ -108,6 +108,17 @@ def restored_at_last(setting: Setting, revision: int) -> Result | None:
 def lost_for_good(found: list[Difference]) -> frozenset[str]:
     """Return the declarations that allow what is lost by a restore when all work is done."""
     return frozenset(each.declared.partition(" ")[0] for each in found)
+
+
+def new_from_start(setting: Setting, upgraded: Result) -> Setting:
+    """Return the setting in which the program of the last upgrade runs from the start.
+
+    The types that only older programs have stay known, because users may write them.
+    """
+    older = Registry()
+    for each in upgraded.types:
+        older.register(each)
+    return dataclasses.replace(setting, app=upgraded.upgraded_to, new_from_start=older)
 
 
 def done_again(setting: Setting, fault: faults.StepFault) -> Result | None:
