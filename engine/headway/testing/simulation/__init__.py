@@ -12,6 +12,7 @@ Start with `_explore.py`, then read `_world.py`. A module imports only those bef
     _plans, _schedules           the faults and schedules to try
     _always, _late_writes        what must hold at all times; writes when all work is done
     _causes, _excerpt            the entries that findings are about; the part of a trace that is shown
+    _blind                       changes that a write has destroyed
     _report                      what is printed
     _page, _story_file           a story as a page, with the parts in `_page_parts.py`; the file it is written to
     _shrink                      the search for the simplest plan that refutes

@@ -10,9 +10,11 @@ import dataclasses
 from collections.abc import Sequence
 
 from headway.errors import DeclarationError
+from headway.resource import Kind
 from headway.testing.simulation import _twins as twins
 from headway.testing.simulation import faults
 from headway.testing.simulation._allowed import Allowed, check_declared, check_names
+from headway.testing.simulation._blind import overwrites
 from headway.testing.simulation._causes import located
 from headway.testing.simulation._compared import Difference, compared, differences, differing, random_parts
 from headway.testing.simulation._late import Late
@@ -73,6 +75,8 @@ class Measure:
         self._setting = setting
         self._allowed = Allowed(frozenset(may_differ))
         self._twin: Result | None = None
+        # The fields that controllers overwrite even if they have read another writer's change: they own them.
+        self._owned: set[tuple[str, Kind, str]] = set()
         self.skipped: dict[str, list[faults.Fault]] = {}
         self.not_asked: list[str] = []
         plans = [Plan(seed=seed) for seed in range(_SEEDS)]
@@ -82,7 +86,7 @@ class Measure:
         self._patient = _patient(setting)
         self._late = Late(setting, self.first)
         self._seen = {(each.kind, each.key) for of in self.references for each in of.trace.commits}
-        for plan, result in zip(plans[1:], self.references[1:], strict=True):
+        for plan, result in zip(plans, self.references, strict=True):
             self._check_timing(plan, result)
         if paces and len(self.first.asked) > 1:
             for pace in (faults.Spaced(), faults.Settled()):
@@ -158,7 +162,7 @@ class Measure:
 
     def _check_timing(self, plan: Plan, result: Result) -> None:
         __tracebackhide__ = True
-        findings = self.timing(plan, result, [self.first])
+        findings = [*self._overwritten(plan, result), *self.timing(plan, result, [self.first])]
         if findings:
             raise Refuted(plan, located(findings, result, [self.first]), result)
 
@@ -190,6 +194,21 @@ class Measure:
 
     def judged(self, plan: Plan, result: Result) -> list[Finding]:
         """Return what is wrong with a run, by itself and compared with the right ones."""
+        return [*self._overwritten(plan, result), *self._judged(plan, result)]
+
+    def _overwritten(self, plan: Plan, result: Result) -> list[Finding]:
+        """Return findings about changes that controllers destroyed without having read them, and would have kept."""
+        if any(isinstance(each, faults.Restore) for each in plan):
+            return []
+        for each in overwrites(result):
+            if each.owner in self._owned:
+                continue
+            if twins.is_kept_if_read(self._setting, plan, result, each):
+                return [each.finding()]
+            self._owned.add(each.owner)
+        return []
+
+    def _judged(self, plan: Plan, result: Result) -> list[Finding]:
         if len(plan) and all(isinstance(each, faults.SCHEDULES) for each in plan):
             return [*result.findings, *self.timing(plan, result)]
         counts = not any(isinstance(each, faults.Restore) for each in plan)
