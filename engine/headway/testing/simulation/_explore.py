@@ -21,7 +21,7 @@ from headway.testing.simulation._always import RESERVED_KINDS, Always
 from headway.testing.simulation._causes import located
 from headway.testing.simulation._measure import Measure, Refuted, noted, reference
 from headway.testing.simulation._oracles import Finding, Result
-from headway.testing.simulation._plans import LeftOut, handovers, merges, single_faults
+from headway.testing.simulation._plans import LeftOut, at_another_pace, handovers, merges, single_faults
 from headway.testing.simulation._plans import pairs as pairs_of
 from headway.testing.simulation._process import MakeApp
 from headway.testing.simulation._report import Explored
@@ -259,7 +259,15 @@ def _plans(
     singles = [each for each in singles if each.name not in without]
     pruned: LeftOut = defaultdict(list, left_out)
     schedules = [*slow_calls(first, pruned), *_changes_during(measure, kinds, pruned)]
-    plans = [Plan(each) for each in in_turns(singles, [each for each in schedules if each.name not in without])]
+    slower = [Plan(each) for each in schedules if each.name not in without]
+    paced = [
+        each
+        for pace, result in measure.paces
+        for each in at_another_pace(pace, result.trace, first.trace, kinds, processes)
+        if all(fault.name not in without for fault in each)
+    ]
+    turns = [each for pair in zip_longest(slower, paced) for each in pair if each is not None]
+    plans = in_turns([Plan(each) for each in singles], turns)
     if processes > 1 and HandOver.name not in without:
         # After the first of each kind of fault, so that they are tried when the time is short.
         kinds_of_faults = len({fault.name for plan in plans for fault in plan})

@@ -58,6 +58,7 @@ class Measure:
     Attributes:
         first: the run of the scenario as it is written.
         references: the right results.
+        paces: the runs in which users are faster or slower, with their paces.
         settled: the run in which users wait after each change; the first one if users change only one thing.
         skipped: the schedules that show nothing, by reason.
         not_asked: the plans under which no program can be right, because the world outside has no keys.
@@ -78,6 +79,7 @@ class Measure:
         # The fields that controllers overwrite even if they have read another writer's change: they own them.
         self._owned: set[tuple[str, Kind, str]] = set()
         self.skipped: dict[str, list[faults.Fault]] = {}
+        self.paces: list[tuple[Sequence[faults.Fault], Result]] = []
         self.not_asked: list[str] = []
         plans = [Plan(seed=seed) for seed in range(_SEEDS)]
         self.references = [reference(setting, plan) for plan in plans]
@@ -130,6 +132,7 @@ class Measure:
             return
         self._check_timing(plan, result)
         self.references.append(result)
+        self.paces.append(((pace,), result))
         if isinstance(pace, faults.Settled):
             self.settled = result
 
@@ -151,7 +154,19 @@ class Measure:
         twice = len({" ".join(what.split(" ")[1:3]) for _, what in result.asked}) < len(result.asked)
         if twice and self.timing(plan, result):
             return "the end is another one if users don't wait at all"
+        self._try_hurried_and_spaced()
         return ""
+
+    def _try_hurried_and_spaced(self) -> None:
+        """Try the pace at which users pause, but don't wait until work is done, for the runs with faults."""
+        pace = (faults.Hurried(), faults.Spaced())
+        try:
+            result = run(self._setting, Plan(*pace))
+        except Exception:  # noqa: BLE001  # a scenario may rely on the result of its wait
+            return
+        same = [what for _, what in result.asked] == [what for _, what in self.first.asked]
+        if same and not result.findings and not self.timing(Plan(*pace), result):
+            self.paces.append((pace, result))
 
     def _asks_otherwise(self, plan: Plan, result: Result) -> bool:
         """Return True, and note it, if users have asked for something else than in the first run."""
@@ -239,19 +254,19 @@ class Measure:
                 if late is not None:
                     lost = twins.lost_for_good(differences(late, rights, allowed, slow=self._late.slow))
                 allowed = dataclasses.replace(allowed, declared=allowed.declared | lost)
-            elif isinstance(each, faults.CommitLate | faults.CommitLast) and self._is_repeated(each, result):
+            elif isinstance(each, faults.CommitLate | faults.CommitLast) and self._is_repeated(plan, each, result):
                 self.not_asked.append(str(each))
                 return True
         if result.findings:
             return False
         return not self._compared_late(result, rights, counts=counts, allowed=allowed)
 
-    def _is_repeated(self, fault: faults.StepFault, result: Result) -> bool:
+    def _is_repeated(self, plan: Plan, fault: faults.StepFault, result: Result) -> bool:
         """Return True if a call of the world outside that arrives late would be carried out even if it was repeated."""
         steps = [step for step in _struck(result, fault) if not step.kind[1]]
         if not steps or getattr(fault, "seconds", 1.0) == 0.0 or not self._no_keys(steps[0]):
             return False
-        again = twins.done_again(self._setting, fault)
+        again = twins.done_again(self._setting, plan, fault)
         if again is None or again.findings:
             return True
         return bool(self._compared_late(again, [*self.references, self.twin], counts=True))

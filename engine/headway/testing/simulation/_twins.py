@@ -171,9 +171,10 @@ def new_from_start(setting: Setting, upgraded: Result) -> Setting:
     return dataclasses.replace(setting, app=upgraded.upgraded_to, new_from_start=older)
 
 
-def done_again(setting: Setting, fault: faults.StepFault) -> Result | None:
-    """Return the run in which a call is done and arrives once more, as late as under the fault."""
-    return _run(setting, Plan(faults.DoneAgain(fault.step, getattr(fault, "seconds", 0.0))))
+def done_again(setting: Setting, plan: Plan, fault: faults.StepFault) -> Result | None:
+    """Return the run in which a call is done and arrives once more, as late as under the fault, at the same pace."""
+    pace = [each for each in plan if isinstance(each, faults.SCHEDULES)]
+    return _run(setting, Plan(*pace, faults.DoneAgain(fault.step, getattr(fault, "seconds", 0.0))))
 
 
 def has_no_keys(outside: Any, step: Step) -> bool:

@@ -117,7 +117,7 @@ class World:
         self.trace = self.injector.trace
         self.struck = self.injector.struck
         self.pace = Pace(self.injector, plan)
-        self.pace.lead = self._lead_in_turn
+        self.pace.lead, self.pace.restore = self._lead_in_turn, self.restore
         self.injector.during_change = self.pace.hold
         if rival is not None:
             self.injector.before_reconcile = partial(rival.before_reconcile, self)

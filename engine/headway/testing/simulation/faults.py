@@ -161,7 +161,10 @@ class Replaced(StepFault):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Restore(StepFault):
-    """After the call takes effect, the store is replaced by its backup of ``revision``, with a new store id."""
+    """After the call takes effect, the store is replaced by its backup of ``revision``, with a new store id.
+
+    If the step is 0, this happens when all work that follows from the users' change at that revision is done.
+    """
 
     name = "restore"
     revision: int = 0
