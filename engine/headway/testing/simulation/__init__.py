@@ -21,11 +21,12 @@ Start with `_explore.py`, then read `_world.py`. A module imports only those bef
     _own_modules                 how its modules get them
     _wire, _store, _server       what the processes are connected to
     _link, _process, _streams    the processes, and the faults of their calls and streams
+    _waits                       what a program waits for by its own clock
     _upgrade                     the programs that replace each other
     _pace                        how fast users are
     _world, _run                 all of it together; one run from its beginning to its end
     _twins, _late                what a correct program may be asked; the right results at a later time
-    _measure                     the runs without faults
+    _reference, _measure         a run without faults; all of them
     _explore, _machine           many runs. Only `_machine.py` imports a test framework.
 """
 
@@ -36,12 +37,12 @@ from headway.testing.simulation._always import Stored as Stored
 from headway.testing.simulation._explore import explore as explore
 from headway.testing.simulation._explore import explored as explored
 from headway.testing.simulation._explore import same_end as same_end
-from headway.testing.simulation._measure import Refuted as Refuted
 from headway.testing.simulation._oracles import Finding as Finding
 from headway.testing.simulation._oracles import Result as Result
 from headway.testing.simulation._process import MakeApp as MakeApp
 from headway.testing.simulation._process import OutsideUnreachable as OutsideUnreachable
 from headway.testing.simulation._process import Process as Process
+from headway.testing.simulation._reference import Refuted as Refuted
 from headway.testing.simulation._report import Explored as Explored
 from headway.testing.simulation._run import run as run
 from headway.testing.simulation._trace import Committed as Committed

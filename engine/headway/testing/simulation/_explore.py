@@ -19,11 +19,12 @@ from headway.errors import DeclarationError
 from headway.resource import Kind, did_you_mean
 from headway.testing.simulation._always import RESERVED_KINDS, Always
 from headway.testing.simulation._causes import located
-from headway.testing.simulation._measure import Measure, Refuted, noted, reference
+from headway.testing.simulation._measure import Measure
 from headway.testing.simulation._oracles import Finding, Result
 from headway.testing.simulation._plans import LeftOut, at_another_pace, handovers, merges, single_faults
 from headway.testing.simulation._plans import pairs as pairs_of
 from headway.testing.simulation._process import MakeApp
+from headway.testing.simulation._reference import Refuted, noted, reference
 from headway.testing.simulation._report import Explored
 from headway.testing.simulation._run import run
 from headway.testing.simulation._schedules import calls_before_a_change, in_turns, slow_calls
@@ -141,7 +142,7 @@ def explore(
     only = plan if plan is not None else os.environ.get("HEADWAY_PLAN")
     setting = _spread(setting)
     measure = Measure(setting, may_differ=tuple(may_differ), paces=only is None, without=left)
-    first = measure.first
+    setting, first = measure.setting, measure.first
     most = 20 * len(first.trace.reconciles) + 20 * len(first.trace.steps) + 500
     plans, left_out = _plans(measure, pairs, processes, left) if only is None else ([Plan.parse(only)], {})
     spoilt: dict[str, str] = {}
@@ -155,7 +156,7 @@ def explore(
             result = run(setting, plan, most_steps=most)
         except Exception:  # noqa: BLE001  # a scenario may raise anything
             return None
-        return result, measure.judged(plan, result)
+        return measure.judged_at_last(plan, result)
 
     for each in plans:
         if time.process_time() - began > seconds:
@@ -169,7 +170,7 @@ def explore(
         struck += result.struck
         if not set(result.struck) >= set(each):
             unmet.append(each)
-        findings = measure.judged(each, result)
+        result, findings = measure.judged_at_last(each, result)
         if findings:
             refuted: Refutation = (each, result, findings)
             # A plan that was asked for is told as it is.

@@ -228,6 +228,11 @@ class Process:
             for key in (supervisor.run.scheduled() if supervisor.run is not None else ())
         }
 
+    def due(self) -> list[float]:
+        """Return the times at which its controllers will reconcile something at a requested time."""
+        runs = [supervisor.run for supervisor in (self.engine.controllers if self.life else {}).values()]
+        return [due for run in runs if run is not None for due in run.scheduled().values()]
+
     def pass_checkpoint(self, task: str) -> None:
         """Count a Trio checkpoint that a task is about to leave, and kill the process if the plan says so."""
         injector = self._injector

@@ -24,10 +24,13 @@ from headway.testing.simulation._late_writes import late_writes
 from headway.testing.simulation._oracles import Finding, Result
 from headway.testing.simulation._own_modules import own_clocks
 from headway.testing.simulation._trace import Trace
+from headway.testing.simulation._waits import longest_wait
 from headway.testing.simulation._world import GivenUp, Rival, Setting, World
 from headway.testing.simulation.faults import Plan, Restore
 
 _STEPS_ALLOWED = 2000
+_ROUNDS = 5
+"""How often a program may do something at a time of its own, and wait again, before it should be quiet."""
 _TASK_STEPS = 1_000_000
 """The number of task steps allowed while no virtual time passes. It takes tens of real seconds to use up."""
 
@@ -106,13 +109,17 @@ async def end(world: World, setting: Setting, findings: list[Finding]) -> None:
     world.release()
     await world.wait_idle()
     await world.catch_up()
+    world.waits = longest_wait(world.processes)
+    after = "after the scenario"
+    if setting.quiet is not None and setting.long:
+        after = await _let_timers_end(world, setting.quiet)
     await _hold_invariants(world, setting, findings)
     writes, outside = len(_of_controllers(world)), _outside(world)
     if setting.quiet is not None:
         due = world.scheduled()
-        await world.sleep(setting.quiet)
+        await world.sleep(max(setting.quiet, longest_wait(world.processes)) if setting.long else setting.quiet)
         await world.wait_idle()
-        _none_since(world, writes, findings, "quiet", f"in {setting.quiet:.0f} s after the scenario", due)
+        _none_since(world, writes, findings, "quiet", f"in {setting.quiet:.0f} s {after}", due)
         writes = len(_of_controllers(world))
     due = world.scheduled()
     # Without a quiet period, keys may have a reason to wait, so they are not checked.
@@ -134,6 +141,22 @@ async def end(world: World, setting: Setting, findings: list[Finding]) -> None:
     took = trio.current_time() - before
     if took > 10:
         findings.append(Finding("shutdown", f"the processes took {took:.0f} s to end"))
+
+
+async def _let_timers_end(world: World, quiet: float) -> str:
+    """Let the program do what it waits for by its own clock. Returns the time after which it should be quiet.
+
+    A wait that has ended may lead to another one, so this ends when nothing was done, but also after some rounds.
+    """
+    began = trio.current_time()
+    for _ in range(_ROUNDS):
+        wait = longest_wait(world.processes)
+        before = len(_of_controllers(world)), _outside(world)
+        await world.sleep(max(quiet, wait + 1))
+        await world.wait_idle()
+        if (len(_of_controllers(world)), _outside(world)) == before:
+            break
+    return f"from {trio.current_time() - began:.0f} s after the scenario on"
 
 
 def _first(group: BaseExceptionGroup[GivenUp]) -> BaseException:
@@ -205,6 +228,7 @@ def _result(world: World, findings: list[Finding]) -> Result:
         contents_of,
         tuple(types.values()),
         world.clocks.span,
+        world.waits,
         world.upgraded_to,
     )
 

@@ -69,6 +69,8 @@ class Setting:
     always: Sequence[Always] = ()
     quiet: float | None = 900.0
     own_services: bool = False
+    long: bool = False
+    """Whether the quiet time begins only when the program has done what it waits for by its own clock."""
     salt: str = ""
     """The end of each process's name. Shards are spread by the names."""
     new_from_start: Registry | None = None
@@ -96,6 +98,7 @@ class World:
         pace: the pace of the users.
         injector: applies the faults.
         trace: everything that has happened.
+        waits: the seconds that the program had still to wait by its own clock when the quiet time began.
         struck: the faults that have struck.
     """
 
@@ -140,6 +143,7 @@ class World:
         self._note_shards(app)
         self._streams = Streams(self.injector, self.processes, lambda: len(self.pace.asked))
         self._patient = patient
+        self.waits = 0.0
         self._server = Server(
             self.injector,
             types,
