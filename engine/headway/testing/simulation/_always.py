@@ -42,7 +42,7 @@ class Stored:
         """
         type = type_of(self._types, kind)
         found = [each for (of, _), each in sorted(self._now.items(), key=lambda entry: entry[0]) if of == type.kind]
-        return [viewed(each, self._types) for each in found]
+        return [viewed(type.kind, each, self._types) for each in found]
 
 
 def shown_as(type: ResourceType[Any], stored: pb.Resource, types: Iterable[ResourceType[Any]]) -> pb.Resource:
@@ -57,11 +57,11 @@ def shown_as(type: ResourceType[Any], stored: pb.Resource, types: Iterable[Resou
     return seen
 
 
-def viewed(stored: pb.Resource, types: Iterable[ResourceType[Any]]) -> Resource[Any]:
+def viewed(kind: Kind, stored: pb.Resource, types: Iterable[ResourceType[Any]]) -> Resource[Any]:
     """Return a stored resource in the newest version of its kind, or in its own if no converters are declared."""
     name = type_name(stored.id.type if stored.id is not None else None)
-    same_kind = [each for each in types if each.kind == name.unversioned]
-    if isinstance(types, Registry) and types.chain(name.unversioned) is not None:
+    same_kind = [each for each in types if each.kind == kind]
+    if isinstance(types, Registry) and types.chain(kind) is not None:
         return same_kind[-1].view(shown_as(same_kind[-1], stored, types))
     return next((each for each in same_kind if each.name == name), same_kind[-1]).view(stored)
 

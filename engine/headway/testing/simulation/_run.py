@@ -200,7 +200,7 @@ def _result(world: World, findings: list[Finding]) -> Result:
     trace, store = world.trace, world.store
     types = {type.kind: type for type in world.types if type.kind not in RESERVED_KINDS}
     # Shown as the latest declared version, whichever version is stored.
-    seen = {place: viewed(each, world.types) for place, each in store.now.items() if place[0] in types}
+    seen = {place: viewed(place[0], each, world.types) for place, each in store.now.items() if place[0] in types}
     stored = {place: each.message() for place, each in seen.items()}
     end = {place: oracles.described(stored[place], each.data) for place, each in seen.items()}
     triggered = {
@@ -212,8 +212,8 @@ def _result(world: World, findings: list[Finding]) -> Result:
     findings += oracles.reads_rolled_back(trace) + oracles.two_writers(trace.commits) + oracles.twice_at_once(trace)
     findings += oracles.orphans(stored)
 
-    def contents_of(_: Kind, resource: pb.Resource) -> oracles.Contents:
-        view = viewed(resource, world.types)
+    def contents_of(kind: Kind, resource: pb.Resource) -> oracles.Contents:
+        view = viewed(kind, resource, world.types)
         return contents(view.message(), view.data)
 
     return Result(
