@@ -15,7 +15,7 @@ from headway import events
 from headway.base import error_text, story
 from headway.controller import App
 from headway.engine import Engine, open_workers
-from headway.errors import RemoteError
+from headway.errors import Closed, RemoteError
 from headway.run import ControllerStatus
 from headway.testing.simulation._injector import Injector
 from headway.testing.simulation._link import Link
@@ -209,8 +209,9 @@ class Process:
             with trio.CancelScope() as self._waiting:
                 try:
                     await self.engine.wait_idle()
-                except RemoteError:
-                    # wait_idle() calls the server over the link, which a fault may have cut.
+                except (RemoteError, Closed):
+                    # wait_idle() calls the server over the link, which a fault may have cut. A kill may have ended the
+                    # engine just before.
                     await trio.sleep(1)
                     continue
             if self.life == life:
