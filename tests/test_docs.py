@@ -26,6 +26,8 @@ PRINTS = {
     "docs/guides/testing.md": "['write ada', 'write grace', 'status core'] 3600\n"
     "[('core', 'changed')]\n['ada', 'grace']\nTrue []\nTrue []\n",
     "docs/guides/proving.md": "True\n"
+    "end state: Account ada there after the upgrade; if the new program runs from the start: absent\n"
+    '    if that is right: may_differ=["Account ada"], or without=["new_from_start"]\n'
     "crash_after(1) outside: the outside world is {'disks': ['a', 'a']}; without faults: {'disks': ['a']}\n",
     "docs/guides/network.md": "['ada', 'grace']\n",
     "docs/guides/asyncio.md": "reconciles core ['ada']\n['core']\n",

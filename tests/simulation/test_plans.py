@@ -77,11 +77,22 @@ def _planned(trace: Trace, processes: int = 1) -> set[faults.Fault]:
 def test_effective_write_meets_every_fault_of_a_step() -> None:
     planned = _planned(_trace((True, 2)), processes=2)
     found = {type(each) for each in planned if isinstance(each, faults.StepFault)}
-    # Nothing was undone, so no past state can be shown. The store has no single method that is unavailable.
-    assert found == set(faults.STEP_FAULTS) - {faults.RestartBehind, faults.Outage}
+    # Nothing was undone, so no past state can be shown. The store has no single method that is unavailable. The program
+    # is not upgraded.
+    assert found == set(faults.STEP_FAULTS) - {faults.RestartBehind, faults.Outage, faults.Replaced}
     alone = {type(each) for each in _planned(_trace((True, 2))) if isinstance(each, faults.StepFault)}
     assert found - alone == {faults.HandOver}
-    assert all(each.step == 1 for each in planned if isinstance(each, faults.StepFault))
+    # A restore at step 0 comes when all work is done.
+    assert all(each.step == 1 or each == faults.Restore(0, 1) for each in planned if isinstance(each, faults.StepFault))
+
+
+def test_write_before_an_upgrade_may_be_the_last_of_the_old_program() -> None:
+    trace = _trace((True, 2), (True, 3), (False, 0), (True, 4))
+    trace.upgrades.append(("p1", 3))
+    assert {each for each in _planned(trace) if isinstance(each, faults.Replaced)} == {
+        faults.Replaced(1),
+        faults.Replaced(2),
+    }
 
 
 def test_change_of_a_user_before_another_one_may_be_delivered_with_it() -> None:
@@ -98,6 +109,7 @@ def test_write_without_effect_only_fails_or_comes_late_and_the_rest_is_reported(
     assert {type(each) for each in left_out["the write changed nothing"]} == set(faults.STEP_FAULTS) - {
         *map(type, found),
         faults.RestartBehind,
+        faults.Replaced,
         faults.Restore,
         faults.Outage,
     } | {faults.CommitLate}
@@ -125,7 +137,7 @@ def test_restart_can_be_shown_the_state_before_an_undone_change() -> None:
 
 def test_omitted_restores_are_reported() -> None:
     planned, left_out = single_faults(_trace(*((True, revision) for revision in range(2, 12))), {TEAM, ACCOUNT})
-    assert [each.step for each in planned if isinstance(each, faults.Restore)] == list(range(1, 9))
+    assert [each.step for each in planned if isinstance(each, faults.Restore)] == list(range(9))
     assert left_out["enough restores are tried"] == [faults.Restore(9, 1), faults.Restore(10, 1)]
 
 

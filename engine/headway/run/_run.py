@@ -159,9 +159,9 @@ class Run:
         feeds = tuple(self._caches.subscriptions.items())
         return Owed(self._ownership.queue.owed(), self._primed.mapping.owed(), feeds, self._writes.store_id)
 
-    def scheduled(self) -> list[Key]:
-        """Return the keys that wait only for a time that they requested."""
-        return list(self._ownership.queue.scheduled())
+    def scheduled(self) -> dict[Key, float]:
+        """Return the keys that wait only for a time that they requested, with that time."""
+        return self._ownership.queue.scheduled()
 
     def runtime_for(self, key: Key) -> Runtime:
         """Return the reconcile context of a key."""

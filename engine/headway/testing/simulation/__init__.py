@@ -5,13 +5,14 @@
 
 Start with `_explore.py`, then read `_world.py`. A module imports only those before it:
 
-    faults, _trace               the faults of a plan; what happened in a run
+    _fault_base, faults, _trace  the faults of a plan; what happened in a run
     _oracles, _contents          what is wrong with a run by itself; the fields of its resources
     _times                       the times in them, which differ from run to run
     _allowed, _compared          what may differ between two runs; what does
     _plans, _schedules           the faults and schedules to try
     _always, _late_writes        what must hold at all times; writes when all work is done
     _causes, _excerpt            the entries that findings are about; the part of a trace that is shown
+    _blind                       changes that a write has destroyed
     _report                      what is printed
     _page, _story_file           a story as a page, with the parts in `_page_parts.py`; the file it is written to
     _shrink                      the search for the simplest plan that refutes
@@ -20,10 +21,12 @@ Start with `_explore.py`, then read `_world.py`. A module imports only those bef
     _own_modules                 how its modules get them
     _wire, _store, _server       what the processes are connected to
     _link, _process, _streams    the processes, and the faults of their calls and streams
+    _waits                       what a program waits for by its own clock
+    _upgrade                     the programs that replace each other
     _pace                        how fast users are
     _world, _run                 all of it together; one run from its beginning to its end
     _twins, _late                what a correct program may be asked; the right results at a later time
-    _measure                     the runs without faults
+    _reference, _measure         a run without faults; all of them
     _explore, _machine           many runs. Only `_machine.py` imports a test framework.
 """
 
@@ -34,11 +37,12 @@ from headway.testing.simulation._always import Stored as Stored
 from headway.testing.simulation._explore import explore as explore
 from headway.testing.simulation._explore import explored as explored
 from headway.testing.simulation._explore import same_end as same_end
-from headway.testing.simulation._measure import Refuted as Refuted
 from headway.testing.simulation._oracles import Finding as Finding
 from headway.testing.simulation._oracles import Result as Result
+from headway.testing.simulation._process import MakeApp as MakeApp
 from headway.testing.simulation._process import OutsideUnreachable as OutsideUnreachable
 from headway.testing.simulation._process import Process as Process
+from headway.testing.simulation._reference import Refuted as Refuted
 from headway.testing.simulation._report import Explored as Explored
 from headway.testing.simulation._run import run as run
 from headway.testing.simulation._trace import Committed as Committed
@@ -50,7 +54,6 @@ from headway.testing.simulation._trace import Step as Step
 from headway.testing.simulation._trace import Trace as Trace
 from headway.testing.simulation._world import GivenUp as GivenUp
 from headway.testing.simulation._world import Invariant as Invariant
-from headway.testing.simulation._world import MakeApp as MakeApp
 from headway.testing.simulation._world import Scenario as Scenario
 from headway.testing.simulation._world import Setting as Setting
 from headway.testing.simulation._world import World as World

@@ -8,7 +8,7 @@ from typing import Any
 
 from headway.base import error_text
 from headway.errors import DeclarationError
-from headway.resource import Key, Kind, Registry, Resource, ResourceType, did_you_mean, pb
+from headway.resource import Key, Kind, Registry, Resource, ResourceType, did_you_mean, pb, type_name
 from headway.service import Versions
 from headway.testing.simulation._oracles import Finding
 from headway.testing.simulation._trace import Committed, Entry, OutsideChanged, Trace
@@ -42,7 +42,7 @@ class Stored:
         """
         type = type_of(self._types, kind)
         found = [each for (of, _), each in sorted(self._now.items(), key=lambda entry: entry[0]) if of == type.kind]
-        return [type.view(shown_as(type, each, self._types)) for each in found]
+        return [viewed(type.kind, each, self._types) for each in found]
 
 
 def shown_as(type: ResourceType[Any], stored: pb.Resource, types: Iterable[ResourceType[Any]]) -> pb.Resource:
@@ -57,17 +57,34 @@ def shown_as(type: ResourceType[Any], stored: pb.Resource, types: Iterable[Resou
     return seen
 
 
+def viewed(kind: Kind, stored: pb.Resource, types: Iterable[ResourceType[Any]]) -> Resource[Any]:
+    """Return a stored resource in the newest version of its kind, or in its own if no converters are declared."""
+    name = type_name(stored.id.type if stored.id is not None else None)
+    same_kind = [each for each in types if each.kind == kind]
+    if isinstance(types, Registry) and types.chain(kind) is not None:
+        return same_kind[-1].view(shown_as(same_kind[-1], stored, types))
+    return next((each for each in same_kind if each.name == name), same_kind[-1]).view(stored)
+
+
 RESERVED_KINDS = frozenset(type.kind for type in Registry())
 """The kinds that every engine has. Only the others are the program's own."""
 
 
-def type_of(types: Iterable[ResourceType[Any]], kind: str) -> ResourceType[Any]:
-    """Return the type of this kind.
+def type_of(types: Iterable[ResourceType[Any]], kind: str, version: str = "") -> ResourceType[Any]:
+    """Return the type of this kind, in the version that was declared last unless a version is given.
 
     Raises:
         DeclarationError: if there is no such type.
     """
-    known = {type.name.kind: type for type in types}
+    declared = list(types)
+    if version:
+        for each in declared:
+            if (each.name.kind, each.name.version) == (kind, version):
+                return each
+        there = [each.name.version for each in declared if each.name.kind == kind]
+        if there:
+            raise DeclarationError(f"the program has no version {version!r} of {kind}: it has {', '.join(there)}")
+    known = {type.name.kind: type for type in declared}
     if kind not in known:
         raise DeclarationError(
             f"the program has no type {kind!r}{did_you_mean(kind, known)}: it has {', '.join(known)}"

@@ -19,16 +19,18 @@ from headway.errors import DeclarationError
 from headway.resource import Kind, did_you_mean
 from headway.testing.simulation._always import RESERVED_KINDS, Always
 from headway.testing.simulation._causes import located
-from headway.testing.simulation._measure import Measure, Refuted, noted, reference
+from headway.testing.simulation._measure import Measure
 from headway.testing.simulation._oracles import Finding, Result
-from headway.testing.simulation._plans import LeftOut, handovers, merges, single_faults
+from headway.testing.simulation._plans import LeftOut, at_another_pace, handovers, merges, single_faults
 from headway.testing.simulation._plans import pairs as pairs_of
+from headway.testing.simulation._process import MakeApp
+from headway.testing.simulation._reference import Refuted, noted, reference
 from headway.testing.simulation._report import Explored
 from headway.testing.simulation._run import run
 from headway.testing.simulation._schedules import calls_before_a_change, in_turns, slow_calls
 from headway.testing.simulation._shrink import Refutation, simplest
 from headway.testing.simulation._spread import SALTS, is_spread, reconciled_by
-from headway.testing.simulation._world import Invariant, MakeApp, Scenario, Setting
+from headway.testing.simulation._world import Invariant, Scenario, Setting
 from headway.testing.simulation.faults import (
     FAULTS,
     ChangeDuring,
@@ -38,6 +40,7 @@ from headway.testing.simulation.faults import (
     Hurried,
     Plan,
     Relay,
+    Replaced,
     Restore,
 )
 
@@ -139,7 +142,7 @@ def explore(
     only = plan if plan is not None else os.environ.get("HEADWAY_PLAN")
     setting = _spread(setting)
     measure = Measure(setting, may_differ=tuple(may_differ), paces=only is None, without=left)
-    first = measure.first
+    setting, first = measure.setting, measure.first
     most = 20 * len(first.trace.reconciles) + 20 * len(first.trace.steps) + 500
     plans, left_out = _plans(measure, pairs, processes, left) if only is None else ([Plan.parse(only)], {})
     spoilt: dict[str, str] = {}
@@ -153,7 +156,7 @@ def explore(
             result = run(setting, plan, most_steps=most)
         except Exception:  # noqa: BLE001  # a scenario may raise anything
             return None
-        return result, measure.judged(plan, result)
+        return measure.judged_at_last(plan, result)
 
     for each in plans:
         if time.process_time() - began > seconds:
@@ -167,7 +170,7 @@ def explore(
         struck += result.struck
         if not set(result.struck) >= set(each):
             unmet.append(each)
-        findings = measure.judged(each, result)
+        result, findings = measure.judged_at_last(each, result)
         if findings:
             refuted: Refutation = (each, result, findings)
             # A plan that was asked for is told as it is.
@@ -257,7 +260,15 @@ def _plans(
     singles = [each for each in singles if each.name not in without]
     pruned: LeftOut = defaultdict(list, left_out)
     schedules = [*slow_calls(first, pruned), *_changes_during(measure, kinds, pruned)]
-    plans = [Plan(each) for each in in_turns(singles, [each for each in schedules if each.name not in without])]
+    slower = [Plan(each) for each in schedules if each.name not in without]
+    paced = [
+        each
+        for pace, result in measure.paces
+        for each in at_another_pace(pace, result.trace, first.trace, kinds, processes)
+        if all(fault.name not in without for fault in each)
+    ]
+    turns = [each for pair in zip_longest(slower, paced) for each in pair if each is not None]
+    plans = in_turns([Plan(each) for each in singles], turns)
     if processes > 1 and HandOver.name not in without:
         # After the first of each kind of fault, so that they are tried when the time is short.
         kinds_of_faults = len({fault.name for plan in plans for fault in plan})
@@ -307,11 +318,11 @@ def _left_out(without: Iterable[str]) -> tuple[str, ...]:
 def _spoilt(plan: Plan, error: BaseException, spoilt: dict[str, str]) -> None:
     """Note that a plan made the scenario itself fail.
 
-    A scenario may fail if its store is restored from a backup, or if it cannot go on before it has waited. After any
+    A scenario may fail if its store is restored from a backup, or if it cannot go on before work is done. After any
     other fault its exception is raised.
     """
     __tracebackhide__ = True
     error = noted(plan, error)
-    if not any(isinstance(fault, Restore | ChangeDuring) for fault in plan):
+    if not any(isinstance(fault, Restore | Replaced | ChangeDuring) for fault in plan):
         raise error from None
     spoilt[str(plan)] = f"{type(error).__name__}: {error}"

@@ -181,6 +181,9 @@ class Link(Wire):
             case faults.CrashAfter():
                 self._kill()
                 await self._fail_as_killed()
+            case faults.Replaced():
+                self._kill(until_upgrade=True)
+                await self._fail_as_killed()
             case faults.RestartBehind():
                 self._kill(behind=fault.revision)
                 await self._fail_as_killed()

@@ -7,19 +7,19 @@ schedules is a race, unless the scenario declares that it may differ.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from headway.errors import DeclarationError
+from headway.resource import Kind
 from headway.testing.simulation import _twins as twins
 from headway.testing.simulation import faults
 from headway.testing.simulation._allowed import Allowed, check_declared, check_names
+from headway.testing.simulation._blind import overwrites
 from headway.testing.simulation._causes import located
 from headway.testing.simulation._compared import Difference, compared, differences, differing, random_parts
 from headway.testing.simulation._late import Late
 from headway.testing.simulation._oracles import Finding, Result
-from headway.testing.simulation._report import replay_line
+from headway.testing.simulation._reference import Refuted, long_enough, patient, reference
 from headway.testing.simulation._run import run
-from headway.testing.simulation._story_file import told
 from headway.testing.simulation._trace import Step
 from headway.testing.simulation._world import Setting
 from headway.testing.simulation.faults import Plan
@@ -27,35 +27,19 @@ from headway.testing.simulation.faults import Plan
 _SEEDS = 3
 """The number of runs without faults in which users are as fast as the scenario, each with another order of tasks."""
 _SAID = 4
+"""The number of differences that a refutation lists."""
 _AT_ANY_PACE = frozenset(("again", "orphans", "deletion", "self-trigger", "fight"))
 """The oracles that hold however fast users are, even if the end depends on that."""
-"""The number of differences that a refutation lists."""
-
-
-class Refuted(AssertionError):
-    """A failed run. The message is the story of what happened in it.
-
-    If the environment variable HEADWAY_STORY names a file or a folder, the story is written there as an HTML page, too.
-
-    Attributes:
-        plan: the faults of the run.
-        findings: what is wrong with it.
-        result: the run's result.
-    """
-
-    def __init__(self, plan: Plan, findings: Sequence[Finding], result: Result) -> None:
-        super().__init__(told(plan, result, findings))
-        self.plan = plan
-        self.findings = tuple(findings)
-        self.result = result
 
 
 class Measure:
     """The runs without faults of one exploration.
 
     Attributes:
+        setting: the setting of all further runs.
         first: the run of the scenario as it is written.
         references: the right results.
+        paces: the runs in which users are faster or slower, with their paces.
         settled: the run in which users wait after each change; the first one if users change only one thing.
         skipped: the schedules that show nothing, by reason.
         not_asked: the plans under which no program can be right, because the world outside has no keys.
@@ -70,39 +54,69 @@ class Measure:
         self, setting: Setting, *, may_differ: Sequence[str] = (), paces: bool = True, without: Sequence[str] = ()
     ) -> None:
         __tracebackhide__ = True
-        self._setting = setting
         self._allowed = Allowed(frozenset(may_differ))
         self._twin: Result | None = None
+        # The fields that controllers overwrite even if they have read another writer's change: they own them.
+        self._owned: set[tuple[str, Kind, str]] = set()
+        # The first run again, until the program has done what it waits for by its own clock, if that is known.
+        self._long: list[Result] = []
         self.skipped: dict[str, list[faults.Fault]] = {}
+        self.paces: list[tuple[Sequence[faults.Fault], Result]] = []
         self.not_asked: list[str] = []
         plans = [Plan(seed=seed) for seed in range(_SEEDS)]
-        self.references = [reference(setting, plan) for plan in plans]
-        self.first = self.settled = self.references[0]
+        self.setting, self.first = long_enough(setting, plans[0])
+        setting, self.settled = self.setting, self.first
+        self.references = [self.first, *(reference(setting, plan) for plan in plans[1:])]
         check_declared(may_differ, self.first.types, self.first.outside)
-        self._patient = _patient(setting)
+        self._patient = patient(setting)
         self._late = Late(setting, self.first)
         self._seen = {(each.kind, each.key) for of in self.references for each in of.trace.commits}
-        for plan, result in zip(plans[1:], self.references[1:], strict=True):
+        for plan, result in zip(plans, self.references, strict=True):
             self._check_timing(plan, result)
         if paces and len(self.first.asked) > 1:
             for pace in (faults.Spaced(), faults.Settled()):
                 if pace.name not in without:
                     self._try_pace(pace)
+        if paces and faults.NewFromStart.name not in without:
+            self._check_upgrade()
+
+    def _check_upgrade(self) -> None:
+        """Check that the end after an upgrade is as if the new program had run from the start."""
+        __tracebackhide__ = True
+        if self.first.upgraded_to is None:
+            return
+        try:
+            always_new = run(twins.new_from_start(self.setting, self.first), Plan())
+        except Exception as error:  # noqa: BLE001  # the scenario may rely on what only the old program does
+            self.skipped[f"the scenario raises {type(error).__name__} then"] = [faults.NewFromStart()]
+            return
+        if always_new.findings:
+            self.skipped[f"otherwise {always_new.findings[0].oracle} does not hold"] = [faults.NewFromStart()]
+            return
+        if differences(self.first, [always_new], self._allowed):
+            self._find_random()
+            found = differences(self.first, [always_new], self._allowed, slow=self._late.slow)
+            if found:
+                findings = [_upgrade_finding(each) for each in found[:_SAID]]
+                raise Refuted(Plan(), located(findings, self.first, [self.first]), self.first)
+        self._patient.append(always_new)
 
     def _try_pace(self, pace: faults.Fault) -> None:
         __tracebackhide__ = True
         plan = Plan(pace)
         try:
-            result = run(self._setting, plan)
+            result = run(self.setting, plan)
         except Exception as error:  # noqa: BLE001  # a scenario that goes by the clock may raise anything
             self.skipped[f"the scenario raises {type(error).__name__} then"] = [pace]
             return
-        if result.findings:
-            raise Refuted(plan, result.findings, result)
+        result, findings = self._at_last(plan, result, lambda _, of: list(of.findings))
+        if findings:
+            raise Refuted(plan, findings, result)
         if self._asks_otherwise(plan, result):
             return
         self._check_timing(plan, result)
         self.references.append(result)
+        self.paces.append(((pace,), result))
         if isinstance(pace, faults.Settled):
             self.settled = result
 
@@ -110,7 +124,7 @@ class Measure:
         """Return why the end of a run in which users don't wait for idleness means nothing, or an empty text."""
         plan = Plan(faults.Hurried())
         try:
-            result = run(self._setting, plan)
+            result = run(self.setting, plan)
         except Exception as error:  # noqa: BLE001  # a scenario may rely on the result of its wait
             return f"the scenario must wait: otherwise it raises {type(error).__name__}"
         if self._asks_otherwise(plan, result):
@@ -124,7 +138,19 @@ class Measure:
         twice = len({" ".join(what.split(" ")[1:3]) for _, what in result.asked}) < len(result.asked)
         if twice and self.timing(plan, result):
             return "the end is another one if users don't wait at all"
+        self._try_hurried_and_spaced()
         return ""
+
+    def _try_hurried_and_spaced(self) -> None:
+        """Try the pace at which users pause, but don't wait until work is done, for the runs with faults."""
+        pace = (faults.Hurried(), faults.Spaced())
+        try:
+            result = run(self.setting, Plan(*pace))
+        except Exception:  # noqa: BLE001  # a scenario may rely on the result of its wait
+            return
+        same = [what for _, what in result.asked] == [what for _, what in self.first.asked]
+        if same and not result.findings and not self.timing(Plan(*pace), result):
+            self.paces.append((pace, result))
 
     def _asks_otherwise(self, plan: Plan, result: Result) -> bool:
         """Return True, and note it, if users have asked for something else than in the first run."""
@@ -135,9 +161,33 @@ class Measure:
 
     def _check_timing(self, plan: Plan, result: Result) -> None:
         __tracebackhide__ = True
-        findings = self.timing(plan, result, [self.first])
+        result, findings = self._at_last(plan, result, self._timing_of_a_reference)
         if findings:
             raise Refuted(plan, located(findings, result, [self.first]), result)
+
+    def _timing_of_a_reference(self, plan: Plan, result: Result) -> list[Finding]:
+        return [*self._overwritten(plan, result), *self.timing(plan, result, [self.first, *self._long])]
+
+    def _at_last(
+        self, plan: Plan, result: Result, judge: Callable[[Plan, Result], list[Finding]]
+    ) -> tuple[Result, list[Finding]]:
+        """Judge a run. If it is wrong while the program still waits for a time, let that time pass and judge again."""
+        findings = judge(plan, result)
+        if not findings or not result.waits or self.setting.long or self.setting.quiet is None:
+            return result, findings
+        long = dataclasses.replace(self.setting, long=True)
+        try:
+            if not self._long:
+                self._long = [run(long, Plan())]
+                self.references += [each for each in self._long if not each.findings]
+            result = run(long, plan)
+        except Exception:  # noqa: BLE001  # a scenario that goes by the clock may raise anything
+            return result, findings
+        return result, judge(plan, result)
+
+    def judged_at_last(self, plan: Plan, result: Result) -> tuple[Result, list[Finding]]:
+        """Judge a run, or else the run in which the program has done what it waits for by its own clock."""
+        return self._at_last(plan, result, self.judged)
 
     def timing(self, plan: Plan, result: Result, rights: Sequence[Result] = ()) -> list[Finding]:
         """Return what has ended differently in a run without faults, with the lines that declare it."""
@@ -152,17 +202,36 @@ class Measure:
             found = differences(result, rights, self._allowed, self._late.later(result), self._late.slow)
         return [_timing_finding(each, plan) for each in found[:_SAID]]
 
+    def _find_random(self) -> None:
+        """Let a second run show what is random, if that is not known yet."""
+        assert self.twin is not None
+
     @property
     def twin(self) -> Result:
         """A second run with the schedule of the first one, in which the program draws other random values."""
         if self._twin is None:
-            self._twin = run(self._setting, Plan(), draw=1)
+            self._twin = run(self.setting, Plan(), draw=1)
             random = random_parts(self.first, self._twin)
             self._allowed = dataclasses.replace(random, declared=self._allowed.declared)
         return self._twin
 
     def judged(self, plan: Plan, result: Result) -> list[Finding]:
         """Return what is wrong with a run, by itself and compared with the right ones."""
+        return [*self._overwritten(plan, result), *self._judged(plan, result)]
+
+    def _overwritten(self, plan: Plan, result: Result) -> list[Finding]:
+        """Return findings about changes that controllers destroyed without having read them, and would have kept."""
+        if any(isinstance(each, faults.Restore) for each in plan):
+            return []
+        for each in overwrites(result):
+            if each.owner in self._owned:
+                continue
+            if twins.is_kept_if_read(self.setting, plan, result, each):
+                return [each.finding()]
+            self._owned.add(each.owner)
+        return []
+
+    def _judged(self, plan: Plan, result: Result) -> list[Finding]:
         if len(plan) and all(isinstance(each, faults.SCHEDULES) for each in plan):
             return [*result.findings, *self.timing(plan, result)]
         counts = not any(isinstance(each, faults.Restore) for each in plan)
@@ -175,7 +244,7 @@ class Measure:
             return []
         rights = [*self.references, self.twin]
         for step in raced:
-            early = twins.written_early(self._setting, result, step)
+            early = twins.written_early(self.setting, result, step)
             rights += [early, twins.without_entry(early)] if early is not None else []
             if step in lost and (destroyed := twins.overwritten(step, result, early)):
                 return [*result.findings, *destroyed]
@@ -188,30 +257,30 @@ class Measure:
         rights, allowed = [*self.references, self.twin], self._allowed
         for each in plan:
             if isinstance(each, faults.Restore):
-                late = twins.restored_at_last(self._setting, each.revision)
+                late = twins.restored_at_last(self.setting, each.revision)
                 lost = frozenset[str]()
                 if late is not None:
                     lost = twins.lost_for_good(differences(late, rights, allowed, slow=self._late.slow))
                 allowed = dataclasses.replace(allowed, declared=allowed.declared | lost)
-            elif isinstance(each, faults.CommitLate | faults.CommitLast) and self._is_repeated(each, result):
+            elif isinstance(each, faults.CommitLate | faults.CommitLast) and self._is_repeated(plan, each, result):
                 self.not_asked.append(str(each))
                 return True
         if result.findings:
             return False
         return not self._compared_late(result, rights, counts=counts, allowed=allowed)
 
-    def _is_repeated(self, fault: faults.StepFault, result: Result) -> bool:
+    def _is_repeated(self, plan: Plan, fault: faults.StepFault, result: Result) -> bool:
         """Return True if a call of the world outside that arrives late would be carried out even if it was repeated."""
         steps = [step for step in _struck(result, fault) if not step.kind[1]]
         if not steps or getattr(fault, "seconds", 1.0) == 0.0 or not self._no_keys(steps[0]):
             return False
-        again = twins.done_again(self._setting, fault)
+        again = twins.done_again(self.setting, plan, fault)
         if again is None or again.findings:
             return True
         return bool(self._compared_late(again, [*self.references, self.twin], counts=True))
 
     def _no_keys(self, step: Step) -> bool:
-        return self._setting.outside is not None and twins.has_no_keys(self._setting.outside(), step)
+        return self.setting.outside is not None and twins.has_no_keys(self.setting.outside(), step)
 
     def compared(self, result: Result, *, counts: bool) -> list[Finding]:
         """Return what has ended differently than in every run without faults, apart from what may differ."""
@@ -260,31 +329,10 @@ def _timing_finding(each: Difference, plan: Plan) -> Finding:
     return Finding(oracle, said, each.place)
 
 
-def reference(setting: Setting, plan: Plan) -> Result:
-    """Return a run that must be right by itself."""
-    __tracebackhide__ = True
-    try:
-        result = run(setting, plan)
-    except Exception as error:  # noqa: BLE001  # a scenario may raise anything
-        raise noted(plan, error) from None
-    if result.findings:
-        raise Refuted(plan, result.findings, result)
-    return result
-
-
-def _patient(setting: Setting) -> list[Result]:
-    """Return a run without faults whose users wait before each change, or nothing if the scenario fails that way."""
-    try:
-        result = run(setting, Plan(), patient=True)
-    except Exception:  # noqa: BLE001  # a scenario that goes by the clock may raise anything when it runs late
-        return []
-    return [] if result.findings else [result]
-
-
-def noted(plan: Plan, error: BaseException) -> BaseException:
-    """Return the scenario's exception without the groups around it, and with a note about the plan."""
-    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
-        error = error.exceptions[0]
-    if not isinstance(error, DeclarationError):
-        error.add_note(f"in a simulation under: {plan}\nagain: {replay_line(plan)}")
-    return error
+def _upgrade_finding(each: Difference) -> Finding:
+    oracle = "outside" if each.declared.startswith("outside") else "end state"
+    said = (
+        f"{each.what} {each.got} after the upgrade; if the new program runs from the start: {each.right}\n"
+        f'    if that is right: may_differ=["{each.declared}"], or without=["{faults.NewFromStart.name}"]'
+    )
+    return Finding(oracle, said, each.place)

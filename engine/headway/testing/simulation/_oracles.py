@@ -61,6 +61,8 @@ class Result:
         contents_of: returns the fields of any resource of the app's types.
         types: the program's types.
         wall: the lowest and the highest time of the wall clock, in seconds since 1970.
+        waits: the seconds that the program had still to wait by its own clock when the quiet time began.
+        upgraded_to: the program of the last upgrade; None if there was none.
     """
 
     trace: Trace
@@ -76,6 +78,8 @@ class Result:
     )
     types: tuple[ResourceType[Any], ...] = dataclasses.field(default=(), repr=False, compare=False)
     wall: tuple[float, float] = (0.0, 0.0)
+    waits: float = 0.0
+    upgraded_to: Any = dataclasses.field(default=None, repr=False, compare=False)
 
 
 def counted(commits: Sequence[Committed], kinds: set[Kind]) -> Mapping[tuple[Kind, Key, str], int]:

@@ -35,13 +35,16 @@ class Pace:
         asked: the changes that users made, each with the number of calls that reconcilers had begun before.
         waited: true if the scenario has waited for idleness between two changes.
         lead: lets a process lead, by a number that is counted up.
+        restore: restores the store's backup of a revision.
     """
 
     lead: Callable[[int], Awaitable[None]]
+    restore: Callable[[int], Awaitable[None]]
 
     def __init__(self, injector: Injector, plan: faults.Plan) -> None:
         self._injector = injector
         self._plan = [each for each in plan if isinstance(each, _OF_USERS)]
+        self._restores = [each for each in plan if isinstance(each, faults.Restore) and not each.step]
         self._during = any(isinstance(each, faults.ChangeDuring) for each in plan)
         self._relays = any(isinstance(each, faults.Relay) for each in plan)
         self._hurried = any(isinstance(each, faults.Hurried) for each in plan)
@@ -84,6 +87,7 @@ class Pace:
         self.waited = self.waited or self._has_waited
         if self._over:
             return
+        await self._restore(idle)
         if self._begun.is_set():
             self._changed.set()
             return
@@ -94,6 +98,16 @@ class Pace:
                 await idle()
         if self._during:
             await self._until_begun(idle)
+
+    async def _restore(self, idle: Wait) -> None:
+        """Restore the store when all work on the change that has just been made is done, if the plan says so."""
+        made = {each.revision for each in self._injector.trace.commits if not each.by}
+        due = [each for each in self._restores if each.revision in made]
+        self._restores = [each for each in self._restores if each.revision not in made]
+        for each in due:
+            await idle()
+            self._injector.strike(each)
+            await self.restore(each.revision)
 
     async def wait_idle(self, idle: Wait) -> None:
         """Wait for idleness as the scenario asks, unless users go on earlier by the plan."""

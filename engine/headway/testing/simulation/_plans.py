@@ -15,6 +15,20 @@ _BEHINDS_A_STEP = 3
 LeftOut = defaultdict[str, list[Fault]]
 
 _RESTORES = 8
+_IDLE_RESTORES = 3
+_LATE = 45.0
+"""A number of seconds longer than most callers of the world outside wait for an answer."""
+_AT_A_PACE = 8
+"""The number of plans with a fault for each pace of the users."""
+_KINDS_AT_A_PACE = (
+    faults.CommitLate,
+    faults.CrashAfter,
+    faults.NotDone,
+    faults.AnswerLost,
+    faults.AnswerLate,
+    faults.HandOver,
+    faults.Outage,
+)
 _HANDOVERS = 12
 _MERGES = 8
 _CHECKPOINTS = 16
@@ -34,6 +48,7 @@ def single_faults(
         *_of_steps(steps, left_out),
         *_of_changes(trace, steps, kinds, left_out),
         *_behinds(trace, steps, kinds, left_out),
+        *_replacements(trace, steps),
         *_restores(trace, steps, kinds, left_out),
         *_checkpoints(trace, left_out),
         *_wall_jumps(trace, left_out),
@@ -84,6 +99,55 @@ def handovers(trace: Trace, count: int = _HANDOVERS) -> list[Plan]:
         for away, back in zip(numbers, numbers[apart:], strict=False)
     ]
     return found[:count]
+
+
+def at_another_pace(
+    pace: Sequence[Fault], trace: Trace, first: Trace, kinds: set[tuple[str, str]], processes: int
+) -> list[Plan]:
+    """Return plans of a pace of the users with a fault.
+
+    The fault strikes a call that falls between other changes of theirs then. If users don't wait until work is done, it
+    may also strike any call before their last change: what follows from it meets that change.
+    """
+    known = {_situation(first, step) for step in first.steps}
+    last = _before_the_last_change(trace) if any(isinstance(each, faults.Hurried) for each in pace) else 0
+    new = {
+        step.number
+        for step in steps_of_the_scenario(trace)
+        if step.number <= last or _situation(trace, step) not in known
+    }
+    found, _ = single_faults(trace, kinds, processes)
+    by_kind: dict[type[Fault], list[Fault]] = {kind: [] for kind in _KINDS_AT_A_PACE}
+    for fault in found:
+        if isinstance(fault, faults.StepFault) and fault.step in new and type(fault) in by_kind:
+            by_kind[type(fault)].append(fault)
+    # The longest first, because it outlasts most.
+    for each in by_kind.values():
+        each.sort(key=lambda fault: -getattr(fault, "seconds", 0.0))
+    turns = itertools.zip_longest(*by_kind.values())
+    return [Plan(*pace, fault) for turn in turns for fault in turn if fault is not None][:_AT_A_PACE]
+
+
+def _before_the_last_change(trace: Trace) -> int:
+    """Return the number of the last step before the users' last change."""
+    last = number = 0
+    for entry in trace.entries:
+        if isinstance(entry, Step):
+            number = entry.number
+        elif isinstance(entry, Committed) and not entry.by and not entry.term:
+            last = number
+    return last
+
+
+def _situation(trace: Trace, step: Step) -> object:
+    """Return what a call is, and the changes that users have made before it."""
+    position = next(at for at, entry in enumerate(trace.entries) if entry is step)
+    users = [
+        (each.kind, each.key, each.what)
+        for each in trace.entries[:position]
+        if isinstance(each, Committed) and not each.by and not each.term
+    ]
+    return (step.method, step.kind, step.key, step.write, tuple(users))
 
 
 def _place(fault: Fault) -> object:
@@ -157,7 +221,7 @@ def _of_write(step: Step) -> list[Fault]:
         faults.CommitLast(number),
         faults.LeaseLost(number),
         faults.HandOver(number),
-        *([] if step.kind[1] else [faults.Outage(number)]),
+        *([] if step.kind[1] else [faults.Outage(number), faults.AnswerLate(number, _LATE)]),
         faults.CutOff(number),
         faults.Pause(number),
         faults.ServerRestart(number),
@@ -228,8 +292,20 @@ def _behinds(trace: Trace, steps: Sequence[Step], kinds: set[tuple[str, str]], l
             yield faults.RestartBehind(step.number, revision)
 
 
+def _replacements(trace: Trace, steps: Sequence[Step]) -> Iterator[Fault]:
+    """Yield a crash after each write of a process that is upgraded later, from which only the new program recovers."""
+    upgraded = dict(trace.upgrades)
+    for step in steps:
+        if _changes_something(step) and step.number <= upgraded.get(step.by.process, 0):
+            yield faults.Replaced(step.number)
+
+
 def _restores(trace: Trace, steps: Sequence[Step], kinds: set[tuple[str, str]], left_out: LeftOut) -> Iterator[Fault]:
-    users = [each.revision for each in trace.commits if each.kind in kinds and not each.by]
+    users = [each.revision for each in trace.commits if each.kind in kinds and not each.by and not each.term]
+    acted = [step.revision for step in steps if step.revision]
+    # When all work is done, a process may remember work that the restored store has lost.
+    done = [revision for revision in users if any(each > revision for each in acted)]
+    yield from (faults.Restore(0, done[at - 1]) for at in _evenly(range(1, len(done) + 1), _IDLE_RESTORES))
     found: list[Fault] = []
     for step in steps:
         if step.revision:

@@ -15,7 +15,7 @@ from headway import events
 from headway.base import error_text, story
 from headway.controller import App
 from headway.engine import Engine, open_workers
-from headway.errors import RemoteError
+from headway.errors import Closed, RemoteError
 from headway.run import ControllerStatus
 from headway.testing.simulation._injector import Injector
 from headway.testing.simulation._link import Link
@@ -23,6 +23,8 @@ from headway.testing.simulation._oracles import Scheduled
 from headway.testing.simulation._trace import OutsideChanged
 from headway.testing.simulation._traced_app import RECONCILE, traced_app
 from headway.testing.simulation._wire import WireBroken
+
+MakeApp = Callable[["Process"], App]
 
 LEASE_TTL = 15.0
 _DOWN = 1.0
@@ -55,6 +57,7 @@ class Process:
         checkpoints: the number of Trio checkpoints that its tasks have passed, over all lives.
         behind: the revision whose state the next life is shown first; None for the current one.
         history_gone: true if the streams of the next life cannot resume.
+        make_app: returns the program of a life. An upgrade replaces it.
 
     Args:
         make_app: returns the program of a life.
@@ -71,7 +74,7 @@ class Process:
         self,
         injector: Injector,
         name: str,
-        make_app: Callable[[Process], App],
+        make_app: MakeApp,
         new_link: Callable[[Process], Link],
         outside: object,
         *,
@@ -80,7 +83,7 @@ class Process:
         self._injector = injector
         self._watch_outside = outside if watches_outside else None
         self.name = name
-        self._make_app = make_app
+        self.make_app = make_app
         self._new_link = new_link
         self.outside: Any = Outside(outside, self)
         self.checkpoints = 0
@@ -95,13 +98,19 @@ class Process:
         self._running = trio.Event()
         self._over = trio.Event()
         self._stopped = False
+        # Set while a life may begin, and after the end of a life.
+        self._may_begin, self._ended = trio.Event(), trio.Event()
+        self._may_begin.set()
+        self._ended.set()
 
-    def kill(self, *, behind: int | None = None) -> None:
-        """Kill the process as ``kill -9`` does; it starts again.
+    def kill(self, *, behind: int | None = None, until_upgrade: bool = False) -> None:
+        """Kill the process as ``kill -9`` does; it starts again, or waits for an upgrade first.
 
         Its link is cut first, so that nothing that its tasks still do has an effect.
         """
         if self.life:
+            if until_upgrade:
+                self._may_begin = trio.Event()
             self._injector.note(f"{self.name} is killed", fault=True)
             self.behind = behind
             self.link.cut(dead=True)
@@ -113,9 +122,36 @@ class Process:
         """True if the current life was ended by a kill, so that its tasks must have no more effect."""
         return hasattr(self, "link") and self.link.dead
 
+    async def end(self, make_app: MakeApp, grace: float) -> None:
+        """Shut the life down in an orderly way, or kill it after some seconds. The next one has another program.
+
+        It does not begin before `begin` is called.
+        """
+        self.make_app = make_app
+        self._may_begin = trio.Event()
+        self._scope.cancel()
+        with trio.move_on_after(grace):
+            await self._ended.wait()
+        self.kill()
+        await self._ended.wait()
+
+    def begin(self) -> None:
+        """Let the next life begin."""
+        self._may_begin.set()
+
+    @property
+    def held(self) -> bool:
+        """True if the process is dead until it is upgraded."""
+        return not self._may_begin.is_set() and not self.life
+
+    async def wait_running(self) -> None:
+        """Wait until a life has begun."""
+        await self._running.wait()
+
     async def stop(self) -> None:
         """Shut the process down in an orderly way, and wait until it has ended."""
         self._stopped = True
+        self.begin()
         self._scope.cancel()
         await self._over.wait()
 
@@ -128,11 +164,13 @@ class Process:
                 await self._live_once()
                 if not self._stopped:
                     await trio.sleep(_DOWN)
+                await self._may_begin.wait()
         finally:
             self._over.set()
 
     async def _live_once(self) -> None:
-        self.app = self._make_app(self)
+        self._ended = trio.Event()
+        self.app = self.make_app(self)
         self.link = self._new_link(self)
         self.lives += 1
         self._scope = trio.CancelScope()
@@ -154,6 +192,7 @@ class Process:
                     await trio.sleep_forever()
         finally:
             self._end_life()
+            self._ended.set()
 
     def _end_life(self) -> None:
         self.life = 0
@@ -162,16 +201,17 @@ class Process:
         self._waiting.cancel()
 
     async def wait_idle(self) -> None:
-        """Wait until the process runs and is idle."""
-        while True:
+        """Wait until the process runs and is idle, unless it is dead until it is upgraded."""
+        while not self.held:
             await self._running.wait()
             life = self.life
             # Canceled at the end of the life, because waiting for a dead engine would take forever.
             with trio.CancelScope() as self._waiting:
                 try:
                     await self.engine.wait_idle()
-                except RemoteError:
-                    # wait_idle() calls the server over the link, which a fault may have cut.
+                except (RemoteError, Closed):
+                    # wait_idle() calls the server over the link, which a fault may have cut. A kill may have ended the
+                    # engine just before.
                     await trio.sleep(1)
                     continue
             if self.life == life:
@@ -188,6 +228,11 @@ class Process:
             for name, supervisor in (self.engine.controllers if self.life else {}).items()
             for key in (supervisor.run.scheduled() if supervisor.run is not None else ())
         }
+
+    def due(self) -> list[float]:
+        """Return the times at which its controllers will reconcile something at a requested time."""
+        runs = [supervisor.run for supervisor in (self.engine.controllers if self.life else {}).values()]
+        return [due for run in runs if run is not None for due in run.scheduled().values()]
 
     def pass_checkpoint(self, task: str) -> None:
         """Count a Trio checkpoint that a task is about to leave, and kill the process if the plan says so."""

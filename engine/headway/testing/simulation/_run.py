@@ -16,7 +16,7 @@ from headway.base import error_text
 from headway.errors import DeclarationError
 from headway.resource import Kind, pb
 from headway.testing.simulation import _oracles as oracles
-from headway.testing.simulation._always import RESERVED_KINDS, always_held, shown_as
+from headway.testing.simulation._always import RESERVED_KINDS, always_held, viewed
 from headway.testing.simulation._clocks import LOOK
 from headway.testing.simulation._contents import contents
 from headway.testing.simulation._injector import Injector
@@ -24,10 +24,13 @@ from headway.testing.simulation._late_writes import late_writes
 from headway.testing.simulation._oracles import Finding, Result
 from headway.testing.simulation._own_modules import own_clocks
 from headway.testing.simulation._trace import Trace
+from headway.testing.simulation._waits import longest_wait
 from headway.testing.simulation._world import GivenUp, Rival, Setting, World
 from headway.testing.simulation.faults import Plan, Restore
 
 _STEPS_ALLOWED = 2000
+_ROUNDS = 5
+"""How often a program may do something at a time of its own, and wait again, before it should be quiet."""
 _TASK_STEPS = 1_000_000
 """The number of task steps allowed while no virtual time passes. It takes tens of real seconds to use up."""
 
@@ -103,15 +106,20 @@ async def end(world: World, setting: Setting, findings: list[Finding]) -> None:
     """
     world.injector.note("the scenario is over; no more faults")
     world.injector.heal()
+    world.release()
     await world.wait_idle()
     await world.catch_up()
+    world.waits = longest_wait(world.processes)
+    after = "after the scenario"
+    if setting.quiet is not None and setting.long:
+        after = await _let_timers_end(world, setting.quiet)
     await _hold_invariants(world, setting, findings)
     writes, outside = len(_of_controllers(world)), _outside(world)
     if setting.quiet is not None:
         due = world.scheduled()
-        await world.sleep(setting.quiet)
+        await world.sleep(max(setting.quiet, longest_wait(world.processes)) if setting.long else setting.quiet)
         await world.wait_idle()
-        _none_since(world, writes, findings, "quiet", f"in {setting.quiet:.0f} s after the scenario", due)
+        _none_since(world, writes, findings, "quiet", f"in {setting.quiet:.0f} s {after}", due)
         writes = len(_of_controllers(world))
     due = world.scheduled()
     # Without a quiet period, keys may have a reason to wait, so they are not checked.
@@ -133,6 +141,22 @@ async def end(world: World, setting: Setting, findings: list[Finding]) -> None:
     took = trio.current_time() - before
     if took > 10:
         findings.append(Finding("shutdown", f"the processes took {took:.0f} s to end"))
+
+
+async def _let_timers_end(world: World, quiet: float) -> str:
+    """Let the program do what it waits for by its own clock. Returns the time after which it should be quiet.
+
+    A wait that has ended may lead to another one, so this ends when nothing was done, but also after some rounds.
+    """
+    began = trio.current_time()
+    for _ in range(_ROUNDS):
+        wait = longest_wait(world.processes)
+        before = len(_of_controllers(world)), _outside(world)
+        await world.sleep(max(quiet, wait + 1))
+        await world.wait_idle()
+        if (len(_of_controllers(world)), _outside(world)) == before:
+            break
+    return f"from {trio.current_time() - began:.0f} s after the scenario on"
 
 
 def _first(group: BaseExceptionGroup[GivenUp]) -> BaseException:
@@ -175,10 +199,10 @@ def _none_since(
 def _result(world: World, findings: list[Finding]) -> Result:
     trace, store = world.trace, world.store
     types = {type.kind: type for type in world.types if type.kind not in RESERVED_KINDS}
-    stored = {place: each for place, each in store.now.items() if place[0] in types}
     # Shown as the latest declared version, whichever version is stored.
-    stored = {place: shown_as(types[place[0]], each, world.types) for place, each in stored.items()}
-    end = {place: oracles.described(each, types[place[0]].view(each).data) for place, each in stored.items()}
+    seen = {place: viewed(place[0], each, world.types) for place, each in store.now.items() if place[0] in types}
+    stored = {place: each.message() for place, each in seen.items()}
+    end = {place: oracles.described(stored[place], each.data) for place, each in seen.items()}
     triggered = {
         f"{event.controller} {event.id.name}": event
         for event in trace.events
@@ -189,7 +213,8 @@ def _result(world: World, findings: list[Finding]) -> Result:
     findings += oracles.orphans(stored)
 
     def contents_of(kind: Kind, resource: pb.Resource) -> oracles.Contents:
-        return contents(seen := shown_as(types[kind], resource, world.types), types[kind].view(seen).data)
+        view = viewed(kind, resource, world.types)
+        return contents(view.message(), view.data)
 
     return Result(
         trace,
@@ -198,11 +223,13 @@ def _result(world: World, findings: list[Finding]) -> Result:
         _outside(world),
         tuple(findings),
         tuple(world.struck),
-        {place: contents(each, types[place[0]].view(each).data) for place, each in stored.items()},
+        {place: contents(stored[place], each.data) for place, each in seen.items()},
         tuple(world.pace.asked),
         contents_of,
         tuple(types.values()),
         world.clocks.span,
+        world.waits,
+        world.upgraded_to,
     )
 
 

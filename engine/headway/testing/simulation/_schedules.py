@@ -32,7 +32,7 @@ def calls_before_a_change(settled: Result) -> list[faults.Fault]:
     return [faults.ChangeDuring(each.number) for each in settled.trace.steps if each.number <= last]
 
 
-def in_turns(found: Sequence[faults.Fault], schedules: Sequence[faults.Fault]) -> list[faults.Fault]:
-    """Return faults and schedules in turns, so that some of each have been tried when the time is up."""
+def in_turns(found: Sequence[faults.Plan], schedules: Sequence[faults.Plan]) -> list[faults.Plan]:
+    """Return plans with faults and with schedules in turns, so that some of each are tried before the time is up."""
     others = [found[at : at + _APART - 1] for at in range(0, len(found), _APART - 1)]
     return [each for some, one in zip_longest(others, schedules) for each in (*(some or ()), *([one] if one else ()))]

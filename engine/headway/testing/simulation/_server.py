@@ -75,9 +75,9 @@ class Server:
 
     async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Run the server, and run it again after each restart."""
-        app = App("types")
-        app.registry = self._types
         while True:
+            app = App("types")
+            app.registry = self._types
             self._scope = trio.CancelScope()
             with self._scope:
                 async with open_engine(self.store, app, report=ignore, wrap_channel=self._take) as self._engine:
@@ -94,6 +94,12 @@ class Server:
     def _take(self, channel: Channel) -> Channel:
         self._channel = _Creations(channel)
         return self._channel
+
+    async def serve_types(self, types: Registry) -> None:
+        """Restart the server with other types, unless they are the same."""
+        if {*types} != {*self._types} or types.chains != self._types.chains:
+            self._types = types
+            await self.restart()
 
     async def restart(self) -> None:
         """Restart the server, and wait until it is up."""

@@ -34,6 +34,7 @@ _SIMPLEST_FIRST: tuple[type[Fault], ...] = (
     faults.HistoryLost,
     faults.Missed,
     faults.Hide,
+    faults.Replaced,
     faults.HandOver,
     faults.LeaseLost,
     faults.CutOff,

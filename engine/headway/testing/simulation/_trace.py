@@ -182,6 +182,7 @@ class Trace:
         reconciles: the reconciles among them.
         checkpoints: the checkpoints worth a crash, by process and number: each is the first one after a message between
             the process and the server that is not a step.
+        upgrades: the processes that were upgraded, by name, each with the number of steps begun before.
         looks: the number of steps begun before each look of the program at the wall clock.
         events: the events that engines reported.
     """
@@ -192,6 +193,7 @@ class Trace:
         self.steps: list[Step] = []
         self.reconciles: list[Reconcile] = []
         self.checkpoints: list[tuple[str, int]] = []
+        self.upgrades: list[tuple[str, int]] = []
         self.looks: list[int] = []
         self.events: list[Any] = []
 

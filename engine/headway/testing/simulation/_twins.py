@@ -1,6 +1,7 @@
 """Runs with the disturbance of a fault, moved to a time at which it cannot make a correct program fail.
 
 - Another writer comes before a reconcile, not within it. Whatever is lost then, the controller may overwrite.
+- A reconcile waits until it can read a change that it destroyed. If it destroys the change again, it owns the field.
 - The store is restored when all work is done, and new processes go on. Whatever is lost then is history.
 - A call of the world outside is done and arrives once more. If that does harm, the API has no keys.
 """
@@ -12,18 +13,23 @@ import dataclasses
 import inspect
 from typing import Any
 
-from headway.resource import Key, Kind
+import trio
+
+from headway.resource import Key, Kind, Registry
 from headway.testing.simulation import faults
+from headway.testing.simulation._blind import Overwrite
 from headway.testing.simulation._compared import Difference
 from headway.testing.simulation._oracles import Finding, Result
 from headway.testing.simulation._run import run
 from headway.testing.simulation._server import ANOTHER_WRITER
-from headway.testing.simulation._trace import Step, named
+from headway.testing.simulation._trace import Committed, Step, named
 from headway.testing.simulation._world import Setting, World
 from headway.testing.simulation.faults import Plan
 
 _DELIVERED = 1.0
 """A number of virtual seconds in which every cache receives a change."""
+_HELD = 20.0
+"""The number of seconds for which a reconcile waits at most for a change by another writer."""
 _ENTRY = f"metadata.{ANOTHER_WRITER}"
 
 
@@ -57,6 +63,50 @@ class _RestoredAtLast:
         for process in world.processes:
             process.kill()
         await world.restore(self._revision)
+
+
+class _ReadFirst:
+    """Holds the reconcile with this number until another writer has changed a resource and the cache has the change.
+
+    Attributes:
+        met: true if that has happened.
+    """
+
+    def __init__(self, overwrite: Overwrite, number: int) -> None:
+        self._overwrite = overwrite
+        self._left = number
+        self.met = False
+
+    async def before_reconcile(self, world: World) -> None:
+        self._left -= 1
+        if self._left:
+            return
+        with trio.move_on_after(_HELD):
+            while not self.met:
+                await world.sleep(_DELIVERED)
+                self.met = any(map(self._is_it, world.trace.commits))
+
+    def _is_it(self, change: Committed) -> bool:
+        found, path = self._overwrite, self._overwrite.path
+        if (change.kind, change.key, change.by) != (*found.place, found.change.by) or change.new is None:
+            return False
+        return found.contents_of(change.kind, change.new).get(path) == found.value
+
+    async def at_the_end(self, world: World) -> None:
+        pass
+
+
+def is_kept_if_read(setting: Setting, plan: Plan, result: Result, found: Overwrite) -> bool:
+    """Return True if a change that a controller has destroyed is kept in the run in which it reads the change first."""
+    number = next((at for at, each in enumerate(result.trace.reconciles, 1) if each is found.step.by), 0)
+    if not number:
+        return False
+    rival = _ReadFirst(found, number)
+    other = _run(setting, plan, rival=rival)
+    if other is None or not rival.met or other.findings:
+        return False
+    fields = other.contents.get(found.place)
+    return fields is not None and fields.get(found.path) == found.value
 
 
 def without_entry(result: Result) -> Result:
@@ -110,9 +160,21 @@ def lost_for_good(found: list[Difference]) -> frozenset[str]:
     return frozenset(each.declared.partition(" ")[0] for each in found)
 
 
-def done_again(setting: Setting, fault: faults.StepFault) -> Result | None:
-    """Return the run in which a call is done and arrives once more, as late as under the fault."""
-    return _run(setting, Plan(faults.DoneAgain(fault.step, getattr(fault, "seconds", 0.0))))
+def new_from_start(setting: Setting, upgraded: Result) -> Setting:
+    """Return the setting in which the program of the last upgrade runs from the start.
+
+    The types that only older programs have stay known, because users may write them.
+    """
+    older = Registry()
+    for each in upgraded.types:
+        older.register(each)
+    return dataclasses.replace(setting, app=upgraded.upgraded_to, new_from_start=older)
+
+
+def done_again(setting: Setting, plan: Plan, fault: faults.StepFault) -> Result | None:
+    """Return the run in which a call is done and arrives once more, as late as under the fault, at the same pace."""
+    pace = [each for each in plan if isinstance(each, faults.SCHEDULES)]
+    return _run(setting, Plan(*pace, faults.DoneAgain(fault.step, getattr(fault, "seconds", 0.0))))
 
 
 def has_no_keys(outside: Any, step: Step) -> bool:

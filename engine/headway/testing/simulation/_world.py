@@ -24,12 +24,12 @@ from headway.testing.simulation._injector import Injector
 from headway.testing.simulation._link import Link
 from headway.testing.simulation._oracles import Scheduled
 from headway.testing.simulation._pace import Pace, PacedClient, Wait
-from headway.testing.simulation._process import PROCESS, Checkpoints, Process
+from headway.testing.simulation._process import PROCESS, Checkpoints, MakeApp, Process
 from headway.testing.simulation._server import OwnServices, Server
 from headway.testing.simulation._store import SimulatedStore
 from headway.testing.simulation._streams import Streams
+from headway.testing.simulation._upgrade import Upgrades, merged
 
-MakeApp = Callable[[Process], App]
 Scenario = Callable[["World"], Awaitable[None]]
 Invariant = Callable[["World"], Awaitable[None] | None]
 """A check of the end state that raises AssertionError if something is wrong."""
@@ -69,8 +69,12 @@ class Setting:
     always: Sequence[Always] = ()
     quiet: float | None = 900.0
     own_services: bool = False
+    long: bool = False
+    """Whether the quiet time begins only when the program has done what it waits for by its own clock."""
     salt: str = ""
     """The end of each process's name. Shards are spread by the names."""
+    new_from_start: Registry | None = None
+    """The types of an older program. If it is given, ``app`` is the newest one already, and upgrades do nothing."""
 
     @property
     def owners(self) -> Sequence[object]:
@@ -89,12 +93,12 @@ class World:
     Attributes:
         outside: the outside world, without faults.
         processes: the processes that run the controllers.
-        types: the program's types.
         clock: the virtual clock.
         clocks: the clocks that the program sees.
         pace: the pace of the users.
         injector: applies the faults.
         trace: everything that has happened.
+        waits: the seconds that the program had still to wait by its own clock when the quiet time began.
         struck: the faults that have struck.
     """
 
@@ -116,7 +120,7 @@ class World:
         self.trace = self.injector.trace
         self.struck = self.injector.struck
         self.pace = Pace(self.injector, plan)
-        self.pace.lead = self._lead_in_turn
+        self.pace.lead, self.pace.restore = self._lead_in_turn, self.restore
         self.injector.during_change = self.pace.hold
         if rival is not None:
             self.injector.before_reconcile = partial(rival.before_reconcile, self)
@@ -135,19 +139,19 @@ class World:
         ]
         with self.clocks.in_force():
             app = self._make_app(self.processes[0])
-        self.types: Registry = app.registry
-        # The number of shards of each sharded controller.
-        self._shards = {
-            name: each.placement.shards for name, each in app.controllers.items() if isinstance(each.placement, Sharded)
-        }
+        types = merged(app.registry, setting.new_from_start)
+        self._note_shards(app)
         self._streams = Streams(self.injector, self.processes, lambda: len(self.pace.asked))
+        self._patient = patient
+        self.waits = 0.0
         self._server = Server(
             self.injector,
-            self.types,
+            types,
             on_restart=self._break_links,
             harm_streams=self._streams.harm,
             users=partial(self._users, self._wait_for_everything if patient else None),
         )
+        self._upgrades = Upgrades(self.injector, self._server, self.processes, types)
 
     # --- for scenarios ---
 
@@ -193,8 +197,16 @@ class World:
         )
         raise GivenUp(f"the world is not idle after {within:.0f} s: {owing or 'no process is running'}")
 
+    def _note_shards(self, app: App) -> None:
+        # The number of shards of each sharded controller.
+        self._shards = {
+            name: each.placement.shards for name, each in app.controllers.items() if isinstance(each.placement, Sharded)
+        }
+
     def _has_free_shard(self) -> bool:
-        """Return True if a shard of a sharded controller is held by no process."""
+        """Return True if a shard of a sharded controller is held by no process, although no process is dead."""
+        if any(process.held for process in self.processes):
+            return False
         held: Counter[str] = Counter()
         for process in self.processes:
             for status in process.status():
@@ -205,13 +217,36 @@ class World:
         """Let virtual time pass."""
         await trio.sleep(seconds)
 
-    def type(self, kind: str) -> ResourceType[Any]:
-        """Return the program's type of this kind, such as ``Team``.
+    @property
+    def types(self) -> Registry:
+        """The types of the program, and of those that it has replaced."""
+        return self._upgrades.types
+
+    def type(self, kind: str, version: str = "") -> ResourceType[Any]:
+        """Return the program's type of this kind, such as ``Team``: the version declared last, or the one given.
 
         Raises:
             DeclarationError: if there is no such type.
         """
-        return type_of(self.types, kind)
+        return type_of(self.types, kind, version)
+
+    async def upgrade(self, app: App | MakeApp, *, process: int | None = None) -> None:
+        """End the processes in an orderly way, and start them again with another program on the same store.
+
+        Returns when they run. A process that does not end in 30 seconds is killed.
+
+        Args:
+            app: the new program, or a function that builds it, as for `explore`.
+            process: the only process to upgrade. The others go on with their program.
+        """
+        chosen = self.processes if process is None else [self.processes[process]]
+        if self._patient:
+            await self._wait_for_everything()
+        await self.pace.before_change()
+        if self._setting.new_from_start is None:
+            await self._upgrades.upgrade(app, partial(_made, app), chosen)
+            self._note_shards(chosen[0].app)
+        await self.pace.after_change(f"upgrade {' '.join(each.name for each in chosen)}", self._wait_idle)
 
     def crash(self, process: int = 0, *, checkpoints: int = 0) -> None:
         """Kill a process, now or after this number of its Trio checkpoints. It starts again."""
@@ -280,6 +315,15 @@ class World:
 
     # --- for the runner ---
 
+    @property
+    def upgraded_to(self) -> App | MakeApp | None:
+        """The program of the last upgrade, or None."""
+        return self._upgrades.program
+
+    def release(self) -> None:
+        """Start the processes that have waited for an upgrade that never came."""
+        self._upgrades.release()
+
     def scheduled(self) -> set[Scheduled]:
         """Return what will be reconciled at a requested time."""
         return {each for process in self.processes for each in process.scheduled()}
@@ -289,7 +333,7 @@ class World:
         """Run the server and the processes while the block runs."""
         if self.injector.counts_checkpoints:
             trio.lowlevel.add_instrument(Checkpoints())
-        with self.clocks.in_force():
+        with self.clocks.in_force(), self._upgrades.clocks:
             async with self._run():
                 yield
 
@@ -314,13 +358,13 @@ class World:
             self.injector.nursery.start_soon(process.live, name=f"process {process.name}")
 
     def _hand_over(self, leader: Process) -> None:
-        app = self._make_app(leader)
+        # The program that it runs now, which may have been upgraded.
+        app = leader.app if leader.lives else leader.make_app(leader)
         singletons = [name for name, each in app.controllers.items() if each.placement == "singleton"]
         self.store.hand_over([f"{app.name}/{name}" for name in singletons], leader.name)
 
     def _make_app(self, process: Process) -> App:
-        given = self._setting.app
-        return given if isinstance(given, App) else given(process)
+        return _made(self._setting.app, process)
 
     def _new_link(self, process: Process) -> Link:
         services: Channel = self._server
@@ -343,6 +387,10 @@ class World:
 
     def _users(self, before: Wait | None, client: Client) -> Client:
         return cast("Client", PacedClient(client, self.pace, self._wait_idle, before))
+
+
+def _made(given: App | MakeApp, process: Process) -> App:
+    return given if isinstance(given, App) else given(process)
 
 
 def _current_process() -> tuple[str, int] | None:

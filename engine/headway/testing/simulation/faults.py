@@ -14,28 +14,21 @@ from __future__ import annotations
 import ast
 import dataclasses
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from headway.errors import DeclarationError
 from headway.resource import did_you_mean
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Fault:
-    """A fault: one thing that goes wrong in a run."""
-
-    name: ClassVar[str]
-
-    def __str__(self) -> str:
-        given = ", ".join(repr(getattr(self, field.name)) for field in dataclasses.fields(self))
-        return f"{self.name}({given})"
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class StepFault(Fault):
-    """A fault in one call of a reconciler."""
-
-    step: int
+from headway.testing.simulation._fault_base import SCHEDULES as SCHEDULES
+from headway.testing.simulation._fault_base import ChangeDuring as ChangeDuring
+from headway.testing.simulation._fault_base import DoneAgain as DoneAgain
+from headway.testing.simulation._fault_base import Fault as Fault
+from headway.testing.simulation._fault_base import Hurried as Hurried
+from headway.testing.simulation._fault_base import NewFromStart as NewFromStart
+from headway.testing.simulation._fault_base import Relay as Relay
+from headway.testing.simulation._fault_base import Settled as Settled
+from headway.testing.simulation._fault_base import Slow as Slow
+from headway.testing.simulation._fault_base import Spaced as Spaced
+from headway.testing.simulation._fault_base import StepFault as StepFault
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -160,8 +153,18 @@ class RestartBehind(StepFault):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Replaced(StepFault):
+    """The process is killed after the call takes effect, and does not start again before it is upgraded."""
+
+    name = "replaced"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Restore(StepFault):
-    """After the call takes effect, the store is replaced by its backup of ``revision``, with a new store id."""
+    """After the call takes effect, the store is replaced by its backup of ``revision``, with a new store id.
+
+    If the step is 0, this happens when all work that follows from the users' change at that revision is done.
+    """
 
     name = "restore"
     revision: int = 0
@@ -250,58 +253,6 @@ class WallJump(Fault):
     seconds: float = -600.0
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Slow(StepFault):
-    """The call takes effect some seconds late, and the caller waits for it while everything else goes on."""
-
-    name = "slow"
-    seconds: float = 10.0
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class ChangeDuring(StepFault):
-    """Users wait after each change until all work is done, but their next change comes while this call is under way."""
-
-    name = "change_during"
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Spaced(Fault):
-    """Users pause for some seconds after each change."""
-
-    name = "spaced"
-    seconds: float = 2.0
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Settled(Fault):
-    """Users wait after each change until all work is done."""
-
-    name = "settled"
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Relay(Fault):
-    """Before each change of the users, the leader is suspended and another process leads, each in turn."""
-
-    name = "relay"
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Hurried(Fault):
-    """Users never wait until work is done."""
-
-    name = "hurried"
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class DoneAgain(StepFault):
-    """The call is done, and its request arrives once more after some seconds, or else at the end of the scenario."""
-
-    name = "done_again"
-    seconds: float = 0.0
-
-
 STEP_FAULTS: tuple[type[StepFault], ...] = (
     CrashBefore,
     CrashAfter,
@@ -319,12 +270,20 @@ STEP_FAULTS: tuple[type[StepFault], ...] = (
     ClockJump,
     ServerRestart,
     RestartBehind,
+    Replaced,
     Restore,
 )
 CHANGE_FAULTS: tuple[type[ChangeFault], ...] = (Stall, Drop, Repeat, HistoryLost, Hide, Merged, Missed)
-SCHEDULES: tuple[type[Fault], ...] = (Spaced, Settled, Hurried, Slow, ChangeDuring)
-"""What may happen in any run, although nothing goes wrong: users and calls are slower or faster."""
-FAULTS: tuple[type[Fault], ...] = (*STEP_FAULTS, *CHANGE_FAULTS, CrashAt, Relay, WallJump, *SCHEDULES, DoneAgain)
+FAULTS: tuple[type[Fault], ...] = (
+    *STEP_FAULTS,
+    *CHANGE_FAULTS,
+    CrashAt,
+    Relay,
+    WallJump,
+    *SCHEDULES,
+    NewFromStart,
+    DoneAgain,
+)
 _BY_NAME: dict[str, type[Fault]] = {fault.name: fault for fault in FAULTS}
 
 

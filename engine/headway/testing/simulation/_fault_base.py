@@ -1,0 +1,87 @@
+"""The base of all faults, and the schedules: what may happen in any run, although nothing goes wrong. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import ClassVar
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Fault:
+    """A fault: one thing that goes wrong in a run."""
+
+    name: ClassVar[str]
+
+    def __str__(self) -> str:
+        given = ", ".join(repr(getattr(self, field.name)) for field in dataclasses.fields(self))
+        return f"{self.name}({given})"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class StepFault(Fault):
+    """A fault in one call of a reconciler."""
+
+    step: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Slow(StepFault):
+    """The call takes effect some seconds late, and the caller waits for it while everything else goes on."""
+
+    name = "slow"
+    seconds: float = 10.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ChangeDuring(StepFault):
+    """Users wait after each change until all work is done, but their next change comes while this call is under way."""
+
+    name = "change_during"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Spaced(Fault):
+    """Users pause for some seconds after each change."""
+
+    name = "spaced"
+    seconds: float = 2.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Settled(Fault):
+    """Users wait after each change until all work is done."""
+
+    name = "settled"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Relay(Fault):
+    """Before each change of the users, the leader is suspended and another process leads, each in turn."""
+
+    name = "relay"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Hurried(Fault):
+    """Users never wait until work is done."""
+
+    name = "hurried"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class NewFromStart(Fault):
+    """The program of the last upgrade runs from the start."""
+
+    name = "new_from_start"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DoneAgain(StepFault):
+    """The call is done, and its request arrives once more after some seconds, or else at the end of the scenario."""
+
+    name = "done_again"
+    seconds: float = 0.0
+
+
+SCHEDULES: tuple[type[Fault], ...] = (Spaced, Settled, Hurried, Slow, ChangeDuring)
+"""What may happen in any run, although nothing goes wrong: users and calls are slower or faster."""

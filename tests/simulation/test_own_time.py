@@ -1,0 +1,104 @@
+"""Programs that write later by their own clock: the quiet time begins when they have nothing left to wait for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import trio
+
+import headway
+from headway import field
+from headway.testing import simulation
+from headway.testing.simulation import Plan, Setting
+
+
+@headway.message(name="later.Job")
+class Job:
+    text: str = field(1)
+    rounds: int = field(2)
+
+
+Make = Callable[[simulation.Process], headway.App]
+
+
+def program(how: str, seconds: float) -> Make:
+    """Count each job's rounds: once after some seconds, three times, or for ever."""
+    most = {"once": 1, "three times": 3, "for ever": 1_000_000}[how.partition(", ")[0]]
+
+    def make(_: simulation.Process) -> headway.App:
+        app = headway.App("later")
+        job = app.type("later", "v1", "Job", Job)
+
+        async def count(rt: headway.Runtime, name: str) -> bool:
+            found = await rt.client.read(job, name)
+            if found.data.rounds < most:
+                found.data.rounds += 1
+                await rt.client.write(found)
+            return found.data.rounds < most
+
+        if how.endswith("daemon"):
+
+            @app.daemon(job)
+            async def counting(rt: headway.Runtime, found: headway.Resource[Job]) -> None:
+                going_on = found.data.rounds < most
+                while going_on:
+                    await trio.sleep(seconds)
+                    going_on = await count(rt, found.name)
+
+        else:
+
+            @app.controller(manages=job)
+            async def counted(rt: headway.Runtime, request: headway.Request[Job]) -> headway.RequeueAfter | None:
+                found = rt.resource(request)
+                if found is None or found.data.rounds >= most:
+                    return None
+                if any(reason.what == "requeue" for reason in request.reasons):
+                    await count(rt, request.id.name)
+                return headway.requeue_after(seconds)
+
+        return app
+
+    return make
+
+
+async def one_job(world: simulation.World) -> None:
+    await world.client.apply(world.type("Job").new("a", Job(text="x")))
+    await world.wait_idle()
+
+
+@pytest.mark.parametrize("how", ["once, daemon", "three times, daemon"])
+def test_program_that_writes_later_by_its_own_clock_is_not_accused(how: str) -> None:
+    simulation.explore(program(how, 60.0), one_job, plan="none")
+
+
+@pytest.mark.parametrize("seconds", [20.0, 100.0])
+def test_endless_writer_is_accused(seconds: float) -> None:
+    with pytest.raises(simulation.Refuted) as caught:
+        simulation.explore(program("for ever, daemon", seconds), one_job, plan="none")
+    assert caught.value.findings[0].oracle == "quiet"
+
+
+def test_run_is_compared_again_when_the_program_has_done_what_it_waits_for() -> None:
+    """The scenario sleeps long enough without faults. After a crash, the daemon begins its wait again."""
+
+    async def patient(world: simulation.World) -> None:
+        await one_job(world)
+        await world.sleep(200)
+        await world.client.apply(world.type("Job").new("b", Job(text="x", rounds=9)))
+        await world.sleep(50)
+        await world.wait_idle()
+
+    setting = Setting(app=program("once, daemon", 240.0), scenario=patient, quiet=120.0)
+    of_b = next(each.revision for each in simulation.run(setting, Plan()).trace.commits if each.key[2] == "b")
+    plan = f"missed('later.Job', {of_b})"
+    short = simulation.run(setting, Plan.parse(plan))
+    assert short.waits > 120
+    assert [fields["rounds"] for fields in short.contents.values()] == ["0", "9"]
+    simulation.explore(setting.app, patient, plan=plan)
+
+
+def test_wait_that_is_too_long_is_left_out() -> None:
+    result = simulation.run(Setting(app=program("once, daemon", 86_400.0), scenario=one_job, quiet=120.0), Plan())
+    assert result.waits == 0.0
+    assert not result.findings
