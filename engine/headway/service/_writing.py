@@ -105,27 +105,8 @@ def _next(ulid: str) -> str:
 
 
 def new_id(id: pb.Id, uid: str) -> pb.Id:
+    """Return the id of a resource as it is stored. The request keeps its own, for a second attempt."""
     return pb.Id(uid=uid, name=id.name, type=id.type, tenancy=id.tenancy)
-
-
-def for_store(
-    resource: pb.Resource,
-    id: pb.Id,
-    *,
-    owner: pb.Id | None,
-    metadata: dict[str, str] | None = None,
-    status: dict[str, pb.Status] | None = None,
-    generation: str = "",
-) -> pb.Resource:
-    """Return a new message for the store, so that a second attempt starts from the original request."""
-    return pb.Resource(
-        id=id,
-        owner=owner,
-        generation=generation or ulid_now(),
-        metadata=resource.metadata if metadata is None else metadata,
-        status=status or {},
-        data=resource.data,
-    )
 
 
 Answer = TypeVar("Answer")

@@ -15,8 +15,6 @@ from headway.storage._abilities import ReadsAtOnce as ReadsAtOnce
 from headway.storage._abilities import Shared as Shared
 from headway.storage._abilities import is_shared as is_shared
 from headway.storage._abilities import last_leases as last_leases
-from headway.storage._abilities import optimistic_read as optimistic_read
-from headway.storage._abilities import read_for_commit as read_for_commit
 from headway.storage._backend import Backend as Backend
 from headway.storage._backend import ListsResources as ListsResources
 from headway.storage._backend import Watch as Watch
