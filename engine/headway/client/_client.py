@@ -351,7 +351,8 @@ class Client:
         stored = reply.resource
         if stored is None or stored.id is None:
             raise self._unknown(OutcomeUnknown("the reply to a write has no resource"))
-        await self._acknowledge(type, resource_key(stored), stored, reply.position, status_key=status_key)
+        if self._writes is not None or reply.position is None:
+            await self._acknowledge(type, resource_key(stored), stored, reply.position, status_key=status_key)
         return Resource(type, stored)
 
     async def _acknowledge(

@@ -74,8 +74,9 @@ class InProcessChannel(Channel):
             GRPCError: the call failed. It has the same status and message as over a network.
         """
         try:
-            if path in self._answers:
-                reply = await self._answers[path](request)
+            answer = self._answers.get(path)
+            if answer is not None:
+                reply = await answer(request)
             else:
                 stream = _UnaryStream(request, metadata or {})
                 await self._handler(path)(stream)
