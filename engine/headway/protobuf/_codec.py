@@ -62,9 +62,9 @@ def decode(cls: type[P], data: bytes) -> P:
 def payload_problem(cls: type[Any], data: bytes) -> str | None:
     """Return why the bytes are not a message of a class, with the invalid field, or None if they are valid."""
     try:
-        decode(cls, data)
+        codec_of(cls).decode(bytes(data), 0, len(data), 1)
     except PayloadError as error:
-        return str(error)
+        return f"not a valid {cls.__qualname__}: {error}"
     return None
 
 

@@ -60,11 +60,10 @@ def resolve(access: AccessChecks, message: pb.Type | None, field: str) -> Type:
     """
     if message is None:
         raise invalid(f"{field} is required")
-    name = type_name(message)
-    type = access.registry.find(name)
+    type = access.registry.find((message.group, message.group_version, message.kind))
     if type is not None:
         if access.restricted:
-            access.check_known(name)
+            access.check_known(type.name)
         return type
     for part in ("group", "group_version", "kind"):
         text = getattr(message, part)
@@ -72,6 +71,7 @@ def resolve(access: AccessChecks, message: pb.Type | None, field: str) -> Type:
             raise invalid(f"{field}.{part} is required")
         if len(text) > MAX_NAME:
             raise invalid(f"{field}.{part} {quoted(text)} must have at most {MAX_NAME} characters")
+    name = type_name(message)
     access.check_known(name)
     try:
         return access.registry.resolve(name, access.knows)

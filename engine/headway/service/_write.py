@@ -215,7 +215,12 @@ def _update(type: ResourceType[Any], stored: pb.Resource, resource: pb.Resource)
             f"{resource_id(resource.id)}: status cannot be changed by Write, but "
             f"{', '.join(changed)} differs; use WriteStatus"
         )
-    _check_owner(stored, resource)
+    given, owner = resource.owner, stored.owner
+    # The fast path: most resources are unowned, or name their owner exactly as stored.
+    if given != owner and not same_owner(given, owner):
+        raise invalid(
+            f"{resource_id(resource.id)}: owner can only be set at creation: it is {_owner(owner)}, not {_owner(given)}"
+        )
     metadata = resource.metadata
     if not resource.version:
         metadata = dict(metadata)
@@ -226,7 +231,7 @@ def _update(type: ResourceType[Any], stored: pb.Resource, resource: pb.Resource)
     same_type = stored.id.type.group_version == type.name.version  # type: ignore[union-attr]  # stored ids are whole
     updated = pb.Resource(
         id=stored.id if same_type else new_id(resource.id, stored.id.uid),
-        owner=stored.owner,
+        owner=owner,
         generation=generation_after(stored.generation),
         metadata=metadata,
         status=stored.status,
@@ -237,15 +242,6 @@ def _update(type: ResourceType[Any], stored: pb.Resource, resource: pb.Resource)
     elif is_marked(updated.metadata):
         check_marking(type, stored, updated)
     return updated
-
-
-def _check_owner(stored: pb.Resource, resource: pb.Resource) -> None:
-    given, kept = resource.owner, stored.owner
-    # The fast path: most resources are unowned, or name their owner exactly as stored.
-    if given != kept and not same_owner(given, kept):
-        raise invalid(
-            f"{resource_id(resource.id)}: owner can only be set at creation: it is {_owner(kept)}, not {_owner(given)}"
-        )
 
 
 def _owner(id: pb.Id | None) -> str:
