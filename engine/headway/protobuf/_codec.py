@@ -24,15 +24,7 @@ class Payload(Protocol):
 
 P = TypeVar("P", bound=Payload)
 
-_UNWRITABLE = (
-    ArithmeticError,
-    AttributeError,
-    LookupError,
-    RecursionError,
-    TypeError,
-    ValueError,
-    struct.error,
-)
+_UNWRITABLE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError, struct.error)
 
 
 def encode(message: Payload) -> bytes:

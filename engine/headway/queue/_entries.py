@@ -80,16 +80,7 @@ class Entry(Generic[K, R]):
 
     # A plain class with slots, because one is created for every change, and a dataclass would cost more each time.
     __slots__ = (
-        "due",
-        "failures",
-        "following",
-        "key",
-        "omitted",
-        "priority",
-        "queued_at",
-        "reasons",
-        "state",
-        "ticket",
+        *("due", "failures", "following", "key", "omitted", "priority", "queued_at", "reasons", "state", "ticket"),
     )
 
     def __init__(self, key: K, reasons: tuple[R, ...], priority: Priority, queued_at: float) -> None:

@@ -99,8 +99,7 @@ class InProcessChannel(Channel):
         Raises:
             GRPCError: the method was not found. It is raised on entering the block.
         """
-        stream = _DrivenStream(request, metadata or {})
-        return _Driven(stream, lambda: self._handler(path)(stream), lambda error: self._unexpected(path, error))
+        return _Driven(self, path, _DrivenStream(request, metadata or {}))
 
     def _handler(self, path: str) -> Callable[[Any], Coroutine[Any, Any, None]]:
         handler = self._handlers.get(path)
@@ -167,20 +166,13 @@ class _DrivenStream(_UnaryStream):
 class _Driven:
     """The reader's side of a driven handler: an async context manager and its own iterator."""
 
-    def __init__(
-        self,
-        stream: _DrivenStream,
-        call: Callable[[], Coroutine[Any, Any, None]],
-        unexpected: Callable[[BaseException], grpclib.GRPCError],
-    ) -> None:
-        self._stream = stream
-        self._call = call
-        self._unexpected = unexpected
+    def __init__(self, channel: InProcessChannel, path: str, stream: _DrivenStream) -> None:
+        self._channel, self._path, self._stream = channel, path, stream
         # Created on entry, so that a stream that is never entered leaves no coroutine that was never awaited.
         self._coroutine: Coroutine[Any, Any, None] | None = None
 
     async def __aenter__(self) -> _Driven:
-        self._coroutine = self._call()
+        self._coroutine = self._channel._handler(self._path)(self._stream)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -213,9 +205,9 @@ class _Driven:
             if isinstance(error, StopIteration):
                 raise StopAsyncIteration from None
             if isinstance(error, HandlerFault):
-                self._unexpected(error.cause)
+                self._channel._unexpected(self._path, error.cause)
             if isinstance(error, grpclib.GRPCError) or not isinstance(error, Exception):
                 raise
-            raise self._unexpected(error) from error
+            raise self._channel._unexpected(self._path, error) from error
         sent, self._stream.sent = self._stream.sent, None
         return sent

@@ -122,19 +122,15 @@ async def attempt(once: Callable[[], Awaitable[Answer]], *, blanket: bool) -> An
     create the resource, ``once`` runs again, up to five times in all. A caller that gave a version has lost for good:
     ``once`` runs again only to report what is stored instead.
     """
-    for wait in WAITS if blanket else (0.0,):
+    waits = iter(WAITS if blanket else (0.0,))
+    while True:
         try:
             return await once()
-        except (VersionConflict, WrongUid):
-            await trio.sleep(wait * (1 + random.random() / 2))
         except STORE_ERRORS as error:
-            raise refusal(error, write=True) from error
-    try:
-        return await once()
-    except (VersionConflict, WrongUid) as error:
-        attempts = len(WAITS) + 1
-        raise (
-            conflict(f"lost {attempts} races against other writers: {error}") if blanket else refusal(error, write=True)
-        ) from error
-    except STORE_ERRORS as error:
-        raise refusal(error, write=True) from error
+            is_lost = isinstance(error, VersionConflict | WrongUid)
+            wait = next(waits, None) if is_lost else None
+            if wait is None:
+                if is_lost and blanket:
+                    raise conflict(f"lost {len(WAITS) + 1} races against other writers: {error}") from error
+                raise refusal(error, write=True) from error
+        await trio.sleep(wait * (1 + random.random() / 2))

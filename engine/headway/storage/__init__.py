@@ -65,6 +65,7 @@ from headway.storage._tables import version_of as version_of
 from headway.storage._watch import LogWatch as LogWatch
 from headway.storage._watch import Pulse as Pulse
 from headway.storage._watch import check_resumable as check_resumable
+from headway.storage._watch import ending_commits as ending_commits
 from headway.storage.upkeep._schemas import SCHEMA_KIND as SCHEMA_KIND
 from headway.storage.upkeep._schemas import SchemaPlan as SchemaPlan
 from headway.storage.upkeep._schemas import plan_schemas as plan_schemas

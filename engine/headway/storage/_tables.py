@@ -176,18 +176,11 @@ def _owner(resource: pb.Resource) -> str:
 
 
 def _begin(within: Within, after: Key | None) -> tuple[Key, bool]:
-    """Return the key to begin at, and True if that key is included."""
-    first = _first(within)
+    """Return the key to begin at, and True if that key is included: the lowest one that can match, or ``after``."""
+    first = (within.partition, within.namespace, within.name_prefix)
+    if "*" in first[:2]:
+        first = ("", "", "") if within.partition == "*" else (within.partition, "", "")
     return (after, False) if after is not None and after >= first else (first, True)
-
-
-def _first(within: Within) -> Key:
-    """Return the lowest key that can match."""
-    if within.partition == "*":
-        return ("", "", "")
-    if within.namespace == "*":
-        return (within.partition, "", "")
-    return (within.partition, within.namespace, within.name_prefix)
 
 
 def _is_behind(key: Key, within: Within) -> bool:
