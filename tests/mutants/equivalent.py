@@ -25,7 +25,7 @@ _SHARED = "if newest is not None and log.newest_from == cursor.index and (newest
 EQUIVALENT: dict[Equivalent, str] = {
     Equivalent("mapper/_map_queue.py", "MapQueue.__init__", "self._order = 0", "self._order = 1"): _ORDER,
     Equivalent("mapper/_map_queue.py", "MapQueue.push", "order += 1", "order += 2"): _ORDER,
-    Equivalent("mapper/_map_queue.py", "MapQueue._pop_backlog", "self._order += 1", "self._order += 2"): _ORDER,
+    Equivalent("mapper/_map_queue.py", "MapQueue.pop", "self._order += 1", "self._order += 2"): _ORDER,
     Equivalent("mapper/_map_queue.py", "MapQueue.drain", "self._backlog.clear()", "pass"): (
         "Its iterators are exhausted: `drain` has just read them to their ends."
     ),

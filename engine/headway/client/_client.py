@@ -303,7 +303,7 @@ class Client:
         request = pb.DeleteRequest(id=id.message(), version=version)
         reply = await self._call("Delete", request, pb.DeleteResponse, write=True)
         left = reply.resource
-        await self._acknowledge(type, id.key, left, reply.position, deleted=True)
+        await self._acknowledge(type, id.key, reply, deleted=True)
         if left is None or left.id is None or (id.uid and left.id.uid != id.uid) or not is_marked(left.metadata):
             return None
         return Resource(type, left)
@@ -352,24 +352,17 @@ class Client:
         if stored is None or stored.id is None:
             raise self._unknown(OutcomeUnknown("the reply to a write has no resource"))
         if self._writes is not None or reply.position is None:
-            await self._acknowledge(type, resource_key(stored), stored, reply.position, status_key=status_key)
+            await self._acknowledge(type, resource_key(stored), reply, status_key)
         return Resource(type, stored)
 
     async def _acknowledge(
-        self,
-        type: ResourceType[Any],
-        key: Key,
-        stored: pb.Resource | None,
-        replied_at: pb.Position | None,
-        *,
-        status_key: str = "",
-        deleted: bool = False,
+        self, type: ResourceType[Any], key: Key, reply: Any, status_key: str = "", *, deleted: bool = False
     ) -> None:
-        if replied_at is None:
+        if reply.position is None:
             text = "the reply to a write has no position, so it can't be ordered: the server is not a Headway server"
             raise self._unknown(OutcomeUnknown(text))
-        if self._writes is not None and (at := position(replied_at)) is not None:
-            self._writes.acknowledged(Acknowledged(type, key, stored, at, status_key, deleted))
+        if self._writes is not None and (at := position(reply.position)) is not None:
+            self._writes.acknowledged(Acknowledged(type, key, reply.resource, at, status_key, deleted))
             await self._writes.wait_cached(type, at.revision)
 
     def _unknown(self, error: OutcomeUnknown) -> OutcomeUnknown:

@@ -98,15 +98,10 @@ def _unwritable(message: Any, error: Exception) -> PayloadError:
             codec_of(cls).encode(alone)
         except _UNWRITABLE as found:
             wrong_kind = isinstance(found, AttributeError | TypeError)
-            why = f"expected {_annotation(cls, name)}" if wrong_kind else str(found)
+            wanted = cls.__dataclass_fields__[name].type
+            why = f"expected {wanted.__name__ if isinstance(wanted, type) else wanted}" if wrong_kind else str(found)
             return PayloadError(f"{cls.__qualname__}.{name} has the invalid value {value!r:.120}: {why}")
     return PayloadError(f"a {cls.__qualname__} cannot be encoded: {error}")
-
-
-def _annotation(cls: Any, name: str) -> str:
-    """Return the annotation of a field: ``str``, ``list[str]``."""
-    annotated = cls.__dataclass_fields__[name].type
-    return annotated.__name__ if isinstance(annotated, type) else str(annotated)
 
 
 def elements(value: Any) -> Iterable[Any]:

@@ -123,8 +123,7 @@ class Entry(Generic[K, R]):
 
     def raise_to(self, priority: Priority) -> None:
         """Raise the entry to this priority if it is higher than its own."""
-        if priority < self.priority:
-            self.priority = priority
+        self.priority = min(self.priority, priority)
 
 
 def scheduled_entry(key: K, reason: R, priority: Priority, due: float) -> Entry[K, R]:

@@ -52,7 +52,11 @@ class InProcessChannel(Channel):
         self._handlers: dict[str, Handler] = {}
         for service in services:
             self._handlers.update(service.__mapping__())
-        self._answers = {path: answer for path, handler in self._handlers.items() if (answer := _answer_of(handler))}
+        self._answers: dict[str, Callable[[object], Awaitable[object]]] = {}
+        for path, handler in self._handlers.items():
+            named, answer = getattr(handler.func, ANSWER, (None, None))
+            if answer is not None and named is handler.func:
+                self._answers[path] = answer
         self._report = report
         self._closed = False
 
@@ -114,12 +118,6 @@ class InProcessChannel(Channel):
     def _unexpected(self, path: str, error: BaseException) -> grpclib.GRPCError:
         self._report(path, error)
         return grpclib.GRPCError(Status.UNKNOWN, _UNEXPECTED)
-
-
-def _answer_of(handler: Handler) -> Callable[[object], Awaitable[object]] | None:
-    """Return the handler's function from request to reply, or None if it has none."""
-    named, answer = getattr(handler.func, ANSWER, (None, None))
-    return answer if named is handler.func else None
 
 
 class _UnaryStream:

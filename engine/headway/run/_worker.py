@@ -233,8 +233,7 @@ class Worker:
         if not delay.quiet:
             id = self._id(key)
             self._report(SelfTriggered(self._definition.name, id, delay.writes, delay.runs, delay.seconds))
-            writes = ", ".join(map(str, delay.writes))
-            text = f"triggers itself with its own writes: {writes}"
+            text = f"triggers itself with its own writes: {', '.join(map(str, delay.writes))}"
             self._results.note(NotDone(id, "slowed", text, delay.runs, now, now + delay.seconds))
         return True
 

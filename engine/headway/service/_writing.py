@@ -40,8 +40,6 @@ def needs_units(key: Key) -> bool:
 
 async def check_units(read: Read, key: Key) -> Units:
     """Return the stored units of a key. Refuses a key in a unit that does not exist; ``default`` always does."""
-    if not needs_units(key):
-        return NO_UNITS
     partition, namespace, _ = key
     asked: list[tuple[Kind, Key]] = []
     if partition not in _ALWAYS:
