@@ -32,9 +32,6 @@ EQUIVALENT: dict[Equivalent, str] = {
     Equivalent("queue/_entries.py", "Entry.__init__", "self.ticket = 0", "pass"): _SET_BEFORE_READ,
     Equivalent("queue/_entries.py", "Entry.__init__", "self.ticket = 0", "self.ticket = 1"): _SET_BEFORE_READ,
     Equivalent(
-        "queue/_entries.py", "Entry.raise_to", "if priority < self.priority:", "if priority <= self.priority:"
-    ): _NOTHING_TO_DO,
-    Equivalent(
         "queue/_machine.py", "WorkQueue.failed", "if following.due < due:", "if following.due <= due:"
     ): _NOTHING_TO_DO,
     Equivalent("queue/_entries.py", "Delays.__init__", "self._last_ticket = 0", "self._last_ticket = 1"): _ORDER,
