@@ -140,8 +140,8 @@ MUTANTS = (
     Mutant(
         "a canceled write counts as rejected",
         "client/_client.py",
-        "if write and not (self._channel.knows_outcomes and isinstance(error, trio.Cancelled)):\n",
-        "if write and not isinstance(error, trio.Cancelled):\n",
+        "if writes is not None and not (self._channel.knows_outcomes and isinstance(error, trio.Cancelled)):\n",
+        "if writes is not None and not isinstance(error, trio.Cancelled):\n",
         _WRITES,
     ),
     # --- the queue ---
@@ -193,8 +193,8 @@ MUTANTS = (
     Mutant(
         "a write carries no fence",
         "client/_client.py",
-        "resource=message, fence=self._writes.fence,",
-        "resource=message, fence=None,",
+        "request.fence, request.store_id = writes.fence, writes.store_id",
+        "request.store_id = writes.store_id",
         _FURTHER,
     ),
     Mutant(

@@ -25,15 +25,12 @@ _SHARED = "if newest is not None and log.newest_from == cursor.index and (newest
 EQUIVALENT: dict[Equivalent, str] = {
     Equivalent("mapper/_map_queue.py", "MapQueue.__init__", "self._order = 0", "self._order = 1"): _ORDER,
     Equivalent("mapper/_map_queue.py", "MapQueue.push", "order += 1", "order += 2"): _ORDER,
-    Equivalent("mapper/_map_queue.py", "MapQueue._pop_backlog", "self._order += 1", "self._order += 2"): _ORDER,
+    Equivalent("mapper/_map_queue.py", "MapQueue.pop", "self._order += 1", "self._order += 2"): _ORDER,
     Equivalent("mapper/_map_queue.py", "MapQueue.drain", "self._backlog.clear()", "pass"): (
         "Its iterators are exhausted: `drain` has just read them to their ends."
     ),
     Equivalent("queue/_entries.py", "Entry.__init__", "self.ticket = 0", "pass"): _SET_BEFORE_READ,
     Equivalent("queue/_entries.py", "Entry.__init__", "self.ticket = 0", "self.ticket = 1"): _SET_BEFORE_READ,
-    Equivalent(
-        "queue/_entries.py", "Entry.raise_to", "if priority < self.priority:", "if priority <= self.priority:"
-    ): _NOTHING_TO_DO,
     Equivalent(
         "queue/_machine.py", "WorkQueue.failed", "if following.due < due:", "if following.due <= due:"
     ): _NOTHING_TO_DO,

@@ -14,24 +14,15 @@ from grpclib.const import Status
 
 import headway
 from headway import rpc
-from headway.client import Client, PlainWrites
+from headway.client import Client
 from headway.errors import OutcomeUnknown, TooLarge, Unavailable
 from headway.rpc import CHANNEL_LIMITS, Limits
 from headway.rpc._h2 import CountingH2
+from tests.helpers.counted_writes import CountedWrites
 from tests.rpc.rpc_kit import ECHO, META, THING, WAIT, Served, Text, app, served
 
 SMALL = Limits(message_size=1000)
 LARGE = "x" * 2000
-
-
-class CountingWrites(PlainWrites):
-    """The writes of a controller, and a count of reported unknown outcomes."""
-
-    def __init__(self) -> None:
-        self.unknowns = 0
-
-    def unknown(self, error: OutcomeUnknown | None) -> None:  # noqa: ARG002
-        self.unknowns += 1
 
 
 class Passing:
@@ -49,8 +40,8 @@ class Passing:
 
 
 @asynccontextmanager
-async def client_of(it: Served, **options: Any) -> AsyncIterator[tuple[Client, CountingWrites, rpc.RemoteChannel]]:
-    writes = CountingWrites()
+async def client_of(it: Served, **options: Any) -> AsyncIterator[tuple[Client, CountedWrites, rpc.RemoteChannel]]:
+    writes = CountedWrites()
     async with rpc.open_channel(it.where, **options) as channel:
         yield Client(channel, app.registry, writes), writes, channel
 
@@ -122,7 +113,7 @@ async def test_only_calls_that_failed_before_their_handler_count_as_not_begun(pa
 
 async def test_write_to_a_stopping_server_is_unavailable() -> None:
     """The server states that it has not begun with the call."""
-    writes = CountingWrites()
+    writes = CountedWrites()
     async with trio.open_nursery() as nursery:
         stop, stopping = trio.Event(), trio.Event()
 

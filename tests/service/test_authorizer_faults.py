@@ -7,12 +7,13 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from headway.access import Access, Authorizer, Guarded, Policy, Rule, new_token
-from headway.client import Client, LeaseClient, PlainWrites
+from headway.client import Client, LeaseClient
 from headway.errors import HeadwayError, OutcomeUnknown, Unavailable
 from headway.resource import Resource
 from headway.rpc import InProcessChannel
 from headway.service import Decision, LeaseService, ResourceService
 from headway.storage import MemoryBackend
+from tests.helpers.counted_writes import CountedWrites
 from tests.helpers.declared import NOTE, Note, registry
 from tests.service.conftest import reached
 
@@ -55,16 +56,6 @@ class Failing:
         return self._asked("read")
 
 
-class Heard(PlainWrites):
-    """A controller's writes, reduced to their reports of unknown outcomes."""
-
-    def __init__(self) -> None:
-        self.unknowns = 0
-
-    def unknown(self, *_: object) -> None:
-        self.unknowns += 1
-
-
 async def watched(client: Client) -> None:
     async with client.watch(NOTE) as items:
         await anext(aiter(items))
@@ -100,7 +91,7 @@ async def test_authorizer_fault_leaves_no_unknown_outcome(how: str, question: st
 
     The operator gets the error. Its text is not sent to the caller.
     """
-    failing, heard = Failing(), Heard()
+    failing, heard = Failing(), CountedWrites()
     async with reached(how, MemoryBackend(), failing) as calls:
         client = Client(calls.channel, registry(), heard)
         one = await client.write(NOTE.new("one"))
@@ -116,7 +107,7 @@ async def test_authorizer_fault_leaves_no_unknown_outcome(how: str, question: st
 @pytest.mark.parametrize("how", ["in process", "network"])
 async def test_authorizer_fault_after_the_commit_leaves_the_outcome_unknown(how: str) -> None:
     """The content of a reply is authorized after the write is stored."""
-    failing, heard = Failing(), Heard()
+    failing, heard = Failing(), CountedWrites()
     async with reached(how, MemoryBackend(), failing) as calls:
         client = Client(calls.channel, registry(), heard)
         failing.question, failing.fails = "read", lambda: calls.revision > 0
@@ -160,7 +151,7 @@ async def test_authentication_fault_leaves_no_unknown_outcome(verb: str) -> None
         return 0.0
 
     access = Authorizer(Access([Policy("all", [everything])], [token]), clock=clock)
-    backend, heard, failed = MemoryBackend(), Heard(), []
+    backend, heard, failed = MemoryBackend(), CountedWrites(), []
     guarded = Guarded(lambda caller: ResourceService(backend, registry(), caller), access, registry())
     channel = InProcessChannel(guarded, report=lambda _, error: failed.append(type(error)))
     client = Client(channel, registry(), heard, token=text)

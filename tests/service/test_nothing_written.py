@@ -8,11 +8,12 @@ import pytest
 import trio
 from grpclib.const import Status
 
-from headway.client import Client, PlainWrites
+from headway.client import Client
 from headway.errors import HeadwayError, OutcomeUnknown, StoreUnusable, Unavailable, WriteRejected
 from headway.resource import Hooks, Resource, ResourceType
 from headway.storage import EtcdBackend, MemoryBackend
 from tests.helpers.calls import Interrupted
+from tests.helpers.counted_writes import CountedWrites
 from tests.helpers.declared import NOTE, Note, registry
 from tests.helpers.fake_etcd import serving_etcd
 from tests.service.conftest import reached
@@ -55,16 +56,6 @@ async def test_failed_write_reports_whether_anything_was_written(
         assert type(caught.value) is expected
 
 
-class Heard(PlainWrites):
-    """A controller's writes, reduced to their reports of unknown outcomes."""
-
-    def __init__(self) -> None:
-        self.unknowns = 0
-
-    def unknown(self, error: OutcomeUnknown | None) -> None:  # noqa: ARG002
-        self.unknowns += 1
-
-
 def _raise(resource: Resource[Note]) -> None:
     raise AttributeError(f"a mistake, seen at {resource.id.name}")
 
@@ -80,7 +71,7 @@ def _garble(resource: Resource[Note]) -> None:
 async def test_failing_hook_leaves_no_unknown_outcome(how: str, hooks: Hooks[Note]) -> None:
     """Hooks run before the store is asked, so a run has no write to resolve."""
     broken = ResourceType("tests", "v1", "Broken", Note, hooks=hooks)
-    known, heard = registry(), Heard()
+    known, heard = registry(), CountedWrites()
     known.register(broken)
     async with reached(how, MemoryBackend(), types=known) as calls:
         client = Client(calls.channel, known, heard)

@@ -22,7 +22,7 @@ from headway.resource import Bookmark, Changes, Position, ResourceType, Scope, S
 from headway.rpc import Channel, Lagging
 from headway.service import WATCH_LIST
 
-_FIRST_WAIT, _LONGEST_WAIT = 0.05, 5.0
+_FIRST_WAIT, _LONGEST_WAIT, _ROLLED_BACK_WAIT = 0.05, 5.0, 5.0
 _BOOKMARK_INTERVAL_MS = 50
 """The interval of bookmarks, in milliseconds.
 
@@ -70,6 +70,10 @@ class Follower:
             while the store advances.
         pace: the minimum time, in seconds, between two reads of a stream that has delivered its snapshot. A stream that
             is not being read is not woken, so that not every commit of a store wakes the follower of a quiet type.
+
+    Attributes:
+        scope: the scope of the current store: its streams, or the wait after the store was rolled back. Canceling it
+            discards the cached data, and begins anew with the store's content.
     """
 
     def __init__(
@@ -88,6 +92,7 @@ class Follower:
         self._linearizable = linearizable
         self._lag_limit = lag_limit
         self._pace = pace
+        self.scope = trio.CancelScope()
         self._failures = 0
         # True if the last stream was refused because of a missing right.
         self._denied = False
@@ -95,8 +100,41 @@ class Follower:
         # True if the server refused to resume, so that the next stream begins with a snapshot.
         self._refused = False
 
+    async def follow(self) -> None:
+        """Follow one store after the other, until canceled."""
+        informer = self._informer
+        while True:
+            error = StoreChanged(
+                f"the cache of {informer.type.name} was discarded: the store has been accepted in its current state"
+            )
+            with trio.CancelScope() as self.scope:
+                try:
+                    await self.run()
+                except StoreChanged as changed:
+                    error = changed
+                except StoreRolledBack as rolled_back:
+                    self._report(StreamEnded(informer.type.name, str(rolled_back), 0))
+                    informer.void(rolled_back, replaced=False)
+                    error = await self._another_store()
+            self._report(StreamEnded(informer.type.name, str(error), 0))
+            informer.void(error, replaced=True)
+
+    async def _another_store(self) -> StoreChanged:
+        """Wait until the store has another id.
+
+        Only that or an operator can solve a rollback: a store that grows past its old revision has another history. The
+        cached data is kept as evidence.
+        """
+        while True:
+            await trio.sleep(_ROLLED_BACK_WAIT)
+            with trio.move_on_after(self._lag_limit), contextlib.suppress(Unavailable):
+                here = await self._linearizable(None)
+                if here.store_id != self._informer.store.store_id:
+                    return StoreChanged(f"the store is now {here.store_id}, no longer {self._informer.store.store_id}")
+
     async def run(self) -> None:
-        """Follow until canceled. Raises StoreChanged or StoreRolledBack; the cached data is then void."""
+        """Follow one store until canceled. Raises StoreChanged or StoreRolledBack; the cached data is then void."""
+        self._failures, self._refused = 0, False
         while True:
             self._denied = False
             why = await self._one_stream()

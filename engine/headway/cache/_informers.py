@@ -15,13 +15,11 @@ from headway.cache._follower import Follower
 from headway.cache._informer import Informer
 from headway.cache._isolation import Isolation
 from headway.cache._projection import CachedType, Projection
-from headway.errors import PermissionDenied, StoreChanged, StoreRolledBack, Unavailable
-from headway.events import Report, StreamEnded
+from headway.errors import PermissionDenied, StoreRolledBack, Unavailable
+from headway.events import Report
 from headway.resource import Position, TypeName, position
 from headway.rpc import Channel
 from headway.service import POSITION
-
-_ROLLED_BACK_WAIT = 5.0
 
 
 class PositionDenied(PermissionDenied, Unavailable):
@@ -57,8 +55,7 @@ class Informers:
         self.isolation = isolation
         # By type and by projection of it; None is the whole type.
         self._informers: dict[TypeName, dict[Projection[Any] | None, Informer]] = {}
-        # The current scope of each informer's task: it follows, or waits because the store was rolled back.
-        self._following: dict[Informer, trio.CancelScope] = {}
+        self._followers: list[Follower] = []
 
     def informer_for(self, type: CachedType[Any]) -> Informer:
         """Return the informer of a type or projection, and open it if it does not exist."""
@@ -69,7 +66,10 @@ class Informers:
             informer = of_type[projection] = Informer(type, self._report, self.isolation)
             form = "" if projection is None else f" as {projection.payload.__name__}"
             self._nursery.start_soon(informer.bounded.report_rest, name=f"reporting payloads of {type.name}{form}")
-            self._nursery.start_soon(self._follow, informer, name=f"the stream of {type.name}{form}")
+            linearizable = partial(self.linearizable, type)
+            follower = Follower(self._channel, informer, self._report, linearizable, self._lag_limit, self._pace)
+            self._followers.append(follower)
+            self._nursery.start_soon(follower.follow, name=f"the stream of {type.name}{form}")
         return informer
 
     def opened(self, type: CachedType[Any]) -> Collection[Informer]:
@@ -88,43 +88,9 @@ class Informers:
         """
         if not self.rolled_back:
             return False
-        for scope in self._following.values():
-            scope.cancel()
+        for follower in self._followers:
+            follower.scope.cancel()
         return True
-
-    async def _follow(self, informer: Informer) -> None:
-        while True:
-            error = StoreChanged(
-                f"the cache of {informer.type.name} was discarded: the store has been accepted in its current state"
-            )
-            with trio.CancelScope() as self._following[informer]:
-                error = await self._follow_one_store(informer)
-            self._report(StreamEnded(informer.type.name, str(error), 0))
-            informer.void(error, replaced=True)
-
-    async def _follow_one_store(self, informer: Informer) -> StoreChanged:
-        """Follow one store. Return an error when it is another store or has been accepted."""
-        type, lag_limit = informer.type, self._lag_limit
-        linearizable = partial(self.linearizable, type)
-        follower = Follower(self._channel, informer, self._report, linearizable, lag_limit, self._pace)
-        try:
-            await follower.run()
-        except StoreChanged as error:
-            return error
-        except StoreRolledBack as error:
-            self._report(StreamEnded(type.name, str(error), 0))
-            informer.void(error, replaced=False)
-        # Only an operator or another store id can solve this: a store that grows past its old revision has another
-        # history. The cached data is kept as evidence.
-        while True:
-            await trio.sleep(_ROLLED_BACK_WAIT)
-            try:
-                with trio.move_on_after(lag_limit):
-                    here = await self.linearizable(type)
-                    if here.store_id != informer.store.store_id:
-                        return StoreChanged(f"the store is now {here.store_id}, no longer {informer.store.store_id}")
-            except Unavailable:
-                continue
 
     async def linearizable(self, type: CachedType[Any], known: Position | None = None) -> Position:
         """Return the store's current position, from a read that includes every acknowledged commit.

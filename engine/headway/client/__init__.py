@@ -24,5 +24,4 @@ from headway.client._watch import Upserted as Upserted
 from headway.client._watch import WatchStream as WatchStream
 from headway.client._writes import Acknowledged as Acknowledged
 from headway.client._writes import Allow as Allow
-from headway.client._writes import PlainWrites as PlainWrites
 from headway.client._writes import Writes as Writes

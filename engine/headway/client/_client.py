@@ -28,7 +28,7 @@ from headway.client._lease import LeaseClient
 from headway.client._lists import Snapshot, in_registered_versions, in_turns, read_snapshot
 from headway.client._refusals import client_error
 from headway.client._watch import WatchStream
-from headway.client._writes import Acknowledged, Allow, PlainWrites, Writes
+from headway.client._writes import Acknowledged, Allow, Writes
 from headway.errors import Conflict, Fenced, InvalidArgument, NotFound, OutcomeUnknown, Unavailable
 from headway.protobuf import Payload, copy_message
 from headway.resource import (
@@ -84,7 +84,8 @@ class Client:
         self._allow = allow
         self._metadata = {TOKEN_HEADER: token} if token else None
         self._registry = registry
-        self._writes: Writes = writes or PlainWrites()
+        # None if the client has no controller. Its writes then have no fence, and the caller gets all errors.
+        self._writes = writes
 
     @property
     def leases(self) -> LeaseClient:
@@ -218,7 +219,7 @@ class Client:
         def send(token: str) -> Awaitable[Resource[T]]:
             return self._write(resource.type, resource.message(), token)
 
-        return await create(resource, send, repeats=isinstance(self._writes, PlainWrites))
+        return await create(resource, send, repeats=self._writes is None)
 
     async def apply(self, resource: Resource[T]) -> Resource[T]:
         """Create or update the stored resource so that its data and metadata match. Write nothing if they already do.
@@ -285,11 +286,9 @@ class Client:
             observed_generation=observed_generation or resource.generation,
             conditions=[copy_message(condition) for condition in conditions],
         )
-        request = pb.WriteStatusRequest(
-            id=resource.id.message(), key=key, status=status, fence=self._writes.fence, store_id=self._writes.store_id
-        )
+        request = pb.WriteStatusRequest(id=resource.id.message(), key=key, status=status)
         reply = await self._call("WriteStatus", request, pb.WriteStatusResponse, write=True)
-        return await self._stored(resource.type, reply.resource, reply.position, status_key=key)
+        return await self._stored(resource.type, reply, key)
 
     async def delete(self, resource: Resource[Any] | ResourceId, *, version: str = "") -> Resource[Any] | None:
         """Delete a resource, if it exists. If you pass a uid, only that incarnation is deleted.
@@ -301,12 +300,10 @@ class Client:
         type = resource.type if isinstance(resource, Resource) else self._registry.resolve(given.type)
         # Fill in the defaults as the server does: the write is acknowledged under this key.
         id = type.id(given.name, partition=given.partition, namespace=given.namespace, uid=given.uid)
-        request = pb.DeleteRequest(
-            id=id.message(), version=version, fence=self._writes.fence, store_id=self._writes.store_id
-        )
+        request = pb.DeleteRequest(id=id.message(), version=version)
         reply = await self._call("Delete", request, pb.DeleteResponse, write=True)
         left = reply.resource
-        await self._acknowledge(type, id.key, left, reply.position, deleted=True)
+        await self._acknowledge(type, id.key, reply, deleted=True)
         if left is None or left.id is None or (id.uid and left.id.uid != id.uid) or not is_marked(left.metadata):
             return None
         return Resource(type, left)
@@ -343,57 +340,55 @@ class Client:
         return WatchStream(type, self._channel.stream(WATCH_LIST, request, metadata=self._metadata))
 
     async def _write(self, type: ResourceType[T], message: pb.Resource, create_token: str = "") -> Resource[T]:
-        request = pb.WriteRequest(resource=message, fence=self._writes.fence, store_id=self._writes.store_id)
+        request = pb.WriteRequest(resource=message)
         if create_token:
             request.create_only, request.create_token = True, create_token
-        reply = await self._call("Write", request, pb.WriteResponse, write=True)
-        return await self._stored(type, reply.resource, reply.position)
+        return await self._stored(type, await self._call("Write", request, pb.WriteResponse, write=True))
 
     async def _stored(
-        self, type: ResourceType[T], stored: pb.Resource | None, at: pb.Position | None, *, status_key: str = ""
+        self, type: ResourceType[T], reply: pb.WriteResponse | pb.WriteStatusResponse, status_key: str = ""
     ) -> Resource[T]:
+        stored = reply.resource
         if stored is None or stored.id is None:
             raise self._unknown(OutcomeUnknown("the reply to a write has no resource"))
-        await self._acknowledge(type, resource_key(stored), stored, at, status_key=status_key)
+        if self._writes is not None or reply.position is None:
+            await self._acknowledge(type, resource_key(stored), reply, status_key)
         return Resource(type, stored)
 
     async def _acknowledge(
-        self,
-        type: ResourceType[Any],
-        key: Key,
-        stored: pb.Resource | None,
-        replied_at: pb.Position | None,
-        *,
-        status_key: str = "",
-        deleted: bool = False,
+        self, type: ResourceType[Any], key: Key, reply: Any, status_key: str = "", *, deleted: bool = False
     ) -> None:
-        at = position(replied_at)
-        if at is None:
+        if reply.position is None:
             text = "the reply to a write has no position, so it can't be ordered: the server is not a Headway server"
             raise self._unknown(OutcomeUnknown(text))
-        self._writes.acknowledged(Acknowledged(type, key, stored, at, status_key, deleted))
-        await self._writes.wait_cached(type, at.revision)
+        if self._writes is not None and (at := position(reply.position)) is not None:
+            self._writes.acknowledged(Acknowledged(type, key, reply.resource, at, status_key, deleted))
+            await self._writes.wait_cached(type, at.revision)
 
     def _unknown(self, error: OutcomeUnknown) -> OutcomeUnknown:
-        self._writes.unknown(error)
+        if self._writes is not None:
+            self._writes.unknown(error)
         return error
 
-    async def _call(self, method: str, request: object, reply_type: type[Reply], *, write: bool = False) -> Reply:
+    async def _call(self, method: str, request: Any, reply_type: type[Reply], *, write: bool = False) -> Reply:
         if not trio.lowlevel.in_trio_task():
             raise not_on_trio("a client of Headway")
+        writes = self._writes if write else None
+        if writes is not None:
+            request.fence, request.store_id = writes.fence, writes.store_id
         if self._allow is not None:
             self._allow(method, request)
         try:
             return await self._channel.unary(_SERVICE + method, request, reply_type, metadata=self._metadata)
         except GRPCError as error:
             translated = client_error(error, write=write, knows_outcomes=self._channel.knows_outcomes)
-            if isinstance(translated, OutcomeUnknown):
-                self._unknown(translated)
-            elif isinstance(translated, Fenced):
-                self._writes.fenced(getattr(request, "fence", None))
+            if writes is not None and isinstance(translated, OutcomeUnknown):
+                writes.unknown(translated)
+            elif writes is not None and isinstance(translated, Fenced):
+                writes.fenced(request.fence)
             raise translated from error
         except BaseException as error:
             # A channel raises only GRPCErrors, or Cancelled. After any other exception the outcome is unknown.
-            if write and not (self._channel.knows_outcomes and isinstance(error, trio.Cancelled)):
-                self._writes.unknown(None)
+            if writes is not None and not (self._channel.knows_outcomes and isinstance(error, trio.Cancelled)):
+                writes.unknown(None)
             raise

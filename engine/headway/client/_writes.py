@@ -1,11 +1,9 @@
-"""The interface between a client's writes and their owner, and the writes of a client without one."""
+"""The interface between a client's writes and their owner."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
-
-from typing_extensions import override
 
 from headway.errors import OutcomeUnknown
 from headway.resource import Key, Position, ResourceType, pb
@@ -63,26 +61,3 @@ class Writes(Protocol):
 
 Allow = Callable[[str, Any], None]
 """A function called as ``allow(method, request)``. It raises if the client's owner may not make this call."""
-
-
-class PlainWrites(Writes):
-    """The `Writes` of a client without a controller: no fence, no cache and no owner. The caller gets all errors."""
-
-    fence: pb.Fence | None = None
-    store_id = ""
-
-    @override
-    def acknowledged(self, write: Acknowledged) -> None:
-        pass
-
-    @override
-    async def wait_cached(self, type: ResourceType[Any], revision: int) -> None:
-        pass
-
-    @override
-    def unknown(self, error: OutcomeUnknown | None) -> None:
-        pass
-
-    @override
-    def fenced(self, fence: pb.Fence | None) -> None:
-        pass

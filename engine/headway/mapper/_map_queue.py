@@ -106,9 +106,6 @@ class MapQueue:
         """Return the next change at or below ``complete``, the controller's lowest frontier, or one of the backlog."""
         if self._waiting and self._waiting[0].revision <= complete:
             return heapq.heappop(self._waiting)
-        return self._pop_backlog() if self._backlog else None
-
-    def _pop_backlog(self) -> MapItem | None:
         while self._backlog:
             type, left = self._backlog[0]
             for applied in left:

@@ -24,15 +24,7 @@ class Payload(Protocol):
 
 P = TypeVar("P", bound=Payload)
 
-_UNWRITABLE = (
-    ArithmeticError,
-    AttributeError,
-    LookupError,
-    RecursionError,
-    TypeError,
-    ValueError,
-    struct.error,
-)
+_UNWRITABLE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError, struct.error)
 
 
 def encode(message: Payload) -> bytes:
@@ -62,9 +54,9 @@ def decode(cls: type[P], data: bytes) -> P:
 def payload_problem(cls: type[Any], data: bytes) -> str | None:
     """Return why the bytes are not a message of a class, with the invalid field, or None if they are valid."""
     try:
-        decode(cls, data)
+        codec_of(cls).decode(bytes(data), 0, len(data), 1)
     except PayloadError as error:
-        return str(error)
+        return f"not a valid {cls.__qualname__}: {error}"
     return None
 
 
@@ -106,15 +98,10 @@ def _unwritable(message: Any, error: Exception) -> PayloadError:
             codec_of(cls).encode(alone)
         except _UNWRITABLE as found:
             wrong_kind = isinstance(found, AttributeError | TypeError)
-            why = f"expected {_annotation(cls, name)}" if wrong_kind else str(found)
+            wanted = cls.__dataclass_fields__[name].type
+            why = f"expected {wanted.__name__ if isinstance(wanted, type) else wanted}" if wrong_kind else str(found)
             return PayloadError(f"{cls.__qualname__}.{name} has the invalid value {value!r:.120}: {why}")
     return PayloadError(f"a {cls.__qualname__} cannot be encoded: {error}")
-
-
-def _annotation(cls: Any, name: str) -> str:
-    """Return the annotation of a field: ``str``, ``list[str]``."""
-    annotated = cls.__dataclass_fields__[name].type
-    return annotated.__name__ if isinstance(annotated, type) else str(annotated)
 
 
 def elements(value: Any) -> Iterable[Any]:

@@ -80,16 +80,7 @@ class Entry(Generic[K, R]):
 
     # A plain class with slots, because one is created for every change, and a dataclass would cost more each time.
     __slots__ = (
-        "due",
-        "failures",
-        "following",
-        "key",
-        "omitted",
-        "priority",
-        "queued_at",
-        "reasons",
-        "state",
-        "ticket",
+        *("due", "failures", "following", "key", "omitted", "priority", "queued_at", "reasons", "state", "ticket"),
     )
 
     def __init__(self, key: K, reasons: tuple[R, ...], priority: Priority, queued_at: float) -> None:
@@ -132,8 +123,7 @@ class Entry(Generic[K, R]):
 
     def raise_to(self, priority: Priority) -> None:
         """Raise the entry to this priority if it is higher than its own."""
-        if priority < self.priority:
-            self.priority = priority
+        self.priority = min(self.priority, priority)
 
 
 def scheduled_entry(key: K, reason: R, priority: Priority, due: float) -> Entry[K, R]:

@@ -82,8 +82,6 @@ class WorkQueue(Generic[K, R]):
         self._adds = 0
         self._merged = 0
 
-    # ---- enqueue
-
     def add(self, key: K, reason: R, now: float, *, priority: Priority = LIVE) -> None:
         """Enqueue a key at once.
 
@@ -140,8 +138,6 @@ class WorkQueue(Generic[K, R]):
             else:
                 self._add_known_after(entry, reason, due, priority)
 
-    # ---- dequeue
-
     def promote(self, now: float) -> None:
         """Make the keys ready that are due at `now`, in order of due time. `dequeue` includes this."""
         if self._closed:
@@ -166,8 +162,6 @@ class WorkQueue(Generic[K, R]):
             return None
         entry.state = "in hand"
         return Dequeued(entry.key, entry.reasons, entry.omitted, entry.queued_at, entry.failures + 1)
-
-    # ---- report back
 
     def succeeded(self, key: K, now: float) -> None:
         """Report that the key in hand is done. Its failures are forgotten."""
@@ -220,13 +214,9 @@ class WorkQueue(Generic[K, R]):
         self._entries[key] = again
         self._queue(again, now)
 
-    def dropped(self, key: K, now: float) -> None:
-        """Report that the key in hand was given up permanently. Its failures are forgotten; later adds still run.
-
-        For the queue this equals success: the key is no longer pending. If a reconcile is interrupted because its run
-        ends, do *not* drop its key. As long as the key stays in hand, it is still pending.
-        """
-        self.succeeded(key, now)
+    # A key that was given up permanently is done. The key of a reconcile that was interrupted because its run ends must
+    # not be reported back: as long as it stays in hand, it is still pending.
+    dropped = succeeded
 
     def back_off(self, key: K, delay: float, now: float) -> None:
         """Report that the key in hand is to be delayed by `delay` seconds. It is still pending.
@@ -245,8 +235,6 @@ class WorkQueue(Generic[K, R]):
     def close(self) -> None:
         """Close the queue: adds are ignored, and no key is returned. Keys in hand can still be reported back."""
         self._closed = True
-
-    # ---- state
 
     @property
     def closed(self) -> bool:
@@ -289,8 +277,6 @@ class WorkQueue(Generic[K, R]):
             adds=self._adds,
             merged=self._merged,
         )
-
-    # ---- internals
 
     def _in_hand(self, key: K) -> Entry[K, R]:
         entry = self._entries.get(key)

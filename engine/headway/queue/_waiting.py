@@ -47,8 +47,6 @@ class WaitingQueue(Generic[K, R]):
         self._timekeeper: trio.CancelScope | None = None
         self._waiting_for_idle = trio.lowlevel.ParkingLot()
 
-    # ---- enqueue
-
     def add(self, key: K, reason: R, *, priority: Priority = LIVE) -> None:
         """Enqueue a key at once, like `WorkQueue.add`."""
         self._machine.add(key, reason, trio.current_time(), priority=priority)
@@ -65,8 +63,6 @@ class WaitingQueue(Generic[K, R]):
         now = trio.current_time()
         self._machine.add_after(key, reason, now + delay, now, priority=priority)
         self._wake()
-
-    # ---- dequeue
 
     async def dequeue(self) -> Dequeued[K, R] | None:
         """Wait until a key is ready, and dequeue it. Return None when the queue is closed.
@@ -101,8 +97,6 @@ class WaitingQueue(Generic[K, R]):
         self._held = False
         self._wake()
 
-    # ---- report back
-
     def succeeded(self, key: K) -> None:
         """Report that the key in hand is done, like `WorkQueue.succeeded`."""
         self._machine.succeeded(key, trio.current_time())
@@ -119,10 +113,7 @@ class WaitingQueue(Generic[K, R]):
         self._machine.requeue_after(key, delay, reason, trio.current_time())
         self._reported_back()
 
-    def dropped(self, key: K) -> None:
-        """Report that the key in hand was given up permanently, like `WorkQueue.dropped`."""
-        self._machine.dropped(key, trio.current_time())
-        self._reported_back()
+    dropped = succeeded
 
     def back_off(self, key: K, delay: float) -> None:
         """Report that the key in hand is to be delayed, like `WorkQueue.back_off`."""
@@ -134,8 +125,6 @@ class WaitingQueue(Generic[K, R]):
         self._machine.close()
         self._woken += len(self._sleepers.unpark_all()) + len(self._timekeeper_seat.unpark_all())
         self._waiting_for_idle.unpark_all()
-
-    # ---- state
 
     @property
     def held(self) -> bool:
@@ -182,8 +171,6 @@ class WaitingQueue(Generic[K, R]):
         """Return the current statistics of the queue. This visits every ready key."""
         self._promote()
         return self._machine.statistics()
-
-    # ---- internals
 
     def _promote(self) -> None:
         self._machine.promote(trio.current_time())

@@ -43,7 +43,7 @@ class Registry:
     """Types by name. Each name can be registered once. Tombstones, partitions and namespaces are built in."""
 
     def __init__(self) -> None:
-        self._types: dict[TypeName, ResourceType[Any]] = {type.name: type for type in _BUILTIN_TYPES}
+        self._types: dict[tuple[str, str, str], ResourceType[Any]] = {type.name: type for type in _BUILTIN_TYPES}
         self._chains: dict[Kind, VersionChain] = {}
 
     def register(self, type: ResourceType[Any]) -> None:
@@ -141,8 +141,8 @@ class Registry:
         """The version chains of all kinds that have converters."""
         return list(self._chains.values())
 
-    def find(self, name: TypeName) -> ResourceType[Any] | None:
-        """Return the type with this name, or None."""
+    def find(self, name: tuple[str, str, str]) -> ResourceType[Any] | None:
+        """Return the type with this name, which may be a plain tuple, or None."""
         return self._types.get(name)
 
     def resolve(self, name: TypeName, may_know: Callable[[TypeName], bool] | None = None) -> ResourceType[Any]:
@@ -154,7 +154,7 @@ class Registry:
         """
         found = self._types.get(name)
         if found is None:
-            named = [known for known in self._types if known.group != "internal"]
+            named = [known.name for known in self if known.name.group != "internal"]
             hint = did_you_mean(str(name), [str(each) for each in named if may_know is None or may_know(each)])
             raise InvalidArgument(f"type {name} is not registered{hint}")
         return found

@@ -52,7 +52,11 @@ class InProcessChannel(Channel):
         self._handlers: dict[str, Handler] = {}
         for service in services:
             self._handlers.update(service.__mapping__())
-        self._answers = {path: answer for path, handler in self._handlers.items() if (answer := _answer_of(handler))}
+        self._answers: dict[str, Callable[[object], Awaitable[object]]] = {}
+        for path, handler in self._handlers.items():
+            named, answer = getattr(handler.func, ANSWER, (None, None))
+            if answer is not None and named is handler.func:
+                self._answers[path] = answer
         self._report = report
         self._closed = False
 
@@ -74,8 +78,9 @@ class InProcessChannel(Channel):
             GRPCError: the call failed. It has the same status and message as over a network.
         """
         try:
-            if path in self._answers:
-                reply = await self._answers[path](request)
+            answer = self._answers.get(path)
+            if answer is not None:
+                reply = await answer(request)
             else:
                 stream = _UnaryStream(request, metadata or {})
                 await self._handler(path)(stream)
@@ -98,8 +103,7 @@ class InProcessChannel(Channel):
         Raises:
             GRPCError: the method was not found. It is raised on entering the block.
         """
-        stream = _DrivenStream(request, metadata or {})
-        return _Driven(stream, lambda: self._handler(path)(stream), lambda error: self._unexpected(path, error))
+        return _Driven(self, path, _DrivenStream(request, metadata or {}))
 
     def _handler(self, path: str) -> Callable[[Any], Coroutine[Any, Any, None]]:
         handler = self._handlers.get(path)
@@ -114,12 +118,6 @@ class InProcessChannel(Channel):
     def _unexpected(self, path: str, error: BaseException) -> grpclib.GRPCError:
         self._report(path, error)
         return grpclib.GRPCError(Status.UNKNOWN, _UNEXPECTED)
-
-
-def _answer_of(handler: Handler) -> Callable[[object], Awaitable[object]] | None:
-    """Return the handler's function from request to reply, or None if it has none."""
-    named, answer = getattr(handler.func, ANSWER, (None, None))
-    return answer if named is handler.func else None
 
 
 class _UnaryStream:
@@ -166,20 +164,13 @@ class _DrivenStream(_UnaryStream):
 class _Driven:
     """The reader's side of a driven handler: an async context manager and its own iterator."""
 
-    def __init__(
-        self,
-        stream: _DrivenStream,
-        call: Callable[[], Coroutine[Any, Any, None]],
-        unexpected: Callable[[BaseException], grpclib.GRPCError],
-    ) -> None:
-        self._stream = stream
-        self._call = call
-        self._unexpected = unexpected
+    def __init__(self, channel: InProcessChannel, path: str, stream: _DrivenStream) -> None:
+        self._channel, self._path, self._stream = channel, path, stream
         # Created on entry, so that a stream that is never entered leaves no coroutine that was never awaited.
         self._coroutine: Coroutine[Any, Any, None] | None = None
 
     async def __aenter__(self) -> _Driven:
-        self._coroutine = self._call()
+        self._coroutine = self._channel._handler(self._path)(self._stream)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -212,9 +203,9 @@ class _Driven:
             if isinstance(error, StopIteration):
                 raise StopAsyncIteration from None
             if isinstance(error, HandlerFault):
-                self._unexpected(error.cause)
+                self._channel._unexpected(self._path, error.cause)
             if isinstance(error, grpclib.GRPCError) or not isinstance(error, Exception):
                 raise
-            raise self._unexpected(error) from error
+            raise self._channel._unexpected(self._path, error) from error
         sent, self._stream.sent = self._stream.sent, None
         return sent

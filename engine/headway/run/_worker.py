@@ -137,7 +137,7 @@ class Worker:
         self, dequeued: Dequeued[Key, Reason], id: ResourceId, began: float
     ) -> tuple[RequeueAfter | None, Exception | None]:
         """Call the reconciler. Return its result and its exception."""
-        key, definition = dequeued.key, self._definition
+        key = dequeued.key
         self._started[key] = began
         try:
             result: Any = await self._reconcile(self._runtime, Request(id, dequeued.reasons, dequeued.attempt))
@@ -152,18 +152,14 @@ class Worker:
             del self._started[key]
         if result is None or isinstance(result, RequeueAfter):
             return result, None
-        # A forgotten `await` leaves a coroutine.
+        advice = "return None, or headway.requeue_after(seconds)"
         if inspect.iscoroutine(result):
+            # A forgotten `await`.
             result.close()
-            return None, InvalidResult(
-                f"{definition.name} returned {repr_text(result)}: await it, as in `return await ...`"
-            )
-        given: object = result
-        if isinstance(given, BaseException):
-            return None, InvalidResult(f"{definition.name} returned {repr_text(given)}: raise it")
-        return None, InvalidResult(
-            f"{definition.name} returned {repr_text(result)}: return None, or headway.requeue_after(seconds)"
-        )
+            advice = "await it, as in `return await ...`"
+        elif isinstance(result, BaseException):
+            advice = "raise it"
+        return None, InvalidResult(f"{self._definition.name} returned {repr_text(result)}: {advice}")
 
     def _done(
         self,
@@ -237,8 +233,7 @@ class Worker:
         if not delay.quiet:
             id = self._id(key)
             self._report(SelfTriggered(self._definition.name, id, delay.writes, delay.runs, delay.seconds))
-            writes = ", ".join(map(str, delay.writes))
-            text = f"triggers itself with its own writes: {writes}"
+            text = f"triggers itself with its own writes: {', '.join(map(str, delay.writes))}"
             self._results.note(NotDone(id, "slowed", text, delay.runs, now, now + delay.seconds))
         return True
 

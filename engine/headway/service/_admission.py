@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from grpclib import GRPCError
@@ -59,11 +60,10 @@ def resolve(access: AccessChecks, message: pb.Type | None, field: str) -> Type:
     """
     if message is None:
         raise invalid(f"{field} is required")
-    name = type_name(message)
-    type = access.registry.find(name)
+    type = access.registry.find((message.group, message.group_version, message.kind))
     if type is not None:
         if access.restricted:
-            access.check_known(name)
+            access.check_known(type.name)
         return type
     for part in ("group", "group_version", "kind"):
         text = getattr(message, part)
@@ -71,6 +71,7 @@ def resolve(access: AccessChecks, message: pb.Type | None, field: str) -> Type:
             raise invalid(f"{field}.{part} is required")
         if len(text) > MAX_NAME:
             raise invalid(f"{field}.{part} {quoted(text)} must have at most {MAX_NAME} characters")
+    name = type_name(message)
     access.check_known(name)
     try:
         return access.registry.resolve(name, access.knows)
@@ -118,60 +119,56 @@ def admit_resource(access: AccessChecks, resource: pb.Resource | None, fence: pb
     names. Raises GRPCError for a refusal, and HandlerFault for any other failure.
     """
     try:
-        return _admit_resource(access, resource, fence)
+        if resource is None:
+            raise invalid("resource is required")
+        type, key = admit_id(access, resource.id, "resource.id")
+        assert resource.id is not None
+        if access.restricted:
+            access.check_write(resource.id, resource)
+        checked_fence = None if fence is None else admit_fence(access, fence)
+        if resource.owner is not None:
+            admit_id(access, resource.owner, "resource.owner", key[:2])
+            # The answer reveals whether the owner exists.
+            access.check_read(resource.owner)
+        if resource.version:
+            check_text("resource.version", resource.version)
+        if resource.metadata:
+            check_metadata(resource.metadata)
+        if resource.status:
+            check_statuses(resource.status)
+        data, payload_name = resource.data, ""
+        if data is not None and data.type_url != type.type_url:
+            if is_unconverted(resource) and access.registry.chain_with(type) is not None:
+                # The writer could not read the payload, which stays as it is stored. Hooks could not read it either.
+                return Admitted(type, key, resource, resource, checked_fence, "", None)
+            name = _short(data.type_url)
+            if name not in (_short(type.type_url), type.former_name):
+                payload_name = name
+            # The prefix of a type URL means nothing. It is normalized so that equal payloads compare equal.
+            data.type_url = type.type_url
+        if data is not None:
+            check_payload(type.payload, data.value)
+            problem = payload_problem(type.payload, data.value)
+            if problem is not None:
+                # The same payload may already be stored, put there by another writer. Then its finalizers and metadata
+                # can still be changed. Hooks cannot judge it.
+                undecodable = f"resource.data of {resource_id(resource.id)}: {problem}"
+                return Admitted(type, key, resource, resource, checked_fence, payload_name, undecodable)
+        given = resource
+        if type.hooks.mutate is not None:
+            resource = _hooked(type, "mutate", type.hooks.mutate, given)
+            # The authorizer may decide by the content of the resource, and the hook may have changed it.
+            assert resource.id is not None
+            access.check_write(resource.id, resource)
+            check_metadata(resource.metadata)
+        if type.hooks.validate is not None:
+            _hooked(type, "validate", type.hooks.validate, resource)
+        return Admitted(type, key, resource, given, checked_fence, payload_name, None)
     except GRPCError:
         raise
     except Exception as error:
         # A hook may have left a value that the later checks fail on.
         raise failed("Internal Server Error", error) from error
-
-
-def _admit_resource(access: AccessChecks, resource: pb.Resource | None, fence: pb.Fence | None) -> Admitted:
-    if resource is None:
-        raise invalid("resource is required")
-    type, key = admit_id(access, resource.id, "resource.id")
-    assert resource.id is not None
-    if access.restricted:
-        access.check_write(resource.id, resource)
-    checked_fence = None if fence is None else admit_fence(access, fence)
-    if resource.owner is not None:
-        admit_id(access, resource.owner, "resource.owner", key[:2])
-        # The answer reveals whether the owner exists.
-        access.check_read(resource.owner)
-    if resource.version:
-        check_text("resource.version", resource.version)
-    if resource.metadata:
-        check_metadata(resource.metadata)
-    if resource.status:
-        check_statuses(resource.status)
-    payload_name = ""
-    if resource.data is not None and resource.data.type_url != type.type_url:
-        if is_unconverted(resource) and access.registry.chain_with(type) is not None:
-            # The writer could not read the payload, which stays as it is stored. Hooks could not read it either.
-            return Admitted(type, key, resource, resource, checked_fence, "", None)
-        name = _short(resource.data.type_url)
-        if name not in (_short(type.type_url), type.former_name):
-            payload_name = name
-        # The prefix of a type URL means nothing. It is normalized so that equal payloads compare equal.
-        resource.data.type_url = type.type_url
-    if resource.data is not None:
-        check_payload(type.payload, resource.data.value)
-        problem = payload_problem(type.payload, resource.data.value)
-        if problem is not None:
-            # The same payload may already be stored, put there by another writer. Then its finalizers and metadata can
-            # still be changed. Hooks cannot judge it.
-            undecodable = f"resource.data of {resource_id(resource.id)}: {problem}"
-            return Admitted(type, key, resource, resource, checked_fence, payload_name, undecodable)
-    given = resource
-    if type.hooks.mutate is not None or type.hooks.validate is not None:
-        resource = mutated(type, given)
-        if resource is not given:
-            # The authorizer may decide by the content of the resource, and the hook may have changed it.
-            assert resource.id is not None
-            access.check_write(resource.id, resource)
-            check_metadata(resource.metadata)
-        validate(type, resource)
-    return Admitted(type, key, resource, given, checked_fence, payload_name, None)
 
 
 def check_payload_name(access: AccessChecks, type: Type, payload_name: str, stored: pb.Resource | None) -> None:
@@ -193,44 +190,23 @@ def _short(type_url: str) -> str:
     return last or "(no type)"
 
 
-def mutated(type: Type, resource: pb.Resource) -> pb.Resource:
-    """Return the result of the mutate hook, or the resource itself if the type has no such hook."""
-    mutate = type.hooks.mutate
-    if mutate is None:
-        return resource
-    view: Resource[Any] = type.view(resource)
+def _hooked(type: Type, name: str, hook: Callable[[Resource[Any]], object], resource: pb.Resource) -> pb.Resource:
+    """Return the resource as the hook leaves it. Raise INVALID_ARGUMENT if a validate hook raises ValueError."""
+    # Each hook gets its own view, so a validate hook cannot change what is stored: that is the result of mutate.
+    view = type.view(resource)
     try:
-        _check_answer(mutate(view))
-        return view.message()
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:
-        # `SystemExit` in a hook must not end the server, which serves others too.
-        raise failed(f"the mutate hook of {type.name} failed", error) from error
-
-
-def validate(type: Type, resource: pb.Resource) -> None:
-    """Raise INVALID_ARGUMENT if the validate hook raises ValueError."""
-    hook = type.hooks.validate
-    if hook is None:
-        return
-    try:
-        # The hook gets its own view, so it cannot change what is stored: that is the result of mutate.
-        answer: object = hook(type.view(resource))
-        _check_answer(answer)
-        if answer is not None and answer is not True:
+        answer = hook(view)
+        if answer is not None and (problem := answer_problem(answer)):
+            # The hook did not run, and so has checked nothing.
+            raise TypeError(problem)
+        if name == "validate" and answer is not None and answer is not True:
             # A hook that rejects by its return value would otherwise let everything through.
             raise TypeError(f"it returned {repr_text(answer)}: a validate hook refuses by raising ValueError(sentence)")
-    except ValueError as error:
-        raise invalid(f"{resource_id(resource.id)}: {error_text(error)}") from error
+        return view.message() if name == "mutate" else resource
     except KeyboardInterrupt:
         raise
     except BaseException as error:
+        if name == "validate" and isinstance(error, ValueError):
+            raise invalid(f"{resource_id(resource.id)}: {error_text(error)}") from error
         # `SystemExit` in a hook must not end the server, which serves others too.
-        raise failed(f"the validate hook of {type.name} failed", error) from error
-
-
-def _check_answer(answer: object) -> None:
-    """Raise TypeError if the return value shows that the hook did not run (and so checked nothing)."""
-    if answer is not None and (problem := answer_problem(answer)):
-        raise TypeError(problem)
+        raise failed(f"the {name} hook of {type.name} failed", error) from error

@@ -10,7 +10,7 @@ from headway.service._bounds import check_text
 from headway.service._handlers import Context
 from headway.service._refusals import conflict, invalid, precondition, taken
 from headway.service._storage_version import StorageVersion
-from headway.service._writing import Units, check_staying, for_store, new_id
+from headway.service._writing import Units, check_staying, new_id
 from headway.storage import Operation, Put, Read, Require
 
 
@@ -58,7 +58,13 @@ async def creation(
     uid = ulid_now()
     if ending:
         uid = uid[: -len(ending)] + ending
-    prepared = for_store(resource, new_id(resource.id, uid), owner=owner)
+    prepared = pb.Resource(
+        id=new_id(resource.id, uid),
+        owner=owner,
+        generation=ulid_now(),
+        metadata=resource.metadata,
+        data=resource.data,
+    )
     if form is not None:
         prepared = form.created(prepared)
     check_staying(units, resource.id)

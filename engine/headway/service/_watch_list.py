@@ -28,6 +28,7 @@ from headway.service._list import admit_within
 from headway.service._position import check_known, check_position, check_versions
 from headway.service._refusals import STORE_ERRORS, invalid, refusal
 from headway.service._versions import View
+from headway.storage import ending_commits
 
 
 async def watch_list(context: Context, stream: Any) -> None:
@@ -196,7 +197,7 @@ def visible_items(
                 if (seen := view(each.resource)) is not None and shows(seen)
             ]
         )
-        items: list[StreamItem] = [Changes(_ending_commits(left))] if left else []
+        items: list[StreamItem] = [Changes(ending_commits(left))] if left else []
         last = item.changes[-1].revision
         if not left or left[-1].revision < last:
             items.append(Bookmark(here._replace(revision=last)))
@@ -216,12 +217,4 @@ def _without_moves(changes: list[Change]) -> list[Change]:
             and not after.deleted
             and resource_key(after.resource) == resource_key(change.resource)
         )
-    ]
-
-
-def _ending_commits(changes: list[Change]) -> list[Change]:
-    """Return the remaining changes with `more` set anew: it says whether another change of the same commit follows."""
-    following = [*(change.revision for change in changes[1:]), 0]
-    return [
-        change._replace(more=change.revision == revision) for change, revision in zip(changes, following, strict=True)
     ]

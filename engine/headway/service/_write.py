@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from grpclib import GRPCError
@@ -10,6 +10,8 @@ from grpclib import GRPCError
 from headway.resource import (
     DELETION_TIMESTAMP,
     FINALIZERS,
+    Key,
+    Kind,
     Position,
     ResourceType,
     is_marked,
@@ -32,37 +34,30 @@ from headway.service._writing import (
     check_staying,
     check_store,
     check_units,
-    for_store,
     generation_after,
     needs_units,
     new_id,
 )
-from headway.storage import Operation, Put, Read, StorageError, optimistic_read, read_for_commit, version_of
+from headway.storage import Operation, Put, Read, StorageError, version_of
 
 
 async def write(context: Context, request: pb.WriteRequest) -> pb.WriteResponse:
     """Store the resource and return it as stored, with its new version and generation."""
     admitted = _Write(context, request)
-    optimistic = optimistic_read(context.backend)
+    optimistic = getattr(context.backend, "read_optimistic", None)
     if optimistic is not None:
         try:
-            return await admitted.attempt(optimistic, is_optimistic=True)
+            return await admitted.attempt(optimistic)
         except (GRPCError, StorageError):
             # The refusal may rest on a stale read. Nothing was written, so decide again from the store itself.
             pass
         except STORE_ERRORS as error:
             raise refusal(error, write=True) from error
-    from_store = partial(admitted.attempt, partial(read_for_commit, context.backend))
-    return await attempt(from_store, blanket=not admitted.resource.version)
+    return await attempt(admitted.attempt, blanket=not admitted.resource.version)
 
 
 class _Write:
     """A Write request that has passed every check that needs no store."""
-
-    __slots__ = (
-        *("context", "creates_again", "ending", "fence", "form", "given", "has_units", "id", "key"),
-        *("may_mark", "payload_name", "request", "resource", "type", "undecodable"),
-    )
 
     def __init__(self, context: Context, request: pb.WriteRequest) -> None:
         access = context.access
@@ -78,40 +73,60 @@ class _Write:
         if request.create_only or request.create_token:
             self.ending = determined_ending(request, self.type.kind, self.key)
         self.may_mark = not is_marked(self.resource.metadata) or access.may_delete(self.id)
-        self.has_units = needs_units(self.key)
         # Most kinds have no converters and are stored as written. A payload that does not decode is not converted.
         chain = access.registry.chain_with(self.type)
         self.form: StorageVersion | None = None
         if chain is not None and self.undecodable is None:
             self.form = StorageVersion(context.versions, chain, self.type)
 
-    async def attempt(self, read: Read, *, is_optimistic: bool = False) -> pb.WriteResponse:
-        """Decide from what ``read`` returns, commit, and return the response. Nothing is stored if this raises."""
+    async def read(self, kind: Kind, key: Key) -> tuple[pb.Resource | None, Position]:
+        """Read before the commit. The commit has a checkpoint, so the read does without one if the store can."""
+        backend = self.context.backend
+        read_nowait: Callable[[Kind, Key], tuple[pb.Resource | None, Position]] | None
+        read_nowait = getattr(backend, "read_nowait", None)
+        return await backend.read(kind, key) if read_nowait is None else read_nowait(kind, key)
+
+    async def attempt(self, optimistic: Read | None = None) -> pb.WriteResponse:
+        """Decide from what the store holds, commit, and return the response. Nothing is stored if this raises."""
         context, type, key = self.context, self.type, self.key
-        check_store(context.backend, self.request.store_id)
-        units = await check_units(read, key) if self.has_units else NO_UNITS
+        access, read = context.access, optimistic or self.read
+        if self.request.store_id:
+            check_store(context.backend, self.request.store_id)
+        units = await check_units(read, key) if needs_units(key) else NO_UNITS
         stored, at = await read(type.kind, key)
         if stored is not None and self.request.create_only:
-            if is_optimistic:
+            if optimistic:
                 # An optimistic read may be stale, so only a read of the store can report that a name is taken.
                 raise taken("")
             return await self._created_before(stored, at)
         if not self.may_mark:
-            context.access.check_marking(self.id, context.versions.shown(type, stored))
+            access.check_marking(self.id, context.versions.shown(type, stored))
         operations: tuple[Operation, ...]
         if stored is None:
             prepared, operations = await self._creation(read, units)
         else:
-            prepared = await self._replacement(read, units, stored)
+            try:
+                prepared = self._replacement(stored)
+            except GRPCError as error:
+                # Even if nothing is converted, the caller's rights are those for the version that the request names.
+                shown = context.versions.shown(type, stored)
+                assert shown is not None
+                if not access.shows(shown) and stored.id is not None and self.id.uid != stored.id.uid:
+                    # Answer as for a free name, so that a guess does not reveal that this one is taken.
+                    await self._creation(read, units)
+                raise access.redacted(error, shown) from None
             operations = (Put(type.kind, key, prepared, stored.version),)
             if is_marked(prepared.metadata):
                 operations += removal_after(prepared)
             else:
                 check_staying(units, self.id)
-            if is_optimistic:
+            if optimistic:
                 operations = (*units.required, *operations)
         position = await context.backend.commit(operations, self.fence)
-        return self._response(prepared if self.form is None else self.form.shown(prepared), position)
+        answer = prepared if self.form is None else self.form.shown(prepared)
+        if access.restricted:
+            answer = access.answered(answer, self.given)
+        return pb.WriteResponse(resource=answer, position=position.message())
 
     async def _created_before(self, stored: pb.Resource, at: Position) -> pb.WriteResponse:
         """Return the response to a repeated creation. Refuse a creation whose name another one took."""
@@ -122,41 +137,32 @@ class _Write:
             created = checked_version(stored, self.context.versions.view(type)(stored), type.name.version)
         except GRPCError as error:
             raise access.redacted(error, stored) from None
-        return self._response(created, at)
+        answer = access.answered(created, self.given) if access.restricted else created
+        return pb.WriteResponse(resource=answer, position=at.message())
 
-    async def _creation(self, read: Read, units: Units) -> tuple[pb.Resource, tuple[Operation, ...]]:
+    def _creation(self, read: Read, units: Units) -> Awaitable[tuple[pb.Resource, tuple[Operation, ...]]]:
         """Return the resource as it will be created, and the operations of the commit."""
         self._check_payload(None)
-        return await creation(
-            read,
-            self.context,
-            self.form,
-            units,
-            self.key,
-            self.resource,
-            recreates=self.creates_again,
-            ending=self.ending,
-        )
+        again, ending = self.creates_again, self.ending
+        about = (self.context, self.form, units, self.key, self.resource)
+        return creation(read, *about, recreates=again, ending=ending)
 
-    async def _replacement(self, read: Read, units: Units, stored: pb.Resource) -> pb.Resource:
+    def _replacement(self, stored: pb.Resource) -> pb.Resource:
         """Return the resource that will replace the stored one."""
-        form = self.form
-        try:
-            # Check this first: a writer who has read something else has to read again.
-            _check_current(stored, self.resource)
-            self._check_payload(stored)
-            if form is None:
-                return _update(self.type, stored, self.resource)
-            return _merged_update(form, stored, self.resource)
-        except GRPCError as error:
-            access = self.context.access
-            # Even if nothing is converted, the caller's rights are those for the version that the request names.
-            shown = self.context.versions.shown(self.type, stored)
-            assert shown is not None
-            if not access.shows(shown) and stored.id is not None and self.id.uid != stored.id.uid:
-                # Answer as for a free name, so that a guess does not reveal that this one is taken.
-                await self._creation(read, units)
-            raise access.redacted(error, shown) from None
+        # Check this first: a writer who has read something else has to read again.
+        _check_current(stored, self.resource)
+        self._check_payload(stored)
+        form, resource = self.form, self.resource
+        if form is None or version_of(stored) not in form.chain:
+            # If there are converters, but none connects the two versions, the resource moves to the writer's version.
+            updated = _update(self.type, stored, resource)
+            return updated if form is None else form.created(updated)
+        carried = form.carries_on(stored, resource)
+        if carried is not None:
+            return _update(form.chain.type_of(version_of(stored)), stored, carried)
+        # The update applies to what the writer sees.
+        seen = form.seen(stored)
+        return form.updated(stored, seen, _update(self.type, seen, resource))
 
     def _check_payload(self, stored: pb.Resource | None) -> None:
         """Refuse a payload with a restriction, unless the caller has read the same one from the store.
@@ -174,11 +180,6 @@ class _Write:
         # A caller who may not read the resource could otherwise confirm a guess of its stored payload.
         if self.undecodable is not None and not (_carries(stored, self.resource) and access.may_read(self.id)):
             raise invalid(self.undecodable)
-
-    def _response(self, stored: pb.Resource, position: Position) -> pb.WriteResponse:
-        access = self.context.access
-        answer = access.answered(stored, self.given) if access.restricted else stored
-        return pb.WriteResponse(resource=answer, position=position.message())
 
 
 def _carries(stored: pb.Resource | None, resource: pb.Resource) -> bool:
@@ -214,7 +215,12 @@ def _update(type: ResourceType[Any], stored: pb.Resource, resource: pb.Resource)
             f"{resource_id(resource.id)}: status cannot be changed by Write, but "
             f"{', '.join(changed)} differs; use WriteStatus"
         )
-    _check_owner(stored, resource)
+    given, owner = resource.owner, stored.owner
+    # The fast path: most resources are unowned, or name their owner exactly as stored.
+    if given != owner and not same_owner(given, owner):
+        raise invalid(
+            f"{resource_id(resource.id)}: owner can only be set at creation: it is {_owner(owner)}, not {_owner(given)}"
+        )
     metadata = resource.metadata
     if not resource.version:
         metadata = dict(metadata)
@@ -223,40 +229,19 @@ def _update(type: ResourceType[Any], stored: pb.Resource, resource: pb.Resource)
             if reserved in stored.metadata:
                 metadata.setdefault(reserved, stored.metadata[reserved])
     same_type = stored.id.type.group_version == type.name.version  # type: ignore[union-attr]  # stored ids are whole
-    updated = for_store(
-        resource,
-        stored.id if same_type else new_id(resource.id, stored.id.uid),
-        owner=stored.owner,
+    updated = pb.Resource(
+        id=stored.id if same_type else new_id(resource.id, stored.id.uid),
+        owner=owner,
+        generation=generation_after(stored.generation),
         metadata=metadata,
         status=stored.status,
-        generation=generation_after(stored.generation),
+        data=resource.data,
     )
     if is_marked(stored.metadata):
         check_frozen(type, stored, updated)
     elif is_marked(updated.metadata):
         check_marking(type, stored, updated)
     return updated
-
-
-def _merged_update(form: StorageVersion, stored: pb.Resource, resource: pb.Resource) -> pb.Resource:
-    """Return the replacement for a resource of a kind with converters: the update applies to what the writer sees."""
-    if version_of(stored) not in form.chain:
-        # No converter connects the two versions, so the resource moves to the writer's version.
-        return form.created(_update(form.type, stored, resource))
-    carried = form.carries_on(stored, resource)
-    if carried is not None:
-        return _update(form.chain.type_of(version_of(stored)), stored, carried)
-    seen = form.seen(stored)
-    return form.updated(stored, seen, _update(form.type, seen, resource))
-
-
-def _check_owner(stored: pb.Resource, resource: pb.Resource) -> None:
-    given, kept = resource.owner, stored.owner
-    # The fast path: most resources are unowned, or name their owner exactly as stored.
-    if given != kept and not same_owner(given, kept):
-        raise invalid(
-            f"{resource_id(resource.id)}: owner can only be set at creation: it is {_owner(kept)}, not {_owner(given)}"
-        )
 
 
 def _owner(id: pb.Id | None) -> str:

@@ -40,8 +40,6 @@ def needs_units(key: Key) -> bool:
 
 async def check_units(read: Read, key: Key) -> Units:
     """Return the stored units of a key. Refuses a key in a unit that does not exist; ``default`` always does."""
-    if not needs_units(key):
-        return NO_UNITS
     partition, namespace, _ = key
     asked: list[tuple[Kind, Key]] = []
     if partition not in _ALWAYS:
@@ -105,27 +103,8 @@ def _next(ulid: str) -> str:
 
 
 def new_id(id: pb.Id, uid: str) -> pb.Id:
+    """Return the id of a resource as it is stored. The request keeps its own, for a second attempt."""
     return pb.Id(uid=uid, name=id.name, type=id.type, tenancy=id.tenancy)
-
-
-def for_store(
-    resource: pb.Resource,
-    id: pb.Id,
-    *,
-    owner: pb.Id | None,
-    metadata: dict[str, str] | None = None,
-    status: dict[str, pb.Status] | None = None,
-    generation: str = "",
-) -> pb.Resource:
-    """Return a new message for the store, so that a second attempt starts from the original request."""
-    return pb.Resource(
-        id=id,
-        owner=owner,
-        generation=generation or ulid_now(),
-        metadata=resource.metadata if metadata is None else metadata,
-        status=status or {},
-        data=resource.data,
-    )
 
 
 Answer = TypeVar("Answer")
@@ -141,19 +120,15 @@ async def attempt(once: Callable[[], Awaitable[Answer]], *, blanket: bool) -> An
     create the resource, ``once`` runs again, up to five times in all. A write with a version cannot succeed after it
     has lost a race: ``once`` runs again only to report the stored version.
     """
-    for wait in WAITS if blanket else (0.0,):
+    waits = iter(WAITS if blanket else (0.0,))
+    while True:
         try:
             return await once()
-        except (VersionConflict, WrongUid):
-            await trio.sleep(wait * (1 + random.random() / 2))
         except STORE_ERRORS as error:
-            raise refusal(error, write=True) from error
-    try:
-        return await once()
-    except (VersionConflict, WrongUid) as error:
-        attempts = len(WAITS) + 1
-        raise (
-            conflict(f"lost {attempts} races against other writers: {error}") if blanket else refusal(error, write=True)
-        ) from error
-    except STORE_ERRORS as error:
-        raise refusal(error, write=True) from error
+            is_lost = isinstance(error, VersionConflict | WrongUid)
+            wait = next(waits, None) if is_lost else None
+            if wait is None:
+                if is_lost and blanket:
+                    raise conflict(f"lost {len(WAITS) + 1} races against other writers: {error}") from error
+                raise refusal(error, write=True) from error
+        await trio.sleep(wait * (1 + random.random() / 2))

@@ -15,8 +15,6 @@ from headway.storage._abilities import ReadsAtOnce as ReadsAtOnce
 from headway.storage._abilities import Shared as Shared
 from headway.storage._abilities import is_shared as is_shared
 from headway.storage._abilities import last_leases as last_leases
-from headway.storage._abilities import optimistic_read as optimistic_read
-from headway.storage._abilities import read_for_commit as read_for_commit
 from headway.storage._backend import Backend as Backend
 from headway.storage._backend import ListsResources as ListsResources
 from headway.storage._backend import Watch as Watch
@@ -67,6 +65,7 @@ from headway.storage._tables import version_of as version_of
 from headway.storage._watch import LogWatch as LogWatch
 from headway.storage._watch import Pulse as Pulse
 from headway.storage._watch import check_resumable as check_resumable
+from headway.storage._watch import ending_commits as ending_commits
 from headway.storage.upkeep._schemas import SCHEMA_KIND as SCHEMA_KIND
 from headway.storage.upkeep._schemas import SchemaPlan as SchemaPlan
 from headway.storage.upkeep._schemas import plan_schemas as plan_schemas

@@ -39,35 +39,23 @@ def last_leases(backend: Backend, *, lasting: bool) -> bool:
 
 
 class ReadsAtOnce(Protocol):
-    """An optional ability of a store: read without a checkpoint. `read_for_commit` looks for the method."""
+    """An optional ability of a store: read without a checkpoint. A Write looks for the method."""
 
     def read_nowait(self, kind: Kind, key: Key) -> tuple[pb.Resource | None, Position]:
         """Return the same as `Backend.read`, without a checkpoint."""
         ...
 
 
-async def read_for_commit(backend: Backend, kind: Kind, key: Key) -> tuple[pb.Resource | None, Position]:
-    """Read before a commit. The commit has a checkpoint, so the read does without one if the store supports it."""
-    read_nowait: Callable[[Kind, Key], tuple[pb.Resource | None, Position]] | None
-    read_nowait = getattr(backend, "read_nowait", None)
-    return await backend.read(kind, key) if read_nowait is None else read_nowait(kind, key)
-
-
 class OptimisticReads(Protocol):
-    """An optional ability of a store on a network: read its local state. `optimistic_read` looks for the method."""
+    """An optional ability of a store on a network: read its local state. A Write looks for the method.
+
+    The commit that follows verifies the read: it requires every version that was read. If it is rejected, the Write
+    reads again. An accepted commit was then based on current state. Any other decision may be out of date.
+    """
 
     async def read_optimistic(self, kind: Kind, key: Key) -> tuple[pb.Resource | None, Position]:
         """Return the same as `Backend.read`, but from the local state: the latest commits of others may be missing."""
         ...
-
-
-def optimistic_read(backend: Backend) -> Read | None:
-    """Return the store's optimistic read, or None if it has none. It is faster, but the next commit must verify it.
-
-    To verify, the commit requires every version that was read. If it is rejected, the caller reads again. An accepted
-    commit was then based on current state. Other decisions based on such a read may be out of date.
-    """
-    return getattr(backend, "read_optimistic", None)
 
 
 class ListsFences(Protocol):

@@ -33,8 +33,7 @@ class Raised(NamedTuple):
     checkpoint: int
 
 
-@dataclass(frozen=True, slots=True)
-class Put:
+class Put(NamedTuple):
     """Store ``resource``. The store fills in its version.
 
     ``expected`` is the version that must be stored now. If it is empty, the resource must not exist. If the stored

@@ -176,18 +176,11 @@ def _owner(resource: pb.Resource) -> str:
 
 
 def _begin(within: Within, after: Key | None) -> tuple[Key, bool]:
-    """Return the key to begin at, and True if that key is included."""
-    first = _first(within)
+    """Return the key to begin at, and True if that key is included: the lowest one that can match, or ``after``."""
+    first = (within.partition, within.namespace, within.name_prefix)
+    if "*" in first[:2]:
+        first = ("", "", "") if within.partition == "*" else (within.partition, "", "")
     return (after, False) if after is not None and after >= first else (first, True)
-
-
-def _first(within: Within) -> Key:
-    """Return the lowest key that can match."""
-    if within.partition == "*":
-        return ("", "", "")
-    if within.namespace == "*":
-        return (within.partition, "", "")
-    return (within.partition, within.namespace, within.name_prefix)
 
 
 def _is_behind(key: Key, within: Within) -> bool:
@@ -227,22 +220,25 @@ def decide(tables: ResourceTables, operation: Operation) -> Effect | None:
         if tables.owns(operation.owner_uid):
             raise StillOwns(f"uid {operation.owner_uid} still owns resources")
         return None
-    stored = tables.get(operation.kind, operation.key)
-    if isinstance(operation, Require):
-        _check_required(operation, stored)
-        return None
+    kind, key = operation.kind, operation.key
+    stored = tables.get(kind, key)
+    version = "" if stored is None else stored.version
     if isinstance(operation, Put):
-        resource = operation.resource
-        if stored is not None and stored.id.uid != resource.id.uid:  # type: ignore[union-attr]  # stored ids are whole
-            raise WrongUid(f"{operation.key[2]} is stored with another uid")
-        if (stored.version if stored is not None else "") != operation.expected:
-            raise VersionConflict(f"{operation.key[2]} is not stored at version {operation.expected!r}")
-        return (operation.kind, operation.key, stored, resource)
-    if stored is None or stored.id.uid != operation.uid:  # type: ignore[union-attr]  # as above
-        return None
-    if stored.version != operation.expected:
-        raise VersionConflict(f"{operation.key[2]} is not stored at version {operation.expected!r}")
-    return (operation.kind, operation.key, stored, None)
+        new: pb.Resource | None = operation.resource
+        if stored is not None and stored.id.uid != new.id.uid:  # type: ignore[union-attr]  # stored ids are whole
+            raise WrongUid(f"{key[2]} is stored with another uid")
+    else:
+        new = None
+        is_another = stored is None or stored.id.uid != operation.uid  # type: ignore[union-attr]  # as above
+        if isinstance(operation, Require):
+            if is_another or operation.expected not in ("", version):
+                raise VersionConflict(f"{key[2]} has changed since it was read")
+            return None
+        if is_another:
+            return None
+    if version != operation.expected:
+        raise VersionConflict(f"{key[2]} is not stored at version {operation.expected!r}")
+    return (kind, key, stored, new)
 
 
 def changes_of(kind: Kind, old: pb.Resource | None, new: pb.Resource | None) -> list[LogChange]:
@@ -261,12 +257,3 @@ def changes_of(kind: Kind, old: pb.Resource | None, new: pb.Resource | None) -> 
 def version_of(resource: pb.Resource) -> str:
     """Return the version of its kind as which a resource is stored."""
     return resource.id.type.group_version  # type: ignore[union-attr]  # stored ids are whole
-
-
-def _check_required(required: Require, stored: pb.Resource | None) -> None:
-    if (
-        stored is None
-        or stored.id.uid != required.uid  # type: ignore[union-attr]  # stored ids are whole
-        or (required.expected and stored.version != required.expected)
-    ):
-        raise VersionConflict(f"{required.key[2]} has changed since it was read")

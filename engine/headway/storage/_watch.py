@@ -10,7 +10,7 @@ import trio
 from typing_extensions import override
 
 from headway.errors import HeadwayError, HistoryCompacted
-from headway.resource import Bookmark, Changes, EndOfSnapshot, Position, SnapshotChunk, StreamItem, resource_key
+from headway.resource import Bookmark, Change, Changes, EndOfSnapshot, Position, SnapshotChunk, StreamItem, resource_key
 from headway.storage._backend import Watch
 from headway.storage._log import CommitLog, Cursor
 from headway.storage._operations import StoreMismatch, Within
@@ -168,13 +168,18 @@ class LogWatch(Watch):
 
 
 def _filtered(changes: Changes, within: Within) -> Changes | None:
-    """Return the matching changes, with `more` adjusted to them. Return None if no change matches."""
+    """Return the matching changes, or None if no change matches."""
     kept = [change for change in changes.changes if within.matches(resource_key(change.resource))]
+    return Changes(ending_commits(kept)) if kept else None
+
+
+def ending_commits(kept: list[Change]) -> list[Change]:
+    """Return the remaining changes with `more` set anew: it says whether another change of the same commit follows."""
     for index, change in enumerate(kept):
         more = index + 1 < len(kept) and kept[index + 1].revision == change.revision
         if more != change.more:
             kept[index] = change._replace(more=more)
-    return Changes(kept) if kept else None
+    return kept
 
 
 def check_resumable(wanted: Position, here: Position, sessions: Mapping[str, int | None], oldest: int = 0) -> None:
