@@ -34,7 +34,7 @@ WRONG: dict[str, tuple[Callable[[trustme.CA], trustme.LeafCert], str]] = {
     ),
     "another name": (
         lambda trusted: signed(trusted, "example.org"),
-        r"is for another name \(.*127\.0\.0\.1'\): use a name .* server_name=",
+        r"is for another name \(.*127\.0\.0\.1'\): use one of its names .* server_name=",
     ),
     "expired": (
         lambda trusted: signed(trusted, not_before=NOW - 2 * DAY, not_after=NOW - DAY),
@@ -82,7 +82,7 @@ async def test_worker_without_a_certificate_reports_that_the_server_may_require_
     tls = rpc.server_tls(tmp_path / "server.pem", client_ca=tmp_path / "ca.pem")
     async with headway.open_engine("memory:", types(), listen=["127.0.0.1:0"], insecure=True, tls=tls) as engine:
         error = await first_error(engine.addresses[0], rpc.client_tls(tmp_path / "ca.pem"))
-    assert "if it asks for a client's certificate, give one by" in error
+    assert "if it asks for a client's certificate, give one with" in error
 
 
 def test_other_tls_errors_keep_the_words_of_the_library() -> None:
