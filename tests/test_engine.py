@@ -6,7 +6,8 @@ import signal
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +87,11 @@ def _leaves(error: BaseException) -> list[BaseException]:
     return [error]
 
 
+@asynccontextmanager
+async def _opens_a_text() -> AsyncIterator[str]:
+    yield "staff.db"
+
+
 async def test_block_can_be_canceled(autojump_clock: MockClock) -> None:
     """A deadline around the engine ends it, and no other error leaves the block."""
     rig = Rig(autojump_clock)
@@ -102,7 +108,7 @@ async def test_block_can_be_canceled(autojump_clock: MockClock) -> None:
 @pytest.mark.parametrize("given", ["App", None, headway.App])
 async def test_argument_that_is_not_an_app_is_refused(given: object) -> None:
     """The error shows the value."""
-    with pytest.raises(DeclarationError, match=r"open_engine expects headway\.App objects after the store"):
+    with pytest.raises(DeclarationError, match=r"expected headway\.App objects after the store or the endpoints, not "):
         async with headway.open_engine("memory:", given):  # type: ignore[arg-type]  # that is the point
             pass
 
@@ -125,6 +131,8 @@ async def test_argument_that_is_not_an_app_is_refused(given: object) -> None:
         ("and not both", {"listen": ["127.0.0.1:0"], "insecure": True, "access": Authorizer(Access())}),
         ("tls='x' must be a TLS context", {"tls": "x"}),
         ("limits=5 must be limits, such as", {"limits": 5}),
+        ("wrap_channel=5 must be a function of a channel, such as", {"wrap_channel": 5}),
+        ("open_engine expects a store first, .* not something that opens 'staff.db'", {"store": _opens_a_text()}),
     ],
 )
 async def test_invalid_option_of_an_engine_is_refused(says: str, given: dict[str, Any]) -> None:

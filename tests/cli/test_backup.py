@@ -55,7 +55,8 @@ async def test_backup_and_restore_print_the_store_and_its_revision(terminal: Ter
     ("arguments", "code", "said"),
     [
         (("backup", "memory:", "b"), 2, "'memory:' is not a store in a file; write \"sqlite:PATH\""),
-        (("backup", "sqlite:none.db", "b"), 5, "none.db: store not found"),
+        (("backup", "sqlite:none.db", "b"), 2, "URL: no store found at sqlite:none.db"),
+        (("restore", "none", "sqlite:new.db"), 2, "'none' does not exist"),
         (("backup", "sqlite:staff.db", "staff.db"), 2, "is the store itself"),
         (("backup", "sqlite:staff.db", "here"), 1, "here already exists; give another path, or replace it (--replac"),
         (("restore", "here", "sqlite:new.db"), 5, "is not a Headway store"),

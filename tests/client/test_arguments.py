@@ -11,7 +11,8 @@ import pytest
 
 import headway
 from headway.client import Client, LeaseClient, hold_lease
-from headway.engine import connect
+from headway.controller import App
+from headway.engine import connect, open_workers
 from headway.errors import InvalidArgument
 from headway.resource import pb
 from tests.helpers.calls import Calls
@@ -160,6 +161,39 @@ async def test_connect_refuses_a_timeout_that_no_call_can_meet(timeout: Any) -> 
     with pytest.raises(InvalidArgument, match=re.escape(f"timeout must be > 0 seconds, not {timeout!r}")):
         async with connect("127.0.0.1:9", timeout=timeout):
             pytest.fail("the connection was opened")
+
+
+TOKEN_FORM = "token must be a string, as printed by `headway token new`, or '' for none, not "
+CONNECTING: list[tuple[str, dict[str, Any]]] = [
+    (f"{TOKEN_FORM}a value of class int", {"token": 3}),
+    (f"{TOKEN_FORM}a value of class bytes", {"token": b"hw_secret"}),
+    (f"{TOKEN_FORM}None", {"token": None}),
+    ("invalid token: it must be one line of ASCII characters", {"token": "hw_1\nx"}),
+    ("invalid token: it must be one line of ASCII characters", {"token": "hw_é"}),
+    ("tls must be a TLS context, such as headway.rpc.client_tls(...), not True", {"tls": True}),
+    ("server_name must be a string, such as 'engine.example.com', not 3", {"server_name": 3}),
+    ("insecure must be True or False, not 'no'", {"insecure": "no"}),
+]
+
+
+@pytest.mark.parametrize("door", [connect, open_workers])
+@pytest.mark.parametrize(("says", "given"), CONNECTING)
+async def test_wrong_argument_of_a_connection_is_refused_before_the_block(
+    says: str, given: dict[str, Any], door: Any
+) -> None:
+    """Workers would otherwise repeat a call that can never succeed. The error never shows a token."""
+    with pytest.raises(InvalidArgument, match=re.escape(says)) as caught:
+        async with door("127.0.0.1:9", **given):
+            pytest.fail("the connection was opened")
+    assert "hw_" not in str(caught.value)
+
+
+@pytest.mark.parametrize("given", [3, None, object(), App])
+async def test_workers_refuse_endpoints_that_are_neither_addresses_nor_a_channel(given: Any) -> None:
+    says = "expected the addresses of engines, such as '127.0.0.1:9000' or ['unix:/path/to/socket'], or a channel"
+    with pytest.raises(InvalidArgument, match=re.escape(says)):
+        async with open_workers(given):
+            pytest.fail("the workers were started")
 
 
 async def test_values_at_the_bounds_are_accepted(client: Client) -> None:

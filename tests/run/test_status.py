@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
@@ -139,6 +139,42 @@ def test_problem_names_the_types_that_priming_waits_for(primed: bool, revision: 
 def test_type_may_be_without_a_stream_for_ten_seconds(seconds: float, problem: str) -> None:
     kind = TypeStatus(TypeName("x", "v1", "Y"), True, 7, 7, 3, cut_off="why", cut_off_seconds=seconds)
     assert ControllerStatus("x", "running", 4.0, types=(kind,)).problem == problem
+
+
+def test_status_after_the_block_says_that_every_controller_has_ended() -> None:
+    """Even outside of Trio, such as in a report that a program writes before it exits."""
+    statuses: list[Callable[[], list[ControllerStatus]]] = []
+
+    async def run_engine() -> None:
+        async with Failing().open() as engine:
+            await engine.wait_idle()
+            statuses.append(engine.status)
+        assert {each.phase for each in engine.status()} == {"ended"}
+
+    trio.run(run_engine, clock=MockClock(autojump_threshold=0))
+    ended = statuses[0]()
+    assert len(ended) > 1
+    for status in ended:
+        assert (status.phase, status.seconds, status.types, status.queue) == ("ended", 0, (), None)
+        assert (status.problem, status.cause) == ("has ended with the block of its engine", "ended")
+
+
+async def test_ended_status_has_the_error_of_the_last_failed_run(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    staff = Staff()
+
+    async def fail(_: headway.Runtime) -> None:
+        raise LookupError("no file")
+
+    @staff.app.controller(manages=staff.team, initialiser=fail)
+    async def look(_: headway.Runtime, __: headway.Request[Team]) -> None:
+        """Do nothing."""
+
+    async with staff.open() as engine:
+        supervisor = engine.controllers["look"]
+        await trio.sleep(0.2)
+    status = supervisor.status()
+    assert (status.phase, status.restarts, status.error) == ("ended", 1, "LookupError: no file")
+    assert status.problem == "has ended with the block of its engine, after LookupError: no file"
 
 
 async def test_status_has_the_error_of_the_previous_run(autojump_clock: MockClock) -> None:  # noqa: ARG001

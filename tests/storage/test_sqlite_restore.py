@@ -1,5 +1,6 @@
 """A store made of a backup is another store, and its revisions are above all that the first one can have given out."""
 
+import errno
 import os
 import shutil
 import time
@@ -186,6 +187,46 @@ async def test_damaged_backup_replaces_nothing(tmp_path: Path) -> None:
             await restore_store(tmp_path / "b", f"sqlite:{path}", replace=True)
         assert path.read_bytes() == before
         assert sorted(os.listdir(tmp_path)) == ["a.db", "a.db.lock", "b"]
+
+
+async def test_restore_leaves_only_the_store(tmp_path: Path) -> None:
+    """The store gets its lock file when it is opened, and a failed restore leaves nothing.
+
+    The lock file of a store that is not there would keep a backup from that path.
+    """
+    await filled(tmp_path / "a.db")
+    await backup_store(f"sqlite:{tmp_path}/a.db", tmp_path / "b")
+    (tmp_path / "torn").write_bytes((tmp_path / "b").read_bytes()[:10_000])
+    before = sorted(os.listdir(tmp_path))
+    for bad in ("torn", "none"):
+        with pytest.raises(StoreUnusable):
+            await restore_store(tmp_path / bad, f"sqlite:{tmp_path}/new.db")
+        assert sorted(os.listdir(tmp_path)) == before
+    await backup_store(f"sqlite:{tmp_path}/a.db", tmp_path / "new.db")
+    (tmp_path / "new.db").unlink()
+    await restore_store(tmp_path / "b", f"sqlite:{tmp_path}/new.db")
+    assert sorted(os.listdir(tmp_path)) == sorted([*before, "new.db"])
+
+
+async def test_restore_that_cannot_be_made_durable_keeps_what_was_replaced_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file of an earlier replacement may be the only copy of that store."""
+    path = tmp_path / "a.db"
+    await filled(path)
+    await backup_store(f"sqlite:{path}", tmp_path / "b")
+    (tmp_path / "a.db.replaced").write_text("an earlier store")
+    before = {name: (tmp_path / name).read_bytes() for name in sorted(os.listdir(tmp_path))}
+
+    def fail(_: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", fail)
+        with pytest.raises(StoreUnusable, match=r"a\.db could not be created: .*Nothing was changed"):
+            await restore_store(tmp_path / "b", f"sqlite:{path}", replace=True)
+    found = {name: (tmp_path / name).read_bytes() for name in sorted(os.listdir(tmp_path)) if name != "a.db.lock"}
+    assert found == {name: content for name, content in before.items() if name != "a.db.lock"}
 
 
 async def test_foreign_file_is_never_replaced(tmp_path: Path) -> None:

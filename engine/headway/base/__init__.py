@@ -1,9 +1,12 @@
 """Helpers for all other packages: text for errors, checks of declarations, exception groups, reports, clocks.
 
-Nothing here knows a resource or a protocol. `_declarations.py` checks the functions and arguments of a program, and
-`_groups.py` splits and unwraps the exceptions of nurseries.
+Nothing here knows a resource or a protocol. `_declarations.py` checks the functions and arguments of a program,
+`_arguments.py` those of its reads, and `_groups.py` splits and unwraps the exceptions of nurseries.
 """
 
+from headway.base._arguments import check_selection as check_selection
+from headway.base._arguments import check_text as check_text
+from headway.base._arguments import check_token as check_token
 from headway.base._clock import WALL as WALL
 from headway.base._clock import utc_now as utc_now
 from headway.base._clock import wall_time as wall_time

@@ -11,7 +11,7 @@ import trio
 from headway.cache._informer import Subscription
 from headway.cache._isolation import Isolation
 from headway.cache._projection import CachedType, Projection
-from headway.cache._reader import CacheReader, Content, Query
+from headway.cache._reader import CacheReader, Content, Query, not_a_type
 from headway.cache._view import Pin, View
 from headway.errors import InvalidArgument, NotPrimed, NotWatched
 from headway.resource import TypeName
@@ -105,7 +105,8 @@ class Cache(CacheReader):
         """
         if not types:
             raise InvalidArgument("a view needs at least one type: rt.cache.view(TEAM, ACCOUNT)")
-        subscriptions = {type.name: self._subscription(type) for type in types}
+        asked = [(self._subscription(type), type.name) for type in types]
+        subscriptions = {name: subscription for subscription, name in asked}
         await trio.lowlevel.checkpoint()
         while True:
             revision = max(each.store.newest for each in subscriptions.values())
@@ -146,7 +147,7 @@ class Cache(CacheReader):
             subscription = self._subscriptions.get(type.name)
         except AttributeError:
             # Checked only here, because every read passes this point.
-            raise InvalidArgument(f"a cache is read by a type, as app.type(...) returned it, not {type!r}") from None
+            raise not_a_type(type) from None
         declared = self._declared.get(type.name)
         if declared is not type:
             if declared is None:

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
 
-from headway.base import check_keywords, plain_problem
+from headway.base import check_keywords, check_selection, plain_problem
 from headway.cache._indexes import Index, Path, Table
 from headway.cache._isolation import Isolation
 from headway.cache._projection import CachedType, Projected, Projection
@@ -111,13 +111,13 @@ class CacheReader(ABC):
 
     def get(self, type: CachedType[R], id: str | ResourceId, *, partition: str = "", namespace: str = "") -> R | None:
         """Return the resource or None. Pass a name or an id. An id with a uid finds only that incarnation."""
-        wanted = type.id(id, partition=partition, namespace=namespace) if isinstance(id, str) else id
         try:
+            wanted = type.id(id, partition=partition, namespace=namespace) if isinstance(id, str) else id
             if wanted.type != type.name and wanted.type.unversioned != type.kind:
                 raise InvalidArgument(f"{wanted} is not a {type.name}: pass its own type")
         except AttributeError:
-            if isinstance(id, ResourceId):
-                raise
+            if not isinstance(type, ResourceType | Projection):
+                raise not_a_type(type) from None
             raise InvalidArgument(
                 f"id must be a name or an id, such as 'core' or resource.id, not {id!r:.120}"
             ) from None
@@ -130,6 +130,7 @@ class CacheReader(ABC):
         self, type: CachedType[R], *, partition: str = "*", namespace: str = "*", name_prefix: str = ""
     ) -> builtins.list[R]:
         """Return all resources of a type, in order of partition, namespace and name. ``*`` matches any."""
+        check_selection(partition, namespace, name_prefix)
         entries = self._content(type).everything()
         keys = sorted(
             key
@@ -229,6 +230,11 @@ class CacheReader(ABC):
                 f"raised, such as {'/'.join(example)}"
             )
         return content, table
+
+
+def not_a_type(given: object) -> InvalidArgument:
+    """Return the error for a read whose type is not a type."""
+    return InvalidArgument(f"a cache is read by a type, as app.type(...) returned it, not {given!r:.120}")
 
 
 def _views(type: CachedType[R], content: Content, groups: Iterable[Collection[Key]]) -> list[R]:

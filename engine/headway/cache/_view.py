@@ -25,7 +25,7 @@ from typing import Any
 
 from headway.cache._indexes import Index, IndexTable, Path, Table
 from headway.cache._projection import CachedType
-from headway.cache._reader import CacheReader, Content, Query
+from headway.cache._reader import CacheReader, Content, Query, not_a_type
 from headway.cache._type_store import Applied, TypeStore
 from headway.errors import HeadwayError, NotPrimed, NotWatched
 from headway.resource import Key, TypeName, pb
@@ -178,7 +178,10 @@ class View(CacheReader):
     def _content(self, type: CachedType[Any]) -> Content:
         if self._pins is None:
             raise NotPrimed(f"a view of {self._controller} was read after its block, or its run, had ended")
-        pin = self._pins.get(type.name)
+        try:
+            pin = self._pins.get(type.name)
+        except AttributeError:
+            raise not_a_type(type) from None
         if pin is None:
             raise NotWatched(f"the view was opened without {type.name}: name it in rt.cache.view(...)")
         return pin

@@ -105,12 +105,17 @@ async def check_store_exists(argument: str, url: str) -> None:
 
 def named_store(argument: str, url: str) -> AbstractAsyncContextManager[Backend]:
     """Return the store at a URL, not yet open. Raises Usage if the URL names none that lasts."""
-    from headway.storage import open_store
-
     if url == "memory:":
         raise Usage(
             f'{argument}: "memory:" is a new, empty store for each process; give a lasting one, such as sqlite:PATH'
         )
+    return any_store(argument, url)
+
+
+def any_store(argument: str, url: str) -> AbstractAsyncContextManager[Backend]:
+    """Return the store at a URL, not yet open. Raises Usage if the URL is invalid."""
+    from headway.storage import open_store
+
     try:
         return open_store(url)
     except InvalidArgument as error:

@@ -15,7 +15,7 @@ from click.core import ParameterSource
 from grpclib import GRPCError
 from grpclib.const import Status
 
-from headway.base import read_secret
+from headway.base import check_token, read_secret
 from headway.cli._running import Exit, Usage, fail, run
 from headway.client import Client
 from headway.errors import InvalidArgument, PermissionDenied, Unavailable
@@ -170,10 +170,12 @@ def given_token(context: click.Context, token: str | None, path: str | None) -> 
             raise Usage(f"--token-file {path} cannot be read: {error}") from error
         if not token:
             raise Usage(f"--token-file {path} is empty; it must contain a token")
-    if token and not (token.isascii() and token.isprintable()):
-        # Never show the text: even an invalid token may be nearly right.
-        raise Usage("invalid token: it must be one line of ASCII characters, as printed by `headway token new`")
-    return token or ""
+    token = token or ""
+    try:
+        check_token(token)
+    except InvalidArgument as error:
+        raise Usage(str(error)) from error
+    return token
 
 
 def tls_context(

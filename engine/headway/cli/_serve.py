@@ -14,7 +14,7 @@ import click
 import trio
 
 from headway.access import Authorizer, load_access
-from headway.cli._arguments import apps_at
+from headway.cli._arguments import any_store, apps_at
 from headway.cli._connection import check_key, tls_context
 from headway.cli._process_options import ProcessOptions, process_options
 from headway.cli._running import Exit, Usage, fail, fail_by, run
@@ -154,6 +154,7 @@ def serve(
             _forward, forward, upstream, listen, tls, limits, insecure=forward_insecure, verbose=options.verbose
         )
     else:
+        any_store("--store", store)
         if options.process is not None:
             _check_process(options, store)
         authorizer = None if access is None else _authorizer(access)

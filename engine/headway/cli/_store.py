@@ -47,6 +47,8 @@ def backup(url: str, file: str, replace: bool) -> None:
 
     async def back_up() -> None:
         try:
+            if url.startswith("sqlite:"):
+                await check_store_exists("URL", url)
             made = await backup_store(url, file, replace=replace)
         except InvalidArgument as error:
             raise Usage(str(error)) from error
@@ -56,7 +58,7 @@ def backup(url: str, file: str, replace: bool) -> None:
 
 
 @click.command()
-@click.argument("file", type=click.Path(dir_okay=False))
+@click.argument("file", type=click.Path(exists=True, dir_okay=False))
 @click.argument("url")
 @click.option("--replace", is_flag=True, help="Replace an existing store; its file is kept as PATH.replaced.")
 def restore(file: str, url: str, replace: bool) -> None:

@@ -6,18 +6,13 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from headway.base import check_selection, check_text
 from headway.errors import InvalidArgument, Unavailable
 from headway.resource import Position, Resource, ResourceId, ResourceType, Scope, pb, position
 from headway.service import MAX_NUMBER, MAX_PAGE, MAX_TTL_MS, MIN_TTL_MS
 
 TTL = (MIN_TTL_MS / 1000, MAX_TTL_MS / 1000)
 """The bounds of a lease's ttl in seconds."""
-
-
-def check_text(name: str, given: object, example: str = "") -> None:
-    """Raise InvalidArgument if an argument is not a string."""
-    if not isinstance(given, str):
-        raise InvalidArgument(f"{name} must be a string{example and f', such as {example}'}, not {given!r:.120}")
 
 
 def check_whole(name: str, given: object, least: int = 0, most: int = MAX_NUMBER, *, example: str) -> None:
@@ -135,9 +130,7 @@ def tenancy_searched(type: ResourceType[Any], partition: str, namespace: str, na
         InvalidArgument: an argument is of another class than declared.
     """
     check_type(type)
-    check_text("partition", partition, "'default', or '*' for any")
-    check_text("namespace", namespace, "'default', or '*' for any")
-    check_text("name_prefix", name_prefix, "'team-'")
+    check_selection(partition, namespace, name_prefix)
     return pb.Tenancy(
         partition="" if type.scope is Scope.CLUSTER else partition,
         namespace="" if type.scope in (Scope.CLUSTER, Scope.PARTITION) else namespace,

@@ -11,7 +11,8 @@ import trio
 from grpclib import GRPCError
 
 from headway._gen.headway.lease import v1 as lease_pb
-from headway.client._arguments import TTL, check_seconds, check_text, check_whole, milliseconds
+from headway.base import check_text
+from headway.client._arguments import TTL, check_seconds, check_whole, milliseconds
 from headway.client._refusals import client_error
 from headway.errors import InvalidArgument, Unavailable
 from headway.resource import Position, pb, position

@@ -8,10 +8,10 @@ from contextlib import AbstractAsyncContextManager
 from typing import NamedTuple
 
 from headway.access import Authorizer
-from headway.base import check_plain, safe_report
+from headway.base import check_plain, check_text, check_token, safe_report
 from headway.builtin import NAME
 from headway.controller import App, Definition
-from headway.errors import DeclarationError
+from headway.errors import DeclarationError, InvalidArgument
 from headway.events import Report
 from headway.resource import Registry
 from headway.rpc import Limits
@@ -24,7 +24,7 @@ def combine_apps(apps: Sequence[App]) -> tuple[Registry, dict[str, Definition]]:
     for app in apps:
         given: object = app
         if not isinstance(given, App):
-            raise DeclarationError(f"open_engine expects headway.App objects after the store, not {given!r}")
+            raise DeclarationError(f"expected headway.App objects after the store or the endpoints, not {given!r:.120}")
         for type in app.registry:
             if type.name not in registry or registry.resolve(type.name) is not type:
                 registry.register(type)
@@ -116,12 +116,59 @@ def check_listen(given: object, access: object, *, insecure: bool) -> None:
 
 def check_tls(given: object) -> None:
     """Raise DeclarationError if a value is neither None nor a TLS context."""
-    if given is not None:
-        # Imported here, because it takes long and most programs don't need it.
-        from ssl import SSLContext
+    if not _is_tls(given):
+        raise DeclarationError(f"tls={given!r} must be a TLS context, such as tls=headway.rpc.server_tls(...)")
 
-        if not isinstance(given, SSLContext):
-            raise DeclarationError(f"tls={given!r} must be a TLS context, such as tls=headway.rpc.server_tls(...)")
+
+def check_connection(tls: object, server_name: object, token: object, insecure: object) -> None:
+    """Raise InvalidArgument if an argument of a connection to engines is of another class than declared."""
+    check_token(token)
+    if not _is_tls(tls):
+        raise InvalidArgument(f"tls must be a TLS context, such as headway.rpc.client_tls(...), not {tls!r:.120}")
+    if server_name is not None:
+        check_text("server_name", server_name, "'engine.example.com'")
+    if not isinstance(insecure, bool):
+        raise InvalidArgument(f"insecure must be True or False, not {insecure!r:.120}")
+
+
+def _is_tls(given: object) -> bool:
+    if given is None:
+        return True
+    # Imported here, because it takes long and most programs don't need it.
+    from ssl import SSLContext
+
+    return isinstance(given, SSLContext)
+
+
+def check_endpoints(given: object) -> None:
+    """Raise InvalidArgument if a value is neither addresses nor a channel. `open_channel` checks each address."""
+    if not isinstance(given, str | Sequence) and not _has_methods(given, "unary", "stream"):
+        raise InvalidArgument(
+            "expected the addresses of engines, such as '127.0.0.1:9000' or ['unix:/path/to/socket'], "
+            f"or a channel for a test, got {given!r:.120}"
+        )
+
+
+def check_backend(given: object) -> None:
+    """Raise DeclarationError if an async context manager that was given as a store yields something else."""
+    if not _has_methods(given, "read", "commit"):
+        raise DeclarationError(
+            "open_engine expects a store first, such as 'memory:', 'sqlite:staff.db' or a backend of your own, "
+            f"not something that opens {given!r:.120}"
+        )
+
+
+def check_wrap_channel(given: object) -> None:
+    """Raise DeclarationError if a value is neither None nor a function of a channel."""
+    if given is not None and not callable(given):
+        raise DeclarationError(
+            f"wrap_channel={given!r:.120} must be a function of a channel, such as "
+            "wrap_channel=headway.testing.ScriptedChannel().over"
+        )
+
+
+def _has_methods(given: object, *names: str) -> bool:
+    return not isinstance(given, type) and all(callable(getattr(given, name, None)) for name in names)
 
 
 def check_limits(given: object) -> None:

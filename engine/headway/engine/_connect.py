@@ -11,7 +11,7 @@ import trio
 from headway.base import check_keywords, check_trio
 from headway.client import Client, LeaseClient
 from headway.controller import App
-from headway.engine._arguments import combine_apps
+from headway.engine._arguments import check_connection, combine_apps
 from headway.engine._compared import ComparedChannel
 from headway.errors import HeadwayError, InvalidArgument, NotHeadway, RemoteError
 from headway.events import CallDelayed, Report
@@ -57,6 +57,7 @@ async def connect(
     """
     check_trio("headway.connect")
     registry, _ = combine_apps(apps)
+    check_connection(tls, server_name, token, insecure)
     async with open_remote(endpoints, tls, server_name, timeout, token, insecure=insecure) as channel:
         yield Client(ComparedChannel(channel, registry), registry, token=token)
 

@@ -62,7 +62,11 @@ class Engine:
         return None if self._store is None else self._store.problem
 
     def status(self) -> list[ControllerStatus]:
-        """Return the state of every controller, including Headway's own."""
+        """Return the state of every controller, including Headway's own.
+
+        After the block has ended, every controller's phase is ``ended``, and its ``error`` is that of its last failed
+        run, if any.
+        """
         return [supervisor.status() for supervisor in self._supervisors]
 
     async def wait_idle(self) -> None:

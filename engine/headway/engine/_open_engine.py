@@ -15,11 +15,13 @@ from headway.client import Client
 from headway.controller import App, Definition, sealed
 from headway.engine._arguments import (
     RunOptions,
+    check_backend,
     check_flag,
     check_limits,
     check_listen,
     check_store,
     check_tls,
+    check_wrap_channel,
     combine_apps,
     refuse_own_name,
 )
@@ -129,12 +131,14 @@ async def open_engine(
     check_tls(tls)
     check_limits(limits)
     check_flag("check_isolation", check_isolation)
+    check_wrap_channel(wrap_channel)
     if process is not None:
         worker_name(process)
     report = options.safe_report()
     opened = open_store(store) if isinstance(store, str) else store
     with GcFreeze(gc_freeze) as freeze:
         async with sealed(apps), opened as backend:
+            check_backend(backend)
             report = freeze.wrap(report)
             await refuse_unfinished(backend)
             await record_schemas(backend, registry)

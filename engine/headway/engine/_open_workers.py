@@ -10,7 +10,7 @@ from headway.base import check_keywords, check_trio
 from headway.cache import Informers
 from headway.client import Client
 from headway.controller import App, sealed
-from headway.engine._arguments import RunOptions, check_flag, combine_apps, refuse_own_name
+from headway.engine._arguments import RunOptions, check_connection, check_endpoints, combine_apps, refuse_own_name
 from headway.engine._collector import GcFreeze
 from headway.engine._compared import ComparedChannel
 from headway.engine._connect import find_engine, open_remote
@@ -74,7 +74,8 @@ async def open_workers(
 
     Raises:
         DeclarationError: if the apps do not fit together, or if ``process`` is not a valid name.
-        InvalidArgument: if a token would be sent to another host without ``tls`` and without ``insecure``.
+        InvalidArgument: if an argument of the connection is invalid, or a token would be sent to another host without
+            ``tls`` and without ``insecure``.
         NotHeadway: from within the block, if the server at an endpoint is not an engine.
         SchemaMismatch: from within the block, if the server and this program would misread each other's resources.
     """
@@ -83,7 +84,8 @@ async def open_workers(
     refuse_own_name(apps)
     options = RunOptions(report, lag_limit, stall_limit, lease_ttl, shutdown_bound, hard_exit, gc_freeze, block_limit)
     options.check()
-    check_flag("insecure", insecure)
+    check_endpoints(endpoints)
+    check_connection(tls, server_name, token, insecure)
     name = worker_name(process)
     report = options.safe_report()
     opened: AbstractAsyncContextManager[Channel]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import struct
 from collections.abc import Callable, Hashable, Iterator
 from typing import Any, TypeVar
 
@@ -95,7 +97,9 @@ def _same(left: Any, right: Any) -> bool:
         return len(left) == len(right) and all(map(_same, left, right))
     if isinstance(left, dict) and isinstance(right, dict):
         return left.keys() == right.keys() and all(_same(value, right[key]) for key, value in left.items())
-    return bool(left == right or (left != left and right != right))  # NaN equals itself here
+    if isinstance(left, float) and isinstance(right, float):
+        return _bits(left) == _bits(right)
+    return bool(left == right)
 
 
 def _merged_value(before: Any, after: Any, stored: Any, reorders: bool) -> Any:
@@ -167,20 +171,20 @@ def _in_stored_order(made: list[tuple[Any, int | None]]) -> list[tuple[Any, int 
 def _pairs(before: list[Any], stored: list[Any]) -> tuple[list[int | None], set[int]]:
     """Return the index in ``stored`` of each element that the writer saw, and the indexes of those it never saw.
 
-    The same index is tried first, since most converters keep the order. Others sort a list, omit elements or add some.
+    Equal content is matched before an equal first field, which several elements may share. The same index is tried
+    first, since most converters keep the order. Others sort a list, omit elements or add some.
     A stored element without a counterpart is assumed to be one that the writer never saw, and is kept. If that is
     wrong, the result does not read back as written.
     """
     pairs: list[int | None] = [None] * len(before)
     unseen = set(range(len(stored)))
-    if len(before) == len(stored):
-        for place, (seen, there) in enumerate(zip(before, stored, strict=True)):
-            identity = _identity(seen)
-            if _same(seen, there) or (identity is not None and identity == _identity(there)):
-                pairs[place] = place
-                unseen.discard(place)
-    _match(stored, before, pairs, unseen, _content)
-    _match(stored, before, pairs, unseen, _identity)
+    for key in (_content, _identity):
+        if len(before) == len(stored):
+            for place, (seen, there) in enumerate(zip(before, stored, strict=True)):
+                if pairs[place] is None and place in unseen and (of := key(seen)) is not None and of == key(there):
+                    pairs[place] = place
+                    unseen.discard(place)
+        _match(stored, before, pairs, unseen, key)
     if len(before) == len(stored):
         # Match the remaining elements, whose identity has changed or is missing, in order.
         for place, there in zip([place for place, at in enumerate(pairs) if at is None], sorted(unseen), strict=True):
@@ -231,7 +235,14 @@ def _match(
 
 
 def _content(element: Any) -> Hashable:
+    if isinstance(element, float):
+        return _bits(element)
     return encode(element) if _is_message(element) else (type(element), element)
+
+
+def _bits(number: float) -> bytes:
+    """Return the stored form of a number. NaN equals itself, and the two zeros differ."""
+    return struct.pack("<d", math.nan if number != number else number)
 
 
 def _identity(element: Any) -> Hashable:

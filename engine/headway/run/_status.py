@@ -16,7 +16,7 @@ CUT_OFF = 10.0
 A server that restarts is back sooner.
 """
 
-Phase = Literal["starting", "priming", "running", "resting", "standby"]
+Phase = Literal["starting", "priming", "running", "resting", "standby", "ended"]
 """The phase of a controller.
 
 - ``starting``: acquiring the lease, raising the fence, and running the initialiser.
@@ -24,6 +24,7 @@ Phase = Literal["starting", "priming", "running", "resting", "standby"]
 - ``running``: mapping and reconciling.
 - ``resting``: waiting between two runs.
 - ``standby``: ready to take over from another process that runs it.
+- ``ended``: the block of its engine has ended, so that no further run begins.
 """
 
 
@@ -85,7 +86,7 @@ class ControllerStatus:
     """The status of a controller at one moment. Times are in seconds.
 
     Attributes:
-        seconds: the time since it entered this phase.
+        seconds: the time since it entered this phase; 0 once it has ended.
         term: the term of the current run; 0 before it has one.
         settled: the revision up to which no work is pending, or 0 if some is.
         types: the status of each type; empty between runs.
@@ -130,6 +131,8 @@ class ControllerStatus:
 
         It is a sentence without its subject, such as "has been priming for 12 s, waiting for ...".
         """
+        if self.phase == "ended":
+            return "has ended with the block of its engine" + (f", after {self.error}" if self.error else "")
         if self.phase == "resting":
             runs = "a failed run" if self.restarts == 1 else f"{self.restarts} failed runs, the last"
             return f"is backing off after {runs} with {self.error}"
@@ -166,6 +169,8 @@ class ControllerStatus:
         """A short form of `problem` for unauthenticated readers, without the text of an error or the name of a type."""
         if not self.problem:
             return ""
+        if self.phase == "ended":
+            return "ended"
         if self.phase == "resting":
             return f"backing off after {'a failed run' if self.restarts == 1 else f'{self.restarts} failed runs'}"
         if self.phase in ("starting", "priming"):

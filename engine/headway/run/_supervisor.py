@@ -142,10 +142,13 @@ class Supervisor:
         self._started.unpark_all()
 
     def status(self) -> ControllerStatus:
-        """Return the controller's current status."""
+        """Return the controller's current status. Once it has ended, this needs no Trio."""
         leading = self._leading
         if self.run is not None:
             status = self.run.status()
+        elif self._ended:
+            # Another process may lead by now, but nothing here follows that any more.
+            return ControllerStatus(self.name, "ended", 0.0, restarts=self._restarts, error=self._error)
         elif leading is not None and leading.leader and not leading.error:
             seconds = trio.current_time() - self._ended_at
             status = ControllerStatus(self.name, "standby", seconds, leader=leading.leader)

@@ -53,7 +53,7 @@ async def store_exists(url: str) -> bool:
     Raises:
         InvalidArgument: `open_store` does not accept the URL.
         Unavailable: the store's servers cannot be reached.
-        StoreUnusable: the store's servers cannot answer.
+        StoreUnusable: the store's servers cannot answer, or this process may not look at the store's file.
     """
     if url == "memory:":
         return False
@@ -62,8 +62,15 @@ async def store_exists(url: str) -> bool:
 
         if (sqlite := parse_url(url)) is not None:
             # An empty file is not a store yet. Another file may not be one either: opening it reports that.
-            file = trio.Path(sqlite.path)
-            return await file.exists() and (await file.stat()).st_size > 0
+            try:
+                return (await trio.Path(sqlite.path).stat()).st_size > 0
+            except (FileNotFoundError, NotADirectoryError):
+                return False
+            except OSError as error:
+                raise StoreUnusable(
+                    f"{sqlite.path} cannot be read ({error.strerror}): give this process permission to read it, "
+                    "or give another path"
+                ) from error
     if url.startswith("etcd:"):
         from headway.storage.etcd import etcd_address, is_founded
 

@@ -98,7 +98,8 @@ def backup_file(store: str, file: str, *, replace: bool, hold: Hold) -> BackedUp
                 f"{f', and {len(found) - 1} more' if len(found) > 1 else ''}. "
                 "`headway store check` finds all of the damage, and `headway restore` restores an earlier backup"
             )
-        size = _into_place(building, target, source, OWNER_ONLY)
+        size = _prepare(building, source, OWNER_ONLY)
+        move_durably(building, target)
     return BackedUp(meta["store_id"], meta["head"], size)
 
 
@@ -122,12 +123,14 @@ def restore_file(file: str, store: str, *, replace: bool, hold: Hold) -> Restore
                 made = _renew(connection, former)
             if found := check_file(building).findings:
                 raise StoreUnusable(f"{file} is damaged, and nothing was restored from it: {found[0]}")
+            _prepare(building, target if there else source, os.stat(target).st_mode if there else OWNER_ONLY)
+            # Everything that may fail for a lack of space or permission has been done.
             if there:
                 _set_aside(target)
-            like = target if there else source
-            _into_place(building, target, like, os.stat(target).st_mode if there else OWNER_ONLY)
+            move_durably(building, target)
     finally:
-        lock.release()
+        # Of a failed restore, nothing stays behind. A restored store gets its lock file when it is opened.
+        lock.discard()
     return made._replace(replaced=_aside(target) if there else "")
 
 
@@ -172,21 +175,20 @@ def _changing(building: str, hold: Hold) -> Iterator[sqlite3.Connection]:
         connection.execute("COMMIT")
 
 
-def _into_place(building: str, target: str, like: str, mode: int) -> int:
-    """Move the file to ``target`` durably, with this mode and the owner of ``like``. Return its size."""
+def _prepare(building: str, like: str, mode: int) -> int:
+    """Give the file this mode and the owner of ``like``, and make its content durable. Return its size."""
     found = os.stat(like)
-    os.chmod(building, mode & 0o777)
-    with contextlib.suppress(PermissionError):
-        os.chown(building, found.st_uid, found.st_gid)
-    # VACUUM INTO does not flush what it writes.
+    # Opened before the mode changes, which may forbid even its owner to write.
     descriptor = os.open(building, os.O_RDWR)
     try:
+        os.fchmod(descriptor, mode & 0o777)
+        with contextlib.suppress(PermissionError):
+            os.fchown(descriptor, found.st_uid, found.st_gid)
+        # VACUUM INTO does not flush what it writes.
         os.fsync(descriptor)
-        size = os.fstat(descriptor).st_size
+        return os.fstat(descriptor).st_size
     finally:
         os.close(descriptor)
-    move_durably(building, target)
-    return size
 
 
 def _refuse_no_folder(path: str) -> None:

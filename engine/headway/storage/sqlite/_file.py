@@ -82,7 +82,7 @@ def open_file(path: str | os.PathLike[str]) -> OpenedFile:
                 raise StoreUnusable(f"{real} cannot be opened for writing: {READ_ONLY}")
         return _enter(real, lock)
     except BaseException:
-        lock.release()
+        lock.discard()
         raise
 
 

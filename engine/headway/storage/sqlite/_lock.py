@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
@@ -25,8 +26,10 @@ class FileLock:
     """An exclusive flock on `<path>.lock`, taken without waiting.
 
     The kernel releases the lock when the holding process ends, however it ends. The content only names the holder.
-    Releasing the lock leaves the file. If it were removed, one process could lock the removed file that it already has
-    open, while another creates and locks a new one: both would hold "the" lock.
+    Releasing the lock leaves the file, which names the last holder. `discard` also removes it, if this lock created it:
+    nothing stays behind of a store that was never opened. So a process may have opened the file before it was removed.
+    Once it has locked such a file, it sees that the path no longer leads there, and starts over. Otherwise, it and a
+    process that creates and locks a new file would both hold "the" lock.
 
     Another user may control the file at the path. So links are not followed, and nothing is written before the file is
     locked and known to be our lock file. The lock is refused if users can open it who cannot open the store.
@@ -36,6 +39,7 @@ class FileLock:
         self._store = path
         self._path = path + ".lock"
         self._descriptor: int | None = None
+        self._made = False
 
     def take_if_there(self) -> None:
         """Take the lock if its file exists; otherwise no process holds it. Raises StoreUnusable naming the holder."""
@@ -55,13 +59,27 @@ class FileLock:
             os.close(self._descriptor)
             self._descriptor = None
 
+    def discard(self) -> None:
+        """Release the lock, and remove its file if this lock created it. Idempotent."""
+        if self._descriptor is not None and self._made:
+            # Removed while it is locked, so that no other process can hold it.
+            with contextlib.suppress(OSError):
+                os.unlink(self._path)
+        self.release()
+
     def _take(self, *, create: bool) -> None:
+        while not self._taken(create=create):
+            # Its former holder has removed the file since it was opened here.
+            pass
+
+    def _taken(self, *, create: bool) -> bool:
+        """Take the lock. Return False if the locked file was removed in the meantime."""
         try:
             descriptor, made = self._open(create)
         except FileNotFoundError:
             if create:
                 raise StoreUnusable(f"{self._path}, the store's lock, cannot be created: no such directory") from None
-            return
+            return True
         except OSError as error:
             if os.path.islink(self._path):
                 self._refuse_foreign("is a symbolic link", error)
@@ -70,11 +88,15 @@ class FileLock:
                 "give this process permission to write there, or open another path"
             ) from error
         try:
-            self._lock(descriptor, made=made)
+            locked = self._lock(descriptor, made=made)
         except BaseException:
             os.close(descriptor)
             raise
-        self._descriptor = descriptor
+        if not locked:
+            os.close(descriptor)
+            return False
+        self._descriptor, self._made = descriptor, made
+        return True
 
     def _open(self, create: bool) -> tuple[int, bool]:
         """Return a descriptor of the file, and True if this call created it."""
@@ -90,7 +112,8 @@ class FileLock:
                 # Another process has just created it.
                 continue
 
-    def _lock(self, descriptor: int, *, made: bool) -> None:
+    def _lock(self, descriptor: int, *, made: bool) -> bool:
+        """Lock the open file. Return False if it is no longer the file at the path."""
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
             self._refuse_foreign("is not a regular file")
@@ -103,10 +126,21 @@ class FileLock:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             self._refuse(os.pread(descriptor, _LONGEST, 0))
+        found = os.fstat(descriptor)
+        if not self._is_at_path(found):
+            return False
         if found.st_nlink > 1:
             self._refuse_foreign("has another name, under which it may be another program's file")
         if not _is_ours(os.pread(descriptor, _LONGEST, 0)):
             self._refuse_foreign("was not written by Headway")
+        return True
+
+    def _is_at_path(self, found: os.stat_result) -> bool:
+        try:
+            there = os.stat(self._path, follow_symlinks=False)
+        except FileNotFoundError:
+            return False
+        return (there.st_dev, there.st_ino) == (found.st_dev, found.st_ino)
 
     def _refuse_foreign(self, what: str, cause: OSError | None = None) -> NoReturn:
         raise StoreUnusable(
