@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import linecache
-import math
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -97,10 +96,8 @@ def _names_for_all() -> dict[str, Any]:
 
 
 def _equal_floats(left: Any, right: Any) -> bool:
-    # Equal as stored: NaN equals NaN, so that a message always equals its copy, and the two zeros differ.
-    if left == right:
-        return left != 0 or math.copysign(1, left) == math.copysign(1, right)
-    return bool(left != left and right != right and left is not None and right is not None)
+    # NaN equals NaN, so that a message always equals its copy. Both zeros are one: a field stores neither.
+    return bool(left == right or (left != left and right != right and left is not None and right is not None))
 
 
 def _uncompiled(cls: MessageClass) -> Codec:
