@@ -20,6 +20,11 @@ class Profile:
     verified: bool = field(3)
 
 
+@headway.message(name="people.Count")
+class Count:
+    checked: int = field(1)
+
+
 class Registry:
     """The world outside, which takes three seconds to check an address."""
 
@@ -119,3 +124,31 @@ def test_newer_value_at_the_end_is_no_loss() -> None:
         simulation.Setting(app=program("blind"), scenario=changed_again, outside=Registry), simulation.Plan()
     )
     assert list(overwrites(result)) == []
+
+
+def copied(process: simulation.Process) -> headway.App:
+    """Let a daemon count in a resource of its own what it has checked."""
+    app = headway.App("people")
+    profile = app.type("people", "v1", "Profile", Profile)
+    count = app.type("people", "v1", "Count", Count)
+
+    @app.daemon(profile, watches=[headway.watch(count, headway.mappers.owner())], writes=[count])
+    async def checker(rt: headway.Runtime, found: headway.Resource[Profile]) -> None:
+        for checked in (1, 2, 3):
+            await process.outside.check(found.data.email)
+            async with rt.outputs(count, owner=found) as wanted:
+                await wanted.apply(found.name, Count(checked=checked))
+
+    return app
+
+
+@pytest.mark.parametrize("plan", ["conflict(2)", "conflict(4)"])
+def test_write_of_a_daemon_beside_another_writer_is_not_judged_as_a_reconcile(plan: str) -> None:
+    """A daemon reads at any time, so there is no run in which it would have read the change before its call."""
+
+    async def for_a_minute(world: simulation.World) -> None:
+        await one_profile(world)
+        await world.sleep(60)
+
+    tried = simulation.explore(copied, for_a_minute, outside=Registry, plan=plan)
+    assert tried.struck

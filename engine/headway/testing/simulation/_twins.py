@@ -133,8 +133,13 @@ def _has_entry(result: Result, step: Step) -> bool:
 
 
 def written_early(setting: Setting, result: Result, step: Step) -> Result | None:
-    """Return the run in which the other writer comes before the reconcile that makes a call, or None if it fails."""
-    number = next(at for at, each in enumerate(result.trace.reconciles, 1) if each is step.by)
+    """Return the run in which the other writer comes before the reconcile that makes a call.
+
+    None if that run fails, or if a daemon or a source makes the call: it has no moment before which it had read nothing.
+    """
+    number = next((at for at, each in enumerate(result.trace.reconciles, 1) if each is step.by), 0)
+    if not number:
+        return None
     return _run(setting, Plan(), rival=_Early(number, step.kind, step.key))
 
 
