@@ -58,6 +58,7 @@ class ExploreSettings(TypedDict, total=False):
     plan: str | None
     may_differ: Iterable[str]
     without: Iterable[str]
+    own_services: bool
 
 
 def explore(
