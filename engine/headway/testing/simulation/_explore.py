@@ -174,7 +174,7 @@ def explore(
         result, findings = measure.judged_at_last(each, result)
         if findings:
             refuted: Refutation = (each, result, findings)
-            # A plan that was asked for is told as it is.
+            # A plan that was asked for is shown as it is.
             if only is None:
                 refuted = simplest(refuted, plans, runs, try_plan)
             raise Refuted(refuted[0], located(refuted[2], refuted[1], measure.references), refuted[1])
@@ -280,7 +280,7 @@ def _plans(
 
 
 def _spread(setting: Setting) -> Setting:
-    """Return the setting with names of processes by which each of them has keys of sharded controllers."""
+    """Return the setting with names of processes that give each of them keys of sharded controllers."""
     if setting.processes > 1:
         for salt in SALTS:
             setting = dataclasses.replace(setting, salt=salt)
@@ -290,7 +290,7 @@ def _spread(setting: Setting) -> Setting:
 
 
 def _changes_during(measure: Measure, kinds: set[Kind], left_out: LeftOut) -> list[Fault]:
-    """Return the plans in which users change something before the work on their last change is done."""
+    """Return the plans that let users change something before the work on their last change is done."""
     found: list[Fault] = []
     if len(measure.first.asked) > 1:
         during = calls_before_a_change(measure.settled)
