@@ -101,8 +101,8 @@ def explore(
         outside: a function that makes the outside world for each run: an object whose async methods reconcilers call,
             as steps, by ``process.outside``. Its ``state()``, or else its attributes, must end up as they do without
             faults.
-        holds: functions that are called with the world at the end of each run and raise AssertionError for what is
-            wrong.
+        holds: functions that are called with the world when each run has recovered, before the quiet time. They raise
+            AssertionError for what is wrong.
         always: functions that are called with the `Stored` resources after each commit and raise AssertionError for
             what must never be. They are not called in runs that restore the store from a backup.
         pairs: the number of plans with two faults to try as well.

@@ -279,7 +279,10 @@ def _described(event: Any) -> str:
 
 
 class OutsideUnreachable(ConnectionError):
-    """A call to the outside world got no answer. It may have taken effect."""
+    """A call to the outside world got no answer. It may have taken effect.
+
+    A program catches it as a `ConnectionError`. An exception that the object itself raises is passed on unchanged.
+    """
 
 
 class Outside:
